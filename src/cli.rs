@@ -1,0 +1,118 @@
+//! The command line as clap sees it: structs and help texts, no logic. Values stay bytes until `settings` reads them.
+
+use std::ffi::OsString;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+/// flock(1) for a fleet: run a command under a lock that excludes on every host with the same MySQL or MariaDB server.
+#[derive(Debug, Parser)]
+#[command(name = "dblock", version, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a command while holding a lock, and exit as it exited
+    Run(RunArgs),
+}
+
+/// `dblock run`.
+#[derive(Debug, Args)]
+#[command(after_help = RUN_HELP)]
+pub struct RunArgs {
+    /// The lock. The same name excludes across every host that talks to the same server
+    #[arg(short, long, value_name = "NAME")]
+    pub name: OsString,
+
+    /// How long to wait for the lock: 0 does not wait, forever has no limit [default: 0]
+    #[arg(short, long, value_name = "DURATION", allow_negative_numbers = true)]
+    pub wait: Option<OsString>,
+
+    /// Exit code when the lock was not had in time, 0 to 255; 0 makes a skip a success [default: 75]
+    #[arg(short = 'E', long, value_name = "CODE", allow_negative_numbers = true)]
+    pub conflict_exit_code: Option<OsString>,
+
+    /// No server in time: fail with 69, or run the command without the lock and say so
+    #[arg(long, value_name = "WHAT", default_value = "fail")]
+    pub if_unreachable: IfUnreachable,
+
+    #[command(flatten)]
+    pub verbosity: VerbosityArgs,
+
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+
+    /// The command to run, and its arguments
+    #[arg(value_name = "COMMAND", required = true, num_args = 1.., trailing_var_arg = true)]
+    pub command: Vec<OsString>,
+}
+
+/// What to do when no server can be reached in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IfUnreachable {
+    /// Exit with 69.
+    Fail,
+    /// Run the command without the lock.
+    Run,
+}
+
+/// How much is said on stderr.
+#[derive(Debug, Args)]
+pub struct VerbosityArgs {
+    /// Say errors only
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+
+    /// Say what is done and how long it took; twice: every statement, never a password
+    #[arg(short, long, action = ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// How to reach the server. There is no `--password`: a command line is public.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Connection")]
+pub struct ConnectionArgs {
+    /// All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]
+    #[arg(long, value_name = "URL")]
+    pub url: Option<OsString>,
+
+    /// The server's name or address; localhost means its local socket [env: DBLOCK_HOST]
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<OsString>,
+
+    /// The server's TCP port [env: DBLOCK_PORT] [default: 3306]
+    #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
+    pub port: Option<OsString>,
+
+    /// The account [env: DBLOCK_USER] [default: the name of the OS user]
+    #[arg(long, value_name = "USER")]
+    pub user: Option<OsString>,
+
+    /// The server's local socket [env: DBLOCK_SOCKET]
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<OsString>,
+
+    /// A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<OsString>,
+
+    /// How long to seek a server: names resolved, hosts tried, hands shaken [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true)]
+    pub connect_timeout: Option<OsString>,
+}
+
+const RUN_HELP: &str = "\
+Durations are 90s, 5m, 1h 30m; a bare number, also with a decimal point, is seconds.
+
+Exit codes: the command's own; 75 the lock is taken (or what -E says); 69 no server in time; 64 bad usage;
+70 internal error; 71 the system refused; 74 the lock was lost and the command ended for it; 77 the account was refused;
+78 bad configuration; 126 the command is not executable; 127 not found. A command that died of a signal: 128 + n.
+
+The command finds DBLOCK_NAME, DBLOCK_SLOT and DBLOCK_CONNECTION_ID in its environment.
+
+Example, a crontab line that can stand on every host:
+  */5 * * * *  dblock run --name nightly-report -- /usr/local/bin/report";

@@ -1,0 +1,58 @@
+//! `dblock run`: take the lock, run the command, give the lock back, end as the command ended.
+
+use crate::cli::{IfUnreachable, RunArgs};
+use crate::exit::{Ending, Failure, Reason};
+use crate::keeper::{self, Forked, Work};
+use crate::lock::Request;
+use crate::report::{Level, Report};
+use crate::settings;
+use crate::supervise::{Asked, Signals, Supervisor};
+
+/// Runs it, and returns how dblock is to end: in the supervisor, and in the keeper that is forked off here.
+///
+/// # Errors
+/// Everything that has an exit code of its own, and a line.
+pub fn run(args: RunArgs, report: Report) -> anyhow::Result<Ending> {
+    let run = settings::run(args)?;
+    for warning in &run.connection.warnings {
+        report.warning(warning);
+    }
+    let refused = |error| {
+        Failure::new(
+            Reason::OsRefused,
+            format!("cannot collect signals: {error}"),
+        )
+    };
+    let signals = Signals::collect().map_err(refused)?;
+
+    let (keeper, link) = match keeper::fork_off(Work::Lock(
+        &run.connection,
+        Request::new(&run.name, run.wait),
+    ))? {
+        Forked::Supervisor(keeper, link) => (keeper, link),
+        Forked::Keeper(ending) => return Ok(ending),
+    };
+    let mut supervisor = Supervisor::new(&run, report, signals, keeper, link);
+    match supervisor.wait_for_lock()? {
+        Asked::Held(connection_id) => supervisor.run_command(Some(connection_id)),
+        Asked::Taken(holder) => {
+            let level = if run.conflict_exit_code == 0 {
+                Level::Info
+            } else {
+                Level::Warning
+            };
+            report.say(level, format_args!("{} is {holder}; not run", run.name));
+            Ok(Ending::Code(run.conflict_exit_code))
+        }
+        Asked::Unreachable(failure) if run.if_unreachable == IfUnreachable::Run => {
+            report.warning(format_args!("{failure}; running without the lock"));
+            match keeper::fork_off(Work::GuardOnly)? {
+                Forked::Supervisor(keeper, link) => supervisor.set_keeper(keeper, link),
+                Forked::Keeper(ending) => return Ok(ending),
+            }
+            supervisor.run_command(None)
+        }
+        Asked::Unreachable(failure) => Err(failure.into()),
+        Asked::Ended(signal) => Ok(Ending::Signal(signal as i32)),
+    }
+}

@@ -1,0 +1,121 @@
+//! Every exit code of dblock's own, and how dblock ends as its command ended.
+
+use nix::sys::prctl;
+use serde::{Deserialize, Serialize};
+
+/// A reason to end that has an exit code of its own. The codes are those of `sysexits.h` where it has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reason {
+    /// Unknown option, bad name, bad duration: `EX_USAGE`.
+    Usage,
+    /// No server could be reached in time: `EX_UNAVAILABLE`.
+    Unreachable,
+    /// An error of dblock's own, or a server that does not speak the protocol: `EX_SOFTWARE`.
+    Internal,
+    /// The operating system refused a fork or a pipe: `EX_OSERR`.
+    OsRefused,
+    /// The lock was lost while the command ran, and the command was ended for it: `EX_IOERR`.
+    LockLost,
+    /// The server refused the account: `EX_NOPERM`.
+    AccountRefused,
+    /// No server named, an unreadable file, or a server that has no such locks: `EX_CONFIG`.
+    Configuration,
+    /// The command was found but cannot be run, as in a shell and in `timeout(1)`.
+    NotExecutable,
+    /// The command was not found, as in a shell and in `timeout(1)`.
+    NotFound,
+}
+
+/// The exit code of a lock that was not had in time (`EX_TEMPFAIL`), unless `-E` names another.
+pub const CONFLICT: u8 = 75;
+
+impl Reason {
+    /// The exit code.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Usage => 64,
+            Self::Unreachable => 69,
+            Self::Internal => 70,
+            Self::OsRefused => 71,
+            Self::LockLost => 74,
+            Self::AccountRefused => 77,
+            Self::Configuration => 78,
+            Self::NotExecutable => 126,
+            Self::NotFound => 127,
+        }
+    }
+}
+
+/// An error that ends dblock: why, and the one line that says so.
+#[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
+#[error("{line}")]
+pub struct Failure {
+    /// Decides the exit code.
+    pub reason: Reason,
+    /// What is wrong and what to do, without `dblock: ` and without a line break.
+    pub line: String,
+}
+
+impl Failure {
+    /// A failure for `reason`, told by `line`.
+    pub fn new(reason: Reason, line: impl Into<String>) -> Self {
+        let line = line.into();
+        Self { reason, line }
+    }
+}
+
+/// How dblock ends: with a code, or of the signal that its command died of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// `exit(code)`.
+    Code(u8),
+    /// Death of this signal, which a shell shows as 128 + n.
+    Signal(i32),
+}
+
+impl Ending {
+    /// Ends the process. No destructor runs: whatever must be released has been released before.
+    pub fn exit(self) -> ! {
+        match self {
+            Self::Code(code) => std::process::exit(code.into()),
+            Self::Signal(signal) => {
+                // The command has dumped its core already, if it does; a second one would be dblock's. A limit of
+                // zero on core files would not stop one that is piped to a collector, being undumpable does.
+                let _ = prctl::set_dumpable(false);
+                // SAFETY: plain libc calls on this single-threaded process and on a set initialised here.
+                unsafe {
+                    libc::signal(signal, libc::SIG_DFL);
+                    let mut only = std::mem::zeroed();
+                    libc::sigemptyset(&raw mut only);
+                    libc::sigaddset(&raw mut only, signal);
+                    libc::sigprocmask(libc::SIG_UNBLOCK, &raw const only, std::ptr::null_mut());
+                    libc::raise(signal);
+                }
+                // Process 1 of a container does not die of its own signals.
+                std::process::exit(128 + signal)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Reason::*;
+
+    #[test]
+    fn the_codes_are_those_of_the_manual() {
+        let codes = [
+            Usage,
+            Unreachable,
+            Internal,
+            OsRefused,
+            LockLost,
+            AccountRefused,
+            Configuration,
+            NotExecutable,
+            NotFound,
+        ]
+        .map(super::Reason::code);
+        assert_eq!(codes, [64, 69, 70, 71, 74, 77, 78, 126, 127]);
+    }
+}

@@ -1,0 +1,109 @@
+//! Lock names: which ones dblock takes, and what they are called on the server.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+/// Bytes of a name at most.
+const LONGEST_NAME: usize = 200;
+
+/// Bytes of a name that stands on the server as it is. The server takes 64 characters; eight are left for what is
+/// appended to it.
+const LONGEST_PLAIN_NAME: usize = 56;
+
+/// Bytes that a longer name keeps on the server, in front of `~` and the digits of its hash.
+const LONGEST_HEAD: usize = 31;
+
+/// Bytes of the SHA-256 that stand, as hex digits, for the rest of a longer name.
+const HASH_BYTES: usize = 12;
+
+/// A lock's name: 1 to 200 bytes of UTF-8, without control characters, `#`, or white space at either end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name(String);
+
+impl Name {
+    /// Checks a name. The error says what is wrong with it, as the end of a sentence about the name.
+    pub fn parse(name: &str) -> Result<Self, &'static str> {
+        match name {
+            "" => Err("is empty"),
+            _ if name.len() > LONGEST_NAME => Err("is longer than 200 bytes"),
+            _ if name.contains('#') => Err("contains #, which is kept for slots"),
+            _ if name.contains(char::is_control) => Err("contains a control character"),
+            _ if name.trim() != name => Err("begins or ends with white space"),
+            _ => Ok(Self(name.to_owned())),
+        }
+    }
+
+    /// The name of the lock on the server: the name itself up to 56 bytes, so that any program's
+    /// `GET_LOCK('name', …)` meets it; a longer one is cut at a character and ends in a hash of the whole.
+    pub fn on_server(&self) -> String {
+        let name = &self.0;
+        if name.len() <= LONGEST_PLAIN_NAME {
+            return name.clone();
+        }
+        let cut = (0..=LONGEST_HEAD)
+            .rfind(|&at| name.is_char_boundary(at))
+            .unwrap_or(0);
+        let head = &name[..cut];
+        let hash = Sha256::digest(name);
+        let digits = hash
+            .iter()
+            .take(HASH_BYTES)
+            .map(|byte| format!("{byte:02x}"));
+        format!("{head}~{}", digits.collect::<String>())
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Name;
+
+    fn on_server(name: &str) -> String {
+        Name::parse(name).unwrap().on_server()
+    }
+
+    #[test]
+    fn a_name_of_56_bytes_stands_as_it_is_and_one_of_57_is_hashed() {
+        let plain = "n".repeat(56);
+        assert_eq!(on_server(&plain), plain);
+        // The digits are those of: printf 'n%.0s' $(seq 57) | sha256sum
+        let hashed = on_server(&"n".repeat(57));
+        assert_eq!(
+            hashed,
+            format!("{}~804de3e938085bdf19666277", "n".repeat(31))
+        );
+    }
+
+    #[test]
+    fn a_long_name_is_cut_at_a_character() {
+        // 30 bytes, then a character of two: it would end at byte 32.
+        let name = format!("{}é{}", "n".repeat(30), "x".repeat(40));
+        assert!(on_server(&name).starts_with(&format!("{}~", "n".repeat(30))));
+        assert!(on_server(&name).len() <= 56);
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused() {
+        for wrong in [
+            "",
+            " a",
+            "a ",
+            "a#1",
+            "a\nb",
+            "a\u{9b}b",
+            "\u{3000}a",
+            &"x".repeat(201),
+        ] {
+            assert!(Name::parse(wrong).is_err(), "{wrong:?}");
+        }
+        for right in ["a", "a b", "é", "-x", "a'b\\c", &"x".repeat(200)] {
+            assert!(Name::parse(right).is_ok(), "{right:?}");
+        }
+    }
+}

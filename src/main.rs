@@ -1,0 +1,72 @@
+//! dblock: flock(1) for a fleet. Parses, dispatches, prints the one line of an error, and exits: nothing else exits.
+
+mod cli;
+mod commands;
+mod exit;
+mod keeper;
+mod lock;
+mod processes;
+mod report;
+mod server;
+mod settings;
+mod supervise;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use cli::{Cli, Command};
+use exit::{Ending, Failure, Reason};
+use report::{Level, Report};
+
+fn main() {
+    let ending = match Cli::try_parse() {
+        Ok(cli) => dispatch(cli),
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+            ) =>
+        {
+            // A reader that has seen enough, as `head`, is no error.
+            let _ = error.print();
+            Ending::Code(0)
+        }
+        Err(error) => {
+            Report {
+                shown: Level::Error,
+            }
+            .error(one_line(&error));
+            Ending::Code(Reason::Usage.code())
+        }
+    };
+    ending.exit()
+}
+
+fn dispatch(cli: Cli) -> Ending {
+    let Command::Run(args) = cli.command;
+    let report = Report {
+        shown: settings::level(&args.verbosity),
+    };
+    commands::run::run(args, report).unwrap_or_else(|error| {
+        report.error(format_args!("{error:#}"));
+        let reason = error
+            .downcast_ref::<Failure>()
+            .map_or(Reason::Internal, |failure| failure.reason);
+        Ending::Code(reason.code())
+    })
+}
+
+/// clap's error without its usage text, which spans lines.
+fn one_line(error: &clap::Error) -> String {
+    let whole = error.to_string();
+    let told = whole.split("\n\nUsage:").next().unwrap_or_default();
+    let told = told
+        .split("\n\nFor more information")
+        .next()
+        .unwrap_or_default();
+    let words: Vec<&str> = told
+        .trim_start_matches("error: ")
+        .split_whitespace()
+        .collect();
+    format!("{}; see dblock --help", words.join(" "))
+}

@@ -1,0 +1,131 @@
+//! What goes to stderr, and at which level. A full, stuck or closed stderr costs a line at most, never time without end.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, send};
+use nix::sys::stat::{SFlag, fstat};
+use serde::{Deserialize, Serialize};
+
+/// How much a line matters. The order is that of the flags: `-q`, none, `-v`, `-vv`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Level {
+    /// Shown always.
+    Error,
+    /// Shown unless `--quiet`.
+    Warning,
+    /// What is done and how long it took: `-v`.
+    Info,
+    /// Every statement: `-vv`.
+    Statement,
+}
+
+/// Bytes of a line at most, `dblock: ` and line break apart. Below `PIPE_BUF`, so that a line is written whole.
+const LONGEST_LINE: usize = 2000;
+
+/// Writes lines to stderr, up to a level.
+#[derive(Debug, Clone, Copy)]
+pub struct Report {
+    /// The least important level that is shown.
+    pub shown: Level,
+}
+
+impl Report {
+    /// Shows `line` if its level is asked for. What cannot be written is dropped.
+    pub fn say(&self, level: Level, line: impl Display) {
+        if level <= self.shown {
+            write_stderr(format!("dblock: {}\n", printable(&line.to_string())).as_bytes());
+        }
+    }
+
+    /// A line that is shown even with `--quiet`.
+    pub fn error(&self, line: impl Display) {
+        self.say(Level::Error, line);
+    }
+
+    /// A line that is shown unless `--quiet`.
+    pub fn warning(&self, line: impl Display) {
+        self.say(Level::Warning, line);
+    }
+
+    /// A line that is shown with `-v`.
+    pub fn info(&self, line: impl Display) {
+        self.say(Level::Info, line);
+    }
+}
+
+/// One line with control characters made visible and with a bounded length, so that what a server says can neither
+/// steer a terminal nor flood a log.
+pub fn printable(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        if line.len() > LONGEST_LINE {
+            line.push('…');
+            break;
+        }
+        match character {
+            '\n' => line.push(' '),
+            c if c.is_control() => line.extend(c.escape_default()),
+            c => line.push(c),
+        }
+    }
+    line
+}
+
+/// Writes without ever blocking for long. The descriptor is shared with the command and with the caller, so it must not
+/// be made non-blocking itself.
+fn write_stderr(bytes: &[u8]) {
+    let stderr = std::io::stderr();
+    if !writable(stderr.as_fd()) {
+        return;
+    }
+    let kind = fstat(&stderr).map(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT);
+    match kind {
+        Ok(SFlag::S_IFSOCK) => {
+            let _ = send(
+                stderr.as_raw_fd(),
+                bytes,
+                MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL,
+            );
+        }
+        // Between the question and the write the command may fill a pipe: a descriptor of our own does not block.
+        Ok(SFlag::S_IFIFO) => {
+            let own = std::fs::OpenOptions::new()
+                .write(true)
+                .custom_flags(libc::O_NONBLOCK)
+                .open("/proc/self/fd/2");
+            let _ = match own {
+                Ok(mut pipe) => pipe.write(bytes),
+                Err(_) => stderr.lock().write(bytes),
+            };
+        }
+        _ => {
+            let _ = stderr.lock().write(bytes);
+        }
+    }
+}
+
+/// Whether a write would go through within a tenth of a second. A terminal may be stopped with Ctrl-S.
+fn writable(descriptor: BorrowedFd) -> bool {
+    let mut descriptors = [PollFd::new(descriptor, PollFlags::POLLOUT)];
+    poll(&mut descriptors, PollTimeout::from(100u8)).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_made_visible_and_a_line_stays_one_line() {
+        assert_eq!(printable("a\x1b[2Jb\nc\u{9b}"), "a\\u{1b}[2Jb c\\u{9b}");
+    }
+
+    #[test]
+    fn a_long_line_is_cut_at_a_character() {
+        let cut = printable(&"é".repeat(5000));
+        assert!(cut.len() < LONGEST_LINE + 10 && cut.ends_with('…'));
+    }
+}

@@ -1,0 +1,256 @@
+//! Reaching a server: hosts in order, every address of a name, until one lets us in.
+
+use std::fs;
+use std::io::{self, BufRead, Read};
+use std::net::{IpAddr, ToSocketAddrs};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use mysql::{Conn, Opts, OptsBuilder};
+use nix::unistd::{User, geteuid};
+
+use super::{Fault, Listener, Session, shown};
+use crate::exit::{Failure, Reason};
+use crate::report::Level;
+use crate::settings::{Connection, Password, Target};
+
+/// From one round over all servers to the next.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Where distributions and MySQL's own builds put the local socket.
+const USUAL_SOCKETS: [&str; 4] = [
+    "/run/mysqld/mysqld.sock",
+    "/var/lib/mysql/mysql.sock",
+    "/tmp/mysql.sock",
+    "/run/mysql/mysql.sock",
+];
+
+/// TCP keep-alive: a session that is gone, or a load balancer's forgotten flow, turns into an error within a minute, and
+/// a NAT's entry does not age. Idle time and interval are a third of [`USER_TIMEOUT`].
+const KEEPALIVE: Duration = Duration::from_secs(20);
+const KEEPALIVE_PROBES: u32 = 2;
+const USER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What a packet may hold. Said, so that the crate does not ask the server; dblock's own statements are far shorter.
+const PACKET_LIMIT: usize = 1024 * 1024;
+
+/// Knows the servers and the account.
+pub struct Connector {
+    targets: Vec<Target>,
+    account: OptsBuilder,
+    attempt_limit: Duration,
+}
+
+/// One address to try.
+enum Address {
+    Tcp(IpAddr, u16),
+    Socket(PathBuf),
+}
+
+impl Connector {
+    /// Reads what is still to be read: the password's file, the OS user's name.
+    ///
+    /// # Errors
+    /// [`Reason::Configuration`] when the password's file cannot be used.
+    pub fn new(settings: &Connection, listener: &Listener) -> Result<Self, Failure> {
+        let password = match &settings.password {
+            Password::None => None,
+            Password::Given(password) => Some(password.clone()),
+            Password::File(path) => Some(password_in(path, listener)?),
+        };
+        let user = match &settings.user {
+            Some(user) => user.clone(),
+            None => os_user()?,
+        };
+        let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
+        let account = OptsBuilder::new()
+            .user(Some(user))
+            .pass(password)
+            // The crate would go from a loopback address to the socket that the server names; through a tunnel that is
+            // another server's.
+            .prefer_socket(false)
+            .max_allowed_packet(Some(PACKET_LIMIT))
+            .stmt_cache_size(0)
+            .tcp_keepalive_time_ms(Some(millis(KEEPALIVE)))
+            .tcp_keepalive_probe_interval_secs(u32::try_from(KEEPALIVE.as_secs()).ok())
+            .tcp_keepalive_probe_count(Some(KEEPALIVE_PROBES))
+            .tcp_user_timeout_ms(Some(millis(USER_TIMEOUT)));
+        let servers = u32::try_from(settings.targets.len()).unwrap_or(u32::MAX);
+        Ok(Self {
+            targets: settings.targets.clone(),
+            account,
+            attempt_limit: settings.connect_timeout / servers,
+        })
+    }
+
+    /// Tries the servers, again and again, until one has a session for us. It is the supervisor that sets the limit; each
+    /// server gets its share of that, so that a silent one does not keep the next from its turn.
+    ///
+    /// # Errors
+    /// What no further attempt can mend.
+    pub fn connect(&self, listener: &Listener) -> Result<Session, Failure> {
+        loop {
+            for target in &self.targets {
+                match self.try_target(target, listener) {
+                    Ok(session) => return Ok(session),
+                    Err(Fault::Final(failure)) => return Err(failure),
+                    Err(Fault::Gone(cause) | Fault::Unclear(cause)) => {
+                        listener(Level::Info, &format!("cannot connect to {target}: {cause}"));
+                    }
+                }
+            }
+            sleep(PAUSE);
+        }
+    }
+
+    fn try_target(&self, target: &Target, listener: &Listener) -> Result<Session, Fault> {
+        let addresses = addresses(target, listener)?;
+        let limit = self.attempt_limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+        let mut last = Fault::Gone("the name has no address".to_owned());
+        for address in addresses {
+            match self.try_address(target, &address, limit, listener) {
+                Err(fault @ (Fault::Gone(_) | Fault::Unclear(_))) => last = fault,
+                decided => return decided,
+            }
+        }
+        Err(last)
+    }
+
+    fn try_address(
+        &self,
+        target: &Target,
+        address: &Address,
+        limit: Duration,
+        listener: &Listener,
+    ) -> Result<Session, Fault> {
+        let options = self
+            .account
+            .clone()
+            .read_timeout(Some(limit))
+            .write_timeout(Some(limit));
+        let (options, server) = match address {
+            Address::Tcp(ip, port) => {
+                let host = if ip.is_ipv6() {
+                    format!("[{ip}]")
+                } else {
+                    ip.to_string()
+                };
+                let server = match target {
+                    Target::Tcp(name, _) if *name != ip.to_string() => format!("{target} ({ip})"),
+                    _ => target.to_string(),
+                };
+                (
+                    options
+                        .ip_or_hostname(Some(host))
+                        .tcp_port(*port)
+                        .tcp_connect_timeout(Some(limit)),
+                    server,
+                )
+            }
+            Address::Socket(path) => {
+                let path = path.display().to_string();
+                (options.socket(Some(path.clone())), path)
+            }
+        };
+        listener(Level::Info, &format!("connecting to {server}"));
+        let begun = Instant::now();
+        let conn =
+            Conn::new(Opts::from(options)).map_err(|error| Fault::of_connecting(error, &server))?;
+        listener(
+            Level::Info,
+            &format!("connected to {server} in {}", shown(begun.elapsed())),
+        );
+        Session::new(conn, server)
+    }
+}
+
+/// The addresses of a target: every one of a name, in the resolver's order.
+fn addresses(target: &Target, listener: &Listener) -> Result<Vec<Address>, Fault> {
+    match target {
+        Target::Tcp(host, port) => {
+            if let Ok(ip) = host.parse() {
+                return Ok(vec![Address::Tcp(ip, *port)]);
+            }
+            // The resolver keeps its own time; the supervisor ends us if that is too long.
+            listener(Level::Info, &format!("resolving the name {host}"));
+            let found = (host.as_str(), *port).to_socket_addrs();
+            let found = found.map_err(|error| {
+                Fault::Gone(format!("cannot resolve the name: {}", resolver(&error)))
+            })?;
+            let mut addresses: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+            addresses.dedup();
+            Ok(addresses
+                .into_iter()
+                .map(|ip| Address::Tcp(ip, *port))
+                .collect())
+        }
+        Target::Socket(path) => Ok(vec![Address::Socket(path.clone())]),
+        Target::UsualSocket => {
+            let named = std::env::var_os("MYSQL_UNIX_PORT").map(PathBuf::from);
+            let usual = USUAL_SOCKETS
+                .iter()
+                .map(PathBuf::from)
+                .find(|path| path.exists());
+            let path = named.or(usual).ok_or_else(|| {
+                Fault::Gone("no local socket at the usual places; name it with --socket".to_owned())
+            })?;
+            Ok(vec![Address::Socket(path)])
+        }
+    }
+}
+
+/// The resolver's words without the standard library's preface.
+fn resolver(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.strip_prefix("failed to lookup address information: ")
+        .unwrap_or(&text)
+        .to_owned()
+}
+
+/// The first line of a password's file, without its line break.
+fn password_in(path: &Path, listener: &Listener) -> Result<String, Failure> {
+    let refused = |why: &dyn std::fmt::Display| {
+        let line = format!("cannot read the password file {}: {why}", path.display());
+        Failure::new(Reason::Configuration, line)
+    };
+    // Asked before it is opened: opening a pipe waits for its writer.
+    let metadata = fs::metadata(path).map_err(|error| refused(&error))?;
+    if !metadata.is_file() {
+        return Err(refused(&"it is not a regular file"));
+    }
+    let file = fs::File::open(path).map_err(|error| refused(&error))?;
+    if metadata.mode() & 0o006 != 0 {
+        let line = format!(
+            "the password file {} can be read by others; chmod 600 it",
+            path.display()
+        );
+        listener(Level::Warning, &line);
+    }
+    let mut line = Vec::new();
+    let mut reader = io::BufReader::new(file.take(64 * 1024));
+    reader
+        .read_until(b'\n', &mut line)
+        .map_err(|error| refused(&error))?;
+    while line
+        .last()
+        .is_some_and(|byte| matches!(byte, b'\n' | b'\r'))
+    {
+        line.pop();
+    }
+    String::from_utf8(line).map_err(|_| refused(&"the password is not UTF-8"))
+}
+
+fn os_user() -> Result<String, Failure> {
+    match User::from_uid(geteuid()) {
+        Ok(Some(user)) => Ok(user.name),
+        _ => Err(Failure::new(
+            Reason::Configuration,
+            format!(
+                "the OS user {} has no name; give the account with --user or DBLOCK_USER",
+                geteuid()
+            ),
+        )),
+    }
+}

@@ -1,0 +1,118 @@
+//! What goes wrong between dblock and a server, and what follows from it.
+
+use std::io;
+
+use crate::exit::{Failure, Reason};
+
+/// Something that went wrong with a server.
+#[derive(Debug)]
+pub enum Fault {
+    /// There is no session (any more): another attempt may reach the server. The text is the cause.
+    Gone(String),
+    /// The statement was interrupted or not answered clearly; the session is fine, and what the statement did is unknown.
+    Unclear(String),
+    /// No further attempt will help.
+    Final(Failure),
+}
+
+impl Fault {
+    /// A fault while connecting and logging in to `server`.
+    pub fn of_connecting(error: mysql::Error, server: &str) -> Self {
+        match error {
+            mysql::Error::MySqlError(error) if is_about_the_account(&error) => {
+                let line = format!("{server} refused the account: {}", told(&error));
+                Self::Final(Failure::new(Reason::AccountRefused, line))
+            }
+            // Too many connections (1040), shutting down (1053), still starting, behind a proxy without a server: all pass.
+            mysql::Error::MySqlError(error) => Self::Gone(told(&error)),
+            other => Self::of_transport(other, server),
+        }
+    }
+
+    /// A fault of a statement in a session.
+    pub fn of_statement(error: mysql::Error) -> Self {
+        let error = match error {
+            mysql::Error::MySqlError(error) => error,
+            other => return Self::of_transport(other, "the server"),
+        };
+        match error.code {
+            // Query interrupted, statement time limit (MySQL, MariaDB), deadlock and lock wait time-out.
+            1317 | 3024 | 1969 | 1213 | 3058 | 1205 => Self::Unclear(told(&error)),
+            // Shut down, session killed (MariaDB, MySQL), aborted, timed out.
+            1053 | 1077..=1080 | 1152 | 1153..=1161 | 1184 | 1927 | 3169 | 4031 => {
+                Self::Gone(told(&error))
+            }
+            // Galera of some releases, and Percona XtraDB Cluster in its strict mode.
+            1235 | 1105 => Self::Final(Failure::new(
+                Reason::Configuration,
+                format!("this server does not support GET_LOCK: {}", told(&error)),
+            )),
+            _ if is_about_the_account(&error) => {
+                let line = format!("the server refused the account: {}", told(&error));
+                Self::Final(Failure::new(Reason::AccountRefused, line))
+            }
+            _ => {
+                let line = format!("the server refused a statement: {}", told(&error));
+                Self::Final(Failure::new(Reason::Internal, line))
+            }
+        }
+    }
+
+    fn of_transport(error: mysql::Error, server: &str) -> Self {
+        let error = match error {
+            mysql::Error::IoError(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    return Self::Gone("no answer in time".to_owned());
+                }
+                io::ErrorKind::BrokenPipe
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted => {
+                    return Self::Gone("the server closed the connection".to_owned());
+                }
+                _ if error.raw_os_error().is_some() => return Self::Gone(error.to_string()),
+                _ => error.to_string(),
+            },
+            mysql::Error::DriverError(mysql::DriverError::CouldNotConnect(cause)) => {
+                let cause =
+                    cause.map_or_else(|| "cannot connect".to_owned(), |(_, cause, _)| cause);
+                return Self::Gone(cause);
+            }
+            mysql::Error::DriverError(mysql::DriverError::ConnectTimeout) => {
+                return Self::Gone("no answer in time".to_owned());
+            }
+            other => other.to_string(),
+        };
+        Self::Final(Failure::new(
+            Reason::Internal,
+            format!("{server} does not speak the MySQL protocol as dblock knows it: {error}"),
+        ))
+    }
+}
+
+/// Whether the server turns this account or this host away, so that trying again is of no use.
+fn is_about_the_account(error: &mysql::MySqlError) -> bool {
+    // SQLSTATE class 28 is "invalid authorization". Besides: no privilege, host not allowed or blocked, an old or
+    // unknown plugin, password expired, account locked, TLS demanded.
+    error.state.starts_with("28")
+        || matches!(
+            error.code,
+            1044 | 1045
+                | 1129
+                | 1130
+                | 1142
+                | 1227
+                | 1251
+                | 1370
+                | 1524
+                | 1698
+                | 1820
+                | 1862
+                | 3118
+                | 3159
+        )
+}
+
+/// The server's own words with its number.
+fn told(error: &mysql::MySqlError) -> String {
+    format!("{} (error {})", error.message, error.code)
+}

@@ -1,0 +1,593 @@
+//! From what was given to what is meant: a flag beats the environment, which beats the default. Nothing past this file
+//! sees clap or a variable.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use crate::cli::{ConnectionArgs, IfUnreachable, RunArgs, VerbosityArgs};
+use crate::exit::{CONFLICT, Failure, Reason};
+use crate::lock::Name;
+use crate::report::Level;
+
+/// The TCP port where nothing names one.
+const DEFAULT_PORT: u16 = 3306;
+
+/// How long a server is sought where nothing says it.
+const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest duration that is taken; beyond it clocks overflow. `forever` has no limit.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// Everything that `dblock run` was asked to do.
+#[derive(Debug)]
+pub struct Run {
+    /// The lock.
+    pub name: Name,
+    /// How long to wait for it.
+    pub wait: Wait,
+    /// The exit code when it was not had in time.
+    pub conflict_exit_code: u8,
+    /// What to do without a server.
+    pub if_unreachable: IfUnreachable,
+    /// Where the lock lives.
+    pub connection: Connection,
+    /// What to run: program and arguments, never empty.
+    pub command: Vec<OsString>,
+}
+
+/// How long to wait for a lock, from when it is first asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// This long; zero asks once.
+    For(Duration),
+    /// Without limit.
+    Forever,
+}
+
+/// How to reach a server.
+#[derive(Debug)]
+pub struct Connection {
+    /// The servers, in the order in which they are tried; never empty.
+    pub targets: Vec<Target>,
+    /// The account; `None` is the OS user's name.
+    pub user: Option<String>,
+    /// Where the password comes from.
+    pub password: Password,
+    /// Limit for all of it: names resolved, hosts tried, hands shaken.
+    pub connect_timeout: Duration,
+    /// What the user should know about these settings, a line each.
+    pub warnings: Vec<String>,
+}
+
+/// One place where a server may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A host name or address (without brackets) and a port.
+    Tcp(String, u16),
+    /// The path of a local socket.
+    Socket(PathBuf),
+    /// `localhost` without a path: the local socket at one of the usual places.
+    UsualSocket,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Socket(path) => write!(f, "{}", path.display()),
+            Self::UsualSocket => write!(f, "localhost"),
+        }
+    }
+}
+
+/// A password, or where it stands. `Debug` shows neither.
+#[derive(Clone)]
+pub enum Password {
+    /// None is sent.
+    None,
+    /// This one.
+    Given(String),
+    /// The first line of this file.
+    File(PathBuf),
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// The level up to which lines are shown.
+pub fn level(args: &VerbosityArgs) -> Level {
+    match args.verbose {
+        0 if args.quiet => Level::Error,
+        0 => Level::Warning,
+        1 => Level::Info,
+        _ => Level::Statement,
+    }
+}
+
+/// Reads the settings of `dblock run`.
+///
+/// # Errors
+/// [`Reason::Usage`] names the option or variable with a malformed value; [`Reason::Configuration`] that no server is
+/// named.
+pub fn run(args: RunArgs) -> Result<Run, Failure> {
+    let name = Given {
+        value: args.name,
+        from: "--name",
+    };
+    let name =
+        Name::parse(name.text()?).map_err(|wrong| usage(format!("--name: the name {wrong}")))?;
+    let wait = match flag(args.wait, "--wait") {
+        Some(given) => given.read(wait)?,
+        None => Wait::For(Duration::ZERO),
+    };
+    let conflict_exit_code = match flag(args.conflict_exit_code, "--conflict-exit-code") {
+        Some(given) => given.read(|text| {
+            text.parse()
+                .map_err(|_| format!("{text:?} is not an exit code from 0 to 255"))
+        })?,
+        None => CONFLICT,
+    };
+    let connection = connection(args.connection)?;
+    Ok(Run {
+        name,
+        wait,
+        conflict_exit_code,
+        if_unreachable: args.if_unreachable,
+        connection,
+        command: args.command,
+    })
+}
+
+/// A value and the option or variable that it came from.
+struct Given {
+    value: OsString,
+    from: &'static str,
+}
+
+impl Given {
+    fn text(&self) -> Result<&str, Failure> {
+        let text = self.value.to_str();
+        text.ok_or_else(|| usage(format!("{}: the value is not UTF-8", self.from)))
+    }
+
+    /// The value as `reader` reads it; the reader's error says what is wrong with it.
+    fn read<T>(&self, reader: impl Fn(&str) -> Result<T, String>) -> Result<T, Failure> {
+        reader(self.text()?).map_err(|wrong| usage(format!("{}: {wrong}", self.from)))
+    }
+}
+
+fn usage(line: String) -> Failure {
+    Failure::new(Reason::Usage, line)
+}
+
+fn flag(value: Option<OsString>, from: &'static str) -> Option<Given> {
+    value.map(|value| Given { value, from })
+}
+
+/// A variable; one that is set to nothing counts as not set, as crontabs and unit files cannot unset.
+fn variable(from: &'static str) -> Option<Given> {
+    let value = env::var_os(from).filter(|value| !value.is_empty())?;
+    Some(Given { value, from })
+}
+
+/// What one source, the command line or the environment, says of the server. Within it a single option beats the URL.
+struct Source {
+    hosts: Option<Vec<Host>>,
+    port: Option<u16>,
+    socket: Option<PathBuf>,
+    user: Option<String>,
+    password: Option<Password>,
+}
+
+/// A host as named; its port as far as the URL gives it.
+struct Host {
+    name: String,
+    port: Option<u16>,
+}
+
+impl Source {
+    fn read(
+        url: Option<Given>,
+        host: Option<Given>,
+        port: Option<Given>,
+        socket: Option<Given>,
+        user: Option<Given>,
+        password: Option<Password>,
+    ) -> Result<Self, Failure> {
+        let mut source = match url {
+            Some(given) => given.read(server_url)?,
+            None => Self {
+                hosts: None,
+                port: None,
+                socket: None,
+                user: None,
+                password: None,
+            },
+        };
+        if let Some(given) = host {
+            source.hosts = Some(vec![given.read(single_host)?]);
+        }
+        if let Some(given) = port {
+            source.port = Some(given.read(port_number)?);
+        }
+        if let Some(given) = socket {
+            source.socket = Some(given.read(socket_path)?);
+        }
+        if let Some(given) = user {
+            source.user = Some(given.text()?.to_owned());
+        }
+        source.password = password.or(source.password);
+        Ok(source)
+    }
+}
+
+fn connection(args: ConnectionArgs) -> Result<Connection, Failure> {
+    let mut warnings = Vec::new();
+
+    let password_file = args.password_file.map(|path| Password::File(path.into()));
+    let flags = Source::read(
+        flag(args.url, "--url"),
+        flag(args.host, "--host"),
+        flag(args.port, "--port"),
+        flag(args.socket, "--socket"),
+        flag(args.user, "--user"),
+        password_file,
+    )?;
+    if let Some(Password::Given(_)) = flags.password {
+        warnings.push(
+            "the password in --url can be read by every user of this host; \
+             use DBLOCK_PASSWORD, DBLOCK_URL or --password-file"
+                .to_owned(),
+        );
+    }
+    let environment = Source::read(
+        variable("DBLOCK_URL"),
+        variable("DBLOCK_HOST"),
+        variable("DBLOCK_PORT"),
+        variable("DBLOCK_SOCKET"),
+        variable("DBLOCK_USER"),
+        password_variable("DBLOCK_PASSWORD")?,
+    )?;
+
+    let connect_timeout = match flag(args.connect_timeout, "--connect-timeout")
+        .or_else(|| variable("DBLOCK_CONNECT_TIMEOUT"))
+    {
+        Some(given) => given.read(|text| match duration(text)? {
+            Duration::ZERO => Err("must be longer than 0".to_owned()),
+            limit => Ok(limit),
+        })?,
+        None => DEFAULT_CONNECT_TIMEOUT,
+    };
+    let password = match flags
+        .password
+        .clone()
+        .or_else(|| environment.password.clone())
+    {
+        Some(password) => password,
+        None => password_variable("MYSQL_PWD")?.unwrap_or(Password::None),
+    };
+    Ok(Connection {
+        targets: targets(&flags, &environment, &mut warnings)?,
+        user: flags.user.or(environment.user),
+        password,
+        connect_timeout,
+        warnings,
+    })
+}
+
+fn password_variable(from: &'static str) -> Result<Option<Password>, Failure> {
+    let given = variable(from);
+    given
+        .map(|given| Ok(Password::Given(given.text()?.to_owned())))
+        .transpose()
+}
+
+/// The servers: those of the first source that names a host or a socket.
+fn targets(
+    flags: &Source,
+    environment: &Source,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Target>, Failure> {
+    let names_a_server = |source: &&Source| source.hosts.is_some() || source.socket.is_some();
+    let Some(source) = [flags, environment].into_iter().find(names_a_server) else {
+        return Err(Failure::new(
+            Reason::Configuration,
+            "no server is named; use --url, --host or --socket, or DBLOCK_URL in the environment",
+        ));
+    };
+    let socket = flags.socket.as_ref().or(environment.socket.as_ref());
+    let Some(hosts) = &source.hosts else {
+        return Ok(socket
+            .map(|path| Target::Socket(path.clone()))
+            .into_iter()
+            .collect());
+    };
+
+    // A port by itself beats one in a URL, unless the URL comes from a stronger source.
+    let strong_port = if std::ptr::eq(source, flags) {
+        flags.port
+    } else {
+        flags.port.or(environment.port)
+    };
+    let weak_port = flags.port.or(environment.port).unwrap_or(DEFAULT_PORT);
+    let target = |host: &Host| {
+        let named_port = strong_port.or(host.port);
+        if !host.name.eq_ignore_ascii_case("localhost") {
+            return Target::Tcp(host.name.clone(), named_port.unwrap_or(weak_port));
+        }
+        if named_port.is_some() {
+            warnings.push(
+                "localhost means the local socket, not a port; for TCP write 127.0.0.1".to_owned(),
+            );
+        }
+        socket.map_or(Target::UsualSocket, |path| Target::Socket(path.clone()))
+    };
+    Ok(hosts.iter().map(target).collect())
+}
+
+/// `mysql://[user[:password]@]host[:port][,host[:port]]…[/][?socket=path]`, with percent-encoding.
+///
+/// The errors never quote the URL: it may hold a password.
+fn server_url(text: &str) -> Result<Source, String> {
+    let (scheme, rest) = text.split_once("://").ok_or("a URL begins with mysql://")?;
+    if scheme != "mysql" {
+        return Err(format!(
+            "the scheme{} is unknown; a URL begins with mysql://",
+            quoted(scheme)
+        ));
+    }
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    let (account, hosts) = match authority.rsplit_once('@') {
+        Some((account, hosts)) => (Some(account), hosts),
+        None => (None, authority),
+    };
+    let hosts = if hosts.is_empty() {
+        None
+    } else {
+        Some(
+            hosts
+                .split(',')
+                .map(url_host)
+                .collect::<Result<Vec<_>, _>>()?,
+        )
+    };
+    let (user, password) = match account {
+        Some(account) => match account.split_once(':') {
+            Some((user, password)) => (user, Some(Password::Given(decoded(password, "password")?))),
+            None => (account, None),
+        },
+        None => ("", None),
+    };
+    let user = if user.is_empty() {
+        None
+    } else {
+        Some(decoded(user, "user")?)
+    };
+
+    let tail = Url::parse(&format!("mysql://host{tail}")).map_err(|wrong| wrong.to_string())?;
+    if !matches!(tail.path(), "" | "/") {
+        return Err(
+            "a lock needs no database; nothing may stand behind the / in the URL".to_owned(),
+        );
+    }
+    if tail.fragment().is_some() {
+        return Err("a # in the URL must be written as %23".to_owned());
+    }
+    let mut socket = None;
+    for (key, value) in tail.query_pairs() {
+        match &*key {
+            "socket" => socket = Some(socket_path(&value)?),
+            _ => return Err(format!("the URL parameter{} is unknown", quoted(&key))),
+        }
+    }
+    Ok(Source {
+        hosts,
+        port: None,
+        socket,
+        user,
+        password,
+    })
+}
+
+fn decoded(text: &str, what: &str) -> Result<String, String> {
+    let text = percent_decode_str(text).decode_utf8();
+    text.map(Into::into)
+        .map_err(|_| format!("the {what} in the URL is not UTF-8"))
+}
+
+/// ` "word"` where it can be nothing else. Behind a `/`, `?` or `#` in a password that was not encoded, anything may be
+/// a part of the password.
+fn quoted(word: &str) -> String {
+    let harmless = word
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    if harmless {
+        format!(" {word:?}")
+    } else {
+        String::new()
+    }
+}
+
+/// One `host[:port]` of a URL.
+fn url_host(text: &str) -> Result<Host, String> {
+    let wrong = |why: &dyn fmt::Display| format!("a host in the URL cannot be read: {why}");
+    let url = Url::parse(&format!("mysql://{text}/")).map_err(|why| wrong(&why))?;
+    let name = url
+        .host_str()
+        .filter(|name| !name.is_empty())
+        .ok_or_else(|| wrong(&"is empty"))?;
+    if url.port() == Some(0) {
+        return Err(wrong(&"a port is a number from 1 to 65535"));
+    }
+    let name = decoded(name.trim_start_matches('[').trim_end_matches(']'), "host")?;
+    Ok(Host {
+        name,
+        port: url.port(),
+    })
+}
+
+/// The value of `--host`: one name or address, an IPv6 address with or without brackets.
+fn single_host(text: &str) -> Result<Host, String> {
+    let name = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+        .unwrap_or(text);
+    if name.is_empty() || name.contains([',', '/', '@']) || name.contains(char::is_whitespace) {
+        return Err(format!(
+            "{text:?} is not a host; several hosts go into --url"
+        ));
+    }
+    if name.contains(':') && name.parse::<std::net::Ipv6Addr>().is_err() {
+        return Err(format!(
+            "{text:?} is not a host; a port goes into --port or --url"
+        ));
+    }
+    Ok(Host {
+        name: name.to_owned(),
+        port: None,
+    })
+}
+
+fn port_number(text: &str) -> Result<u16, String> {
+    match text.parse() {
+        Ok(port) if port > 0 => Ok(port),
+        _ => Err(format!("{text:?} is not a port from 1 to 65535")),
+    }
+}
+
+/// A socket's path: `sun_path` holds 108 bytes with the closing zero.
+fn socket_path(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() || text.len() > 107 || text.contains('\0') {
+        return Err("a socket's path has 1 to 107 bytes".to_owned());
+    }
+    Ok(PathBuf::from(text))
+}
+
+fn wait(text: &str) -> Result<Wait, String> {
+    match text {
+        "forever" => Ok(Wait::Forever),
+        _ => duration(text).map(Wait::For),
+    }
+}
+
+/// A duration as humantime writes it (`90s`, `5m`, `1h 30m`), or a bare number of seconds, as in `flock -w 0.5`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let is_number = text.contains(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let duration = if is_number {
+        text.parse()
+            .ok()
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+    } else {
+        humantime::parse_duration(text).ok()
+    };
+    match duration {
+        Some(duration) if duration <= LONGEST => Ok(duration),
+        Some(_) => Err(format!("{text:?} is too long a time")),
+        None if is_number => Err(format!(
+            "{text:?} is too long a time or not a number of seconds"
+        )),
+        None => Err(format!(
+            "{text:?} is not a duration; write 90s, 5m, 1h 30m or 0.5"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_humantime_or_seconds() {
+        for (text, seconds) in [
+            ("0", 0.0),
+            ("0.5", 0.5),
+            (".5", 0.5),
+            ("30", 30.0),
+            ("90s", 90.0),
+            ("1h 30m", 5400.0),
+            ("300ms", 0.3),
+        ] {
+            assert_eq!(
+                duration(text),
+                Ok(Duration::from_secs_f64(seconds)),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            ".",
+            "-1",
+            "1y2",
+            "1.2.3",
+            "inf",
+            "nan",
+            "1e3",
+            "s",
+            "99999999999999999999",
+            "200years",
+        ] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_url_is_taken_apart() {
+        let source =
+            server_url("mysql://us%40er:p%3aw@db1,[::1]:3307,db3:1/?socket=/run/x.sock").unwrap();
+        let hosts: Vec<_> = source
+            .hosts
+            .unwrap()
+            .into_iter()
+            .map(|host| (host.name, host.port))
+            .collect();
+        assert_eq!(
+            hosts,
+            [
+                ("db1".to_owned(), None),
+                ("::1".to_owned(), Some(3307)),
+                ("db3".to_owned(), Some(1))
+            ]
+        );
+        assert_eq!(source.user.as_deref(), Some("us@er"));
+        assert!(matches!(source.password, Some(Password::Given(password)) if password == "p:w"));
+        assert_eq!(source.socket, Some("/run/x.sock".into()));
+    }
+
+    #[test]
+    fn an_error_in_a_url_does_not_show_its_password() {
+        for wrong in [
+            "mysql://u:secret@h:70000/",
+            "mysql://u:secret@h/db",
+            "mysql://u:secret@h?x=1",
+            "pg://u:secret@h",
+            "u:secret@h",
+            "mysql://u:secret@h:0",
+            "mysql://u:secret@a,,b",
+            "mysql://u:secret@h#f",
+            "mysql://u:/secret@h",
+            "mysql://u:1?secret@h",
+            "mysql://u:1#secret@h",
+            "u:secret://h",
+        ] {
+            let error = server_url(wrong).err().expect(wrong);
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_not_shown_by_debug() {
+        assert_eq!(format!("{:?}", Password::Given("secret".into())), "***");
+    }
+}

@@ -1,0 +1,151 @@
+//! The command's process: spawned known to the keeper, signalled, and reaped as the very last thing.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+
+use super::inherited;
+use super::signals::Signals;
+use crate::exit::{Ending, Failure, Reason};
+use crate::keeper::message::{Link, ToKeeper};
+use crate::processes::Processes;
+
+/// The command, running or ended but not yet reaped: as long as this value lives its number is nobody else's.
+pub struct Child {
+    /// Whom signals go to.
+    pub processes: Processes,
+}
+
+impl Child {
+    /// Starts the command. Before its first instruction the keeper knows it: the new process says so itself.
+    ///
+    /// # Errors
+    /// [`Reason::NotFound`], [`Reason::NotExecutable`], [`Reason::OsRefused`].
+    pub fn spawn(
+        command: &[OsString],
+        signals: &Signals,
+        link: &Arc<Link>,
+    ) -> Result<Self, Failure> {
+        let [program, arguments @ ..] = command else {
+            return Err(Failure::new(Reason::Usage, "no command is given"));
+        };
+        let own_group = !has_terminal();
+        let mask = signals.inherited();
+        let link = Arc::clone(link);
+        let mut process = Command::new(program);
+        process.args(arguments);
+        if own_group {
+            process.process_group(0);
+        }
+        let last_steps = move || {
+            let pid = nix::unistd::getpid().as_raw();
+            link.send(&ToKeeper::Started { pid, own_group })?;
+            inherited::put_back();
+            Signals::put_back(&mask)
+        };
+        // SAFETY: this process has no threads, so what runs between fork and exec may do anything.
+        unsafe { process.pre_exec(last_steps) };
+        match process.spawn() {
+            Ok(child) => {
+                let pid = i32::try_from(child.id()).expect("process numbers are positive and fit");
+                Ok(Self {
+                    processes: Processes { pid, own_group },
+                })
+            }
+            Err(error) => {
+                let line = match reason_of(&error) {
+                    Reason::LockLost => "the keeper died before the command was started".to_owned(),
+                    _ => format!("cannot run {}: {error}", program.to_string_lossy()),
+                };
+                Err(Failure::new(reason_of(&error), line))
+            }
+        }
+    }
+
+    /// How the command ended, if it has. It stays a zombie: its number is still its own.
+    pub fn ended(&self) -> Option<Ending> {
+        look(libc::P_PID, self.processes.pid).map(|(_, ending)| ending)
+    }
+
+    /// Reaps the ended command.
+    pub fn reap(self) {
+        reap(self.processes.pid);
+    }
+}
+
+/// Reaps an ended child that is none of dblock's `own`; `false` if there is none. As process 1 of a container dblock
+/// inherits every orphan. An own child that has ended hides the orphans behind it: dblock is about to end then.
+pub fn reap_orphan(own: &[Option<i32>]) -> bool {
+    match look(libc::P_ALL, 0) {
+        Some((pid, _)) if !own.contains(&Some(pid)) => {
+            reap(pid);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Waits for the end of a child, which must be near, and reaps it.
+pub fn reap(pid: i32) {
+    // SAFETY: waits for a child of this process and wants no status.
+    while unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) } == -1 && interrupted() {}
+}
+
+fn interrupted() -> bool {
+    io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+}
+
+/// An ended child among those meant, and how it ended; it is not reaped. Raw numbers, for a command may die of a real-time
+/// signal, which has no name.
+fn look(kind: libc::idtype_t, id: i32) -> Option<(i32, Ending)> {
+    let id = libc::id_t::try_from(id).ok()?;
+    // SAFETY: all-zero bytes are a valid siginfo_t, and waitid fills it for a child's end.
+    let (pid, code, status) = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        if libc::waitid(
+            kind,
+            id,
+            &raw mut info,
+            libc::WEXITED | libc::WNOHANG | libc::WNOWAIT,
+        ) != 0
+        {
+            return None;
+        }
+        (info.si_pid(), info.si_code, info.si_status())
+    };
+    if pid == 0 {
+        return None;
+    }
+    let ending = match code {
+        libc::CLD_EXITED => Ending::Code(u8::try_from(status & 0xff).expect("eight bits")),
+        _ => Ending::Signal(status),
+    };
+    Some((pid, ending))
+}
+
+/// Whether there is a controlling terminal. Without one the command gets a process group of its own; with one it must
+/// stay in dblock's, as with `timeout --foreground`, for the terminal to read and for job control.
+fn has_terminal() -> bool {
+    open(
+        "/dev/tty",
+        OFlag::O_RDONLY | OFlag::O_NOCTTY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )
+    .is_ok()
+}
+
+/// As a shell and `timeout(1)` tell them apart; what the system refuses for want of means is its own reason.
+fn reason_of(error: &io::Error) -> Reason {
+    match error.raw_os_error() {
+        // From the message to the keeper; executing a file has no pipe to break.
+        Some(libc::EPIPE) => Reason::LockLost,
+        Some(libc::ENOENT) => Reason::NotFound,
+        Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE) => Reason::OsRefused,
+        _ => Reason::NotExecutable,
+    }
+}

@@ -1,0 +1,65 @@
+//! What dblock was started with and what Rust's start-up code changes before `main`: put back in the command.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Whether descriptors 0 to 2 were closed; `std` opens /dev/null in their place.
+static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+/// Whether SIGPIPE was ignored; `std` ignores it always.
+static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+/// Whether SIGCHLD was ignored; then no child could be waited for.
+static CHILD_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// The C library runs what stands in this section before `main`.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look;
+
+extern "C" fn look() {
+    for (descriptor, closed) in (0..).zip(&CLOSED) {
+        // SAFETY: asks about a descriptor, which need not be open.
+        closed.store(
+            unsafe { libc::fcntl(descriptor, libc::F_GETFD) } == -1,
+            Relaxed,
+        );
+    }
+    PIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Relaxed);
+    CHILD_IGNORED.store(is_ignored(libc::SIGCHLD), Relaxed);
+}
+
+/// Whether a signal's disposition is "ignore".
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: reads the disposition into a structure that all-zero bytes are valid for.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Makes children waitable, whatever was inherited.
+pub fn make_children_waitable() {
+    // SAFETY: sets a default disposition.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
+/// In the command's process, between fork and exec: the dispositions and the closed descriptors as dblock got them.
+pub fn put_back() {
+    for (signal, ignored) in [
+        (libc::SIGPIPE, &PIPE_IGNORED),
+        (libc::SIGCHLD, &CHILD_IGNORED),
+    ] {
+        let disposition = if ignored.load(Relaxed) {
+            libc::SIG_IGN
+        } else {
+            libc::SIG_DFL
+        };
+        // SAFETY: sets a disposition that has no handler.
+        unsafe { libc::signal(signal, disposition) };
+    }
+    for (descriptor, closed) in (0..).zip(&CLOSED) {
+        if closed.load(Relaxed) {
+            // SAFETY: this process becomes the command next; nothing here uses the descriptor again.
+            unsafe { libc::close(descriptor) };
+        }
+    }
+}
