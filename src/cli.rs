@@ -1,4 +1,9 @@
 //! The command line as clap sees it: structs and help texts, no logic. Values stay bytes until `settings` reads them.
+#![expect(
+    clippy::doc_markdown,
+    rustdoc::bare_urls,
+    reason = "these comments are the help texts, shown as they stand"
+)]
 
 use std::ffi::OsString;
 

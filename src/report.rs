@@ -35,24 +35,24 @@ pub struct Report {
 
 impl Report {
     /// Shows `line` if its level is asked for. What cannot be written is dropped.
-    pub fn say(&self, level: Level, line: impl Display) {
+    pub fn say(self, level: Level, line: impl Display) {
         if level <= self.shown {
             write_stderr(format!("dblock: {}\n", printable(&line.to_string())).as_bytes());
         }
     }
 
     /// A line that is shown even with `--quiet`.
-    pub fn error(&self, line: impl Display) {
+    pub fn error(self, line: impl Display) {
         self.say(Level::Error, line);
     }
 
     /// A line that is shown unless `--quiet`.
-    pub fn warning(&self, line: impl Display) {
+    pub fn warning(self, line: impl Display) {
         self.say(Level::Warning, line);
     }
 
     /// A line that is shown with `-v`.
-    pub fn info(&self, line: impl Display) {
+    pub fn info(self, line: impl Display) {
         self.say(Level::Info, line);
     }
 }

@@ -25,10 +25,12 @@ pub fn run(args: RunArgs, report: Report) -> anyhow::Result<Ending> {
     };
     let signals = Signals::collect().map_err(refused)?;
 
-    let (keeper, link) = match keeper::fork_off(Work::Lock(
+    let work = Work::Lock(
         &run.connection,
         Request::new(&run.name, run.wait),
-    ))? {
+        report.shown,
+    );
+    let (keeper, link) = match keeper::fork_off(work)? {
         Forked::Supervisor(keeper, link) => (keeper, link),
         Forked::Keeper(ending) => return Ok(ending),
     };

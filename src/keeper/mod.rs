@@ -33,8 +33,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// What a keeper is to do before it guards the command.
 pub enum Work<'a> {
-    /// Take this lock there.
-    Lock(&'a Connection, Request),
+    /// Take this lock there. The level is the least important one that is shown.
+    Lock(&'a Connection, Request, Level),
     /// Nothing: no server can be reached, and the command runs without a lock.
     GuardOnly,
 }
@@ -91,11 +91,14 @@ fn keep(work: Work, link: &Link, supervisor: Pid) -> Ending {
         };
         detach(link).map_err(refused)?;
         match work {
-            Work::Lock(connection, request) => {
+            Work::Lock(connection, request, shown) => {
                 die_with(supervisor).map_err(refused)?;
-                acquire(connection, request, link)
+                acquire(connection, request, shown, link)
             }
-            Work::GuardOnly => Ok(guard(link, None)),
+            Work::GuardOnly => {
+                guard(link, None);
+                Ok(())
+            }
         }
     }));
     let failure = match kept {
@@ -180,9 +183,17 @@ fn close_one_by_one(kept: i32) -> io::Result<()> {
 
 /// Connects and takes the lock, however often the session is lost meanwhile; then keeps it. It is the supervisor that ends
 /// this when the time is over.
-fn acquire(connection: &Connection, mut request: Request, link: &Link) -> Result<(), Failure> {
+fn acquire(
+    connection: &Connection,
+    mut request: Request,
+    shown: Level,
+    link: &Link,
+) -> Result<(), Failure> {
     let listener = |level: Level, text: &str| {
-        let _ = link.send(&FromKeeper::Note(level, cut(text)));
+        // The supervisor remembers what is done, shown or not; statements are only for showing.
+        if level < Level::Statement || shown == Level::Statement {
+            let _ = link.send(&FromKeeper::Note(level, cut(text)));
+        }
     };
     let connector = Connector::new(connection, &listener)?;
     loop {
@@ -246,7 +257,7 @@ fn guard(link: &Link, mut lock: Option<Lock>) {
         if message {
             match link.receive() {
                 Ok(Some(ToKeeper::Started { pid, own_group })) => {
-                    command = Some(Processes { pid, own_group })
+                    command = Some(Processes { pid, own_group });
                 }
                 Ok(Some(ToKeeper::Release)) => return release(link, lock),
                 Ok(None) | Err(_) => {

@@ -3,9 +3,11 @@
 
 mod name;
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use mysql::Row;
 
 pub use name::Name;
 
@@ -78,13 +80,13 @@ enum Possession {
 impl Request {
     /// A request for the lock `name`.
     pub fn new(name: &Name, wait: Wait) -> Self {
-        let digits: String = name
-            .on_server()
-            .bytes()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let mut literal = "_utf8mb4 x'".to_owned();
+        for byte in name.on_server().bytes() {
+            let _ = write!(literal, "{byte:02x}");
+        }
+        literal.push('\'');
         Self {
-            literal: format!("_utf8mb4 x'{digits}'"),
+            literal,
             wait,
             since: None,
         }
@@ -191,7 +193,7 @@ impl Request {
             keep_session(),
             self.literal
         );
-        pair(session.ask(&statement, listener)?)
+        Ok(pair(session.ask(&statement, listener)?.as_ref()))
     }
 
     /// Waits for the lock on the server, as long as is left.
@@ -213,7 +215,7 @@ impl Request {
             millis / 1000,
             millis % 1000,
         );
-        pair(session.ask(&statement, listener)?)
+        Ok(pair(session.ask(&statement, listener)?.as_ref()))
     }
 
     /// Asks the server whose the lock is, and makes the session fit to keep it.
@@ -266,7 +268,7 @@ fn keep_session() -> String {
     )
 }
 
-/// The answer of GET_LOCK and the session's number; `None` for NULL and for an empty reply.
-fn pair(row: Option<mysql::Row>) -> Result<Option<(u64, u64)>, Fault> {
-    Ok(row.and_then(|row| Some((number(&row, 0)?, number(&row, 1)?))))
+/// The answer of `GET_LOCK` and the session's number; `None` for NULL and for an empty reply.
+fn pair(row: Option<&Row>) -> Option<(u64, u64)> {
+    Some((number(row?, 0)?, number(row?, 1)?))
 }

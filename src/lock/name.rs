@@ -14,8 +14,8 @@ const LONGEST_PLAIN_NAME: usize = 56;
 /// Bytes that a longer name keeps on the server, in front of `~` and the digits of its hash.
 const LONGEST_HEAD: usize = 31;
 
-/// Bytes of the SHA-256 that stand, as hex digits, for the rest of a longer name.
-const HASH_BYTES: usize = 12;
+/// Hex digits of the SHA-256 that stand for the whole of a longer name.
+const HASH_DIGITS: usize = 24;
 
 /// A lock's name: 1 to 200 bytes of UTF-8, without control characters, `#`, or white space at either end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,12 +45,8 @@ impl Name {
             .rfind(|&at| name.is_char_boundary(at))
             .unwrap_or(0);
         let head = &name[..cut];
-        let hash = Sha256::digest(name);
-        let digits = hash
-            .iter()
-            .take(HASH_BYTES)
-            .map(|byte| format!("{byte:02x}"));
-        format!("{head}~{}", digits.collect::<String>())
+        let hash = format!("{:x}", Sha256::digest(name));
+        format!("{head}~{}", &hash[..HASH_DIGITS])
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reaching a server: hosts in order, every address of a name, until one lets us in.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::{self, BufRead, Read};
 use std::net::{IpAddr, ToSocketAddrs};
@@ -91,9 +92,18 @@ impl Connector {
     /// # Errors
     /// What no further attempt can mend.
     pub fn connect(&self, listener: &Listener) -> Result<Session, Failure> {
+        // What fails ten times a second in the same way is said once.
+        let said = RefCell::new(Vec::new());
+        let listener = |level: Level, line: &str| {
+            let line = line.to_owned();
+            if !said.borrow().contains(&line) {
+                listener(level, &line);
+                said.borrow_mut().push(line);
+            }
+        };
         loop {
             for target in &self.targets {
-                match self.try_target(target, listener) {
+                match self.try_target(target, &listener) {
                     Ok(session) => return Ok(session),
                     Err(Fault::Final(failure)) => return Err(failure),
                     Err(Fault::Gone(cause) | Fault::Unclear(cause)) => {

@@ -58,11 +58,12 @@ impl Child {
                 })
             }
             Err(error) => {
-                let line = match reason_of(&error) {
+                let reason = reason_of(&error);
+                let told = match reason {
                     Reason::LockLost => "the keeper died before the command was started".to_owned(),
                     _ => format!("cannot run {}: {error}", program.to_string_lossy()),
                 };
-                Err(Failure::new(reason_of(&error), line))
+                Err(Failure::new(reason, told))
             }
         }
     }

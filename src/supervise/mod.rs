@@ -261,7 +261,7 @@ impl<'a> Supervisor<'a> {
             // A terminal signals the whole foreground group, and the command is in it.
             Signal::SIGTSTP if from_terminal => {
                 *stopped = true;
-                self.signals.stop();
+                signals::stop();
             }
             _ if from_terminal && !child.processes.own_group => {}
             // The shell continues the whole group, too; only if somebody continued dblock alone the command still stands.

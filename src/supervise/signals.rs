@@ -101,19 +101,11 @@ impl Signals {
             _ if self.ignored.contains(signal) => false,
             Signal::SIGCHLD | Signal::SIGCONT => false,
             Signal::SIGTSTP => {
-                self.stop();
+                stop();
                 false
             }
             _ => true,
         }
-    }
-
-    /// Stops this process as Ctrl-Z does, so that the shell sees it, and returns when it has been continued.
-    pub fn stop(&self) {
-        let only: SigSet = [Signal::SIGTSTP].into_iter().collect();
-        let _ = raise(Signal::SIGTSTP);
-        let _ = only.thread_unblock();
-        let _ = only.thread_block();
     }
 
     /// In the command's process, between fork and exec: the mask as dblock got it.
@@ -134,4 +126,12 @@ impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
+}
+
+/// Stops this process as Ctrl-Z does, so that the shell sees it, and returns when it has been continued.
+pub fn stop() {
+    let only: SigSet = [Signal::SIGTSTP].into_iter().collect();
+    let _ = raise(Signal::SIGTSTP);
+    let _ = only.thread_unblock();
+    let _ = only.thread_block();
 }
