@@ -11,7 +11,12 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 /// flock(1) for a fleet: run a command under a lock that excludes on every host with the same MySQL or MariaDB server.
 #[derive(Debug, Parser)]
-#[command(name = "dblock", version, disable_help_subcommand = true)]
+#[command(
+    name = "dblock",
+    version,
+    disable_help_subcommand = true,
+    arg_required_else_help = false
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

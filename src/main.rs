@@ -56,17 +56,13 @@ fn dispatch(cli: Cli) -> Ending {
     })
 }
 
-/// clap's error without its usage text, which spans lines.
+/// clap's error without its usage text, which spans lines; its advice only where it names an option that is meant.
 fn one_line(error: &clap::Error) -> String {
     let whole = error.to_string();
-    let told = whole.split("\n\nUsage:").next().unwrap_or_default();
-    let told = told
-        .split("\n\nFor more information")
-        .next()
-        .unwrap_or_default();
-    let words: Vec<&str> = told
-        .trim_start_matches("error: ")
-        .split_whitespace()
-        .collect();
-    format!("{}; see dblock --help", words.join(" "))
+    let paragraphs = whole.trim_start_matches("error: ").split("\n\n");
+    let told = paragraphs
+        .take_while(|text| !text.starts_with("Usage:") && !text.starts_with("For more information"))
+        .filter(|text| !text.trim_start().starts_with("tip:") || text.contains("similar"))
+        .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
+    format!("{}; see dblock --help", told.collect::<Vec<_>>().join("; "))
 }

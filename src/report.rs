@@ -75,6 +75,15 @@ pub fn printable(text: &str) -> String {
     line
 }
 
+/// A system error in words alone, without Rust's `(os error 2)`.
+pub fn in_words(error: &impl Display) -> String {
+    let text = error.to_string();
+    text.split(" (os error ")
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
 /// Writes without ever blocking for long. The descriptor is shared with the command and with the caller, so it must not
 /// be made non-blocking itself.
 fn write_stderr(bytes: &[u8]) {

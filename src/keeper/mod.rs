@@ -22,7 +22,7 @@ use nix::unistd::{
 use crate::exit::{Ending, Failure, Reason};
 use crate::lock::{Outcome, Request};
 use crate::processes::Processes;
-use crate::report::Level;
+use crate::report::{Level, in_words};
 use crate::server::{Connector, Fault, Session};
 use crate::settings::Connection;
 use message::{FromKeeper, Link, ToKeeper, cut};
@@ -55,7 +55,7 @@ pub fn fork_off(work: Work) -> Result<Forked, Failure> {
     let refused = |error: io::Error| {
         Failure::new(
             Reason::OsRefused,
-            format!("cannot start the keeper: {error}"),
+            format!("cannot start the keeper: {}", in_words(&error)),
         )
     };
     let (ours, theirs) = Link::pair().map_err(refused)?;
@@ -86,7 +86,7 @@ fn keep(work: Work, link: &Link, supervisor: Pid) -> Ending {
         let refused = |error| {
             Failure::new(
                 Reason::OsRefused,
-                format!("cannot detach the keeper: {error}"),
+                format!("cannot detach the keeper: {}", in_words(&error)),
             )
         };
         detach(link).map_err(refused)?;

@@ -14,7 +14,7 @@ use nix::unistd::{User, geteuid};
 
 use super::{Fault, Listener, Session, shown};
 use crate::exit::{Failure, Reason};
-use crate::report::Level;
+use crate::report::{Level, in_words};
 use crate::settings::{Connection, Password, Target};
 
 /// From one round over all servers to the next.
@@ -226,11 +226,11 @@ fn password_in(path: &Path, listener: &Listener) -> Result<String, Failure> {
         Failure::new(Reason::Configuration, line)
     };
     // Asked before it is opened: opening a pipe waits for its writer.
-    let metadata = fs::metadata(path).map_err(|error| refused(&error))?;
+    let metadata = fs::metadata(path).map_err(|error| refused(&in_words(&error)))?;
     if !metadata.is_file() {
         return Err(refused(&"it is not a regular file"));
     }
-    let file = fs::File::open(path).map_err(|error| refused(&error))?;
+    let file = fs::File::open(path).map_err(|error| refused(&in_words(&error)))?;
     if metadata.mode() & 0o006 != 0 {
         let line = format!(
             "the password file {} can be read by others; chmod 600 it",
@@ -242,7 +242,7 @@ fn password_in(path: &Path, listener: &Listener) -> Result<String, Failure> {
     let mut reader = io::BufReader::new(file.take(64 * 1024));
     reader
         .read_until(b'\n', &mut line)
-        .map_err(|error| refused(&error))?;
+        .map_err(|error| refused(&in_words(&error)))?;
     while line
         .last()
         .is_some_and(|byte| matches!(byte, b'\n' | b'\r'))

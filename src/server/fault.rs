@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::exit::{Failure, Reason};
+use crate::report::in_words;
 
 /// Something that went wrong with a server.
 #[derive(Debug)]
@@ -69,13 +70,13 @@ impl Fault {
                 | io::ErrorKind::ConnectionAborted => {
                     return Self::Gone("the server closed the connection".to_owned());
                 }
-                _ if error.raw_os_error().is_some() => return Self::Gone(error.to_string()),
+                _ if error.raw_os_error().is_some() => return Self::Gone(in_words(&error)),
                 _ => error.to_string(),
             },
             mysql::Error::DriverError(mysql::DriverError::CouldNotConnect(cause)) => {
                 let cause =
                     cause.map_or_else(|| "cannot connect".to_owned(), |(_, cause, _)| cause);
-                return Self::Gone(cause);
+                return Self::Gone(in_words(&cause));
             }
             mysql::Error::DriverError(mysql::DriverError::ConnectTimeout) => {
                 return Self::Gone("no answer in time".to_owned());

@@ -14,6 +14,7 @@ use super::signals::Signals;
 use crate::exit::{Ending, Failure, Reason};
 use crate::keeper::message::{Link, ToKeeper};
 use crate::processes::Processes;
+use crate::report::in_words;
 
 /// The command, running or ended but not yet reaped: as long as this value lives its number is nobody else's.
 pub struct Child {
@@ -61,7 +62,11 @@ impl Child {
                 let reason = reason_of(&error);
                 let told = match reason {
                     Reason::LockLost => "the keeper died before the command was started".to_owned(),
-                    _ => format!("cannot run {}: {error}", program.to_string_lossy()),
+                    _ => format!(
+                        "cannot run {}: {}",
+                        program.to_string_lossy(),
+                        in_words(&error)
+                    ),
                 };
                 Err(Failure::new(reason, told))
             }

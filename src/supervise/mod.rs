@@ -74,6 +74,11 @@ impl Keeper {
             holds: false,
         }
     }
+
+    fn is_gone(&mut self) {
+        self.gone = true;
+        self.holds = false;
+    }
 }
 
 /// Something to act on.
@@ -231,7 +236,7 @@ impl<'a> Supervisor<'a> {
                     signal: Signal::SIGCHLD,
                     ..
                 }) => self.reap_orphans(Some(child)),
-                Event::Signal(received) => self.pass_on(received, child, &mut stopped),
+                Event::Signal(received) => Self::pass_on(received, child, &mut stopped),
                 Event::Message(FromKeeper::Lost(cause)) => {
                     self.keeper.holds = false;
                     self.report.warning(format_args!(
@@ -252,7 +257,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Passes a signal on to the command, once.
-    fn pass_on(&self, received: Received, child: &Child, stopped: &mut bool) {
+    fn pass_on(received: Received, child: &Child, stopped: &mut bool) {
         let Received {
             signal,
             from_terminal,
@@ -296,7 +301,7 @@ impl<'a> Supervisor<'a> {
             if let Event::Signal(received) = self.next(Some(look_again))? {
                 match received.signal {
                     Signal::SIGCHLD => self.reap_orphans(Some(child)),
-                    _ => self.pass_on(received, child, &mut stopped),
+                    _ => Self::pass_on(received, child, &mut stopped),
                 }
             }
         }
@@ -312,7 +317,7 @@ impl<'a> Supervisor<'a> {
     fn release(&mut self, child: Option<Child>) -> anyhow::Result<()> {
         // The keeper learns of the end before the command's number is free for another process: it never kills a stranger.
         if self.keeper.link.send(&ToKeeper::Release).is_err() {
-            self.keeper.gone = true;
+            self.keeper.is_gone();
         }
         if let Some(child) = child {
             child.reap();
@@ -367,7 +372,7 @@ impl<'a> Supervisor<'a> {
     fn end_keeper(&mut self) {
         let _ = kill(self.keeper.pid, Signal::SIGKILL);
         child::reap(self.keeper.pid.as_raw());
-        self.keeper.gone = true;
+        self.keeper.is_gone();
     }
 
     /// Reaps orphans, which process 1 of a container inherits.
@@ -403,7 +408,9 @@ impl<'a> Supervisor<'a> {
             if keeper_spoke && !signal_came {
                 // What is no message is no keeper of ours any more.
                 let message = self.keeper.link.receive().unwrap_or_default();
-                self.keeper.gone = message.is_none();
+                if message.is_none() {
+                    self.keeper.is_gone();
+                }
                 return Ok(message.map_or(Event::KeeperGone, Event::Message));
             }
         }
