@@ -1,0 +1,70 @@
+# shellcheck shell=bash
+# Where the database servers and other test programs are. Sourced by the scripts next door.
+
+# Debian leaves these folders out of an ordinary user's PATH; the servers and `ip` live there, and rustup's there.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:$HOME/.cargo/bin
+
+# What is unpacked or initialised once and used by every test run.
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/dblock
+
+die() {
+    echo "${0##*/}: $*" >&2
+    exit 1
+}
+
+# Prints the path of a MariaDB server; fails when there is none.
+find_mariadb() {
+    local program
+    for program in mariadbd mysqld; do
+        program=$(command -v "$program") || continue
+        [[ $("$program" --no-defaults --version 2>/dev/null) == *MariaDB* ]] || continue
+        echo "$program"
+        return
+    done
+    return 1
+}
+
+# Prints the path of an Oracle MySQL server; fails when there is none.
+find_mysql() {
+    local program
+    # An installed mysqld may be MariaDB under its old name, or locked by AppArmor into /var/lib/mysql.
+    if program=$(command -v mysqld) &&
+        [[ ! -e /etc/apparmor.d/usr.sbin.mysqld ]] &&
+        [[ $("$program" --no-defaults --version 2>/dev/null) == *Ver* ]] &&
+        [[ $("$program" --no-defaults --version) != *MariaDB* ]]; then
+        echo "$program"
+    elif [[ -x $cache/mysql/mysqld ]]; then
+        echo "$cache/mysql/mysqld"
+    else
+        return 1
+    fi
+}
+
+# Prints the version alone, for example 10.11.19-MariaDB-0+deb12u1 or 9.7.4-2.
+server_version() {
+    "$1" --no-defaults --version | sed -E 's/.* Ver ([^ ]+).*/\1/'
+}
+
+# Prints the folder with MariaDB's auth_ed25519.so. A plugin fits its own server version only, hence one folder each.
+find_mariadb_plugins() {
+    local folder
+    for folder in /usr/lib/mysql/plugin /usr/lib/*/mariadb*/plugin /usr/lib64/mariadb/plugin \
+        "$cache/mariadb-plugins-$(server_version "$1")"; do
+        [[ -e $folder/auth_ed25519.so ]] || continue
+        echo "$folder"
+        return
+    done
+    return 1
+}
+
+# Prints a busybox that has crond, which Debian's package `busybox` lacks and `busybox-static` has.
+find_busybox() {
+    local program
+    for program in busybox "$cache/busybox/bin/busybox"; do
+        program=$(command -v "$program") || continue
+        "$program" --list | grep -x crond >/dev/null || continue
+        echo "$program"
+        return
+    done
+    return 1
+}
