@@ -48,6 +48,14 @@ impl Fault {
                 Reason::Configuration,
                 format!("this server does not support GET_LOCK: {}", told(&error)),
             )),
+            // Empty, too long, or with a character that the server's character set for names has not.
+            1059 | 3057 | 4163 => Self::Final(Failure::new(
+                Reason::Usage,
+                format!(
+                    "--name: the server does not take this name: {}",
+                    told(&error)
+                ),
+            )),
             _ if is_about_the_account(&error) => {
                 let line = format!("the server refused the account: {}", told(&error));
                 Self::Final(Failure::new(Reason::AccountRefused, line))
@@ -60,33 +68,51 @@ impl Fault {
     }
 
     fn of_transport(error: mysql::Error, server: &str) -> Self {
-        let error = match error {
-            mysql::Error::IoError(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    return Self::Gone("no answer in time".to_owned());
-                }
-                io::ErrorKind::BrokenPipe
-                | io::ErrorKind::ConnectionReset
-                | io::ErrorKind::ConnectionAborted => {
-                    return Self::Gone("the server closed the connection".to_owned());
-                }
-                _ if error.raw_os_error().is_some() => return Self::Gone(in_words(&error)),
-                _ => error.to_string(),
-            },
+        let told = match error {
             mysql::Error::DriverError(mysql::DriverError::CouldNotConnect(cause)) => {
                 let cause =
                     cause.map_or_else(|| "cannot connect".to_owned(), |(_, cause, _)| cause);
                 return Self::Gone(in_words(&cause));
             }
             mysql::Error::DriverError(mysql::DriverError::ConnectTimeout) => {
-                return Self::Gone("no answer in time".to_owned());
+                return Self::Gone(NO_ANSWER.to_owned());
+            }
+            mysql::Error::IoError(error) => match broken_off(&error) {
+                Some(cause) => return Self::Gone(cause),
+                None => error.to_string(),
+            },
+            mysql::Error::CodecError(error) => {
+                let cause =
+                    std::error::Error::source(&error).and_then(|cause| cause.downcast_ref());
+                match cause.and_then(broken_off) {
+                    Some(cause) => return Self::Gone(cause),
+                    None => error.to_string(),
+                }
             }
             other => other.to_string(),
         };
         Self::Final(Failure::new(
             Reason::Internal,
-            format!("{server} does not speak the MySQL protocol as dblock knows it: {error}"),
+            format!("{server} does not speak the MySQL protocol as dblock knows it: {told}"),
         ))
+    }
+}
+
+const NO_ANSWER: &str = "no answer in time";
+
+/// The cause, where an error comes from the network and not from what was read.
+fn broken_off(error: &io::Error) -> Option<String> {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Some(NO_ANSWER.to_owned()),
+        io::ErrorKind::BrokenPipe
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted => Some("the server closed the connection".to_owned()),
+        _ if error.raw_os_error().is_some() => Some(in_words(error)),
+        // The crate's word for an end in the middle of a packet.
+        _ if error.to_string() == "bytes remaining on stream" => {
+            Some("the server closed the connection".to_owned())
+        }
+        _ => None,
     }
 }
 

@@ -6,8 +6,12 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
+use nix::unistd::{getpid, getppid};
 
 use super::inherited;
 use super::signals::Signals;
@@ -38,14 +42,20 @@ impl Child {
         let own_group = !has_terminal();
         let mask = signals.inherited();
         let link = Arc::clone(link);
+        let supervisor = getpid();
         let mut process = Command::new(program);
         process.args(arguments);
         if own_group {
             process.process_group(0);
         }
         let last_steps = move || {
-            let pid = nix::unistd::getpid().as_raw();
+            let pid = getpid().as_raw();
             link.send(&ToKeeper::Started { pid, own_group })?;
+            // Should the keeper be killed together with the supervisor, at least this process goes with them.
+            prctl::set_pdeathsig(Signal::SIGKILL)?;
+            if getppid() != supervisor {
+                return Err(Errno::ESRCH.into());
+            }
             inherited::put_back();
             Signals::put_back(&mask)
         };
