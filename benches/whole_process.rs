@@ -26,7 +26,9 @@ struct Contender {
 
 fn main() -> Result<()> {
     let dblock = env!("CARGO_BIN_EXE_dblock");
-    let given = |variable| env::var(variable).map_err(|_| format!("{variable} is not set: run script/bench"));
+    let given = |variable| {
+        env::var(variable).map_err(|_| format!("{variable} is not set: run script/bench"))
+    };
     let contender = |name, command: &str| Contender {
         name,
         command: command.split(' ').map(str::to_owned).collect(),
@@ -35,9 +37,18 @@ fn main() -> Result<()> {
     let folder = given("BENCH_FOLDER")?;
     let mut contenders = vec![
         contender("flock -n f true", &format!("flock -n {folder}/f true")),
-        contender("smallest C program", &format!("{folder}/floor {} floor true", given("BENCH_PORT")?)),
-        contender("dblock run --name b -- true", &format!("{dblock} run --name b -- true")),
-        contender("etcdctl lock b true", &format!("etcdctl --endpoints {} lock b true", given("BENCH_ETCD")?)),
+        contender(
+            "smallest C program",
+            &format!("{folder}/floor {} floor true", given("BENCH_PORT")?),
+        ),
+        contender(
+            "dblock run --name b -- true",
+            &format!("{dblock} run --name b -- true"),
+        ),
+        contender(
+            "etcdctl lock b true",
+            &format!("etcdctl --endpoints {} lock b true", given("BENCH_ETCD")?),
+        ),
     ];
     for round in 0..WARM_UP + RUNS {
         for contender in &mut contenders {
@@ -56,23 +67,37 @@ fn main() -> Result<()> {
         }
     }
     let mut flock = None;
-    println!("{:<30} {:>10} {:>10} {:>8}", "", "median", "fastest", "flocks");
+    println!(
+        "{:<30} {:>10} {:>10} {:>8}",
+        "", "median", "fastest", "flocks"
+    );
     for contender in &mut contenders {
         contender.times.sort();
         let median = contender.times[RUNS / 2];
         let ratio = median.as_secs_f64() / flock.get_or_insert(median).as_secs_f64();
         let fastest = contender.times[0];
-        println!("{:<30} {median:>10.2?} {fastest:>10.2?} {ratio:>8.2}", contender.name);
+        println!(
+            "{:<30} {median:>10.2?} {fastest:>10.2?} {ratio:>8.2}",
+            contender.name
+        );
     }
     memory_of_a_holder(dblock)?;
     println!("binary: {} bytes", fs::metadata(dblock)?.len());
     Ok(())
 }
 
-/// What the two processes of a holder occupy while its command runs. The keeper's pages are told to root alone.
+/// What the two processes of a holder occupy while its command runs. The keeper's are told to root alone.
 fn memory_of_a_holder(dblock: &str) -> Result<()> {
     let mut holder = Command::new(dblock)
-        .args(["run", "--name", "memory", "--", "sh", "-c", "echo held; read _"])
+        .args([
+            "run",
+            "--name",
+            "memory",
+            "--",
+            "sh",
+            "-c",
+            "echo held; read _",
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
@@ -82,22 +107,41 @@ fn memory_of_a_holder(dblock: &str) -> Result<()> {
     let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children"))?;
     let keeper = children.split_whitespace().next().ok_or("no keeper")?;
     let mut private_of_both = 0;
-    for (name, pid) in [("supervisor", supervisor.to_string()), ("keeper", keeper.to_owned())] {
-        match fs::read_to_string(Path::new("/proc").join(pid).join("smaps_rollup")) {
-            Ok(pages) => {
-                let kilobytes = |field: &str| -> u64 {
-                    let line = pages.lines().find(|line| line.starts_with(field));
-                    line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
-                };
-                let private = kilobytes("Private_Clean:") + kilobytes("Private_Dirty:");
-                private_of_both += private;
-                println!("{name}: {} kB resident, {private} kB private", kilobytes("Rss:"));
-            }
-            Err(error) => println!("{name}: cannot see its memory: {error}"),
-        }
+    for (name, pid) in [
+        ("supervisor", supervisor.to_string()),
+        ("keeper", keeper.to_owned()),
+    ] {
+        let pages = fs::read_to_string(Path::new("/proc").join(pid).join("smaps"))?;
+        let (resident, private) = kilobytes(&pages);
+        private_of_both += private;
+        println!("{name}: {resident} kB resident, {private} kB private");
     }
     println!("both: {private_of_both} kB private");
     drop(holder.stdin.take());
     holder.wait()?;
     Ok(())
+}
+
+/// Resident pages, and those that no other process shares. The program's own pages count as shared: every dblock of the
+/// host maps the same file.
+fn kilobytes(smaps: &str) -> (u64, u64) {
+    let (mut resident, mut private, mut anonymous, mut total) = (0, 0, 0, 0);
+    for line in smaps.lines() {
+        let mut words = line.split_whitespace();
+        let field = words.next().unwrap_or_default();
+        let value: u64 = words
+            .next()
+            .and_then(|word| word.parse().ok())
+            .unwrap_or_default();
+        match field {
+            "Rss:" => resident += value,
+            "Private_Clean:" => private = value,
+            "Private_Dirty:" => private += value,
+            "Anonymous:" => anonymous = value,
+            // The last field of each mapping.
+            "VmFlags:" => total += private.min(anonymous),
+            _ => {}
+        }
+    }
+    (resident, total)
 }

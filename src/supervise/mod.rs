@@ -121,7 +121,7 @@ impl<'a> Supervisor<'a> {
         let limit = self.run.connection.connect_timeout;
         let begun = Instant::now();
         let mut deadline = begun.checked_add(limit);
-        let mut out_of_time = format!("no server could be reached within {}", shown(limit));
+        let mut waiting = false;
         let mut last_note = "connecting".to_owned();
         loop {
             match self.next(deadline)? {
@@ -138,12 +138,15 @@ impl<'a> Supervisor<'a> {
                 Event::Message(FromKeeper::Waiting(holder)) => {
                     last_note = format!("{} is {holder}; waiting", self.run.name);
                     self.report.info(&last_note);
-                    "the server did not answer when the wait was over".clone_into(&mut out_of_time);
-                    // The keeper ends the wait to the millisecond; this is for a server that falls silent meanwhile.
-                    deadline = match self.run.wait {
-                        Wait::For(wait) => Instant::now().checked_add(wait + limit),
-                        Wait::Forever => None,
-                    };
+                    // Once: on a new session the keeper goes on with the same wait. It ends the wait to the millisecond
+                    // itself; the deadline is for a server that has fallen silent by then.
+                    if !waiting {
+                        waiting = true;
+                        deadline = match self.run.wait {
+                            Wait::For(wait) => Instant::now().checked_add(wait + limit),
+                            Wait::Forever => None,
+                        };
+                    }
                 }
                 Event::Message(FromKeeper::Note(level, text)) => {
                     self.report.say(level, &text);
@@ -165,7 +168,14 @@ impl<'a> Supervisor<'a> {
                     return Err(Failure::new(Reason::Internal, line).into());
                 }
                 Event::Deadline => {
-                    let line = format!("{out_of_time}: {last_note}");
+                    let line = if waiting {
+                        format!("no server answered when the wait was over: {last_note}")
+                    } else {
+                        format!(
+                            "no server could be reached within {}: {last_note}",
+                            shown(limit)
+                        )
+                    };
                     return Ok(Asked::Unreachable(Failure::new(Reason::Unreachable, line)));
                 }
             }
