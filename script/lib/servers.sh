@@ -56,15 +56,3 @@ find_mariadb_plugins() {
     done
     return 1
 }
-
-# Prints a busybox that has crond, which Debian's package `busybox` lacks and `busybox-static` has.
-find_busybox() {
-    local program
-    for program in busybox "$cache/busybox/bin/busybox"; do
-        program=$(command -v "$program") || continue
-        "$program" --list | grep -x crond >/dev/null || continue
-        echo "$program"
-        return
-    done
-    return 1
-}

@@ -1,0 +1,145 @@
+//! One lock, one holder: however many ask, whoever asks, and from the first run to the last.
+
+use std::time::Duration;
+
+use mysql::Conn;
+use mysql::prelude::Queryable;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+
+use crate::harness::{
+    Dblock, Packet, Proxy, Records, SOON, both_servers, dblock_holds, eventually, has_session,
+    holder, unique, waiters,
+};
+
+/// A plain client tries the lock.
+fn get_lock(client: &mut Conn, name: &str) -> bool {
+    let got: Option<u8> = client.exec_first("SELECT GET_LOCK(?, 0)", (name,)).unwrap();
+    got == Some(1)
+}
+
+both_servers! {
+    fn forty_that_wait_run_one_by_one_in_the_order_of_arrival(server) {
+        let (name, records) = (unique("forty"), Records::new());
+        let (mut admin, client) = (server.admin(), server.hold(&name));
+        let mut queue = Vec::new();
+        for id in 0..40 {
+            let dblock = Dblock::run(server, &name).args(["--wait", "60"]);
+            queue.push(dblock.command(records.command(id)).spawn());
+            eventually("the next one waits", SOON, || waiters(&mut admin, &name).len() == id + 1);
+        }
+        drop(client);
+        for dblock in queue {
+            dblock.wait().expect_code(0);
+        }
+        assert!(records.assert_no_overlap().order().into_iter().eq(0..40), "{:?}", records.order());
+    }
+
+    fn of_two_hundred_that_do_not_wait_the_winners_run(server) {
+        let (name, records) = (unique("crowd"), Records::new());
+        let start = |id| {
+            let dblock = Dblock::run(server, &name).args(["--connect-timeout", "50"]);
+            dblock.command(records.command_around(id, "sleep 0.02")).spawn()
+        };
+        let crowd: Vec<_> = (0..200).map(start).collect();
+        let codes: Vec<_> = crowd.into_iter().map(|dblock| dblock.wait().code).collect();
+        let with = |code| codes.iter().filter(|&&one| one == Some(code)).count();
+        assert_eq!(with(0), records.assert_no_overlap().order().len());
+        assert!(with(0) > 0 && with(0) + with(75) == 200, "{codes:?}");
+    }
+
+    fn a_plain_client_keeps_dblock_out(server) {
+        let name = unique("plain");
+        let client = server.hold(&name);
+        let connection = format!("connection {}", client.connection_id());
+        let output = Dblock::run(server, &name).sh("echo ran").output();
+        output.expect_code(75).expect_stdout("").expect_one_line(&connection);
+        drop(client);
+        eventually("the client is gone", SOON, || server.holder(&name).is_none());
+        Dblock::run(server, &name).sh("echo ran").output().expect_code(0).expect_stdout("ran\n");
+    }
+
+    fn dblock_keeps_a_plain_client_out(server) {
+        let name = unique("plain");
+        let held = dblock_holds(server, &name);
+        let mut client = server.client();
+        assert!(!get_lock(&mut client, &name));
+        assert_eq!(holder(&mut client, &name), Some(held.connection));
+        drop(held);
+        eventually("the lock is free", SOON, || get_lock(&mut client, &name));
+    }
+
+    fn different_names_do_not_meet(server) {
+        let _held = dblock_holds(server, &unique("one"));
+        Dblock::run(server, &unique("other")).command(["true"]).output().expect_code(0);
+    }
+
+    fn five_hundred_runs_in_a_row_never_meet_their_own_ghost(server) {
+        let name = unique("row");
+        for _ in 0..500 {
+            Dblock::run(server, &name).command(["true"]).output().expect_code(0).expect_silence();
+        }
+    }
+
+    fn nothing_is_left_on_the_server(server) {
+        let name = unique("left");
+        let mut admin = server.admin();
+        for script in ["echo $DBLOCK_CONNECTION_ID", "echo $DBLOCK_CONNECTION_ID; exit 3"] {
+            let output = Dblock::run(server, &name).sh(script).output();
+            assert_eq!(holder(&mut admin, &name), None, "still held when dblock has exited");
+            let connection = output.stdout.trim().parse().unwrap();
+            eventually("the session is gone", SOON, || !has_session(&mut admin, connection));
+        }
+    }
+
+    fn a_skip_leaves_nothing_on_the_server(server) {
+        let name = unique("skip");
+        let _held = dblock_holds(server, &name);
+        let mut admin = server.admin();
+        Dblock::run(server, &name).args(["--wait", "0.1"]).command(["true"]).output().expect_code(75);
+        eventually("nobody waits", SOON, || waiters(&mut admin, &name).is_empty());
+    }
+
+    fn a_skip_says_goodbye_to_the_server(server) {
+        // One that does not is an aborted connection in the server's log.
+        let (name, proxy) = (unique("goodbye"), Proxy::to(server));
+        let _client = server.hold(&name);
+        for connection in 0..30 {
+            Dblock::run_at(&proxy.url(), &name).command(["true"]).output().expect_code(75);
+            let quit = |packet: &Packet| packet.connection == connection && packet.is_quit();
+            eventually("the goodbye", Duration::from_secs(2), || proxy.packets().iter().any(quit));
+        }
+    }
+
+    fn a_session_that_is_killed_under_a_command_is_told(server) {
+        let (name, records) = (unique("killed"), Records::new());
+        let go = records.path().join("go");
+        let script = format!("echo $DBLOCK_CONNECTION_ID; until [ -e {} ]; do sleep 0.02; done; exit 3", go.display());
+        let mut dblock = Dblock::run(server, &name).sh(&script).spawn();
+        let connection = dblock.wait_line("", SOON);
+        server.admin().query_drop(format!("KILL {connection}")).unwrap();
+        dblock.wait_stderr("lost", SOON);
+        assert!(dblock.is_running(), "the command runs on");
+        std::fs::write(go, "").unwrap();
+        dblock.wait().expect_code(3).expect_one_line(&name);
+    }
+
+    fn a_session_that_is_killed_is_told_even_if_the_command_ends_with_it(server) {
+        let mut admin = server.admin();
+        let mut dblock = Dblock::run(server, &unique("killed")).sh("echo $DBLOCK_CONNECTION_ID; read line").stdin(std::process::Stdio::piped()).spawn();
+        let connection = dblock.wait_line("", SOON);
+        let end = dblock.take_stdin();
+        admin.query_drop(format!("KILL {connection}")).unwrap();
+        drop(end);
+        dblock.wait().expect_code(1).expect_one_line("lost");
+    }
+
+    fn background_processes_of_the_command_do_not_keep_the_lock(server) {
+        let name = unique("background");
+        let output = Dblock::run(server, &name).sh("sleep 50 & echo $!").output();
+        output.expect_code(0).expect_took(Duration::ZERO, Duration::from_secs(10));
+        assert_eq!(server.holder(&name), None);
+        let sleep = Pid::from_raw(output.stdout.trim().parse().unwrap());
+        kill(sleep, nix::sys::signal::SIGKILL).expect("what the command left behind lives on");
+    }
+}

@@ -1,0 +1,87 @@
+//! What the tests share: servers, the program under test, the commands' own records, and what can stand between.
+
+mod dblock;
+mod fake;
+mod process;
+mod proxy;
+pub mod pty;
+mod records;
+mod server;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+pub use dblock::{
+    Dblock, Output, Running, children_of, dblock_holds, eventually_gone, processes_with,
+};
+pub use fake::{Answer, Fake, error, framed, greeting};
+pub use process::{PAIR, group_of, is_stopped, occupy, quoted, stat_field};
+pub use proxy::{Packet, Proxy};
+pub use records::Records;
+pub use server::{Kind, Server, has_session, holder, url_of_port, waiters};
+
+/// The password of the account `dblock` on every test server.
+pub const PASSWORD: &str = "dblock-secret";
+
+/// Long enough for anything that comes at once, on a machine that is busy with other tests.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// What a machine that is busy with other tests may add to a span of time, the start of the program included.
+pub const BUSY: Duration = Duration::from_secs(1);
+
+/// Makes two tests of each function, `name::mariadb` and `name::mysql`, on the shared servers.
+macro_rules! both_servers {
+    ($($(#[$attribute:meta])* fn $name:ident($server:ident) $body:block)*) => {$(
+        mod $name {
+            #[allow(unused_imports, reason = "not every test needs all that its file imports")]
+            use super::*;
+
+            $(#[$attribute])*
+            fn check($server: &'static crate::harness::Server) $body
+
+            #[test]
+            fn mariadb() {
+                check(crate::harness::Server::shared(crate::harness::Kind::MariaDb));
+            }
+
+            #[test]
+            fn mysql() {
+                check(crate::harness::Server::shared(crate::harness::Kind::MySql));
+            }
+        }
+    )*};
+}
+pub(crate) use both_servers;
+
+/// A lock name that nobody else uses, also no other test process.
+pub fn unique(what: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!(
+        "{what}-{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+/// Waits until `condition` holds, and panics when it does not within `deadline`. The only place that sleeps.
+#[track_caller]
+pub fn eventually(what: &str, deadline: Duration, mut condition: impl FnMut() -> bool) {
+    assert!(
+        within(deadline, &mut condition),
+        "not within {deadline:?}: {what}"
+    );
+}
+
+/// Whether `condition` comes to hold within `deadline`.
+pub fn within(deadline: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if condition() {
+            return true;
+        }
+        if start.elapsed() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

@@ -1,0 +1,92 @@
+//! What processes look like from outside, odd ways to start dblock, and commands that tell of their signals.
+
+use std::fs;
+use std::path::Path;
+
+use mysql::Conn;
+use mysql::prelude::Queryable;
+use nix::unistd::setsid;
+
+use super::{Dblock, Running, SOON, Server};
+
+/// A Perl script: a process and its child, in one group, that count each signal named as an argument and print, say,
+/// `parent HUP 1` and `child HUP 1`. SIGWINCH to the parent ends both with code 7.
+pub const PAIR: &str = r#"
+    $| = 1;
+    my $child = fork;
+    my $who = $child ? "parent" : "child";
+    for my $name (@ARGV) {
+        my $times = 0;
+        $SIG{$name} = sub { $times++; print "$who $name $times\n" };
+    }
+    $SIG{WINCH} = sub { kill KILL => $child; exit 7 } if $child;
+    print "$who ready $$\n";
+    sleep 60 while 1;
+"#;
+
+impl Dblock {
+    /// Starts dblock in a session of its own, as cron does: no terminal controls it, also where one controls the tests.
+    pub fn without_terminal(self) -> Self {
+        self.pre_exec(|| Ok(setsid().map(drop)?))
+    }
+}
+
+impl Running {
+    /// Waits until the command has printed `word PID`; that number.
+    #[track_caller]
+    pub fn wait_pid(&mut self, word: &str) -> i32 {
+        let line = self.wait_line(&format!("{word} "), SOON);
+        let pid = line.rsplit(' ').next().and_then(|pid| pid.parse().ok());
+        pid.unwrap_or_else(|| panic!("no process id at the end of {line:?}"))
+    }
+
+    /// The keeper: dblock's child that is not the command, if there is a command.
+    #[track_caller]
+    pub fn keeper(&self, command: Option<i32>) -> i32 {
+        let others: Vec<i32> = self
+            .children()
+            .into_iter()
+            .filter(|&pid| Some(pid) != command)
+            .collect();
+        assert_eq!(
+            others.len(),
+            1,
+            "one keeper and the command {command:?} are all: {:?}",
+            self.children()
+        );
+        others[0]
+    }
+}
+
+/// A plain client that holds the lock `name` until it is dropped.
+#[track_caller]
+pub fn occupy(server: &Server, name: &str) -> Conn {
+    let mut client = server.client();
+    let had: Option<u8> = client
+        .exec_first("SELECT GET_LOCK(?, 0)", (name,))
+        .expect("an answer");
+    assert_eq!(had, Some(1), "{name} is free");
+    client
+}
+
+/// A field of `/proc/PID/stat` behind the program's name: 0 is the state, 2 the process group, 3 the session.
+pub fn stat_field(pid: i32, place: usize) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(place).map(str::to_owned)
+}
+
+/// Whether a process is stopped, as by Ctrl-Z.
+pub fn is_stopped(pid: i32) -> bool {
+    stat_field(pid, 0).as_deref() == Some("T")
+}
+
+/// The process group of a process.
+pub fn group_of(pid: i32) -> Option<i32> {
+    stat_field(pid, 2)?.parse().ok()
+}
+
+/// A path as a word of a shell script.
+pub fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display())
+}

@@ -1,0 +1,230 @@
+//! A TCP proxy between dblock and a server: it notes the client's packets, and can freeze, cut and refuse connections.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use super::{Server, url_of_port};
+
+/// The first byte of a client's packet that carries statements.
+const COM_QUERY: u8 = 3;
+
+/// The first byte of a client's packet that says goodbye.
+const COM_QUIT: u8 = 1;
+
+/// A proxy to one server, on a port of its own.
+#[derive(Debug)]
+pub struct Proxy {
+    pub port: u16,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    frozen: bool,
+    refusing: bool,
+    connections: usize,
+    open: Vec<TcpStream>,
+    packets: Vec<Packet>,
+}
+
+/// A packet of a client, after its handshake.
+#[derive(Clone)]
+pub struct Packet {
+    /// Which connection through this proxy, from 0.
+    pub connection: usize,
+    pub at: Instant,
+    pub payload: Vec<u8>,
+}
+
+impl Packet {
+    /// The statements, if it carries any.
+    pub fn statements(&self) -> Option<String> {
+        let (&command, text) = self.payload.split_first()?;
+        (command == COM_QUERY).then(|| String::from_utf8_lossy(text).into_owned())
+    }
+
+    /// Whether it says goodbye.
+    pub fn is_quit(&self) -> bool {
+        self.payload == [COM_QUIT]
+    }
+}
+
+impl fmt::Debug for Packet {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(
+            f,
+            "{}: {:?} at {:?}",
+            self.connection,
+            String::from_utf8_lossy(&self.payload),
+            self.at
+        )
+    }
+}
+
+impl Proxy {
+    /// A proxy to `server`.
+    pub fn to(server: &Server) -> Self {
+        Self::to_port(server.port)
+    }
+
+    /// A proxy to whatever listens on this port of 127.0.0.1.
+    pub fn to_port(target: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let port = listener.local_addr().expect("bound").port();
+        let shared = Arc::<Shared>::default();
+        let state = Arc::clone(&shared);
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if state.lock().refusing {
+                    continue;
+                }
+                let Ok(server) = TcpStream::connect(("127.0.0.1", target)) else {
+                    continue;
+                };
+                let _ = (client.set_nodelay(true), server.set_nodelay(true));
+                let _ = state.carry(&client, &server);
+            }
+        });
+        Self { port, shared }
+    }
+
+    /// What a user gives as `--url` to go through the proxy.
+    pub fn url(&self) -> String {
+        url_of_port(self.port)
+    }
+
+    /// The clients' packets after their handshakes, so far.
+    pub fn packets(&self) -> Vec<Packet> {
+        self.shared.lock().packets.clone()
+    }
+
+    /// How many connections were made.
+    pub fn connections(&self) -> usize {
+        self.shared.lock().connections
+    }
+
+    /// Carries nothing on, in either direction, and closes nothing: a network that was cut.
+    pub fn freeze(&self) {
+        self.shared.lock().frozen = true;
+    }
+
+    /// Carries on, what came meanwhile first.
+    pub fn thaw(&self) {
+        self.shared.lock().frozen = false;
+        self.shared.changed.notify_all();
+    }
+
+    /// Closes every connection.
+    pub fn cut(&self) {
+        for stream in self.shared.lock().open.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Whether new connections are closed at once.
+    pub fn refuse(&self, refusing: bool) {
+        self.shared.lock().refusing = refusing;
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.refuse(true);
+        self.thaw();
+        self.cut();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts to carry between two ends.
+    fn carry(self: &Arc<Self>, client: &TcpStream, server: &TcpStream) -> io::Result<()> {
+        let mut state = self.lock();
+        let connection = state.connections;
+        state.connections += 1;
+        state.open.push(client.try_clone()?);
+        state.open.push(server.try_clone()?);
+        let through = Arc::new(Mutex::new(false));
+        for from_client in [true, false] {
+            let (shared, through) = (Arc::clone(self), Arc::clone(&through));
+            let (client, server) = (client.try_clone()?, server.try_clone()?);
+            let (from, to) = if from_client {
+                (client, server)
+            } else {
+                (server, client)
+            };
+            let mut packets = Packets::default();
+            let watch = move |shared: &Self, bytes: &[u8]| {
+                for payload in packets.take(bytes) {
+                    let mut through = through.lock().unwrap_or_else(PoisonError::into_inner);
+                    if from_client && *through {
+                        let packet = Packet {
+                            connection,
+                            at: Instant::now(),
+                            payload,
+                        };
+                        shared.lock().packets.push(packet);
+                    } else if !from_client && payload.first() == Some(&0) {
+                        *through = true;
+                    }
+                }
+            };
+            thread::spawn(move || shared.carry_one_way(from, to, watch));
+        }
+        Ok(())
+    }
+
+    fn carry_one_way(
+        &self,
+        mut from: TcpStream,
+        mut to: TcpStream,
+        mut watch: impl FnMut(&Self, &[u8]),
+    ) {
+        let mut buffer = [0; 16 * 1024];
+        while let Ok(length @ 1..) = from.read(&mut buffer) {
+            let bytes = &buffer[..length];
+            watch(self, bytes);
+            let wait = self.changed.wait_while(self.lock(), |state| state.frozen);
+            drop(wait.unwrap_or_else(PoisonError::into_inner));
+            if to.write_all(bytes).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Write);
+    }
+}
+
+/// Cuts a stream of bytes into the payloads of packets.
+#[derive(Debug, Default)]
+struct Packets {
+    rest: Vec<u8>,
+}
+
+impl Packets {
+    fn take(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        self.rest.extend_from_slice(bytes);
+        let mut payloads = Vec::new();
+        while let [a, b, c, _, after @ ..] = &self.rest[..] {
+            let length = usize::from(*a) | usize::from(*b) << 8 | usize::from(*c) << 16;
+            let Some(payload) = after.get(..length) else {
+                break;
+            };
+            payloads.push(payload.to_vec());
+            self.rest.drain(..length + 4);
+        }
+        payloads
+    }
+}

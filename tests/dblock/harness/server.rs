@@ -1,0 +1,247 @@
+//! Private MariaDB and MySQL servers, started and ended by `script/server`.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use mysql::prelude::Queryable;
+use mysql::{Conn, OptsBuilder};
+
+/// Which server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    MariaDb,
+    MySql,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Self::MariaDb => "mariadb",
+            Self::MySql => "mysql",
+        })
+    }
+}
+
+/// A running server. It ends, and its folder goes, when this is dropped or the test process ends, however it ends: its
+/// script reads a pipe that only this process holds open.
+#[derive(Debug)]
+pub struct Server {
+    pub kind: Kind,
+    pub port: u16,
+    pub socket: PathBuf,
+    talk: Mutex<Talk>,
+}
+
+/// The script that runs the server: commands in, `key=value` lines and a last word out.
+#[derive(Debug)]
+struct Talk {
+    script: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    pid: i32,
+}
+
+impl Server {
+    /// The server that all tests of this process share. Whoever stops, fills or reconfigures one needs a private one.
+    pub fn shared(kind: Kind) -> &'static Self {
+        static MARIADB: LazyLock<Server> = LazyLock::new(|| Server::private(Kind::MariaDb));
+        static MYSQL: LazyLock<Server> = LazyLock::new(|| Server::private(Kind::MySql));
+        match kind {
+            Kind::MariaDb => &MARIADB,
+            Kind::MySql => &MYSQL,
+        }
+    }
+
+    /// A server for one test.
+    pub fn private(kind: Kind) -> Self {
+        Self::private_with(kind, &[])
+    }
+
+    /// A server for one test, with more options for the server program.
+    pub fn private_with(kind: Kind, options: &[&str]) -> Self {
+        let mut script = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/script/server"))
+            .args([&*kind.to_string(), "--"])
+            .args(options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("script/server starts");
+        let stdin = script.stdin.take();
+        let stdout = BufReader::new(script.stdout.take().expect("a pipe was asked for"));
+        let mut talk = Talk {
+            script,
+            stdin,
+            stdout,
+            pid: 0,
+        };
+        let facts = talk.read_until("ready");
+        let fact = |key: &str| {
+            let found = facts
+                .iter()
+                .find_map(|(k, v)| (k == key).then(|| v.clone()));
+            found.unwrap_or_else(|| panic!("script/server did not tell {key}=: {facts:?}"))
+        };
+        let socket = fact("socket").into();
+        let port = fact("port").parse().expect("a port is a number");
+        Self {
+            kind,
+            port,
+            socket,
+            talk: Mutex::new(talk),
+        }
+    }
+
+    /// The server's process. It changes with `start`.
+    pub fn pid(&self) -> i32 {
+        self.talk().pid
+    }
+
+    /// Shuts the server down in order.
+    pub fn stop(&self) {
+        self.talk().command("stop", "stopped");
+    }
+
+    /// Kills the server with SIGKILL.
+    pub fn kill(&self) {
+        self.talk().command("kill", "stopped");
+    }
+
+    /// Starts the stopped server again, on the same port.
+    pub fn start(&self) {
+        self.talk().command("start", "ready");
+    }
+
+    fn talk(&self) -> std::sync::MutexGuard<'_, Talk> {
+        self.talk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A plain client with every privilege.
+    pub fn admin(&self) -> Conn {
+        self.connect("admin", "admin-secret")
+            .expect("the admin can connect")
+    }
+
+    /// A plain client with the account that dblock uses, which has no privilege.
+    pub fn client(&self) -> Conn {
+        self.connect("dblock", super::PASSWORD)
+            .expect("the account dblock can connect")
+    }
+
+    /// A plain client with any account.
+    pub fn connect(&self, user: &str, password: &str) -> mysql::Result<Conn> {
+        let options = OptsBuilder::new()
+            .ip_or_hostname(Some("127.0.0.1"))
+            .tcp_port(self.port)
+            .prefer_socket(false)
+            .user(Some(user))
+            .pass(Some(password));
+        Conn::new(options)
+    }
+
+    /// What a user gives as `--url`.
+    pub fn url(&self) -> String {
+        url_of_port(self.port)
+    }
+
+    /// A plain client that has taken the lock `name`, which must be free, and holds it until it is dropped.
+    #[track_caller]
+    pub fn hold(&self, name: &str) -> Conn {
+        let mut client = self.client();
+        let had: Option<u8> = client
+            .exec_first("SELECT GET_LOCK(?, 0)", (name,))
+            .expect("an answer");
+        assert_eq!(had, Some(1), "{name} is free");
+        client
+    }
+
+    /// The connection that holds the lock `name` (its name on the server).
+    pub fn holder(&self, name: &str) -> Option<u64> {
+        holder(&mut self.admin(), name)
+    }
+
+    /// The connections that wait for the lock `name` (its name on the server).
+    pub fn waiters(&self, name: &str) -> Vec<u64> {
+        waiters(&mut self.admin(), name)
+    }
+
+    /// Whether a session with this connection id is there.
+    pub fn has_session(&self, id: u64) -> bool {
+        has_session(&mut self.admin(), id)
+    }
+}
+
+/// `mysql://dblock@127.0.0.1:PORT/`
+pub fn url_of_port(port: u16) -> String {
+    format!("mysql://dblock@127.0.0.1:{port}/")
+}
+
+/// The connection that holds the lock `name`.
+pub fn holder(admin: &mut Conn, name: &str) -> Option<u64> {
+    let row: Option<Option<u64>> = admin
+        .exec_first("SELECT IS_USED_LOCK(?)", (name,))
+        .expect("an answer");
+    row.flatten()
+}
+
+/// The connections that wait for the lock `name`, be it written out or as hex digits in their statement.
+pub fn waiters(admin: &mut Conn, name: &str) -> Vec<u64> {
+    let query = "SELECT ID FROM information_schema.processlist WHERE STATE = 'User lock'
+                 AND (LOCATE(?, INFO) > 0 OR LOCATE(HEX(?), UPPER(INFO)) > 0) ORDER BY ID";
+    admin.exec(query, (name, name)).expect("the processlist")
+}
+
+/// Whether a session with this connection id is there.
+pub fn has_session(admin: &mut Conn, id: u64) -> bool {
+    let query = "SELECT 1 FROM information_schema.processlist WHERE ID = ?";
+    admin
+        .exec_first::<u8, _, _>(query, (id,))
+        .expect("the processlist")
+        .is_some()
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let mut talk = self.talk();
+        drop(talk.stdin.take());
+        let _ = talk.script.wait();
+    }
+}
+
+impl Talk {
+    fn command(&mut self, line: &str, answer: &str) {
+        let stdin = self.stdin.as_mut().expect("open until dropped");
+        writeln!(stdin, "{line}").expect("script/server reads commands");
+        self.read_until(answer);
+    }
+
+    /// Reads `key=value` words up to the line `end`.
+    fn read_until(&mut self, end: &str) -> Vec<(String, String)> {
+        let mut facts = Vec::new();
+        loop {
+            let mut line = String::new();
+            let length = self
+                .stdout
+                .read_line(&mut line)
+                .expect("script/server prints text");
+            assert!(
+                length > 0,
+                "script/server ended before it said {end:?}; its own words are above"
+            );
+            if line.trim() == end {
+                return facts;
+            }
+            for (key, value) in line
+                .split_whitespace()
+                .filter_map(|word| word.split_once('='))
+            {
+                if key == "pid" {
+                    self.pid = value.parse().expect("a pid is a number");
+                }
+                facts.push((key.to_owned(), value.to_owned()));
+            }
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! What the server answers when it is asked for the lock: only a clear "yours" starts the command, and only a clear "not
+//! yours" is a skip.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::harness::{
+    Answer, BUSY, Dblock, Fake, Kind, Output, Packet, Proxy, SOON, both_servers, eventually, unique,
+};
+
+/// The connection that the scripted server says is dblock's, and another one.
+const OWN: &str = "7";
+const OTHER: &str = "99";
+
+const BOTH: [Kind; 2] = [Kind::MariaDb, Kind::MySql];
+
+/// An answer to one `GET_LOCK`, and whose the lock is after it (`None`: nobody's).
+#[derive(Debug, Clone)]
+struct Reply {
+    answer: Answer,
+    holder: Option<&'static str>,
+}
+
+/// The value of `GET_LOCK`.
+fn says(value: Option<&str>, holder: Option<&'static str>) -> Reply {
+    Reply {
+        answer: Answer::Row(vec![value.map(str::to_owned)]),
+        holder,
+    }
+}
+
+/// The lock is dblock's.
+fn yours() -> Reply {
+    says(Some("1"), Some(OWN))
+}
+
+/// The lock is another's.
+fn taken() -> Reply {
+    says(Some("0"), Some(OTHER))
+}
+
+/// An error, and nobody has the lock.
+fn error(code: u16) -> Reply {
+    Reply {
+        answer: Answer::error(code, "told by the test"),
+        holder: None,
+    }
+}
+
+/// Something else instead of an answer.
+fn instead(answer: Answer) -> Reply {
+    Reply {
+        answer,
+        holder: None,
+    }
+}
+
+/// A server that answers the first `GET_LOCK`s with these, and all later ones with the last of them.
+fn server(kind: Kind, replies: &[Reply]) -> Fake {
+    let mut replies = VecDeque::from(replies.to_vec());
+    let mut holder = None;
+    Fake::start(kind, move |statement| {
+        let upper = statement.to_uppercase();
+        let Some(select) = upper.strip_prefix("SELECT ") else {
+            return Answer::Ok;
+        };
+        let mut value = None;
+        if select.contains("GET_LOCK(") {
+            let reply = if replies.len() > 1 {
+                replies.pop_front()
+            } else {
+                replies.front().cloned()
+            };
+            let reply = reply.expect("at least one");
+            holder = reply.holder;
+            match reply.answer {
+                Answer::Row(mut values) => value = values.remove(0),
+                Answer::NoRow(_) => return Answer::NoRow(items(select).len()),
+                answer => return answer,
+            }
+        }
+        let cell = |item: &String| match item {
+            _ if item.contains("GET_LOCK(") => value.clone(),
+            _ if item.contains("RELEASE_LOCK(") => Some("1".to_owned()),
+            _ if item.contains("CONNECTION_ID(") => Some(OWN.to_owned()),
+            _ if item.contains("IS_USED_LOCK(") || item.contains("HOLDER.ID") => {
+                holder.map(str::to_owned)
+            }
+            _ => None,
+        };
+        Answer::Row(items(select).iter().map(cell).collect())
+    })
+}
+
+/// What stands between the commas of a select list.
+fn items(select: &str) -> Vec<String> {
+    let (mut items, mut depth) = (vec![String::new()], 0);
+    for character in select.split(" FROM ").next().unwrap_or_default().chars() {
+        match character {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        if character == ',' && depth == 0 {
+            items.push(String::new());
+        } else {
+            items.last_mut().expect("one is there").push(character);
+        }
+    }
+    items
+}
+
+/// Runs dblock against these answers. The command says "ran".
+fn run(kind: Kind, replies: &[Reply], wait: &str) -> (Output, Vec<String>) {
+    let server = server(kind, replies);
+    let dblock =
+        Dblock::run_at(&server.url(), "x").args(["--wait", wait, "--connect-timeout", "1"]);
+    let output = dblock.sh("echo ran").output();
+    let asked = server
+        .statements()
+        .into_iter()
+        .filter(|one| one.contains("GET_LOCK"))
+        .collect();
+    (output, asked)
+}
+
+#[test]
+fn a_clear_answer_is_believed() {
+    for kind in BOTH {
+        run(kind, &[yours()], "0")
+            .0
+            .expect_code(0)
+            .expect_stdout("ran\n")
+            .expect_silence();
+        run(kind, &[taken()], "0")
+            .0
+            .expect_code(75)
+            .expect_stdout("")
+            .expect_one_line(OTHER);
+        run(kind, &[taken(), taken(), yours()], "20")
+            .0
+            .expect_code(0)
+            .expect_stdout("ran\n");
+    }
+}
+
+#[test]
+fn an_unclear_answer_is_asked_again() {
+    for kind in BOTH {
+        for unclear in [
+            says(None, None),
+            error(1317),
+            error(1213),
+            error(3058),
+            error(3024),
+            error(1969),
+            error(1205),
+            instead(Answer::NoRow(1)),
+            says(Some("what"), None),
+        ] {
+            for wait in ["0", "20"] {
+                let (output, asked) = run(kind, &[unclear.clone(), unclear.clone(), yours()], wait);
+                output.expect_code(0).expect_stdout("ran\n");
+                assert_eq!(asked.len(), 3, "{asked:?}");
+            }
+            let (output, _) = run(kind, &[unclear.clone(), taken()], "0");
+            output.expect_code(75).expect_stdout("");
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_stays_unclear_is_neither_taken_nor_mine() {
+    for kind in BOTH {
+        for unclear in [
+            says(None, None),
+            error(1317),
+            error(1213),
+            error(3058),
+            error(3024),
+            instead(Answer::NoRow(1)),
+            says(Some("2"), None),
+            says(Some("what"), None),
+            says(Some(""), None),
+        ] {
+            let (output, asked) = run(kind, &[unclear], "0");
+            output
+                .expect_code(70)
+                .expect_stdout("")
+                .expect_one_line("GET_LOCK");
+            assert!(asked.len() >= 3, "{asked:?}");
+        }
+    }
+}
+
+#[test]
+fn unclear_answers_do_not_prolong_a_wait_and_are_not_asked_for_in_a_rush() {
+    for kind in BOTH {
+        for unclear in [says(None, None), error(3058)] {
+            let (output, asked) = run(kind, &[taken(), unclear], "1");
+            assert!(matches!(output.code, Some(70 | 75)), "{output:#?}");
+            output
+                .expect_stdout("")
+                .expect_took(Duration::from_secs(1), Duration::from_secs(1) + BUSY);
+            assert!(asked.len() < 30, "{} questions in a second", asked.len());
+        }
+    }
+}
+
+#[test]
+fn a_statement_that_was_interrupted_may_have_taken_the_lock() {
+    for kind in BOTH {
+        let interrupted = Reply {
+            holder: Some(OWN),
+            ..error(1317)
+        };
+        run(kind, &[interrupted, taken()], "0")
+            .0
+            .expect_code(0)
+            .expect_stdout("ran\n");
+    }
+}
+
+#[test]
+fn a_grant_after_a_wait_that_is_not_proved_starts_nothing() {
+    for kind in BOTH {
+        for holder in [Some(OTHER), None] {
+            let late = says(Some("1"), holder);
+            let (output, _) = run(kind, &[taken(), late, taken()], "1");
+            assert!(matches!(output.code, Some(70 | 75)), "{output:#?}");
+            output.expect_stdout("");
+        }
+        let (output, _) = run(
+            kind,
+            &[taken(), says(Some("1"), Some(OTHER)), yours()],
+            "20",
+        );
+        output.expect_code(0).expect_stdout("ran\n");
+    }
+}
+
+#[test]
+fn a_server_without_such_locks_is_a_matter_of_configuration() {
+    for kind in BOTH {
+        for code in [1235, 1105] {
+            let (output, asked) = run(kind, &[error(code)], "20");
+            output
+                .expect_code(78)
+                .expect_stdout("")
+                .expect_one_line("told by the test");
+            assert_eq!(asked.len(), 1, "{asked:?}");
+        }
+    }
+}
+
+#[test]
+fn an_account_that_is_refused_a_statement_is_refused() {
+    for kind in BOTH {
+        for code in [1820, 1142] {
+            let (output, asked) = run(kind, &[error(code)], "20");
+            output
+                .expect_code(77)
+                .expect_stdout("")
+                .expect_one_line("told by the test");
+            assert_eq!(asked.len(), 1, "{asked:?}");
+        }
+    }
+}
+
+#[test]
+fn any_other_error_is_an_error() {
+    for kind in BOTH {
+        let (output, _) = run(kind, &[error(1064)], "0");
+        output
+            .expect_code(70)
+            .expect_stdout("")
+            .expect_one_line("1064");
+    }
+}
+
+#[test]
+fn a_server_that_goes_away_at_the_question_is_asked_again() {
+    for kind in BOTH {
+        for gone in [instead(Answer::Close), error(1053), error(1927)] {
+            run(kind, &[gone.clone(), yours()], "0")
+                .0
+                .expect_code(0)
+                .expect_stdout("ran\n");
+            let (output, asked) = run(kind, &[gone], "0");
+            output.expect_code(69).expect_stdout("").expect_one_line("");
+            output.expect_took(Duration::from_millis(900), Duration::from_secs(1) + BUSY);
+            assert!(asked.len() < 15, "{} attempts in a second", asked.len());
+        }
+    }
+}
+
+#[test]
+fn a_server_that_says_nothing_to_the_question_is_given_up() {
+    for kind in BOTH {
+        let (output, _) = run(kind, &[instead(Answer::Silence)], "0");
+        output.expect_code(69).expect_stdout("").expect_one_line("");
+        output.expect_took(Duration::from_millis(900), Duration::from_secs(1) + BUSY);
+    }
+}
+
+#[test]
+fn a_skip_is_told_even_if_nobody_knows_by_whom() {
+    for kind in BOTH {
+        let (output, _) = run(kind, &[says(Some("0"), None)], "0");
+        output
+            .expect_code(75)
+            .expect_stdout("")
+            .expect_one_line("x is ");
+    }
+}
+
+both_servers! {
+    fn an_uncontended_lock_costs_one_packet_and_its_release_two(server) {
+        let (name, proxy) = (unique("packets"), Proxy::to(server));
+        let mut dblock = Dblock::run_at(&proxy.url(), &name).sh("echo ran; read line; exit 0").stdin(std::process::Stdio::piped()).spawn();
+        dblock.wait_line("ran", SOON);
+        assert_eq!(proxy.packets().len(), 1, "{:?}", proxy.packets());
+        assert!(proxy.packets()[0].statements().expect("statements").contains("GET_LOCK"));
+        drop(dblock.take_stdin());
+        dblock.wait().expect_code(0);
+        // The server is told of the end after dblock is.
+        eventually("the goodbye", SOON, || proxy.packets().iter().any(Packet::is_quit));
+        let packets = proxy.packets();
+        assert_eq!((packets.len(), proxy.connections()), (3, 1), "{packets:?}");
+        assert!(packets[1].statements().expect("statements").contains("RELEASE_LOCK"));
+        assert!(packets[2].is_quit());
+    }
+}

@@ -1,0 +1,222 @@
+//! What a run says on stderr: nothing on success, one line on a skip, never a password, and nothing that steers a terminal.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Stdio;
+
+use mysql::prelude::Queryable;
+
+use crate::harness::{
+    Answer, Dblock, Fake, Kind, Output, PASSWORD, SOON, both_servers, eventually, occupy, unique,
+    url_of_port,
+};
+
+/// Every line is dblock's own.
+#[track_caller]
+fn assert_own_lines(run: &Output) {
+    let own = run.stderr.lines().all(|line| line.starts_with("dblock: "));
+    assert!(
+        own && run.stderr.ends_with('\n'),
+        "not only lines of dblock's: {run:#?}"
+    );
+}
+
+/// Nothing but printable text and the ends of lines.
+#[track_caller]
+fn assert_printable(run: &Output) {
+    let steers = |c: char| c.is_control() && c != '\n';
+    assert!(!run.stderr.contains(steers), "control characters: {run:#?}");
+}
+
+both_servers! {
+    fn success_says_nothing(server) {
+        let run = Dblock::run(server, &unique("success")).command(["echo", "word"]).output();
+        run.expect_code(0).expect_silence().expect_stdout("word\n");
+    }
+
+    fn a_skip_says_who_has_the_lock(server) {
+        let name = unique("skip");
+        let _holder = occupy(server, &name);
+        let id = server.holder(&name).unwrap();
+        let run = Dblock::run(server, &name).command(["true"]).output();
+        run.expect_code(75).expect_one_line("; not run\n");
+        run.expect_line(&format!("dblock: {name} is held by connection {id} (dblock@127.0.0.1:"));
+    }
+
+    fn a_skip_says_as_much_as_the_server_tells_of_another_account(server) {
+        let name = unique("skip");
+        let mut holder = server.admin();
+        holder.query_drop(format!("DO GET_LOCK('{name}', 0)")).unwrap();
+        let run = Dblock::run(server, &name).command(["true"]).output();
+        let line = format!("dblock: {name} is held by connection {}; not run\n", holder.connection_id());
+        run.expect_code(75).expect_one_line(&line);
+    }
+
+    fn a_skip_after_a_wait_says_the_same(server) {
+        let name = unique("skip");
+        let _holder = occupy(server, &name);
+        let id = server.holder(&name).unwrap();
+        let run = Dblock::run(server, &name).args(["--wait", "0.3"]).command(["true"]).output();
+        run.expect_code(75).expect_one_line(&format!("{name} is held by connection {id}"));
+    }
+
+    fn a_skip_that_counts_as_success_is_told_only_when_asked(server) {
+        let name = unique("skip");
+        let _holder = occupy(server, &name);
+        let run = || Dblock::run(server, &name).args(["-E", "0"]).command(["true"]);
+        run().output().expect_code(0).expect_silence();
+        let told = run().arg("-v").output();
+        told.expect_code(0).expect_said([&format!("{name} is held by"), "; not run"]);
+        assert_own_lines(&told);
+    }
+
+    fn quiet_says_nothing_on_a_skip_but_says_errors(server) {
+        let name = unique("quiet");
+        let _holder = occupy(server, &name);
+        for quiet in ["-q", "--quiet"] {
+            let run = |name: &str| Dblock::run(server, name).arg(quiet);
+            run(&name).command(["true"]).output().expect_code(75).expect_silence();
+            run(&unique("quiet")).command(["/no/such/program"]).output().expect_code(127).expect_one_line("");
+        }
+    }
+
+    fn verbose_says_what_is_done_and_how_long_it_took(server) {
+        let name = unique("verbose");
+        let run = Dblock::run(server, &name).arg("-v").sh("exit 3").output();
+        run.expect_code(3).expect_said([name.as_str(), &server.port.to_string()]);
+        assert_own_lines(&run);
+        let timed = |line: &str| {
+            let spans = line.split([' ', ',', ';']).filter(|word| word.ends_with("ms") || word.ends_with('s'));
+            spans.into_iter().any(|word| word.starts_with(|first: char| first.is_ascii_digit()))
+        };
+        assert!(run.stderr.lines().any(timed), "no span of time: {run:#?}");
+        assert!(!run.stderr.contains("GET_LOCK"), "statements are for -vv: {run:#?}");
+    }
+
+    fn very_verbose_says_the_statements_and_no_password(server) {
+        let name = unique("verbose");
+        for twice in [&["-vv"][..], &["-v", "-v"], &["--verbose", "--verbose"]] {
+            let run = Dblock::run(server, &name).args(twice).command(["true"]).output();
+            run.expect_code(0).expect_said(["GET_LOCK", "RELEASE"]);
+            assert_own_lines(&run);
+            assert!(!run.stderr.contains(PASSWORD), "{run:#?}");
+        }
+    }
+
+    fn no_message_shows_a_password(server) {
+        let name = unique("secret");
+        let with_password = server.url().replace("dblock@", &format!("dblock:{PASSWORD}@"));
+        let run = Dblock::run(server, &name).env_remove("DBLOCK_PASSWORD").args(["-vv", "--url", &with_password]);
+        let run = run.command(["true"]).output();
+        run.expect_code(0).expect_line("dblock: ");
+        assert!(!run.stderr.contains(PASSWORD), "{run:#?}");
+
+        let wrong = server.url().replace("dblock@", "dblock:wrong-secret@");
+        let run = Dblock::run(server, &name).env_remove("DBLOCK_PASSWORD").args(["-vv", "--url", &wrong]);
+        let run = run.command(["true"]).output();
+        run.expect_code(77);
+        assert!(!run.stderr.contains("wrong-secret"), "{run:#?}");
+
+        let broken = format!("{with_password}?no-such-parameter=1");
+        let run = Dblock::run(server, &name).args(["-vv", "--url", &broken]).command(["true"]).output();
+        run.expect_code(64).expect_said(["no-such-parameter"]);
+        assert!(!run.stderr.contains(PASSWORD), "{run:#?}");
+    }
+
+    fn no_message_shows_the_commands_arguments(server) {
+        let name = unique("arguments");
+        let run = |program: &str| Dblock::run(server, &name).arg("-vv").command([program, "secret-argument"]).output();
+        for program in ["echo", "/no/such/program", "/"] {
+            let run = run(program);
+            assert!(!run.stderr.contains("secret-argument"), "{run:#?}");
+        }
+    }
+
+    fn a_session_that_is_killed_while_the_command_runs_is_told_at_once(server) {
+        let name = unique("lost");
+        let mut run = Dblock::run(server, &name)
+            .stdin(Stdio::piped())
+            .sh("echo on $DBLOCK_CONNECTION_ID; read x; exit 5")
+            .spawn();
+        let id = run.wait_pid("on");
+        server.admin().query_drop(format!("KILL {id}")).unwrap();
+        run.wait_stderr("lost", SOON);
+        assert!(run.is_running(), "the command runs on");
+        drop(run.take_stdin());
+        run.wait().expect_code(5).expect_one_line(&name);
+    }
+
+    fn a_command_with_a_name_of_any_bytes_is_told_printably(server) {
+        for program in [&b"no\x1b[2Jsuch\nprogram"[..], b"no\xff\xfesuch", "nosuch\u{9b}31m\u{85}".as_bytes()] {
+            let run = Dblock::run(server, &unique("bytes")).command([OsStr::from_bytes(program)]).output();
+            run.expect_code(127).expect_one_line("no");
+            assert_printable(&run);
+        }
+    }
+}
+
+#[test]
+fn what_a_server_says_cannot_steer_the_terminal() {
+    for kind in [Kind::MariaDb, Kind::MySql] {
+        for text in [
+            "bad\x1b[2J\x1b]0;title\x07\r\nsecond line\u{9b}31m\0end".to_owned(),
+            "long\x1b ".repeat(3_000),
+        ] {
+            let fake = Fake::start(kind, move |_| Answer::error(1105, &text));
+            let run = Dblock::run_at(&fake.url(), "x")
+                .args(["-vv", "--connect-timeout", "2"])
+                .command(["true"]);
+            let run = run.output();
+            assert!(run.code.is_some_and(|code| code != 0), "{run:#?}");
+            assert_own_lines(&run);
+            assert_printable(&run);
+            assert!(
+                run.stderr.lines().all(|line| line.len() < 4096),
+                "a line is of bounded length: {run:#?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_a_user_wrote_cannot_steer_the_terminal() {
+    let url = url_of_port(1);
+    let odd = "a\x1b[31mb\u{9b}c\nd";
+    let runs = [
+        Dblock::run_at(&url, odd),
+        Dblock::run_at(&url, "x").args(["--wait", odd]),
+        Dblock::run_at(&url, "x").args(["-E", odd]),
+        Dblock::run_at(&url, "x").args(["--port", odd]),
+        Dblock::run_at(&url, "x").args(["--url", &format!("mysql://{odd}/?{odd}=1")]),
+        Dblock::run_at(&url, "x").args(["--if-unreachable", odd]),
+        Dblock::run_at(&url, "x").arg(format!("--{odd}")),
+        Dblock::run_at(&url, "x").args(["--connect-timeout", "0.2", "--host", odd]),
+        Dblock::run_at(&url, "x").args([
+            "--connect-timeout",
+            "0.2",
+            "--socket",
+            &format!("/no/{odd}"),
+        ]),
+        Dblock::run_at(&url, "x").args(["--password-file", &format!("/no/{odd}")]),
+    ];
+    for run in runs {
+        let run = run.command(["true"]).output();
+        assert!(
+            run.code.is_some_and(|code| (64..=78).contains(&code)),
+            "{run:#?}"
+        );
+        run.expect_one_line("");
+        assert_printable(&run);
+    }
+}
+
+both_servers! {
+    fn a_quiet_run_still_tells_of_a_lost_lock_when_the_command_is_ended_for_it(server) {
+        let mut run = Dblock::run(server, &unique("quiet")).arg("-q").sh("echo shell $$; exec sleep 60").spawn();
+        let command = run.wait_pid("shell");
+        let keeper = nix::unistd::Pid::from_raw(run.keeper(Some(command)));
+        nix::sys::signal::kill(keeper, nix::sys::signal::Signal::SIGKILL).unwrap();
+        eventually("dblock ends", SOON, || !run.is_running());
+        run.wait().expect_code(74).expect_one_line("lost");
+    }
+}

@@ -1,0 +1,113 @@
+//! As process 1 of a container: signals work, orphans are reaped, and codes are those that a shell would see.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::harness::{
+    Dblock, Running, SOON, Server, both_servers, children_of, eventually, occupy, stat_field,
+    unique,
+};
+
+/// dblock as process 1 of a new pid namespace.
+fn as_process_one(server: &Server, name: &str) -> Dblock {
+    Dblock::run(server, name).without_terminal().under([
+        "unshare",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        "--kill-child",
+    ])
+}
+
+/// dblock's number outside of its namespace.
+fn outside(unshare: &Running) -> i32 {
+    let mut one = None;
+    eventually("unshare has a child", SOON, || {
+        one = children_of(unshare.pid()).first().copied();
+        one.is_some()
+    });
+    one.expect("it was just seen")
+}
+
+fn send(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).expect("the process is there");
+}
+
+both_servers! {
+    fn process_one_passes_exit_codes_through(server) {
+        for code in [0, 1, 7, 255] {
+            let run = as_process_one(server, &unique("one")).sh(&format!("exit {code}")).output();
+            run.expect_code(code).expect_silence();
+        }
+    }
+
+    fn process_one_is_process_one(server) {
+        let run = as_process_one(server, &unique("one")).sh("cat /proc/1/comm; echo $PPID").output();
+        run.expect_code(0).expect_stdout("dblock\n1\n");
+    }
+
+    fn process_one_exits_with_128_and_the_signal_of_its_command(server) {
+        for signal in [Signal::SIGTERM, Signal::SIGKILL, Signal::SIGSEGV, Signal::SIGHUP, Signal::SIGUSR1] {
+            let run = as_process_one(server, &unique("one")).sh(&format!("kill -{} $$", signal as i32)).output();
+            run.expect_code(128 + signal as i32);
+        }
+    }
+
+    fn a_signal_ends_process_one_while_it_waits(server) {
+        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1] {
+            let name = unique("one");
+            let _holder = occupy(server, &name);
+            let run = as_process_one(server, &name).args(["--wait", "forever"]).command(["true"]).spawn();
+            eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+            send(outside(&run), signal);
+            run.wait().expect_code(128 + signal as i32);
+            eventually("its place is gone", SOON, || server.waiters(&name).is_empty());
+        }
+    }
+
+    fn a_signal_to_process_one_reaches_the_command(server) {
+        for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130), (Signal::SIGUSR2, 5)] {
+            let script = "trap 'exit 5' USR2; echo ready; while :; do sleep 0.05; done";
+            let mut run = as_process_one(server, &unique("one")).sh(script).spawn();
+            run.wait_line("ready", SOON);
+            send(outside(&run), signal);
+            run.wait().expect_code(code);
+        }
+    }
+
+    fn process_one_reaps_orphans(server) {
+        let mut run = as_process_one(server, &unique("one"))
+            .stdin(Stdio::piped())
+            .sh("for n in 1 2 3 4 5 6 7 8 9; do (sh -c 'sleep 0.1; exit 3' &); done; echo made; read x; exit 7")
+            .spawn();
+        run.wait_line("made", SOON);
+        let one = outside(&run);
+        let zombies = || children_of(one).into_iter().filter(|&pid| stat_field(pid, 0).as_deref() == Some("Z")).count();
+        eventually("keeper and command are left", SOON, || children_of(one).len() == 2);
+        assert_eq!(zombies(), 0);
+        drop(run.take_stdin());
+        run.wait().expect_code(7).expect_silence();
+    }
+
+    fn process_one_reaps_orphans_whatever_the_command_does_meanwhile(server) {
+        // Orphans end all the time, also just when the command does.
+        let script = "for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do (sh -c 'exit 3' &); done; exit 7";
+        for _ in 0..10 {
+            as_process_one(server, &unique("one")).sh(script).output().expect_code(7).expect_silence();
+        }
+    }
+
+    fn process_one_does_not_wait_for_orphans(server) {
+        let run = as_process_one(server, &unique("one")).sh("(sleep 30 &); exit 7").output();
+        run.expect_code(7).expect_took(Duration::ZERO, Duration::from_secs(10));
+    }
+
+    fn process_one_says_75_when_the_lock_is_taken(server) {
+        let name = unique("one");
+        let _holder = occupy(server, &name);
+        as_process_one(server, &name).command(["true"]).output().expect_code(75).expect_one_line("not run");
+    }
+}

@@ -1,0 +1,251 @@
+//! SIGKILL: no command runs on without the lock, and nobody else has the lock before the last of the command is gone.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::harness::{
+    Dblock, Running, SOON, Server, both_servers, eventually, eventually_gone, occupy,
+    processes_with, quoted, unique, waiters, within,
+};
+
+fn send(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).expect("the process is there");
+}
+
+/// A command all of whose processes have `sign` open and locked for as long as they live.
+fn with_sign_of_life(sign: &Path, script: &str) -> String {
+    format!(
+        "exec 9>{}; flock -n 9 || echo overlap; {script}",
+        quoted(sign)
+    )
+}
+
+/// A command that says whether any process of the other command lives when it starts.
+fn looks_for_life(sign: &Path) -> String {
+    format!("flock -n {} echo alone || echo overlap", quoted(sign))
+}
+
+/// A second copy that waits for the lock.
+fn second_copy(server: &Server, name: &str, sign: &Path) -> Running {
+    let second = Dblock::run(server, name)
+        .without_terminal()
+        .args(["--wait", "forever"])
+        .sh(&looks_for_life(sign))
+        .spawn();
+    eventually("the second copy waits", SOON, || {
+        server.waiters(name).len() == 1
+    });
+    second
+}
+
+/// Groups that are hard to end, all of them: they print `ready` when they are complete.
+const GROUPS: [&str; 6] = [
+    "echo ready; sleep 60; true",
+    "(sleep 60; true) & sleep 60 & echo ready; wait; true",
+    "trap '' TERM HUP INT QUIT USR1 USR2; sleep 60 & echo ready; while :; do sleep 60; done",
+    "sh -c 'sh -c \"echo ready; sleep 60; true\" & wait; true' & wait; true",
+    "sleep 60 & echo ready; kill -STOP 0; true",
+    // Many, so that ending them takes a moment.
+    "perl -e 'for (1..30) { fork or do { sleep 60; exit } } $| = 1; print \"ready\\n\"; sleep 60'; true",
+];
+
+both_servers! {
+    fn sigkill_to_dblock_ends_the_whole_group_before_a_waiting_copy_starts(server) {
+        for script in GROUPS {
+            let folder = tempfile::tempdir().unwrap();
+            let (sign, name) = (folder.path().join("sign"), unique("sigkill"));
+            let mut first = Dblock::run(server, &name).without_terminal().sh(&with_sign_of_life(&sign, script)).spawn();
+            first.wait_line("ready", SOON);
+            let second = second_copy(server, &name, &sign);
+            first.signal(Signal::SIGKILL);
+            let end = second.wait();
+            assert_eq!(end.stdout, "alone\n", "after {script:?}: {end:#?}");
+            end.expect_code(0);
+        }
+    }
+
+    fn sigkill_at_any_moment_leaves_no_command_without_the_lock(server) {
+        let folder = tempfile::tempdir().unwrap();
+        for round in 0..30 {
+            let (sign, name) = (folder.path().join(format!("sign-{round}")), unique("moment"));
+            let log = folder.path().join("overlaps");
+            let script = format!("flock -n 9 || echo {round} >>{}; exec sleep 60", quoted(&log));
+            let mut first = Dblock::run(server, &name)
+                .without_terminal()
+                .command(["sh", "-c", &with_sign_of_life(&sign, &script), &name])
+                .spawn();
+            // From before the connection is made to after the command has started, in an order that is always the same.
+            let moment = Duration::from_micros((round * 7919) % 40_000);
+            within(moment, || false);
+            first.signal(Signal::SIGKILL);
+            let second = Dblock::run(server, &name)
+                .args(["--wait", "20"])
+                .sh(&format!("{}; sleep 0.02", looks_for_life(&sign)))
+                .output();
+            assert_eq!(second.stdout, "alone\n", "after {moment:?}: {second:#?}");
+            first.wait_within(SOON);
+            eventually("nothing of the first copy is left", Duration::from_secs(2), || processes_with(&name).is_empty());
+            assert!(!log.exists(), "a command started beside the second copy, killed after {moment:?}");
+        }
+    }
+
+    fn sigkill_to_dblock_while_it_waits_ends_its_session(server) {
+        let name = unique("place");
+        let _holder = occupy(server, &name);
+        let mut admin = server.admin();
+        for _ in 0..3 {
+            let waiter = Dblock::run(server, &name).args(["--wait", "forever"]).command(["true"]).spawn();
+            eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+            let keeper = waiter.keeper(None);
+            let killed = Instant::now();
+            waiter.signal(Signal::SIGKILL);
+            eventually_gone(keeper, Duration::from_millis(200));
+            eventually("its session is gone", SOON, || waiters(&mut admin, &name).is_empty());
+            // Both servers look once a second whether a client that waits for a lock is still there.
+            assert!(killed.elapsed() < Duration::from_millis(1300), "{:?}", killed.elapsed());
+        }
+    }
+
+    fn a_killed_waiter_does_not_delay_those_behind_it(server) {
+        let name = unique("behind");
+        let holder = occupy(server, &name);
+        let waiting = || Dblock::run(server, &name).args(["--wait", "forever"]).command(["true"]);
+        let first = waiting().spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        let mut second = waiting().spawn();
+        eventually("both wait", SOON, || server.waiters(&name).len() == 2);
+        first.signal(Signal::SIGKILL);
+        // Its session is still there when it is granted the lock.
+        drop(holder);
+        let freed = Instant::now();
+        second.wait_within(SOON).expect_code(0).expect_silence();
+        assert!(freed.elapsed() < Duration::from_millis(500), "{:?}", freed.elapsed());
+    }
+
+    fn sigkill_to_the_keeper_ends_the_command_and_is_74(server) {
+        let name = unique("keeper");
+        let script = "trap 'echo asked; exit 3' TERM; sleep 60 & echo shell $$; wait";
+        let mut run = Dblock::run(server, &name).without_terminal().sh(script).spawn();
+        let command = run.wait_pid("shell");
+        send(run.keeper(Some(command)), Signal::SIGKILL);
+        let end = run.wait_within(SOON);
+        end.expect_code(74);
+        assert!(end.stderr.lines().all(|line| line.starts_with("dblock: ")), "{end:#?}");
+        assert!(end.stderr.contains("was lost, and the command was ended for it"), "{end:#?}");
+        assert!(end.stdout.ends_with("\nasked\n"), "SIGTERM comes first: {end:#?}");
+        eventually_gone(command, SOON);
+        eventually("the lock is free", SOON, || server.holder(&name).is_none());
+    }
+
+    fn without_a_keeper_a_command_that_ignores_term_is_killed_ten_seconds_later(server) {
+        let folder = tempfile::tempdir().unwrap();
+        let sign = folder.path().join("sign");
+        let script = "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & echo shell $$; while :; do sleep 1; done";
+        let mut run = Dblock::run(server, &unique("stubborn"))
+            .without_terminal()
+            .sh(&with_sign_of_life(&sign, script))
+            .spawn();
+        let command = run.wait_pid("shell");
+        let killed = Instant::now();
+        send(run.keeper(Some(command)), Signal::SIGKILL);
+        let end = run.wait_within(Duration::from_secs(25));
+        end.expect_code(74);
+        assert!(killed.elapsed() > Duration::from_secs(9), "it has ten seconds: {end:#?}");
+        let file = std::fs::File::open(&sign).unwrap();
+        assert!(Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok(), "all of the group are gone");
+    }
+
+    fn sigkill_to_the_keeper_while_dblock_waits_is_70(server) {
+        let name = unique("keeper-waits");
+        let _holder = occupy(server, &name);
+        let run = Dblock::run(server, &name).args(["--wait", "forever"]).command(["echo", "must not run"]).spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        send(run.keeper(None), Signal::SIGKILL);
+        run.wait().expect_code(70).expect_stdout("").expect_one_line("");
+    }
+
+    fn sigkill_to_both_at_once_leaves_no_command_without_the_lock(server) {
+        for keeper_first in [true, false] {
+            let name = unique("both");
+            let mut run = Dblock::run(server, &name).without_terminal().sh("echo shell $$; exec sleep 60").spawn();
+            let command = run.wait_pid("shell");
+            let keeper = run.keeper(Some(command));
+            let mut both = [keeper, run.pid()];
+            if !keeper_first {
+                both.reverse();
+            }
+            for pid in both {
+                send(pid, Signal::SIGKILL);
+            }
+            let gone = within(Duration::from_secs(5), || processes_with(&name).is_empty() && !runs(command));
+            if !gone {
+                send(command, Signal::SIGKILL);
+            }
+            assert!(gone, "the command runs on without a lock; the keeper was killed first: {keeper_first}");
+            eventually("the lock is free", SOON, || server.holder(&name).is_none());
+        }
+    }
+
+    fn a_stopped_keeper_does_not_keep_dblock(server) {
+        let name = unique("stopped");
+        let mut run = Dblock::run(server, &name)
+            .without_terminal()
+            .args(["--connect-timeout", "2"])
+            .stdin(Stdio::piped())
+            .sh("echo shell $$; read x; exit 6")
+            .spawn();
+        let command = run.wait_pid("shell");
+        let keeper = run.keeper(Some(command));
+        send(keeper, Signal::SIGSTOP);
+        drop(run.take_stdin());
+        let ended = Instant::now();
+        run.wait_within(SOON).expect_code(6);
+        assert!(ended.elapsed() < Duration::from_secs(8), "the connect timeout of 2 s bounds it");
+        eventually_gone(keeper, SOON);
+        eventually("the lock is free", SOON, || server.holder(&name).is_none());
+    }
+
+    fn a_keeper_stopped_while_dblock_waits_does_not_keep_it(server) {
+        let name = unique("stopped-waits");
+        let _holder = occupy(server, &name);
+        let run = Dblock::run(server, &name)
+            .args(["--connect-timeout", "1", "--wait", "2"])
+            .command(["echo", "must not run"])
+            .spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        let keeper = run.keeper(None);
+        send(keeper, Signal::SIGSTOP);
+        let end = run.wait();
+        assert!(end.code.is_some_and(|code| code != 0), "{end:#?}");
+        end.expect_stdout("").expect_one_line("").expect_took(Duration::ZERO, Duration::from_secs(8));
+        eventually_gone(keeper, SOON);
+    }
+
+    fn the_death_of_dblocks_parent_changes_nothing(server) {
+        let folder = tempfile::tempdir().unwrap();
+        let done = folder.path().join("done");
+        let script = format!("echo shell $$; sleep 0.5; echo done >{}", quoted(&done));
+        // A shell that starts dblock and is killed, as an ssh session may be.
+        let mut shell = Dblock::run(server, &unique("orphan"))
+            .without_terminal()
+            .under(["sh", "-c", "\"$0\" \"$@\" & wait"])
+            .sh(&script)
+            .spawn();
+        shell.wait_pid("shell");
+        shell.signal(Signal::SIGKILL);
+        shell.wait_within(SOON);
+        eventually("the command went on to its end", SOON, || done.exists());
+    }
+}
+
+fn runs(pid: i32) -> bool {
+    !matches!(
+        crate::harness::stat_field(pid, 0).as_deref(),
+        None | Some("Z" | "X")
+    )
+}

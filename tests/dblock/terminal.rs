@@ -1,0 +1,216 @@
+//! In a terminal: Ctrl-C reaches the command once, and job control works as without dblock.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::harness::pty::{INTERRUPT, QUIT, SUSPEND, Shell};
+use crate::harness::{
+    PAIR, SOON, both_servers, children_of, eventually, eventually_gone, group_of, is_stopped,
+    occupy,
+};
+
+/// The pair of processes that count signals, in a shell; and the numbers of dblock and of the first of the pair.
+fn start_pair(shell: &mut Shell, end_of_line: &str) -> (i32, i32) {
+    let script = PAIR.replace('\n', " ");
+    shell.dblock(&format!(
+        "perl -e '{script}' HUP INT QUIT TERM USR1 {end_of_line}"
+    ));
+    eventually("both are ready", SOON, || {
+        let seen = shell.all();
+        seen.contains("child ready") && seen.contains("parent ready")
+    });
+    let parent = shell.wait_pid("parent ready");
+    (parent_of(parent), parent)
+}
+
+fn parent_of(pid: i32) -> i32 {
+    crate::harness::stat_field(pid, 1)
+        .expect("it runs")
+        .parse()
+        .expect("a number")
+}
+
+fn send(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).expect("the process is there");
+}
+
+/// How often a word is on the terminal.
+fn count(shell: &mut Shell, word: &str) -> usize {
+    shell.all().matches(word).count()
+}
+
+both_servers! {
+    fn ctrl_c_reaches_the_command_once(server) {
+        let mut shell = Shell::start(server);
+        let (_, parent) = start_pair(&mut shell, "");
+        for (key, name) in [(INTERRUPT, "INT"), (QUIT, "QUIT")] {
+            for times in 1..=8 {
+                shell.enter(key);
+                eventually("both hear of the key", SOON, || {
+                    ["parent", "child"].iter().all(|who| count(&mut shell, &format!("{who} {name} {times}")) == 1)
+                });
+            }
+        }
+        send(parent, Signal::SIGWINCH);
+        shell.expect_code(7);
+        // Whatever came a second time has come by now.
+        assert_eq!((count(&mut shell, " INT "), count(&mut shell, " QUIT ")), (16, 16));
+    }
+
+    fn a_command_that_ctrl_c_ends_ends_dblock_as_the_shell_sees_it(server) {
+        let mut shell = Shell::start(server);
+        for (key, code) in [(INTERRUPT, 130), (QUIT, 131)] {
+            shell.dblock("-- sh -c 'echo ready; exec sleep 60'");
+            shell.wait_for("ready");
+            shell.enter(key);
+            shell.expect_code(code);
+        }
+        assert_eq!(server.holder(&shell.name), None);
+    }
+
+    fn in_the_foreground_the_command_reads_the_terminal(server) {
+        let mut shell = Shell::start(server);
+        shell.dblock("sh -c 'read word; echo got $word; exit 3'");
+        shell.enter("hello");
+        shell.wait_for("got hello");
+        shell.expect_code(3);
+    }
+
+    fn in_the_background_and_then_the_foreground_the_command_reads_the_terminal(server) {
+        let mut shell = Shell::start(server);
+        shell.dblock("sh -c 'echo shell $$; read word; echo got $word; exit 3' &");
+        let command = shell.wait_pid("shell");
+        let dblock = parent_of(command);
+        eventually("reading stops the job, as without dblock", SOON, || is_stopped(command) && is_stopped(dblock));
+        shell.enter("fg");
+        eventually("it goes on", SOON, || !is_stopped(command) && !is_stopped(dblock));
+        shell.enter("hello");
+        shell.wait_for("got hello");
+        shell.expect_code(3);
+    }
+
+    fn ctrl_z_stops_the_job_and_fg_continues_it(server) {
+        let mut shell = Shell::start(server);
+        shell.dblock("sh -c 'echo shell $$; read word; echo got $word; exit 3'");
+        let command = shell.wait_pid("shell");
+        for _ in 0..3 {
+            shell.enter(SUSPEND);
+            shell.wait_for("Stopped");
+            eventually("the command is stopped, too", SOON, || is_stopped(command));
+            assert!(server.holder(&shell.name).is_some(), "the lock is held all the while");
+            shell.enter("fg");
+            eventually("the command goes on", SOON, || !is_stopped(command));
+        }
+        shell.enter("hello");
+        shell.wait_for("got hello");
+        shell.expect_code(3);
+    }
+
+    fn ctrl_z_stops_the_job_and_bg_continues_it(server) {
+        let mut shell = Shell::start(server);
+        let script = "$SIG{USR1} = sub { print \"going on\\n\"; exit }; $| = 1; print \"perl $$\\n\"; sleep 60 while 1";
+        shell.dblock(&format!("perl -e '{script}'"));
+        let command = shell.wait_pid("perl");
+        shell.enter(SUSPEND);
+        shell.wait_for("Stopped");
+        shell.enter("bg");
+        eventually("the command goes on", SOON, || !is_stopped(command));
+        send(parent_of(command), Signal::SIGUSR1);
+        shell.wait_for("going on");
+        shell.enter("wait; echo ready");
+        shell.wait_for("ready");
+        assert_eq!(server.holder(&shell.name), None);
+    }
+
+    fn a_stopped_job_can_be_ended(server) {
+        let mut shell = Shell::start(server);
+        shell.dblock("sh -c 'echo shell $$; exec sleep 60'");
+        let command = shell.wait_pid("shell");
+        shell.enter(SUSPEND);
+        shell.wait_for("Stopped");
+        shell.enter("kill %1; fg");
+        eventually_gone(command, SOON);
+        shell.expect_code(143);
+        eventually("the lock is free", SOON, || server.holder(&shell.name).is_none());
+    }
+
+    fn ctrl_c_while_waiting_for_the_lock_ends_dblock(server) {
+        let mut shell = Shell::start(server);
+        let _holder = occupy(server, &shell.name);
+        for (key, code) in [(INTERRUPT, 130), (QUIT, 131)] {
+            shell.dblock("--wait forever -- echo must not run");
+            eventually("it waits", SOON, || server.waiters(&shell.name).len() == 1);
+            shell.enter(key);
+            shell.expect_code(code);
+            eventually("its place is gone", SOON, || server.waiters(&shell.name).is_empty());
+        }
+        assert_eq!(count(&mut shell, "must not run"), 0);
+    }
+
+    fn ctrl_z_while_waiting_for_the_lock_stops_dblock_and_fg_continues(server) {
+        let mut shell = Shell::start(server);
+        let holder = occupy(server, &shell.name);
+        shell.dblock("--wait forever -- echo had it");
+        eventually("it waits", SOON, || server.waiters(&shell.name).len() == 1);
+        shell.enter(SUSPEND);
+        shell.wait_for("Stopped");
+        shell.enter("fg");
+        drop(holder);
+        shell.wait_for("had it");
+        shell.expect_code(0);
+    }
+
+    fn term_from_outside_reaches_the_commands_process(server) {
+        let mut shell = Shell::start(server);
+        let (dblock, parent) = start_pair(&mut shell, "");
+        for (signal, name) in [(Signal::SIGTERM, "TERM"), (Signal::SIGINT, "INT"), (Signal::SIGHUP, "HUP")] {
+            send(dblock, signal);
+            shell.wait_for(&format!("parent {name} 1"));
+        }
+        send(parent, Signal::SIGWINCH);
+        shell.expect_code(7);
+        assert_eq!(count(&mut shell, "child TERM"), 0, "its children are its own business, as with timeout --foreground");
+    }
+
+    fn sigkill_to_dblock_ends_the_commands_process(server) {
+        let mut shell = Shell::start(server);
+        let (dblock, parent) = start_pair(&mut shell, "");
+        send(dblock, Signal::SIGKILL);
+        eventually_gone(parent, SOON);
+        eventually("the lock is free", SOON, || server.holder(&shell.name).is_none());
+        shell.expect_code(137);
+    }
+
+    fn sigkill_to_the_keeper_ends_the_commands_process(server) {
+        let mut shell = Shell::start(server);
+        shell.dblock("sh -c 'echo shell $$; exec sleep 60'");
+        let command = shell.wait_pid("shell");
+        let keeper = children_of(parent_of(command)).into_iter().find(|&pid| pid != command).expect("a keeper");
+        send(keeper, Signal::SIGKILL);
+        shell.wait_for("dblock: ");
+        eventually_gone(command, SOON);
+        shell.expect_code(74);
+    }
+
+    fn with_a_terminal_the_command_stays_in_dblocks_group(server) {
+        let mut shell = Shell::start(server);
+        // Also where none of the three streams is the terminal.
+        for streams in ["", "</dev/null 2>/dev/null | cat"] {
+            shell.dblock(&format!("sh -c 'echo shell $$; exec sleep 60' {streams}"));
+            let command = shell.wait_pid("shell");
+            assert_eq!(group_of(command), group_of(parent_of(command)));
+            shell.enter(INTERRUPT);
+            eventually_gone(command, SOON);
+        }
+    }
+
+    fn a_terminal_that_is_closed_ends_the_command(server) {
+        let mut shell = Shell::start(server);
+        shell.dblock("sh -c 'echo shell $$; exec sleep 60'");
+        let command = shell.wait_pid("shell");
+        let name = shell.name.clone();
+        drop(shell);
+        eventually_gone(command, SOON);
+        eventually("the lock is free", SOON, || server.holder(&name).is_none());
+    }
+}

@@ -1,0 +1,304 @@
+//! What cannot be right is refused before anything is done: one line, and the exit code of bad usage.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::harness::{Dblock, both_servers, unique};
+
+const USAGE: i32 = 64;
+
+/// Not UTF-8.
+const BYTES: &[u8] = b"\xff\xfe";
+
+/// `dblock run --name x ARGS -- true`, with a server that would refuse.
+fn refused(args: &[&str], said: &str) {
+    let dblock = Dblock::run_at("mysql://u@127.0.0.1:1/", "x")
+        .args(args)
+        .args(["--connect-timeout", "9"]);
+    dblock
+        .command(["true"])
+        .output()
+        .expect_code(USAGE)
+        .expect_one_line(said);
+}
+
+/// `dblock run --name NAME -- true`
+fn named(name: impl AsRef<OsStr>, said: &str) {
+    let dblock = Dblock::bare()
+        .args(["run", "--url", "mysql://u@127.0.0.1:1/", "--name"])
+        .arg(name);
+    dblock
+        .command(["true"])
+        .output()
+        .expect_code(USAGE)
+        .expect_one_line(said);
+}
+
+#[test]
+fn a_name_that_is_none_is_refused() {
+    named("", "--name");
+    named("a#1", "#");
+    named("n".repeat(201), "200");
+    named("é".repeat(101), "200");
+    named(OsStr::from_bytes(BYTES), "--name");
+    named(" a", "white space");
+    named("a ", "white space");
+    named("a\u{3000}", "white space");
+    named("a\nb", "control");
+    named("a\u{7f}", "control");
+    named("a\u{9b}b", "control");
+}
+
+#[test]
+fn a_missing_name_or_command_is_refused() {
+    let run = || Dblock::bare().args(["run", "--url", "mysql://u@127.0.0.1:1/"]);
+    run()
+        .command(["true"])
+        .output()
+        .expect_code(USAGE)
+        .expect_one_line("--name");
+    run()
+        .args(["--name", "x"])
+        .output()
+        .expect_code(USAGE)
+        .expect_one_line("COMMAND");
+    run()
+        .args(["--name", "x", "--"])
+        .output()
+        .expect_code(USAGE)
+        .expect_one_line("COMMAND");
+}
+
+#[test]
+fn an_unknown_word_is_refused() {
+    refused(&["--no-such-option"], "--no-such-option");
+    refused(&["--password", "p"], "--password");
+    refused(&["--if-unreachable", "perhaps"], "perhaps");
+    refused(&["--quiet", "--verbose"], "--verbose");
+    refused(&["--name", "y"], "--name");
+    Dblock::bare()
+        .output()
+        .expect_code(USAGE)
+        .expect_one_line("");
+    Dblock::bare()
+        .arg("walk")
+        .output()
+        .expect_code(USAGE)
+        .expect_one_line("walk");
+}
+
+#[test]
+fn a_duration_that_is_none_is_refused() {
+    for option in ["--wait", "--connect-timeout"] {
+        let values = [
+            "-1", "1y2", "", " ", ".", "1.2.3", "inf", "nan", "1e3", "0x10", "five", "1s2", "-0.5",
+            "+1",
+        ];
+        for value in values {
+            refused(&[option, value], option);
+        }
+    }
+    refused(&["--wait=-1"], "--wait");
+    refused(&["-w", "-1"], "--wait");
+    refused(&["--connect-timeout", "0"], "--connect-timeout");
+    refused(&["--connect-timeout", "forever"], "--connect-timeout");
+}
+
+#[test]
+fn a_duration_that_overflows_is_refused() {
+    for value in [
+        "99999999999999999999",
+        "18446744073709551615",
+        "1e400",
+        &"9".repeat(400),
+        "1000000000000years",
+    ] {
+        refused(&["--wait", value], "--wait");
+        refused(&["--connect-timeout", value], "--connect-timeout");
+    }
+}
+
+#[test]
+fn an_exit_code_that_is_none_is_refused() {
+    for value in ["256", "-1", "", "x", "1.0"] {
+        refused(&["-E", value], "--conflict-exit-code");
+    }
+}
+
+#[test]
+fn a_port_that_is_none_is_refused() {
+    for value in ["0", "70000", "-1", "", "x", "33 06"] {
+        refused(&["--port", value], "--port");
+    }
+    refused(&["--url", "mysql://u@h:0/"], "--url");
+    refused(&["--url", "mysql://u@h:70000/"], "--url");
+    refused(&["--url", "mysql://u@h:x/"], "--url");
+}
+
+#[test]
+fn a_url_that_is_none_is_refused() {
+    refused(&["--url", "pgsql://u@h/"], "pgsql");
+    refused(&["--url", "mysql://u@h/?sokcet=/run/x"], "sokcet");
+    refused(
+        &["--url", "mysql://u@h/?socket=/run/x&compress=1"],
+        "compress",
+    );
+    for value in [
+        "h",
+        "mysql:",
+        "mysql://u@h/database",
+        "mysql://u@h,,i/",
+        "mysql://u@[::1/",
+        "mysql://u%ff@h/",
+        " ",
+    ] {
+        refused(&["--url", value], "--url");
+    }
+}
+
+#[test]
+fn a_url_that_is_refused_does_not_show_its_password() {
+    for url in [
+        "mysql://u:s3cret@h:0/",
+        "pg://u:s3cret@h/",
+        "mysql://u:s3cret@h/?x=y",
+        "mysql://u:s3/cret@h/",
+    ] {
+        for dblock in [
+            Dblock::run_at(url, "x"),
+            Dblock::bare().args(["run", "--name", "x", "--url", url]),
+        ] {
+            let output = dblock.arg("-vv").command(["true"]).output();
+            output.expect_code(USAGE).expect_one_line("URL");
+            assert!(
+                !output.stderr.contains("s3") && !output.stderr.contains("cret"),
+                "{output:#?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_host_that_is_none_is_refused() {
+    for value in ["", "a b", "a,b", "db:3306", "mysql://h/"] {
+        refused(&["--host", value], "--host");
+    }
+    refused(&["--socket", &format!("/{}", "s".repeat(200))], "--socket");
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused_by_the_name_of_their_option() {
+    let bytes = OsStr::from_bytes(BYTES);
+    for option in [
+        "--wait",
+        "--conflict-exit-code",
+        "--url",
+        "--host",
+        "--port",
+        "--user",
+        "--socket",
+        "--connect-timeout",
+    ] {
+        let dblock = Dblock::run_at("mysql://u@127.0.0.1:1/", "x")
+            .arg(option)
+            .arg(bytes);
+        dblock
+            .command(["true"])
+            .output()
+            .expect_code(USAGE)
+            .expect_one_line(option);
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused_by_the_name_of_their_variable() {
+    let bytes = OsStr::from_bytes(BYTES);
+    for variable in [
+        "URL",
+        "HOST",
+        "PORT",
+        "USER",
+        "SOCKET",
+        "PASSWORD",
+        "CONNECT_TIMEOUT",
+    ] {
+        let variable = format!("DBLOCK_{variable}");
+        let dblock = Dblock::bare()
+            .args(["run", "--name", "x", "--host", "127.0.0.1"])
+            .env(&variable, bytes);
+        dblock
+            .command(["true"])
+            .output()
+            .expect_code(USAGE)
+            .expect_one_line(&variable);
+    }
+}
+
+#[test]
+fn a_malformed_variable_is_refused_by_its_name() {
+    for (variable, value) in [
+        ("DBLOCK_URL", "mysql://u@h:70000/"),
+        ("DBLOCK_PORT", "0"),
+        ("DBLOCK_HOST", "a b"),
+        ("DBLOCK_CONNECT_TIMEOUT", "1y2"),
+    ] {
+        let dblock = Dblock::bare()
+            .args(["run", "--name", "x"])
+            .env("DBLOCK_HOST", "127.0.0.1")
+            .env(variable, value);
+        dblock
+            .command(["true"])
+            .output()
+            .expect_code(USAGE)
+            .expect_one_line(variable);
+    }
+}
+
+#[test]
+fn help_shows_no_value_from_the_environment() {
+    for args in [&["--help"][..], &["run", "--help"], &["run", "-h"]] {
+        let mut dblock = Dblock::bare().args(args);
+        for variable in [
+            "DBLOCK_URL",
+            "DBLOCK_HOST",
+            "DBLOCK_USER",
+            "DBLOCK_SOCKET",
+            "DBLOCK_PASSWORD",
+            "MYSQL_PWD",
+        ] {
+            dblock = dblock.env(variable, "h1dden");
+        }
+        let output = dblock.output();
+        output.expect_code(0).expect_silence();
+        assert!(
+            output.stdout.contains("Usage:") && !output.stdout.contains("h1dden"),
+            "{output:#?}"
+        );
+    }
+}
+
+#[test]
+fn the_version_is_told() {
+    let output = Dblock::bare().arg("--version").output();
+    output
+        .expect_code(0)
+        .expect_stdout(concat!("dblock ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+both_servers! {
+    fn bytes_that_are_no_text_reach_the_command(server) {
+        let bytes = OsStr::from_bytes(BYTES);
+        let command = ["sh", "-c", "printf %s \"$1$ODD\" | od -An -tx1", "sh"].map(OsStr::new).into_iter().chain([bytes]);
+        let dblock = Dblock::run(server, &unique("bytes")).env("ODD", bytes).command(command);
+        dblock.output().expect_code(0).expect_stdout(" ff fe ff fe\n").expect_silence();
+    }
+
+    fn what_looks_like_an_option_of_dblock_reaches_the_command(server) {
+        let echo = |words: &[&str]| {
+            let dblock = Dblock::run(server, &unique("words")).args(words);
+            dblock.output().expect_code(0).stdout.clone()
+        };
+        assert_eq!(echo(&["echo", "-v", "--wait", "--", "-n"]), "-v --wait -- -n\n");
+        assert_eq!(echo(&["--", "echo", "--name", "y", ""]), "--name y \n");
+    }
+}
