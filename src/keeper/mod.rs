@@ -217,6 +217,8 @@ fn acquire(
                 return Ok(());
             }
             Ok(Outcome::Taken(holder)) => {
+                // First the good-bye to the server: the supervisor ends the keeper on its last word.
+                drop(session);
                 let _ = link.send(&FromKeeper::Taken(cut(&holder.to_string())));
                 return Ok(());
             }
@@ -301,7 +303,9 @@ fn release(link: &Link, lock: Option<Lock>) {
     else {
         return;
     };
-    let message = match request.release(&mut session, listener) {
+    let released = request.release(&mut session, listener);
+    drop(session);
+    let message = match released {
         Ok(true) => FromKeeper::Released,
         Ok(false) => FromKeeper::Lost("the server says that it was not held".to_owned()),
         Err(Fault::Gone(cause) | Fault::Unclear(cause)) => FromKeeper::Lost(cut(&cause)),

@@ -26,6 +26,17 @@ impl Fault {
             }
             // Too many connections (1040), shutting down (1053), still starting, behind a proxy without a server: all pass.
             mysql::Error::MySqlError(error) => Self::Gone(told(&error)),
+            // For an account that does not exist MySQL may pretend any plugin.
+            mysql::Error::DriverError(
+                error @ (mysql::DriverError::UnknownAuthPlugin(_)
+                | mysql::DriverError::CleartextPluginDisabled
+                | mysql::DriverError::OldMysqlPasswordDisabled),
+            ) => {
+                let line = format!(
+                    "{server} has no such account, or wants a way to log in that dblock has not: {error}"
+                );
+                Self::Final(Failure::new(Reason::AccountRefused, line))
+            }
             other => Self::of_transport(other, server),
         }
     }
@@ -34,6 +45,8 @@ impl Fault {
     pub fn of_statement(error: mysql::Error) -> Self {
         let error = match error {
             mysql::Error::MySqlError(error) => error,
+            // MySQL takes leave of an idle session unasked; what comes next is then no answer to the question.
+            mysql::Error::CodecError(error) => return Self::Gone(in_words(&error)),
             other => return Self::of_transport(other, "the server"),
         };
         match error.code {

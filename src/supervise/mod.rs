@@ -31,9 +31,6 @@ const KILL_AFTER: Duration = Duration::from_secs(10);
 /// From one look at a group that is ending to the next.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// How long a keeper that has said its last word may take to say good-bye to the server.
-const GOOD_BYE: Duration = Duration::from_secs(1);
-
 /// What became of the request for the lock.
 pub enum Asked {
     /// It was had, on the session of this number.
@@ -322,7 +319,7 @@ impl<'a> Supervisor<'a> {
         Ok(Failure::new(Reason::LockLost, line))
     }
 
-    /// Has the keeper give the lock back, reaps the command, and sees the keeper off. The server's answer is waited for as
+    /// Has the keeper give the lock back, reaps the command, and ends the keeper. The server's answer is waited for as
     /// long as for a connection at most.
     fn release(&mut self, child: Option<Child>) -> anyhow::Result<()> {
         // The keeper learns of the end before the command's number is free for another process: it never kills a stranger.
@@ -362,17 +359,6 @@ impl<'a> Supervisor<'a> {
                 "{name} was lost while the command ran: {lost}"
             ));
             break;
-        }
-        self.see_keeper_off()
-    }
-
-    /// Lets the keeper say good-bye to the server, and reaps it.
-    fn see_keeper_off(&mut self) -> anyhow::Result<()> {
-        let deadline = Instant::now().checked_add(GOOD_BYE);
-        while !self.keeper.gone {
-            if let Event::KeeperGone | Event::Deadline = self.next(deadline)? {
-                break;
-            }
         }
         self.end_keeper();
         Ok(())
