@@ -8,8 +8,8 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
 use crate::harness::{
-    Dblock, Packet, Proxy, Records, SOON, both_servers, dblock_holds, eventually, has_session,
-    holder, unique, waiters,
+    Dblock, Packet, Proxy, Records, SOON, Server, both_servers, dblock_holds, eventually,
+    has_session, holder, unique, waiters,
 };
 
 /// A plain client tries the lock.
@@ -109,6 +109,12 @@ both_servers! {
             let quit = |packet: &Packet| packet.connection == connection && packet.is_quit();
             eventually("the goodbye", Duration::from_secs(2), || proxy.packets().iter().any(quit));
         }
+    }
+
+    fn a_command_outlasts_the_servers_limit_for_idle_sessions(server) {
+        let server = &Server::private_with(server.kind, &["--wait-timeout=1"]);
+        let name = unique("idle");
+        Dblock::run(server, &name).sh("sleep 3; exit 3").output().expect_code(3).expect_silence();
     }
 
     fn a_session_that_is_killed_under_a_command_is_told(server) {

@@ -84,10 +84,14 @@ both_servers! {
         }).unwrap();
         let client = server.hold(&name);
         let three = Dblock::run(server, &name).args(["--wait", "3"]).command(["true"]).spawn();
-        let mut forever = Dblock::run(server, &name).args(["--wait", "forever"]).sh("echo ran").spawn();
+        let proxy = Proxy::to(server);
+        let mut forever = Dblock::run_at(&proxy.url(), &name).args(["--wait", "forever"]).sh("echo ran").spawn();
         let (three_seconds, most) = (Duration::from_secs(3), PRECISION + BUSY);
         three.wait().expect_code(75).expect_took(three_seconds, three_seconds + most);
         assert!(forever.is_running(), "still waits: {}", forever.stderr());
+        // Cut short and asked again, it would have lost its place in the queue.
+        let asked = proxy.packets().iter().filter(|packet| packet.statements().is_some_and(|it| it.contains("GET_LOCK"))).count();
+        assert_eq!(asked, 2, "once without waiting, once for ever");
         drop(client);
         forever.wait_line("ran", SOON);
         forever.wait().expect_code(0);
@@ -137,10 +141,14 @@ both_servers! {
     fn a_waiter_whose_session_is_killed_waits_no_longer_than_asked(server) {
         let name = unique("killed");
         let (_client, mut admin) = (server.hold(&name), server.admin());
-        let dblock = Dblock::run(server, &name).args(["--wait", "1.5"]).command(["true"]).spawn();
+        let dblock = Dblock::run(server, &name).args(["--wait", "4.5"]).command(["true"]).spawn();
         let waiter = the_waiter(&mut admin, &name);
+        let waited = format!("SELECT time FROM information_schema.processlist WHERE id = {waiter}");
+        eventually("it has waited three seconds", SOON, || {
+            admin.query_first::<u32, _>(&waited).unwrap().is_some_and(|seconds| seconds >= 3)
+        });
         admin.query_drop(format!("KILL {waiter}")).unwrap();
-        let asked = Duration::from_millis(1500);
+        let asked = Duration::from_millis(4500);
         dblock.wait().expect_code(75).expect_took(asked, asked + PRECISION + BUSY);
     }
 
