@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand};
 
 /// flock(1) for a fleet: run a command under a lock that excludes on every host with the same MySQL or MariaDB server.
 #[derive(Debug, Parser)]
@@ -46,9 +46,9 @@ pub struct RunArgs {
     #[arg(short = 'E', long, value_name = "CODE", allow_negative_numbers = true)]
     pub conflict_exit_code: Option<OsString>,
 
-    /// No server in time: fail with 69, or run the command without the lock and say so
-    #[arg(long, value_name = "WHAT", default_value = "fail")]
-    pub if_unreachable: IfUnreachable,
+    /// No server in time: fail with 69, or run the command without the lock and say so [default: fail]
+    #[arg(long, value_name = "fail|run")]
+    pub if_unreachable: Option<OsString>,
 
     #[command(flatten)]
     pub verbosity: VerbosityArgs,
@@ -59,15 +59,6 @@ pub struct RunArgs {
     /// The command to run, and its arguments
     #[arg(value_name = "COMMAND", required = true, num_args = 1.., trailing_var_arg = true)]
     pub command: Vec<OsString>,
-}
-
-/// What to do when no server can be reached in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum IfUnreachable {
-    /// Exit with 69.
-    Fail,
-    /// Run the command without the lock.
-    Run,
 }
 
 /// How much is said on stderr.

@@ -64,5 +64,10 @@ fn one_line(error: &clap::Error) -> String {
         .take_while(|text| !text.starts_with("Usage:") && !text.starts_with("For more information"))
         .filter(|text| !text.trim_start().starts_with("tip:") || text.contains("similar"))
         .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
-    format!("{}; see dblock --help", told.collect::<Vec<_>>().join("; "))
+    let told = told.collect::<Vec<_>>().join("; ");
+    // A URL with a password may have landed in the place of something else.
+    if told.contains('@') {
+        return "that cannot be understood; see dblock --help".to_owned();
+    }
+    format!("{told}; see dblock --help")
 }

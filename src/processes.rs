@@ -2,8 +2,8 @@
 
 use std::fs;
 
-/// The command's processes, as both the supervisor and the keeper address them. Whoever signals them must know that the
-/// command's own process has not been reaped: a reaped number may be another program's.
+/// The command's processes, as both the supervisor and the keeper address them. A reaped number may be another program's:
+/// the supervisor signals them only before it reaps the command, and tells the keeper of the end before that, too.
 #[derive(Debug, Clone, Copy)]
 pub struct Processes {
     /// The command's own process.
@@ -25,26 +25,22 @@ impl Processes {
     /// Without `/proc` nobody is seen.
     pub fn alive(self) -> bool {
         if !self.own_group {
-            return fs::read_to_string(format!("/proc/{}/stat", self.pid))
-                .is_ok_and(|stat| State::of(&stat).runs());
+            return State::of(self.pid).is_some_and(|state| state.runs());
         }
         let Ok(processes) = fs::read_dir("/proc") else {
             return false;
         };
-        processes.flatten().any(|process| {
-            let is_process = process.file_name().as_encoded_bytes()[0].is_ascii_digit();
-            is_process
-                && fs::read_to_string(process.path().join("stat")).is_ok_and(|stat| {
-                    let state = State::of(&stat);
-                    state.group == Some(self.pid) && state.runs()
-                })
+        let mut pids = processes
+            .flatten()
+            .filter_map(|process| process.file_name().to_str()?.parse().ok());
+        pids.any(|pid| {
+            State::of(pid).is_some_and(|state| state.group == Some(self.pid) && state.runs())
         })
     }
 
     /// Whether the command's own process is stopped, as by Ctrl-Z.
     pub fn is_stopped(self) -> bool {
-        fs::read_to_string(format!("/proc/{}/stat", self.pid))
-            .is_ok_and(|stat| State::of(&stat).letter == Some('T'))
+        State::of(self.pid).is_some_and(|state| state.letter == Some('T'))
     }
 }
 
@@ -55,8 +51,14 @@ struct State {
 }
 
 impl State {
+    fn of(pid: i32) -> Option<Self> {
+        // Bytes, for the program's name in it is cut after the fifteenth, in the middle of a character if need be.
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        Some(Self::parse(&String::from_utf8_lossy(&stat)))
+    }
+
     /// The fields behind the program's name, which stands in parentheses and may hold anything.
-    fn of(stat: &str) -> Self {
+    fn parse(stat: &str) -> Self {
         let mut fields = stat
             .rsplit_once(')')
             .map_or("", |(_, fields)| fields)
@@ -74,12 +76,31 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::State;
+    use super::{Processes, State};
+
+    #[test]
+    fn a_program_whose_name_is_cut_in_the_middle_of_a_character_is_alive() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("abcdefghijklmn\u{e9}");
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        let mut sleep = std::process::Command::new(&program)
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = sleep.id().cast_signed();
+        let [alone, group] = [false, true].map(|own_group| Processes { pid, own_group });
+        assert!(alone.alive() && !group.alive(), "it leads no group");
+        sleep.kill().unwrap();
+        sleep.wait().unwrap();
+        assert!(!alone.alive());
+    }
 
     #[test]
     fn a_program_with_a_parenthesis_in_its_name_does_not_confuse() {
-        let state = State::of("12 (a) Z 1 9) S 1 77 77 0 -1");
+        let state = State::parse("12 (a) Z 1 9) S 1 77 77 0 -1");
         assert_eq!((state.letter, state.group), (Some('S'), Some(77)));
-        assert!(state.runs() && !State::of("12 (a) Z 1 77 0").runs() && !State::of("").runs());
+        assert!(
+            state.runs() && !State::parse("12 (a) Z 1 77 0").runs() && !State::parse("").runs()
+        );
     }
 }

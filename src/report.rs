@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
@@ -73,6 +74,13 @@ pub fn printable(text: &str) -> String {
         }
     }
     line
+}
+
+/// A time span as people read it, to the millisecond.
+pub fn shown(span: Duration) -> impl Display {
+    humantime::format_duration(Duration::from_millis(
+        u64::try_from(span.as_millis()).unwrap_or(u64::MAX),
+    ))
 }
 
 /// A system error in words alone, without Rust's `(os error 2)`.

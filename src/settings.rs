@@ -10,7 +10,7 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use crate::cli::{ConnectionArgs, IfUnreachable, RunArgs, VerbosityArgs};
+use crate::cli::{ConnectionArgs, RunArgs, VerbosityArgs};
 use crate::exit::{CONFLICT, Failure, Reason};
 use crate::lock::Name;
 use crate::report::Level;
@@ -39,6 +39,15 @@ pub struct Run {
     pub connection: Connection,
     /// What to run: program and arguments, never empty.
     pub command: Vec<OsString>,
+}
+
+/// What to do when no server can be reached in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfUnreachable {
+    /// Exit with 69.
+    Fail,
+    /// Run the command without the lock.
+    Run,
 }
 
 /// How long to wait for a lock, from when it is first asked for.
@@ -133,16 +142,24 @@ pub fn run(args: RunArgs) -> Result<Run, Failure> {
     let conflict_exit_code = match flag(args.conflict_exit_code, "--conflict-exit-code") {
         Some(given) => given.read(|text| {
             text.parse()
-                .map_err(|_| format!("{text:?} is not an exit code from 0 to 255"))
+                .map_err(|_| format!("{} is not an exit code from 0 to 255", value(text)))
         })?,
         None => CONFLICT,
+    };
+    let if_unreachable = match flag(args.if_unreachable, "--if-unreachable") {
+        Some(given) => given.read(|text| match text {
+            "fail" => Ok(IfUnreachable::Fail),
+            "run" => Ok(IfUnreachable::Run),
+            _ => Err(format!("{} is neither fail nor run", value(text))),
+        })?,
+        None => IfUnreachable::Fail,
     };
     let connection = connection(args.connection)?;
     Ok(Run {
         name,
         wait,
         conflict_exit_code,
-        if_unreachable: args.if_unreachable,
+        if_unreachable,
         connection,
         command: args.command,
     })
@@ -163,6 +180,15 @@ impl Given {
     /// The value as `reader` reads it; the reader's error says what is wrong with it.
     fn read<T>(&self, reader: impl Fn(&str) -> Result<T, String>) -> Result<T, Failure> {
         reader(self.text()?).map_err(|wrong| usage(format!("{}: {wrong}", self.from)))
+    }
+}
+
+/// A value as an error quotes it, unless a URL with a password may have landed there.
+fn value(text: &str) -> String {
+    if text.contains('@') {
+        "the value".to_owned()
+    } else {
+        format!("{text:?}")
     }
 }
 
@@ -330,7 +356,10 @@ fn targets(
                 "localhost means the local socket, not a port; for TCP write 127.0.0.1".to_owned(),
             );
         }
-        socket.map_or(Target::UsualSocket, |path| Target::Socket(path.clone()))
+        let socket = socket
+            .cloned()
+            .or_else(|| variable("MYSQL_UNIX_PORT").map(|given| given.value.into()));
+        socket.map_or(Target::UsualSocket, Target::Socket)
     };
     Ok(hosts.iter().map(target).collect())
 }
@@ -343,7 +372,7 @@ fn server_url(text: &str) -> Result<Source, String> {
     if scheme != "mysql" {
         return Err(format!(
             "the scheme{} is unknown; a URL begins with mysql://",
-            quoted(scheme)
+            quoted(scheme, text)
         ));
     }
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -388,7 +417,12 @@ fn server_url(text: &str) -> Result<Source, String> {
     for (key, value) in tail.query_pairs() {
         match &*key {
             "socket" => socket = Some(socket_path(&value)?),
-            _ => return Err(format!("the URL parameter{} is unknown", quoted(&key))),
+            _ => {
+                return Err(format!(
+                    "the URL parameter{} is unknown",
+                    quoted(&key, text)
+                ));
+            }
         }
     }
     Ok(Source {
@@ -406,13 +440,15 @@ fn decoded(text: &str, what: &str) -> Result<String, String> {
         .map_err(|_| format!("the {what} in the URL is not UTF-8"))
 }
 
-/// ` "word"` where it can be nothing else. Behind a `/`, `?` or `#` in a password that was not encoded, anything may be
-/// a part of the password.
-fn quoted(word: &str) -> String {
+/// ` "word"`, unless it may be a part of a password: behind a `/`, `?` or `#` that was not encoded in one, the end of the
+/// password and its `@` follow.
+fn quoted(word: &str, url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let tail = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);
     let harmless = word
         .chars()
         .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
-    if harmless {
+    if harmless && !tail.contains('@') {
         format!(" {word:?}")
     } else {
         String::new()
@@ -437,21 +473,18 @@ fn url_host(text: &str) -> Result<Host, String> {
     })
 }
 
-/// The value of `--host`: one name or address, an IPv6 address with or without brackets.
+/// The value of `--host`: one name or address, an IPv6 address with or without brackets. The errors do not quote it: a
+/// URL with a password may have landed there.
 fn single_host(text: &str) -> Result<Host, String> {
-    let name = text
+    let inner = text
         .strip_prefix('[')
-        .and_then(|text| text.strip_suffix(']'))
-        .unwrap_or(text);
+        .and_then(|text| text.strip_suffix(']'));
+    let name = inner.unwrap_or(text);
     if name.is_empty() || name.contains([',', '/', '@']) || name.contains(char::is_whitespace) {
-        return Err(format!(
-            "{text:?} is not a host; several hosts go into --url"
-        ));
+        return Err("that is no host; a user or several hosts go into a URL".to_owned());
     }
     if name.contains(':') && name.parse::<std::net::Ipv6Addr>().is_err() {
-        return Err(format!(
-            "{text:?} is not a host; a port goes into --port or --url"
-        ));
+        return Err("that is no host; a port goes into an option of its own or a URL".to_owned());
     }
     Ok(Host {
         name: name.to_owned(),
@@ -462,7 +495,7 @@ fn single_host(text: &str) -> Result<Host, String> {
 fn port_number(text: &str) -> Result<u16, String> {
     match text.parse() {
         Ok(port) if port > 0 => Ok(port),
-        _ => Err(format!("{text:?} is not a port from 1 to 65535")),
+        _ => Err(format!("{} is not a port from 1 to 65535", value(text))),
     }
 }
 
@@ -494,12 +527,14 @@ fn duration(text: &str) -> Result<Duration, String> {
     };
     match duration {
         Some(duration) if duration <= LONGEST => Ok(duration),
-        Some(_) => Err(format!("{text:?} is too long a time")),
+        Some(_) => Err(format!("{} is too long a time", value(text))),
         None if is_number => Err(format!(
-            "{text:?} is too long a time or not a number of seconds"
+            "{} is too long a time or not a number of seconds",
+            value(text)
         )),
         None => Err(format!(
-            "{text:?} is not a duration; write 90s, 5m, 1h 30m or 0.5"
+            "{} is not a duration; write 90s, 5m, 1h 30m or 0.5",
+            value(text)
         )),
     }
 }
@@ -580,6 +615,7 @@ mod tests {
             "mysql://u:1?secret@h",
             "mysql://u:1#secret@h",
             "u:secret://h",
+            "mysql://u:1?secret&x@h",
         ] {
             let error = server_url(wrong).err().expect(wrong);
             assert!(!error.contains("secret"), "{error}");

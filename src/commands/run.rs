@@ -1,11 +1,11 @@
 //! `dblock run`: take the lock, run the command, give the lock back, end as the command ended.
 
-use crate::cli::{IfUnreachable, RunArgs};
+use crate::cli::RunArgs;
 use crate::exit::{Ending, Failure, Reason};
 use crate::keeper::{self, Forked, Work};
 use crate::lock::Request;
 use crate::report::{Level, Report};
-use crate::settings;
+use crate::settings::{self, IfUnreachable};
 use crate::supervise::{Asked, Signals, Supervisor};
 
 /// Runs it, and returns how dblock is to end: in the supervisor, and in the keeper that is forked off here.

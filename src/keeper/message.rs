@@ -46,10 +46,10 @@ pub enum ToKeeper {
     Release,
 }
 
-/// Bytes of a text at most: a server's error message may be of any length.
-const LONGEST_TEXT: usize = 4096;
+/// Characters of a text at most: a server's error message may be of any length.
+const LONGEST_TEXT: usize = 1024;
 
-/// Bytes of a packet at most, escapes included.
+/// Bytes of a packet at most: six for the escape of a control character, and what is around the text.
 const LONGEST_PACKET: usize = 8 * LONGEST_TEXT;
 
 /// One end of the pair.
@@ -103,7 +103,7 @@ impl AsFd for Link {
 
 /// A text cut to what a packet holds.
 pub fn cut(text: &str) -> String {
-    match text.char_indices().nth(LONGEST_TEXT / 4) {
+    match text.char_indices().nth(LONGEST_TEXT) {
         Some((end, _)) => text[..end].to_owned(),
         None => text.to_owned(),
     }

@@ -27,9 +27,13 @@ use crate::server::{Connector, Fault, Session};
 use crate::settings::Connection;
 use message::{FromKeeper, Link, ToKeeper, cut};
 
-/// From a lost session to the next attempt, and from one look at processes that are being killed to the next.
+/// From a lost session to the next attempt.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// From one look at processes that are being killed to the next: the first, and at most. One that may not be killed can
+/// take hours to end.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(1);
 
 /// What a keeper is to do before it guards the command.
 pub enum Work<'a> {
@@ -285,12 +289,14 @@ fn guard(link: &Link, mut lock: Option<Lock>) {
 /// Kills the command's processes and returns when none is left. One that this user may not signal is waited for: the lock
 /// is not for anybody else while it runs.
 fn end(command: Processes) {
+    let mut pause = LOOK_AGAIN;
     loop {
         command.signal(libc::SIGKILL);
         if !command.alive() {
             return;
         }
-        sleep(LOOK_AGAIN);
+        sleep(pause);
+        pause = (2 * pause).min(LOOK_AGAIN_AT_MOST);
     }
 }
 

@@ -53,20 +53,40 @@ pub enum Outcome {
 }
 
 /// Who has a lock, as far as the server tells.
-pub struct Holder {
-    /// The server's number of the session; `None` if nobody had the lock when the server was asked.
-    connection_id: Option<u64>,
-    /// `user@host:port`; `None` if this account may not see it.
-    client: Option<String>,
+pub enum Holder {
+    /// The session of this number; and `user@host:port` if this account may see it.
+    Session(u64, Option<String>),
+    /// Nobody, when the server was asked.
+    Nobody,
+    /// The server did not tell.
+    Unknown,
 }
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match (self.connection_id, &self.client) {
-            (Some(id), Some(client)) => write!(f, "held by connection {id} ({client})"),
-            (Some(id), None) => write!(f, "held by connection {id}"),
-            (None, _) => write!(f, "taken, and was freed this moment"),
+        match self {
+            Self::Session(id, Some(client)) => write!(f, "held by connection {id} ({client})"),
+            Self::Session(id, None) => write!(f, "held by connection {id}"),
+            Self::Nobody => write!(f, "taken, and was freed this moment"),
+            Self::Unknown => write!(f, "taken"),
         }
+    }
+}
+
+/// How often the server told nothing.
+#[derive(Default)]
+struct Doubts(u32);
+
+impl Doubts {
+    /// One more: waits a little, so that the server is not asked in a rush, or gives up when no time is `left` to wait.
+    fn add(&mut self, left: Option<Duration>) -> Result<(), Fault> {
+        self.0 += 1;
+        if self.0 >= MOST_UNCLEAR && left == Some(Duration::ZERO) {
+            let line = "the server gives no clear answer to GET_LOCK";
+            return Err(Fault::Final(Failure::new(Reason::Internal, line)));
+        }
+        sleep(PAUSE);
+        Ok(())
     }
 }
 
@@ -92,8 +112,8 @@ impl Request {
         }
     }
 
-    /// Takes the lock on `session`, in one round trip if it is free; otherwise waits for it. `on_wait` is told once, when
-    /// the waiting begins, who has the lock.
+    /// Takes the lock on `session`, in one round trip if it is free; otherwise waits for it. `on_wait` is told who has the
+    /// lock when the waiting on this session begins.
     ///
     /// # Errors
     /// [`Fault::Gone`]: on a new session the request goes on waiting within its time.
@@ -101,57 +121,56 @@ impl Request {
         &mut self,
         session: &mut Session,
         listener: &Listener,
-        mut on_wait: impl FnMut(Holder),
+        on_wait: impl Fn(&Holder),
     ) -> Result<Outcome, Fault> {
         self.since.get_or_insert_with(Instant::now);
-        let mut announced = false;
-        let mut unclear = 0;
+        let mut doubts = Doubts::default();
+        // Even a caller that may wait asks once without waiting: a free lock is had in one round trip.
+        let mut tried = false;
         loop {
-            let left = self.left();
-            // Without `announced` even a caller that may wait asks once without waiting: a free lock is had in one round trip.
-            let waits = announced && left != Some(Duration::ZERO);
+            let waits = tried && self.left() != Some(Duration::ZERO);
             let answer = if waits {
-                self.wait(session, left, listener)
+                self.wait(session, listener)
             } else {
                 self.try_once(session, listener)
             };
-            let why = match answer {
+            let possession = match answer {
                 // Only an answer that nobody waited for can be trusted by itself. One that was waited for may have come
                 // late, when the server had long given up this session and its lock.
-                Ok(Some((1, connection_id))) if !waits => {
-                    return Ok(Outcome::Held { connection_id });
-                }
-                Ok(Some((0, _))) => None,
-                Ok(Some((1, _))) => Some("it said that it is ours, but it is not".to_owned()),
-                Ok(_) => Some("it said NULL".to_owned()),
-                Err(Fault::Unclear(why)) => Some(why),
+                Ok(Some((1, id))) if !waits => Possession::Mine(id),
+                Ok(Some((0, _))) => Possession::Other,
+                // A statement that was interrupted may have taken the lock all the same.
+                Ok(_) | Err(Fault::Unclear(_)) => self.settle(session, listener, &mut doubts)?,
                 Err(fault) => return Err(fault),
             };
-            if let Some(why) = why {
-                // A statement that was interrupted may have taken the lock all the same.
-                match self.possession(session, listener) {
-                    Ok(Possession::Mine(connection_id)) => {
-                        return Ok(Outcome::Held { connection_id });
-                    }
-                    Ok(Possession::Other) => {}
-                    Ok(Possession::Nobody) | Err(Fault::Unclear(_)) => {
-                        unclear += 1;
-                        if unclear >= MOST_UNCLEAR && self.left() == Some(Duration::ZERO) {
-                            let line = format!("the server gives no answer to GET_LOCK: {why}");
-                            return Err(Fault::Final(Failure::new(Reason::Internal, line)));
-                        }
-                        sleep(PAUSE);
-                        continue;
-                    }
-                    Err(fault) => return Err(fault),
+            match possession {
+                Possession::Mine(connection_id) => return Ok(Outcome::Held { connection_id }),
+                Possession::Nobody => doubts.add(self.left())?,
+                Possession::Other if self.left() == Some(Duration::ZERO) => {
+                    return Ok(Outcome::Taken(self.holder(session, listener)?));
                 }
+                Possession::Other if !tried => {
+                    on_wait(&self.holder(session, listener)?);
+                    tried = true;
+                }
+                // The server ended the wait too early.
+                Possession::Other => sleep(self.left().unwrap_or(PAUSE).min(PAUSE)),
             }
-            if self.left() == Some(Duration::ZERO) {
-                return Ok(Outcome::Taken(self.holder(session, listener)?));
-            }
-            if !announced {
-                on_wait(self.holder(session, listener)?);
-                announced = true;
+        }
+    }
+
+    /// Asks whose the lock is until the server says it. `GET_LOCK` is not asked again before that: locks count, and one that
+    /// was taken twice is not free when it is released once.
+    fn settle(
+        &self,
+        session: &mut Session,
+        listener: &Listener,
+        doubts: &mut Doubts,
+    ) -> Result<Possession, Fault> {
+        loop {
+            match self.possession(session, listener) {
+                Err(Fault::Unclear(_)) => doubts.add(self.left())?,
+                answer => return answer,
             }
         }
     }
@@ -200,10 +219,12 @@ impl Request {
     fn wait(
         &self,
         session: &mut Session,
-        left: Option<Duration>,
         listener: &Listener,
     ) -> Result<Option<(u64, u64)>, Fault> {
-        let limit = left.unwrap_or(LONGEST_STATEMENT).min(LONGEST_STATEMENT);
+        let limit = self
+            .left()
+            .unwrap_or(LONGEST_STATEMENT)
+            .min(LONGEST_STATEMENT);
         // Rounded up: a wait that ends too early asks again.
         let millis = limit.as_micros().div_ceil(1000);
         // MariaDB takes fractions of a second, and at its versions passes over comments of this form. MySQL rounds the
@@ -245,16 +266,13 @@ impl Request {
             self.literal,
         );
         match session.ask(&statement, listener) {
-            Ok(row) => Ok(Holder {
-                connection_id: row.as_ref().and_then(|row| number(row, 0)),
-                client: row.as_ref().and_then(|row| text(row, 1)),
+            Ok(Some(row)) => Ok(match number(&row, 0) {
+                Some(id) => Holder::Session(id, text(&row, 1)),
+                None => Holder::Nobody,
             }),
             Err(fault @ Fault::Gone(_)) => Err(fault),
             // Who it is matters less than that it is taken.
-            Err(Fault::Unclear(_) | Fault::Final(_)) => Ok(Holder {
-                connection_id: None,
-                client: None,
-            }),
+            Ok(None) | Err(Fault::Unclear(_) | Fault::Final(_)) => Ok(Holder::Unknown),
         }
     }
 }

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use mysql::{Conn, Opts, OptsBuilder};
 use nix::unistd::{User, geteuid};
 
-use super::{Fault, Listener, Session, shown};
+use super::{Fault, Listener, Session};
 use crate::exit::{Failure, Reason};
-use crate::report::{Level, in_words};
+use crate::report::{Level, in_words, shown};
 use crate::settings::{Connection, Password, Target};
 
 /// From one round over all servers to the next.
@@ -86,8 +86,9 @@ impl Connector {
         })
     }
 
-    /// Tries the servers, again and again, until one has a session for us. It is the supervisor that sets the limit; each
-    /// server gets its share of that, so that a silent one does not keep the next from its turn.
+    /// Tries the servers, again and again, until one has a session for us. It is the supervisor that sets the limit. Each
+    /// server gets its share of that for every answer, so that a silent one does not keep the next from its turn; one that
+    /// trickles, and a resolver that hangs, can.
     ///
     /// # Errors
     /// What no further attempt can mend.
@@ -198,12 +199,11 @@ fn addresses(target: &Target, listener: &Listener) -> Result<Vec<Address>, Fault
         }
         Target::Socket(path) => Ok(vec![Address::Socket(path.clone())]),
         Target::UsualSocket => {
-            let named = std::env::var_os("MYSQL_UNIX_PORT").map(PathBuf::from);
             let usual = USUAL_SOCKETS
                 .iter()
                 .map(PathBuf::from)
                 .find(|path| path.exists());
-            let path = named.or(usual).ok_or_else(|| {
+            let path = usual.ok_or_else(|| {
                 Fault::Gone("no local socket at the usual places; name it with --socket".to_owned())
             })?;
             Ok(vec![Address::Socket(path)])

@@ -52,12 +52,12 @@ impl Fault {
         match error.code {
             // Query interrupted, statement time limit (MySQL, MariaDB), deadlock and lock wait time-out.
             1317 | 3024 | 1969 | 1213 | 3058 | 1205 => Self::Unclear(told(&error)),
-            // Shut down, session killed (MariaDB, MySQL), aborted, timed out.
-            1053 | 1077..=1080 | 1152 | 1153..=1161 | 1184 | 1927 | 3169 | 4031 => {
-                Self::Gone(told(&error))
-            }
-            // Galera of some releases, and Percona XtraDB Cluster in its strict mode.
-            1235 | 1105 => Self::Final(Failure::new(
+            // Session killed (MariaDB, MySQL), idle for too long, shutting down, and all that SQLSTATE calls a
+            // connection exception.
+            1053 | 1927 | 3169 | 4031 => Self::Gone(told(&error)),
+            _ if error.state.starts_with("08") => Self::Gone(told(&error)),
+            // Galera of some releases; Percona XtraDB Cluster in its strict mode, by the number of any unknown error.
+            1235 | 1105 if error.message.contains("GET_LOCK") => Self::Final(Failure::new(
                 Reason::Configuration,
                 format!("this server does not support GET_LOCK: {}", told(&error)),
             )),

@@ -5,7 +5,6 @@ mod fault;
 
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::time::Duration;
 
 use mysql::prelude::Queryable;
 use mysql::{Conn, Row};
@@ -27,8 +26,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Wraps a connection that is ready for statements. Its time limits on reading were for the handshake: a statement
-    /// that waits for a lock may take hours.
+    /// Wraps a connection that is ready for statements. Its time limit on reading was for the handshake: a statement
+    /// that waits for a lock may take hours. The limit on writing stays; a statement fits into the socket's buffer.
     fn new(conn: Conn, server: String) -> Result<Self, Fault> {
         let session = Self { conn, server };
         let never = TimeVal::seconds(0);
@@ -79,11 +78,4 @@ pub fn number(row: &Row, column: usize) -> Option<u64> {
 /// A cell of a row as text; `None` for NULL and for what is no text.
 pub fn text(row: &Row, column: usize) -> Option<String> {
     row.get_opt(column)?.ok()
-}
-
-/// A time span as people read it, to the millisecond.
-pub fn shown(span: Duration) -> impl fmt::Display {
-    humantime::format_duration(Duration::from_millis(
-        u64::try_from(span.as_millis()).unwrap_or(u64::MAX),
-    ))
 }

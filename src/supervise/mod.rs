@@ -13,14 +13,13 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpid, getsid};
 
 pub use signals::Signals;
 
 use crate::exit::{Ending, Failure, Reason};
 use crate::keeper::message::{FromKeeper, Link, ToKeeper};
-use crate::report::{Level, Report};
-use crate::server::shown;
+use crate::report::{Level, Report, shown};
 use crate::settings::{Run, Wait};
 use child::Child;
 use signals::Received;
@@ -28,8 +27,12 @@ use signals::Received;
 /// From SIGTERM to SIGKILL when dblock itself ends the command.
 const KILL_AFTER: Duration = Duration::from_secs(10);
 
-/// From one look at a group that is ending to the next.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// From one look at a group that is ending to the next: the first, and at most.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(1);
+
+/// How much longer the server's answer is waited for when a signal asks dblock to end.
+const LAST_CHANCE: Duration = Duration::from_secs(1);
 
 /// What became of the request for the lock.
 pub enum Asked {
@@ -70,11 +73,6 @@ impl Keeper {
             gone: false,
             holds: false,
         }
-    }
-
-    fn is_gone(&mut self) {
-        self.gone = true;
-        self.holds = false;
     }
 }
 
@@ -140,7 +138,7 @@ impl<'a> Supervisor<'a> {
                     if !waiting {
                         waiting = true;
                         deadline = match self.run.wait {
-                            Wait::For(wait) => Instant::now().checked_add(wait + limit),
+                            Wait::For(wait) => begun.checked_add(wait + limit),
                             Wait::Forever => None,
                         };
                     }
@@ -154,7 +152,7 @@ impl<'a> Supervisor<'a> {
                 Event::Message(FromKeeper::Lost(_) | FromKeeper::Released) => {}
                 Event::Signal(received) => {
                     self.reap_orphans(None);
-                    if self.signals.ends_dblock(received.signal) {
+                    if self.signals.act_on(received.signal) {
                         return Ok(Asked::Ended(received.signal));
                     }
                 }
@@ -253,12 +251,9 @@ impl<'a> Supervisor<'a> {
                 }
                 Event::Message(FromKeeper::Note(level, text)) => self.report.say(level, text),
                 Event::Message(_) | Event::Deadline => {}
-                Event::KeeperGone => {
-                    if child.ended().is_some() {
-                        return Ok(());
-                    }
-                    return Err(self.end_command(child)?.into());
-                }
+                // Without a lock there is nothing to lose, and what ended with the keeper's death is told afterwards.
+                Event::KeeperGone if !self.keeper.holds || child.ended().is_some() => {}
+                Event::KeeperGone => return Err(self.end_command(child)?.into()),
             }
         }
     }
@@ -270,7 +265,9 @@ impl<'a> Supervisor<'a> {
             from_terminal,
         } = received;
         match signal {
-            // A terminal signals the whole foreground group, and the command is in it.
+            // A terminal that hangs up tells the leader of the session alone.
+            Signal::SIGHUP if getsid(None) == Ok(getpid()) => child.processes.signal(libc::SIGHUP),
+            // Otherwise it signals the whole foreground group, and the command is in it.
             Signal::SIGTSTP if from_terminal => {
                 *stopped = true;
                 signals::stop();
@@ -285,14 +282,16 @@ impl<'a> Supervisor<'a> {
     /// Ends the command because the lock is lost: SIGTERM, then SIGKILL. All of its group must be gone before dblock says
     /// so. The failure is what dblock is to end with.
     fn end_command(&mut self, child: &Child) -> anyhow::Result<Failure> {
-        self.report.warning(format_args!(
-            "{} was lost: the keeper is gone; ending the command",
-            self.run.name
+        self.keeper.holds = false;
+        let name = &self.run.name;
+        self.report.info(format_args!(
+            "{name} was lost: the keeper is gone; ending the command"
         ));
         // A stopped process takes SIGTERM only when it is continued.
         child.processes.signal(libc::SIGTERM);
         child.processes.signal(libc::SIGCONT);
         let kill_at = Instant::now() + KILL_AFTER;
+        let mut pause = LOOK_AGAIN;
         let mut stopped = false;
         while child.ended().is_none() || child.processes.alive() {
             let now = Instant::now();
@@ -301,7 +300,8 @@ impl<'a> Supervisor<'a> {
             }
             // The ends of the command's own children are not announced to us.
             let look_again = if child.ended().is_some() || now >= kill_at {
-                now + LOOK_AGAIN
+                pause = (2 * pause).min(LOOK_AGAIN_AT_MOST);
+                now + pause
             } else {
                 kill_at
             };
@@ -324,20 +324,21 @@ impl<'a> Supervisor<'a> {
     fn release(&mut self, child: Option<Child>) -> anyhow::Result<()> {
         // The keeper learns of the end before the command's number is free for another process: it never kills a stranger.
         if self.keeper.link.send(&ToKeeper::Release).is_err() {
-            self.keeper.is_gone();
+            self.keeper.gone = true;
         }
         if let Some(child) = child {
             child.reap();
         }
         let name = &self.run.name;
         let limit = self.run.connection.connect_timeout;
-        let deadline = Instant::now().checked_add(limit);
+        let mut deadline = Instant::now() + limit;
         while self.keeper.holds {
-            let lost = match self.next(deadline)? {
-                Event::Message(FromKeeper::Note(level, text)) => {
-                    self.report.say(level, text);
-                    continue;
-                }
+            let event = if self.keeper.gone {
+                Event::KeeperGone
+            } else {
+                self.next(Some(deadline))?
+            };
+            let lost = match event {
                 Event::Message(FromKeeper::Released) => {
                     self.report.info(format_args!("{name} is free"));
                     break;
@@ -346,14 +347,22 @@ impl<'a> Supervisor<'a> {
                 Event::KeeperGone => "the keeper is gone".to_owned(),
                 Event::Deadline => {
                     self.report.warning(format_args!(
-                        "the server did not answer within {} and frees {name} when it sees that dblock is gone",
-                        shown(limit)
+                        "the server did not answer; it frees {name} when it sees that dblock is gone"
                     ));
                     break;
                 }
-                // The command has ended; whoever wants dblock to end now does not wait for the server.
-                Event::Signal(received) if self.signals.ends_dblock(received.signal) => break,
-                Event::Signal(_) | Event::Message(_) => continue,
+                Event::Message(FromKeeper::Note(level, text)) => {
+                    self.report.say(level, text);
+                    continue;
+                }
+                // The command has ended; who wants dblock to end now does not want to wait for a slow server.
+                Event::Signal(received) => {
+                    if self.signals.act_on(received.signal) {
+                        deadline = deadline.min(Instant::now() + LAST_CHANCE);
+                    }
+                    continue;
+                }
+                Event::Message(_) => continue,
             };
             self.report.warning(format_args!(
                 "{name} was lost while the command ran: {lost}"
@@ -368,7 +377,7 @@ impl<'a> Supervisor<'a> {
     fn end_keeper(&mut self) {
         let _ = kill(self.keeper.pid, Signal::SIGKILL);
         child::reap(self.keeper.pid.as_raw());
-        self.keeper.is_gone();
+        self.keeper.gone = true;
     }
 
     /// Reaps orphans, which process 1 of a container inherits.
@@ -404,9 +413,7 @@ impl<'a> Supervisor<'a> {
             if keeper_spoke && !signal_came {
                 // What is no message is no keeper of ours any more.
                 let message = self.keeper.link.receive().unwrap_or_default();
-                if message.is_none() {
-                    self.keeper.is_gone();
-                }
+                self.keeper.gone = message.is_none();
                 return Ok(message.map_or(Event::KeeperGone, Event::Message));
             }
         }

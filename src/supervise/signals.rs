@@ -94,9 +94,9 @@ impl Signals {
         }))
     }
 
-    /// What a signal does to dblock itself while no command runs: what it does to any program. `true`: dblock is to die
-    /// of it.
-    pub fn ends_dblock(&self, signal: Signal) -> bool {
+    /// Has a signal do to dblock itself, while no command runs, what it does to any program: TSTP stops it here. `true`:
+    /// dblock is to die of it.
+    pub fn act_on(&self, signal: Signal) -> bool {
         match signal {
             _ if self.ignored.contains(signal) => false,
             Signal::SIGCHLD | Signal::SIGCONT => false,

@@ -240,14 +240,53 @@ fn a_grant_after_a_wait_that_is_not_proved_starts_nothing() {
 }
 
 #[test]
+fn a_lock_that_may_be_ours_is_not_asked_for_again() {
+    // Taken twice it would have to be released twice.
+    for kind in BOTH {
+        let mut interrupted = 0;
+        let server = Fake::start(kind, move |statement| {
+            let own = || Some(OWN.to_owned());
+            if statement.contains("RELEASE_LOCK") {
+                return Answer::Row(vec![Some("1".to_owned())]);
+            }
+            interrupted += 1;
+            match interrupted {
+                _ if !statement.starts_with("SELECT") => Answer::Ok,
+                ..=4 => Answer::error(1317, "interrupted"),
+                _ => Answer::Row(vec![own(), own()]),
+            }
+        });
+        let dblock = Dblock::run_at(&server.url(), "x").args(["--wait", "20"]);
+        dblock
+            .sh("echo ran")
+            .output()
+            .expect_code(0)
+            .expect_stdout("ran\n");
+        let asked = server.statements();
+        let asked = asked.iter().filter(|one| one.contains("GET_LOCK"));
+        assert_eq!(asked.count(), 1);
+    }
+}
+
+#[test]
+fn a_server_that_does_not_wait_is_not_asked_in_a_rush() {
+    for kind in BOTH {
+        let (output, asked) = run(kind, &[taken()], "1");
+        output.expect_code(75).expect_stdout("");
+        assert!(asked.len() <= 13, "{} questions in a second", asked.len());
+    }
+}
+
+#[test]
 fn a_server_without_such_locks_is_a_matter_of_configuration() {
     for kind in BOTH {
         for code in [1235, 1105] {
-            let (output, asked) = run(kind, &[error(code)], "20");
+            let prohibited = Answer::error(code, "prohibits use of GET_LOCK");
+            let (output, asked) = run(kind, &[instead(prohibited)], "20");
             output
                 .expect_code(78)
                 .expect_stdout("")
-                .expect_one_line("told by the test");
+                .expect_one_line("prohibits use of GET_LOCK");
             assert_eq!(asked.len(), 1, "{asked:?}");
         }
     }

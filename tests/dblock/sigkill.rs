@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 use crate::harness::{
     Dblock, Running, SOON, Server, both_servers, eventually, eventually_gone, occupy,
-    processes_with, quoted, unique, waiters, within,
+    processes_with, quoted, stat_field, unique, waiters, within,
 };
 
 fn send(pid: i32, signal: Signal) {
@@ -140,6 +140,31 @@ both_servers! {
         assert!(end.stdout.ends_with("\nasked\n"), "SIGTERM comes first: {end:#?}");
         eventually_gone(command, SOON);
         eventually("the lock is free", SOON, || server.holder(&name).is_none());
+    }
+
+    fn the_keepers_death_is_told_also_when_the_command_has_ended_before_it_is_noticed(server) {
+        let mut run = Dblock::run(server, &unique("unnoticed")).stdin(Stdio::piped()).sh("echo shell $$; read x; exit 6").spawn();
+        let command = run.wait_pid("shell");
+        let keeper = run.keeper(Some(command));
+        run.signal(Signal::SIGSTOP);
+        send(keeper, Signal::SIGKILL);
+        eventually("the keeper is dead", SOON, || stat_field(keeper, 0).is_none_or(|state| state == "Z"));
+        drop(run.take_stdin());
+        eventually("the command has ended", SOON, || stat_field(command, 0).is_none_or(|state| state == "Z"));
+        run.signal(Signal::SIGCONT);
+        run.wait_within(SOON).expect_code(6).expect_one_line("was lost");
+    }
+
+    fn the_keepers_death_is_nothing_to_a_command_without_a_lock(server) {
+        let name = unique("no-lock");
+        let run = Dblock::run(server, &name).args(["--port", "1", "--connect-timeout", "0.3", "--if-unreachable", "run"]);
+        let mut run = run.stdin(Stdio::piped()).sh("echo shell $$; read x; exit 6").spawn();
+        let command = run.wait_pid("shell");
+        let keeper = run.keeper(Some(command));
+        send(keeper, Signal::SIGKILL);
+        eventually("the keeper is dead", SOON, || stat_field(keeper, 0).is_none_or(|state| state == "Z"));
+        drop(run.take_stdin());
+        run.wait_within(SOON).expect_code(6).expect_one_line("running without the lock");
     }
 
     fn without_a_keeper_a_command_that_ignores_term_is_killed_ten_seconds_later(server) {

@@ -204,6 +204,17 @@ both_servers! {
         }
     }
 
+    fn a_terminal_that_hangs_up_on_dblock_itself_ends_the_command(server) {
+        // As after `ssh -t host dblock run …`: the kernel tells the leader of the session, and nobody else.
+        let mut shell = Shell::start(server);
+        shell.enter("exec dblock run --name \"$name\" sh -c 'echo shell $$; exec sleep 60'");
+        let command = shell.wait_pid("shell");
+        shell.hang_up();
+        eventually_gone(command, SOON);
+        let name = shell.name.clone();
+        eventually("the lock is free", SOON, || server.holder(&name).is_none());
+    }
+
     fn a_terminal_that_is_closed_ends_the_command(server) {
         let mut shell = Shell::start(server);
         shell.dblock("sh -c 'echo shell $$; exec sleep 60'");

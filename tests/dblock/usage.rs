@@ -179,6 +179,25 @@ fn a_url_that_is_refused_does_not_show_its_password() {
 }
 
 #[test]
+fn a_url_in_the_wrong_place_does_not_show_its_password() {
+    let url = "mysql://u:s3cret@h/";
+    for dblock in [
+        Dblock::bare().args(["run", "--name", "x", "--host", url, "true"]),
+        Dblock::bare().args(["run", "--name", "x", "--host", "u:s3cret@h", "true"]),
+        Dblock::bare().args(["run", "--name", "x", "--port", url, "true"]),
+        Dblock::bare()
+            .args(["run", "--name", "x", "true"])
+            .env("DBLOCK_HOST", url),
+        Dblock::bare().args([url, "run"]),
+        Dblock::bare().args(["run", "--name", "x", "--connect-timeout", url, "true"]),
+    ] {
+        let output = dblock.output();
+        output.expect_code(USAGE).expect_one_line("");
+        assert!(!output.stderr.contains("s3cret"), "{output:#?}");
+    }
+}
+
+#[test]
 fn a_host_that_is_none_is_refused() {
     for value in ["", "a b", "a,b", "db:3306", "mysql://h/"] {
         refused(&["--host", value], "--host");

@@ -143,9 +143,9 @@ both_servers! {
         let (_client, mut admin) = (server.hold(&name), server.admin());
         let dblock = Dblock::run(server, &name).args(["--wait", "4.5"]).command(["true"]).spawn();
         let waiter = the_waiter(&mut admin, &name);
-        let waited = format!("SELECT time FROM information_schema.processlist WHERE id = {waiter}");
+        let its_time = format!("SELECT time FROM information_schema.processlist WHERE id = {waiter}");
         eventually("it has waited three seconds", SOON, || {
-            admin.query_first::<u32, _>(&waited).unwrap().is_some_and(|seconds| seconds >= 3)
+            admin.query_first::<u32, _>(&its_time).unwrap().is_some_and(|seconds| seconds >= 3)
         });
         admin.query_drop(format!("KILL {waiter}")).unwrap();
         let asked = Duration::from_millis(4500);
@@ -230,6 +230,21 @@ both_servers! {
         assert!(dblock.is_running() && dblock.stdout().is_empty(), "{}", dblock.stdout());
         drop(next);
         dblock.wait().expect_code(0).expect_stdout("ran\n");
+    }
+
+    fn a_slow_login_does_not_prolong_the_wait_for_a_silent_server(server) {
+        let (name, proxy) = (unique("slow"), Proxy::to(server));
+        let _client = server.hold(&name);
+        proxy.freeze();
+        let begun = Instant::now();
+        let dblock = Dblock::run_at(&proxy.url(), &name).args(["--wait", "1", "--connect-timeout", "2"]);
+        let dblock = dblock.sh("echo ran").spawn();
+        eventually("most of the connect timeout is over", SOON, || begun.elapsed().as_millis() > 1600);
+        proxy.thaw();
+        the_waiter(&mut server.admin(), &name);
+        proxy.freeze();
+        // The wait and one connect timeout, not two.
+        dblock.wait().expect_code(69).expect_stdout("").expect_took(Duration::ZERO, Duration::from_secs(3) + BUSY);
     }
 
     fn a_server_that_freezes_under_a_waiter_is_given_up_in_time(server) {

@@ -3,13 +3,15 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::pty::openpty;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use nix::unistd::{Pid, setsid};
 
@@ -38,13 +40,20 @@ impl Shell {
     /// Starts `bash -i`, in which `dblock` is the program under test, `$name` a lock name, and the server named.
     pub fn start(server: &Server) -> Self {
         let name = unique("terminal");
-        let pty = openpty(None, None).expect("a pseudo-terminal");
-        let mut mode = tcgetattr(&pty.slave).expect("a terminal has a mode");
+        // Nobody else may inherit an end: the terminal would not hang up when this one is closed.
+        let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let master = posix_openpt(flags).expect("a pseudo-terminal");
+        grantpt(&master)
+            .and_then(|()| unlockpt(&master))
+            .expect("it can be used");
+        let path = ptsname_r(&master).expect("it has a name");
+        let slave = open(path.as_str(), flags, Mode::empty()).expect("it can be opened");
+        let mut mode = tcgetattr(&slave).expect("a terminal has a mode");
         mode.local_flags
             .remove(LocalFlags::ECHO | LocalFlags::ECHOCTL);
         // Ctrl-C must not throw away what a quick command has already answered to it.
         mode.local_flags.insert(LocalFlags::NOFLSH);
-        tcsetattr(&pty.slave, SetArg::TCSANOW, &mode).expect("a terminal takes a mode");
+        tcsetattr(&slave, SetArg::TCSANOW, &mode).expect("a terminal takes a mode");
         let folder = std::path::Path::new(env!("CARGO_BIN_EXE_dblock"))
             .parent()
             .expect("it lies in a folder");
@@ -69,9 +78,9 @@ impl Shell {
                 ("DBLOCK_PASSWORD", PASSWORD),
             ])
             .env("PATH", path)
-            .stdin(pty.slave.try_clone().expect("one more descriptor"))
-            .stdout(pty.slave.try_clone().expect("one more descriptor"))
-            .stderr(pty.slave);
+            .stdin(slave.try_clone().expect("one more descriptor"))
+            .stdout(slave.try_clone().expect("one more descriptor"))
+            .stderr(slave);
         let control = || {
             setsid()?;
             // SAFETY: makes the terminal on stdin the controlling one of the new session.
@@ -83,10 +92,10 @@ impl Shell {
         // SAFETY: only system calls are made between fork and exec.
         unsafe { bash.pre_exec(control) };
         let bash = bash.spawn().expect("bash starts");
-        fcntl(&pty.master, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))
+        fcntl(&master, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))
             .expect("a terminal can be non-blocking");
         let mut started = Self {
-            terminal: pty.master.into(),
+            terminal: OwnedFd::from(master).into(),
             bash,
             read: String::new(),
             found: 0,
@@ -170,6 +179,11 @@ impl Shell {
                 .push_str(&String::from_utf8_lossy(&bytes[..length]).replace('\r', ""));
         }
         &self.read
+    }
+
+    /// Closes the terminal, and signals nobody: that is the kernel's part.
+    pub fn hang_up(&mut self) {
+        self.terminal = File::open("/dev/null").expect("it is always there");
     }
 
     /// The shell's own process.
