@@ -11,12 +11,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 /// flock(1) for a fleet: run a command under a lock that excludes on every host with the same MySQL or MariaDB server.
 #[derive(Debug, Parser)]
-#[command(
-    name = "dblock",
-    version,
-    disable_help_subcommand = true,
-    arg_required_else_help = false
-)]
+#[command(name = "dblock", version, arg_required_else_help = false)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -32,7 +27,10 @@ pub enum Command {
 
 /// `dblock run`.
 #[derive(Debug, Args)]
-#[command(after_help = RUN_HELP)]
+#[command(
+    after_help = RUN_HELP,
+    override_usage = "dblock run [OPTIONS] --name <NAME> [--] <COMMAND> [ARG]..."
+)]
 pub struct RunArgs {
     /// The lock. The same name excludes across every host that talks to the same server
     #[arg(short, long, value_name = "NAME")]

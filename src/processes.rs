@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use nix::errno::Errno;
+
 /// The command's processes, as both the supervisor and the keeper address them. A reaped number may be another program's:
 /// the supervisor signals them only before it reaps the command, and tells the keeper of the end before that, too.
 #[derive(Debug, Clone, Copy)]
@@ -13,12 +15,11 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Sends a signal. Nobody to send it to, or nobody who may be sent it, is no error: who ends somebody asks
-    /// [`Self::alive`] afterwards.
-    pub fn signal(self, signal: i32) {
+    /// Sends a signal. `false` if this user may not signal any of them.
+    pub fn signal(self, signal: i32) -> bool {
         let target = if self.own_group { -self.pid } else { self.pid };
         // SAFETY: kill(2) touches no memory.
-        unsafe { libc::kill(target, signal) };
+        unsafe { libc::kill(target, signal) == 0 || Errno::last() != Errno::EPERM }
     }
 
     /// Whether one of them still runs. One that is dead but not yet reaped does not: its parent may never do so.

@@ -339,6 +339,12 @@ fn targets(
             .collect());
     };
 
+    let is_local = |host: &Host| host.name.eq_ignore_ascii_case("localhost");
+    if source.socket.is_some() && !hosts.iter().any(is_local) {
+        warnings.push(
+            "the socket is not used: it belongs to localhost, and another host is named".to_owned(),
+        );
+    }
     // A port by itself beats one in a URL, unless the URL comes from a stronger source.
     let strong_port = if std::ptr::eq(source, flags) {
         flags.port
@@ -348,7 +354,7 @@ fn targets(
     let weak_port = flags.port.or(environment.port).unwrap_or(DEFAULT_PORT);
     let target = |host: &Host| {
         let named_port = strong_port.or(host.port);
-        if !host.name.eq_ignore_ascii_case("localhost") {
+        if !is_local(host) {
             return Target::Tcp(host.name.clone(), named_port.unwrap_or(weak_port));
         }
         if named_port.is_some() {
@@ -458,6 +464,9 @@ fn quoted(word: &str, url: &str) -> String {
 /// One `host[:port]` of a URL.
 fn url_host(text: &str) -> Result<Host, String> {
     let wrong = |why: &dyn fmt::Display| format!("a host in the URL cannot be read: {why}");
+    if text.matches(':').count() > 1 && !text.starts_with('[') {
+        return Err(wrong(&"an IPv6 address stands in brackets, as in [::1]"));
+    }
     let url = Url::parse(&format!("mysql://{text}/")).map_err(|why| wrong(&why))?;
     let name = url
         .host_str()

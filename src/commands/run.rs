@@ -47,7 +47,7 @@ pub fn run(args: RunArgs, report: Report) -> anyhow::Result<Ending> {
             Ok(Ending::Code(run.conflict_exit_code))
         }
         Asked::Unreachable(failure) if run.if_unreachable == IfUnreachable::Run => {
-            report.warning(format_args!("{failure}; running without the lock"));
+            report.error(format_args!("{failure}; running without the lock"));
             match keeper::fork_off(Work::GuardOnly)? {
                 Forked::Supervisor(keeper, link) => supervisor.set_keeper(keeper, link),
                 Forked::Keeper(ending) => return Ok(ending),

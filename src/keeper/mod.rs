@@ -11,7 +11,6 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::Duration;
 
-use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
@@ -23,7 +22,7 @@ use crate::exit::{Ending, Failure, Reason};
 use crate::lock::{Outcome, Request};
 use crate::processes::Processes;
 use crate::report::{Level, in_words};
-use crate::server::{Connector, Fault, Session};
+use crate::server::{Connector, Fault, Listener, Session};
 use crate::settings::Connection;
 use message::{FromKeeper, Link, ToKeeper, cut};
 
@@ -86,23 +85,24 @@ fn keep(work: Work, link: &Link, supervisor: Pid) -> Ending {
                 .map_or_else(String::new, |place| format!(" ({place})"))
         });
     }));
-    let kept = catch_unwind(AssertUnwindSafe(|| {
-        let refused = |error| {
-            Failure::new(
-                Reason::OsRefused,
-                format!("cannot detach the keeper: {}", in_words(&error)),
-            )
-        };
-        detach(link).map_err(refused)?;
-        match work {
-            Work::Lock(connection, request, shown) => {
-                die_with(supervisor).map_err(refused)?;
-                acquire(connection, request, shown, link)
-            }
-            Work::GuardOnly => {
-                guard(link, None);
-                Ok(())
-            }
+    let kept = catch_unwind(AssertUnwindSafe(|| match work {
+        Work::Lock(connection, request, shown) => {
+            let listener = |level: Level, text: &str| {
+                // The supervisor remembers what is done, shown or not; statements are only for showing.
+                if level < Level::Statement || shown == Level::Statement {
+                    let _ = link.send(&FromKeeper::Note(level, cut(text)));
+                }
+            };
+            // First, for a password's file may be named by a descriptor that dblock inherited.
+            let connector = Connector::new(connection, &listener)?;
+            detach(link)?;
+            die_with(supervisor)?;
+            acquire(&connector, request, &listener, link)
+        }
+        Work::GuardOnly => {
+            detach(link)?;
+            guard(link, None);
+            Ok(())
         }
     }));
     let failure = match kept {
@@ -126,34 +126,40 @@ fn keep(work: Work, link: &Link, supervisor: Pid) -> Ending {
 }
 
 /// Leaves everything that is the supervisor's or the command's: signals, terminal, descriptors.
-fn detach(link: &Link) -> io::Result<()> {
-    // A service manager or a terminal signals all processes; the keeper goes when the supervisor lets it go.
-    SigSet::all().thread_block()?;
-    setsid()?;
-    {
-        let null = fs::File::options()
-            .read(true)
-            .write(true)
-            .open("/dev/null")?;
-        dup2_stdin(&null)?;
-        dup2_stdout(&null)?;
-        dup2_stderr(&null)?;
-    }
-    close_all_but(link.as_fd().as_raw_fd())?;
-    // No core file after an abort on a hostile packet, and no look into the memory with the password.
-    prctl::set_dumpable(false)?;
-    Ok(())
+fn detach(link: &Link) -> Result<(), Failure> {
+    let detached = || -> io::Result<()> {
+        // A service manager or a terminal signals all processes; the keeper goes when the supervisor lets it go.
+        SigSet::all().thread_block()?;
+        setsid()?;
+        {
+            let null = fs::File::options()
+                .read(true)
+                .write(true)
+                .open("/dev/null")?;
+            dup2_stdin(&null)?;
+            dup2_stdout(&null)?;
+            dup2_stderr(&null)?;
+        }
+        close_all_but(link.as_fd().as_raw_fd())?;
+        // Whoever kills every `dblock` by name leaves the keeper to end the commands.
+        prctl::set_name(c"dblock-keeper")?;
+        // No core file after an abort on a hostile packet, and no look into the memory with the password.
+        prctl::set_dumpable(false)?;
+        Ok(())
+    };
+    detached().map_err(|error| {
+        let told = format!("cannot detach the keeper: {}", in_words(&error));
+        Failure::new(Reason::OsRefused, told)
+    })
 }
 
 /// As long as there is no command, the keeper dies with the supervisor: its place in the queue is free at once.
-fn die_with(supervisor: Pid) -> io::Result<()> {
-    prctl::set_pdeathsig(Signal::SIGKILL)?;
-    // It may have died before that.
-    if getppid() == supervisor {
-        Ok(())
-    } else {
-        Err(Errno::ESRCH.into())
+fn die_with(supervisor: Pid) -> Result<(), Failure> {
+    let died = prctl::set_pdeathsig(Signal::SIGKILL).is_err() || getppid() != supervisor;
+    if died {
+        return Err(Failure::new(Reason::OsRefused, "the supervisor is gone"));
     }
+    Ok(())
 }
 
 /// Closes every descriptor above stderr but `kept`: what dblock inherited is for the command, and a pipe's reader would
@@ -188,21 +194,14 @@ fn close_one_by_one(kept: i32) -> io::Result<()> {
 /// Connects and takes the lock, however often the session is lost meanwhile; then keeps it. It is the supervisor that ends
 /// this when the time is over.
 fn acquire(
-    connection: &Connection,
+    connector: &Connector,
     mut request: Request,
-    shown: Level,
+    listener: &Listener,
     link: &Link,
 ) -> Result<(), Failure> {
-    let listener = |level: Level, text: &str| {
-        // The supervisor remembers what is done, shown or not; statements are only for showing.
-        if level < Level::Statement || shown == Level::Statement {
-            let _ = link.send(&FromKeeper::Note(level, cut(text)));
-        }
-    };
-    let connector = Connector::new(connection, &listener)?;
     loop {
-        let mut session = connector.connect(&listener)?;
-        let outcome = request.take(&mut session, &listener, |holder| {
+        let mut session = connector.connect(listener)?;
+        let outcome = request.take(&mut session, listener, |holder| {
             let _ = link.send(&FromKeeper::Waiting(cut(&holder.to_string())));
         });
         match outcome {
@@ -215,7 +214,7 @@ fn acquire(
                     Some(Lock {
                         session,
                         request,
-                        listener: &listener,
+                        listener,
                     }),
                 );
                 return Ok(());
@@ -242,7 +241,7 @@ fn acquire(
 struct Lock<'a> {
     session: Session,
     request: Request,
-    listener: &'a dyn Fn(Level, &str),
+    listener: &'a Listener<'a>,
 }
 
 /// Stands by while the command runs: notices the session's end, gives the lock back when told to, and ends the command

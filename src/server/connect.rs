@@ -82,7 +82,8 @@ impl Connector {
         Ok(Self {
             targets: settings.targets.clone(),
             account,
-            attempt_limit: settings.connect_timeout / servers,
+            // A little less than its share, so that what it failed of can still be told.
+            attempt_limit: settings.connect_timeout.mul_f64(0.95) / servers,
         })
     }
 

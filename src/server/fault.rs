@@ -99,7 +99,7 @@ impl Fault {
                     std::error::Error::source(&error).and_then(|cause| cause.downcast_ref());
                 match cause.and_then(broken_off) {
                     Some(cause) => return Self::Gone(cause),
-                    None => error.to_string(),
+                    None => "it sends no MySQL packets".to_owned(),
                 }
             }
             other => other.to_string(),

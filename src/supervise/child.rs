@@ -106,10 +106,21 @@ pub fn reap_orphan(own: &[Option<i32>]) -> bool {
     }
 }
 
-/// Waits for the end of a child, which must be near, and reaps it.
-pub fn reap(pid: i32) {
-    // SAFETY: waits for a child of this process and wants no status.
-    while unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) } == -1 && interrupted() {}
+/// Waits for the end of a child, which must be near, and reaps it; how it ended.
+pub fn reap(pid: i32) -> Option<Ending> {
+    let mut status = 0;
+    // SAFETY: waits for a child of this process, and fills a number of ours.
+    while unsafe { libc::waitpid(pid, &raw mut status, 0) } == -1 {
+        if !interrupted() {
+            return None;
+        }
+    }
+    if libc::WIFSIGNALED(status) {
+        return Some(Ending::Signal(libc::WTERMSIG(status)));
+    }
+    u8::try_from(libc::WEXITSTATUS(status))
+        .ok()
+        .map(Ending::Code)
 }
 
 fn interrupted() -> bool {

@@ -56,7 +56,8 @@ pub struct Supervisor<'a> {
 
 /// The keeper as the supervisor knows it.
 struct Keeper {
-    pid: Pid,
+    /// Its process until it is reaped.
+    pid: Option<Pid>,
     /// Shared with the command's process, which sends its own number before it becomes the command.
     link: Arc<Link>,
     /// Whether it has closed its end. Then it has ended, or is about to.
@@ -68,7 +69,7 @@ struct Keeper {
 impl Keeper {
     fn new(pid: Pid, link: Link) -> Self {
         Self {
-            pid,
+            pid: Some(pid),
             link: Arc::new(link),
             gone: false,
             holds: false,
@@ -131,8 +132,10 @@ impl<'a> Supervisor<'a> {
                 Event::Message(FromKeeper::Taken(holder)) => return Ok(Asked::Taken(holder)),
                 Event::Message(FromKeeper::Failed(failure)) => return Err(failure.into()),
                 Event::Message(FromKeeper::Waiting(holder)) => {
-                    last_note = format!("{} is {holder}; waiting", self.run.name);
-                    self.report.info(&last_note);
+                    let name = &self.run.name;
+                    self.report
+                        .info(format_args!("{name} is {holder}; waiting"));
+                    last_note = format!("{name} was last {holder}");
                     // Once: on a new session the keeper goes on with the same wait. It ends the wait to the millisecond
                     // itself; the deadline is for a server that has fallen silent by then.
                     if !waiting {
@@ -157,14 +160,13 @@ impl<'a> Supervisor<'a> {
                     }
                 }
                 Event::KeeperGone => {
-                    let line = format!(
-                        "the keeper died while this was under way: {last_note}; is it a MySQL server?"
-                    );
+                    let end = self.end_keeper().map_or_else(String::new, told);
+                    let line = format!("the keeper {end} while this was under way: {last_note}");
                     return Err(Failure::new(Reason::Internal, line).into());
                 }
                 Event::Deadline => {
                     let line = if waiting {
-                        format!("no server answered when the wait was over: {last_note}")
+                        format!("the server did not answer when the wait was over: {last_note}")
                     } else {
                         format!(
                             "no server could be reached within {}: {last_note}",
@@ -201,7 +203,9 @@ impl<'a> Supervisor<'a> {
                 shown(begun.elapsed())
             )),
             // Only after an error of the system's, which `watched` tells: no command runs on behind dblock's back.
-            None => child.processes.signal(libc::SIGKILL),
+            None => {
+                child.processes.signal(libc::SIGKILL);
+            }
         }
         self.release(Some(child))?;
         watched?;
@@ -241,10 +245,10 @@ impl<'a> Supervisor<'a> {
                     signal: Signal::SIGCHLD,
                     ..
                 }) => self.reap_orphans(Some(child)),
-                Event::Signal(received) => Self::pass_on(received, child, &mut stopped),
+                Event::Signal(received) => self.pass_on(received, child, &mut stopped),
                 Event::Message(FromKeeper::Lost(cause)) => {
                     self.keeper.holds = false;
-                    self.report.warning(format_args!(
+                    self.report.error(format_args!(
                         "{} was lost while the command runs: {cause}",
                         self.run.name
                     ));
@@ -259,23 +263,28 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Passes a signal on to the command, once.
-    fn pass_on(received: Received, child: &Child, stopped: &mut bool) {
+    fn pass_on(&self, received: Received, child: &Child, stopped: &mut bool) {
         let Received {
             signal,
             from_terminal,
         } = received;
         match signal {
             // A terminal that hangs up tells the leader of the session alone.
-            Signal::SIGHUP if getsid(None) == Ok(getpid()) => child.processes.signal(libc::SIGHUP),
+            Signal::SIGHUP if getsid(None) == Ok(getpid()) => {}
             // Otherwise it signals the whole foreground group, and the command is in it.
             Signal::SIGTSTP if from_terminal => {
                 *stopped = true;
-                signals::stop();
+                return signals::stop();
             }
-            _ if from_terminal && !child.processes.own_group => {}
+            _ if from_terminal && !child.processes.own_group => return,
             // The shell continues the whole group, too; only if somebody continued dblock alone the command still stands.
-            Signal::SIGCONT if std::mem::take(stopped) && !child.processes.is_stopped() => {}
-            _ => child.processes.signal(signal as i32),
+            Signal::SIGCONT if std::mem::take(stopped) && !child.processes.is_stopped() => return,
+            _ => {}
+        }
+        if !child.processes.signal(signal as i32) {
+            self.report.warning(format_args!(
+                "cannot pass {signal} on to the command: it runs as another user"
+            ));
         }
     }
 
@@ -308,7 +317,7 @@ impl<'a> Supervisor<'a> {
             if let Event::Signal(received) = self.next(Some(look_again))? {
                 match received.signal {
                     Signal::SIGCHLD => self.reap_orphans(Some(child)),
-                    _ => Self::pass_on(received, child, &mut stopped),
+                    _ => self.pass_on(received, child, &mut stopped),
                 }
             }
         }
@@ -364,7 +373,7 @@ impl<'a> Supervisor<'a> {
                 }
                 Event::Message(_) => continue,
             };
-            self.report.warning(format_args!(
+            self.report.error(format_args!(
                 "{name} was lost while the command ran: {lost}"
             ));
             break;
@@ -373,17 +382,18 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Ends the keeper, and with it its session. Nothing is waited for but the kernel.
-    fn end_keeper(&mut self) {
-        let _ = kill(self.keeper.pid, Signal::SIGKILL);
-        child::reap(self.keeper.pid.as_raw());
+    /// Ends the keeper, and with it its session; how it ended. Nothing is waited for but the kernel.
+    fn end_keeper(&mut self) -> Option<Ending> {
+        let pid = self.keeper.pid.take()?;
+        let _ = kill(pid, Signal::SIGKILL);
         self.keeper.gone = true;
+        child::reap(pid.as_raw())
     }
 
     /// Reaps orphans, which process 1 of a container inherits.
     fn reap_orphans(&self, command: Option<&Child>) {
         let own = [
-            Some(self.keeper.pid.as_raw()),
+            self.keeper.pid.map(Pid::as_raw),
             command.map(|command| command.processes.pid),
         ];
         while child::reap_orphan(&own) {}

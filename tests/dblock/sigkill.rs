@@ -142,6 +142,14 @@ both_servers! {
         eventually("the lock is free", SOON, || server.holder(&name).is_none());
     }
 
+    fn whoever_kills_every_dblock_by_name_leaves_the_keeper_to_end_the_command(server) {
+        let mut run = Dblock::run(server, &unique("by-name")).sh("echo shell $$; exec sleep 60").spawn();
+        let command = run.wait_pid("shell");
+        let name_of = |pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+        assert_eq!(name_of(run.keeper(Some(command))), "dblock-keeper\n");
+        assert_eq!(name_of(run.pid()), "dblock\n");
+    }
+
     fn the_keepers_death_is_told_also_when_the_command_has_ended_before_it_is_noticed(server) {
         let mut run = Dblock::run(server, &unique("unnoticed")).stdin(Stdio::piped()).sh("echo shell $$; read x; exit 6").spawn();
         let command = run.wait_pid("shell");
