@@ -216,20 +216,24 @@ both_servers! {
 
 /// Copies of a process's sockets that are connected to this port of 127.0.0.1.
 fn sockets_of(pid: i32, port: u16) -> Vec<TcpStream> {
-    // SAFETY: plain system calls; each descriptor that they return is new, and nobody else's.
-    let own = |fd: i64| unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).expect("a descriptor")) };
-    // SAFETY: as above.
-    let process = own(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) });
+    let own = |fd: i64| {
+        let fd = i32::try_from(fd).ok().filter(|&fd| fd >= 0)?;
+        // SAFETY: the calls below return descriptors that are new, and nobody else's.
+        Some(unsafe { OwnedFd::from_raw_fd(fd) })
+    };
+    // SAFETY: a plain system call.
+    let process = own(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) }).expect("a process");
     let all = std::fs::read_dir(format!("/proc/{pid}/fd"))
         .expect("root may look")
         .flatten();
     let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    // A command that is just starting closes some before they can be copied.
     // SAFETY: as above.
     let copy =
         |fd: i32| own(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0) });
     let leads_there = |socket: &TcpStream| socket.peer_addr().is_ok_and(|peer| peer.port() == port);
     numbers
-        .map(copy)
+        .filter_map(copy)
         .map(TcpStream::from)
         .filter(leads_there)
         .collect()

@@ -24,6 +24,18 @@ pub const PAIR: &str = r#"
     sleep 60 while 1;
 "#;
 
+/// A shell that runs the tests in the background has them ignore INT and QUIT, and everything that they start with them.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static HEED_SIGNALS: extern "C" fn() = heed_signals;
+
+extern "C" fn heed_signals() {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+        // SAFETY: sets a default disposition, before `main` and its threads.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
 impl Dblock {
     /// Starts dblock in a session of its own, as cron does: no terminal controls it, also where one controls the tests.
     pub fn without_terminal(self) -> Self {
