@@ -104,7 +104,7 @@ both_servers! {
     }
 
     fn a_signal_at_the_start_ends_dblock_or_reaches_the_command(server) {
-        let script = "$SIG{$_} = sub { exit 7 } for qw(HUP INT QUIT TERM USR1 USR2); sleep 60 while 1";
+        let script = "$SIG{$_} = sub { exit 7 } for qw(HUP INT QUIT TERM USR1 USR2); select undef, undef, undef, 0.02 while 1";
         for (round, (signal, _)) in (0..).zip(FORWARDED.iter().take(6).cycle().take(48)) {
             let name = unique("early");
             let mut run = Dblock::run(server, &name).without_terminal().command(["perl", "-e", script]).spawn();
@@ -119,7 +119,7 @@ both_servers! {
 
     fn many_signals_at_the_start_end_dblock_or_reach_the_command(server) {
         for _ in 0..10 {
-            let script = "$SIG{USR1} = sub { exit 7 }; sleep 60 while 1";
+            let script = "$SIG{USR1} = sub { exit 7 }; select undef, undef, undef, 0.02 while 1";
             let mut run = Dblock::run(server, &unique("storm")).without_terminal().command(["perl", "-e", script]).spawn();
             eventually("dblock ends", SOON, || {
                 let running = run.is_running();

@@ -108,7 +108,7 @@ both_servers! {
 
     fn ctrl_z_stops_the_job_and_bg_continues_it(server) {
         let mut shell = Shell::start(server);
-        let script = "$SIG{USR1} = sub { print \"going on\\n\"; exit }; $| = 1; print \"perl $$\\n\"; sleep 60 while 1";
+        let script = "$SIG{USR1} = sub { print \"going on\\n\"; exit }; $| = 1; print \"perl $$\\n\"; select undef, undef, undef, 0.02 while 1";
         shell.dblock(&format!("perl -e '{script}'"));
         let command = shell.wait_pid("perl");
         shell.enter(SUSPEND);

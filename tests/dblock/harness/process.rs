@@ -11,6 +11,7 @@ use super::{Dblock, Running, SOON, Server};
 
 /// A Perl script: a process and its child, in one group, that count each signal named as an argument and print, say,
 /// `parent HUP 1` and `child HUP 1`. SIGWINCH to the parent ends both with code 7.
+/// They sleep in short pieces: Perl would not wake from a long one for a signal that comes just before it.
 pub const PAIR: &str = r#"
     $| = 1;
     my $child = fork;
@@ -21,7 +22,7 @@ pub const PAIR: &str = r#"
     }
     $SIG{WINCH} = sub { kill KILL => $child; exit 7 } if $child;
     print "$who ready $$\n";
-    sleep 60 while 1;
+    select undef, undef, undef, 0.02 while 1;
 "#;
 
 /// A shell that runs the tests in the background has them ignore INT and QUIT, and everything that they start with them.
