@@ -186,7 +186,10 @@ impl Request {
             match session.ask(&statement, listener) {
                 Ok(row) => return Ok(interrupted || row.and_then(|row| number(&row, 0)) == Some(1)),
                 // It may have been released before it was interrupted; the second answer then says 0 or NULL.
-                Err(Fault::Unclear(_)) => interrupted = true,
+                Err(Fault::Unclear(_)) => {
+                    interrupted = true;
+                    sleep(PAUSE);
+                }
                 Err(fault) => return Err(fault),
             }
         }

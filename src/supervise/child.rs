@@ -108,40 +108,24 @@ pub fn reap_orphan(own: &[Option<i32>]) -> bool {
 
 /// Waits for the end of a child, which must be near, and reaps it; how it ended.
 pub fn reap(pid: i32) -> Option<Ending> {
-    let mut status = 0;
-    // SAFETY: waits for a child of this process, and fills a number of ours.
-    while unsafe { libc::waitpid(pid, &raw mut status, 0) } == -1 {
-        if !interrupted() {
-            return None;
-        }
-    }
-    if libc::WIFSIGNALED(status) {
-        return Some(Ending::Signal(libc::WTERMSIG(status)));
-    }
-    u8::try_from(libc::WEXITSTATUS(status))
-        .ok()
-        .map(Ending::Code)
+    wait(libc::P_PID, pid, libc::WEXITED).map(|(_, ending)| ending)
 }
 
-fn interrupted() -> bool {
-    io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-}
-
-/// An ended child among those meant, and how it ended; it is not reaped. Raw numbers, for a command may die of a real-time
-/// signal, which has no name.
+/// An ended child among those meant, and how it ended; it is not reaped.
 fn look(kind: libc::idtype_t, id: i32) -> Option<(i32, Ending)> {
+    wait(kind, id, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)
+}
+
+/// waitid(2). Raw numbers, for a command may die of a real-time signal, which has no name.
+fn wait(kind: libc::idtype_t, id: i32, options: i32) -> Option<(i32, Ending)> {
     let id = libc::id_t::try_from(id).ok()?;
     // SAFETY: all-zero bytes are a valid siginfo_t, and waitid fills it for a child's end.
     let (pid, code, status) = unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
-        if libc::waitid(
-            kind,
-            id,
-            &raw mut info,
-            libc::WEXITED | libc::WNOHANG | libc::WNOWAIT,
-        ) != 0
-        {
-            return None;
+        while libc::waitid(kind, id, &raw mut info, options) != 0 {
+            if Errno::last() != Errno::EINTR {
+                return None;
+            }
         }
         (info.si_pid(), info.si_code, info.si_status())
     };

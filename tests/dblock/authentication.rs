@@ -8,7 +8,7 @@ use mysql::prelude::Queryable;
 use nix::unistd::{User, geteuid};
 use tempfile::TempDir;
 
-use crate::harness::{Dblock, Kind, PASSWORD, Server, both_servers, unique, url_of_port};
+use crate::harness::{Dblock, Kind, PASSWORD, Server, both_servers, unique, url_of_port, works};
 
 /// Longer than the server's salt, and not ASCII.
 const LONG_PASSWORD: &str = "a pässword that is longer than the twenty bytes of any salt";
@@ -26,17 +26,6 @@ fn account(server: &Server, rest: &str) -> String {
 /// `dblock run`, over TCP, as this account.
 fn run_as(server: &Server, account: &str) -> Dblock {
     Dblock::run(server, &unique("login")).args(["--user", account])
-}
-
-/// Logs in, and without a word.
-#[track_caller]
-fn works(dblock: Dblock) {
-    dblock
-        .sh("echo ran")
-        .output()
-        .expect_code(0)
-        .expect_stdout("ran\n")
-        .expect_silence();
 }
 
 /// Is refused, at once and without the password in any line.

@@ -14,7 +14,7 @@ use nix::unistd::geteuid;
 
 use crate::harness::{
     Answer, BUSY, Dblock, Fake, Kind, PASSWORD, Proxy, SOON, Server, both_servers, eventually,
-    framed, unique, url_of_port,
+    framed, unique, url_of_port, works,
 };
 
 /// `dblock run --name NAME` with the right password and no server named.
@@ -22,17 +22,6 @@ fn run_somewhere(what: &str) -> Dblock {
     Dblock::bare()
         .args(["run", "--name", &unique(what), "--connect-timeout", "1"])
         .env("DBLOCK_PASSWORD", PASSWORD)
-}
-
-/// Ends well, and without a word.
-#[track_caller]
-fn works(dblock: Dblock) {
-    dblock
-        .sh("echo ran")
-        .output()
-        .expect_code(0)
-        .expect_stdout("ran\n")
-        .expect_silence();
 }
 
 /// A port where nobody listens.

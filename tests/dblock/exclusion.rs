@@ -132,7 +132,7 @@ both_servers! {
 
     fn a_session_that_is_killed_is_told_even_if_the_command_ends_with_it(server) {
         let mut admin = server.admin();
-        let mut dblock = Dblock::run(server, &unique("killed")).sh("echo $DBLOCK_CONNECTION_ID; read line").stdin(std::process::Stdio::piped()).spawn();
+        let mut dblock = Dblock::run(server, &unique("killed")).arg("-q").sh("echo $DBLOCK_CONNECTION_ID; read line").stdin(std::process::Stdio::piped()).spawn();
         let connection = dblock.wait_line("", SOON);
         let end = dblock.take_stdin();
         admin.query_drop(format!("KILL {connection}")).unwrap();

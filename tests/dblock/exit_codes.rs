@@ -11,7 +11,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-use crate::harness::{Dblock, Kind, Server, both_servers, eventually, occupy, unique};
+use crate::harness::{Dblock, Kind, Server, both_servers, eventually, unique};
 
 /// Deadly signals by number: the last real-time signal and the first that programs may use have no name.
 const DEADLY: [i32; 18] = [
@@ -76,7 +76,7 @@ both_servers! {
 
     fn a_taken_lock_is_75_or_what_the_user_says(server) {
         let name = unique("taken");
-        let _holder = occupy(server, &name);
+        let _holder = server.hold(&name);
         let run = || Dblock::run(server, &name).command(["echo", "must not run"]);
         run().output().expect_code(75).expect_stdout("");
         for code in [0, 1, 7, 255] {

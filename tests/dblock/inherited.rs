@@ -17,9 +17,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{chdir, execve};
 
-use crate::harness::{
-    Dblock, PASSWORD, SOON, Server, both_servers, eventually, occupy, quoted, unique,
-};
+use crate::harness::{Dblock, PASSWORD, SOON, Server, both_servers, eventually, quoted, unique};
 
 /// What happens to the new process before it becomes dblock, or the command itself.
 type Start = fn() -> io::Result<()>;
@@ -339,7 +337,7 @@ both_servers! {
             quick(6, free().arg("-vv").sh("exit 6"));
             quick(127, free().command(["/no/such/program"]));
             let taken = unique("stderr");
-            let _holder = occupy(server, &taken);
+            let _holder = server.hold(&taken);
             quick(75, Dblock::run(server, &taken).command(["true"]));
             quick(75, Dblock::run(server, &taken).args(["-vv", "--wait", "0.5"]).command(["true"]));
             quick(64, Dblock::run(server, "").command(["true"]));
@@ -430,7 +428,7 @@ both_servers! {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         let taken = unique("closed");
-        let _holder = occupy(server, &taken);
+        let _holder = server.hold(&taken);
         for (name, code, expected) in [(taken, 75, ""), (unique("closed"), 0, "word\n")] {
             let run = Dblock::run(server, &name)
                 .args(["-vv"])

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use mysql::prelude::Queryable;
 
 use crate::harness::{
-    Answer, Dblock, Fake, Kind, Output, PASSWORD, SOON, both_servers, eventually, occupy, unique,
+    Answer, Dblock, Fake, Kind, Output, PASSWORD, SOON, both_servers, eventually, unique,
     url_of_port,
 };
 
@@ -36,7 +36,7 @@ both_servers! {
 
     fn a_skip_says_who_has_the_lock(server) {
         let name = unique("skip");
-        let _holder = occupy(server, &name);
+        let _holder = server.hold(&name);
         let id = server.holder(&name).unwrap();
         let run = Dblock::run(server, &name).command(["true"]).output();
         run.expect_code(75).expect_one_line("; not run\n");
@@ -54,7 +54,7 @@ both_servers! {
 
     fn a_skip_after_a_wait_says_the_same(server) {
         let name = unique("skip");
-        let _holder = occupy(server, &name);
+        let _holder = server.hold(&name);
         let id = server.holder(&name).unwrap();
         let run = Dblock::run(server, &name).args(["--wait", "0.3"]).command(["true"]).output();
         run.expect_code(75).expect_one_line(&format!("{name} is held by connection {id}"));
@@ -62,7 +62,7 @@ both_servers! {
 
     fn a_skip_that_counts_as_success_is_told_only_when_asked(server) {
         let name = unique("skip");
-        let _holder = occupy(server, &name);
+        let _holder = server.hold(&name);
         let run = || Dblock::run(server, &name).args(["-E", "0"]).command(["true"]);
         run().output().expect_code(0).expect_silence();
         let told = run().arg("-v").output();
@@ -72,7 +72,7 @@ both_servers! {
 
     fn quiet_says_nothing_on_a_skip_but_says_errors(server) {
         let name = unique("quiet");
-        let _holder = occupy(server, &name);
+        let _holder = server.hold(&name);
         for quiet in ["-q", "--quiet"] {
             let run = |name: &str| Dblock::run(server, name).arg(quiet);
             run(&name).command(["true"]).output().expect_code(75).expect_silence();

@@ -7,8 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::{
-    Dblock, Running, SOON, Server, both_servers, children_of, eventually, occupy, stat_field,
-    unique,
+    Dblock, Running, SOON, Server, both_servers, children_of, eventually, stat_field, unique,
 };
 
 /// dblock as process 1 of a new pid namespace.
@@ -59,7 +58,7 @@ both_servers! {
     fn a_signal_ends_process_one_while_it_waits(server) {
         for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1] {
             let name = unique("one");
-            let _holder = occupy(server, &name);
+            let _holder = server.hold(&name);
             let run = as_process_one(server, &name).args(["--wait", "forever"]).command(["true"]).spawn();
             eventually("it waits", SOON, || server.waiters(&name).len() == 1);
             send(outside(&run), signal);
@@ -107,7 +106,7 @@ both_servers! {
 
     fn process_one_says_75_when_the_lock_is_taken(server) {
         let name = unique("one");
-        let _holder = occupy(server, &name);
+        let _holder = server.hold(&name);
         as_process_one(server, &name).command(["true"]).output().expect_code(75).expect_one_line("not run");
     }
 }

@@ -1,5 +1,7 @@
 //! SIGKILL: no command runs on without the lock, and nobody else has the lock before the last of the command is gone.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -9,8 +11,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::{
-    Dblock, Running, SOON, Server, both_servers, eventually, eventually_gone, occupy,
-    processes_with, quoted, stat_field, unique, waiters, within,
+    Dblock, Running, SOON, Server, both_servers, eventually, eventually_gone, processes_with,
+    quoted, stat_field, unique, waiters, within,
 };
 
 fn send(pid: i32, signal: Signal) {
@@ -96,7 +98,7 @@ both_servers! {
 
     fn sigkill_to_dblock_while_it_waits_ends_its_session(server) {
         let name = unique("place");
-        let _holder = occupy(server, &name);
+        let _holder = server.hold(&name);
         let mut admin = server.admin();
         for _ in 0..3 {
             let waiter = Dblock::run(server, &name).args(["--wait", "forever"]).command(["true"]).spawn();
@@ -113,7 +115,7 @@ both_servers! {
 
     fn a_killed_waiter_does_not_delay_those_behind_it(server) {
         let name = unique("behind");
-        let holder = occupy(server, &name);
+        let holder = server.hold(&name);
         let waiting = || Dblock::run(server, &name).args(["--wait", "forever"]).command(["true"]);
         let first = waiting().spawn();
         eventually("it waits", SOON, || server.waiters(&name).len() == 1);
@@ -140,6 +142,42 @@ both_servers! {
         assert!(end.stdout.ends_with("\nasked\n"), "SIGTERM comes first: {end:#?}");
         eventually_gone(command, SOON);
         eventually("the lock is free", SOON, || server.holder(&name).is_none());
+    }
+
+    fn sigkill_to_dblock_ends_the_whole_group_of_a_command_without_a_lock(server) {
+        let run = Dblock::run(server, &unique("no-lock")).args(["--port", "1", "--connect-timeout", "0.3", "--if-unreachable", "run"]);
+        let mut run = run.without_terminal().sh("sleep 60 & echo child $!; wait; true").spawn();
+        let child = run.wait_pid("child");
+        run.signal(Signal::SIGKILL);
+        eventually_gone(child, SOON);
+    }
+
+    fn a_command_that_dblock_may_not_signal_keeps_the_lock_until_it_ends(server) {
+        let name = unique("above");
+        let folder = tempfile::tempdir().unwrap();
+        let reach = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        let [dblock, become_root] = ["dblock", "setpriv"].map(|file| folder.path().join(file));
+        std::fs::copy(env!("CARGO_BIN_EXE_dblock"), &dblock).unwrap();
+        std::fs::copy("/usr/bin/setpriv", &become_root).unwrap();
+        reach(folder.path(), 0o755);
+        reach(&become_root, 0o4755);
+        // As another user, dblock from a place that this user may reach.
+        let exec = format!("exec {} \"$@\"", quoted(&dblock));
+        let mut run = Dblock::run(server, &name)
+            .without_terminal()
+            .under(["setpriv", "--reuid=65534", "--clear-groups", "sh", "-c", &exec])
+            .command([become_root.to_str().unwrap(), "--reuid=0", "sh", "-c", "echo shell $$; exec sleep 60"])
+            .spawn();
+        let command = run.wait_pid("shell");
+        run.signal(Signal::SIGTERM);
+        run.wait_stderr("cannot pass SIGTERM on", SOON);
+        run.signal(Signal::SIGKILL);
+        run.wait_within(SOON).expect_signal(Signal::SIGKILL);
+        let second = || Dblock::run(server, &name).args(["--wait", "0.5"]).command(["true"]).output();
+        second().expect_code(75);
+        send(command, Signal::SIGKILL);
+        eventually("the lock is free", SOON, || server.holder(&name).is_none());
+        second().expect_code(0);
     }
 
     fn whoever_kills_every_dblock_by_name_leaves_the_keeper_to_end_the_command(server) {
@@ -195,7 +233,7 @@ both_servers! {
 
     fn sigkill_to_the_keeper_while_dblock_waits_is_70(server) {
         let name = unique("keeper-waits");
-        let _holder = occupy(server, &name);
+        let _holder = server.hold(&name);
         let run = Dblock::run(server, &name).args(["--wait", "forever"]).command(["echo", "must not run"]).spawn();
         eventually("it waits", SOON, || server.waiters(&name).len() == 1);
         send(run.keeper(None), Signal::SIGKILL);
@@ -245,7 +283,7 @@ both_servers! {
 
     fn a_keeper_stopped_while_dblock_waits_does_not_keep_it(server) {
         let name = unique("stopped-waits");
-        let _holder = occupy(server, &name);
+        let _holder = server.hold(&name);
         let run = Dblock::run(server, &name)
             .args(["--connect-timeout", "1", "--wait", "2"])
             .command(["echo", "must not run"])

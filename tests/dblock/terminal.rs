@@ -6,7 +6,6 @@ use nix::unistd::Pid;
 use crate::harness::pty::{INTERRUPT, QUIT, SUSPEND, Shell};
 use crate::harness::{
     PAIR, SOON, both_servers, children_of, eventually, eventually_gone, group_of, is_stopped,
-    occupy,
 };
 
 /// The pair of processes that count signals, in a shell; and the numbers of dblock and of the first of the pair.
@@ -136,7 +135,7 @@ both_servers! {
 
     fn ctrl_c_while_waiting_for_the_lock_ends_dblock(server) {
         let mut shell = Shell::start(server);
-        let _holder = occupy(server, &shell.name);
+        let _holder = server.hold(&shell.name);
         for (key, code) in [(INTERRUPT, 130), (QUIT, 131)] {
             shell.dblock("--wait forever -- echo must not run");
             eventually("it waits", SOON, || server.waiters(&shell.name).len() == 1);
@@ -149,7 +148,7 @@ both_servers! {
 
     fn ctrl_z_while_waiting_for_the_lock_stops_dblock_and_fg_continues(server) {
         let mut shell = Shell::start(server);
-        let holder = occupy(server, &shell.name);
+        let holder = server.hold(&shell.name);
         shell.dblock("--wait forever -- echo had it");
         eventually("it waits", SOON, || server.waiters(&shell.name).len() == 1);
         shell.enter(SUSPEND);

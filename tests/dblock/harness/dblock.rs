@@ -470,3 +470,14 @@ pub fn eventually_gone(pid: i32, deadline: Duration) {
         status.is_empty() || status.contains("State:\tZ")
     });
 }
+
+/// It runs a command and ends well, and without a word.
+#[track_caller]
+pub fn works(dblock: Dblock) {
+    dblock
+        .sh("echo ran")
+        .output()
+        .expect_code(0)
+        .expect_stdout("ran\n")
+        .expect_silence();
+}

@@ -3,11 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use mysql::Conn;
-use mysql::prelude::Queryable;
 use nix::unistd::setsid;
 
-use super::{Dblock, Running, SOON, Server};
+use super::{Dblock, Running, SOON};
 
 /// A Perl script: a process and its child, in one group, that count each signal named as an argument and print, say,
 /// `parent HUP 1` and `child HUP 1`. SIGWINCH to the parent ends both with code 7.
@@ -69,17 +67,6 @@ impl Running {
         );
         others[0]
     }
-}
-
-/// A plain client that holds the lock `name` until it is dropped.
-#[track_caller]
-pub fn occupy(server: &Server, name: &str) -> Conn {
-    let mut client = server.client();
-    let had: Option<u8> = client
-        .exec_first("SELECT GET_LOCK(?, 0)", (name,))
-        .expect("an answer");
-    assert_eq!(had, Some(1), "{name} is free");
-    client
 }
 
 /// A field of `/proc/PID/stat` behind the program's name: 0 is the state, 2 the process group, 3 the session.
