@@ -36,6 +36,14 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "NAME")]
     pub name: OsString,
 
+    /// N holders at once, 1 to 1000, instead of one [default: 1]
+    #[arg(short, long, value_name = "N", allow_negative_numbers = true)]
+    pub max_concurrency: Option<OsString>,
+
+    /// A pool: as many holders as names, each told by DBLOCK_SLOT_NAME which one it has
+    #[arg(long, value_name = "A,B,C", conflicts_with = "max_concurrency")]
+    pub slots: Option<OsString>,
+
     /// How long to wait for the lock: 0 does not wait, forever has no limit [default: 0]
     #[arg(short, long, value_name = "DURATION", allow_negative_numbers = true)]
     pub wait: Option<OsString>,
@@ -43,6 +51,19 @@ pub struct RunArgs {
     /// Exit code when the lock was not had in time, 0 to 255; 0 makes a skip a success [default: 75]
     #[arg(short = 'E', long, value_name = "CODE", allow_negative_numbers = true)]
     pub conflict_exit_code: Option<OsString>,
+
+    /// End the command when it has run longer: SIGTERM, then SIGKILL; exit 124, or 137 if it took SIGKILL; 0 is no limit
+    #[arg(short, long, value_name = "DURATION", allow_negative_numbers = true)]
+    pub timeout: Option<OsString>,
+
+    /// From SIGTERM to SIGKILL when dblock ends the command; 0 is both at once [default: 10s]
+    #[arg(short, long, value_name = "DURATION", allow_negative_numbers = true)]
+    pub kill_after: Option<OsString>,
+
+    /// Keep the lock for at least this long from when it was taken, also when the command ends sooner: a host whose clock
+    /// is late then finds it taken. dblock stays as long, so what follows it after && is delayed. TERM, INT, QUIT and HUP end it
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true)]
+    pub hold_at_least: Option<OsString>,
 
     /// No server in time: fail with 69, or run the command without the lock and say so [default: fail]
     #[arg(long, value_name = "fail|run")]
@@ -109,9 +130,13 @@ Durations are 90s, 5m, 1h 30m; a bare number, also with a decimal point, is seco
 
 Exit codes: the command's own; 75 the lock is taken (or what -E says); 69 no server in time; 64 bad usage;
 70 internal error; 71 the system refused; 74 the lock was lost and the command ended for it; 77 the account was refused;
-78 bad configuration; 126 the command is not executable; 127 not found. A command that died of a signal: 128 + n.
+78 bad configuration; 124 --timeout ended the command, 137 with SIGKILL; 126 the command is not executable;
+127 not found. A command that died of a signal: 128 + n.
 
-The command finds DBLOCK_NAME, DBLOCK_SLOT and DBLOCK_CONNECTION_ID in its environment.
+The command finds DBLOCK_NAME, DBLOCK_SLOT (0 to N-1), DBLOCK_SLOT_NAME (with --slots) and DBLOCK_CONNECTION_ID in its
+environment.
 
-Example, a crontab line that can stand on every host:
-  */5 * * * *  dblock run --name nightly-report -- /usr/local/bin/report";
+Examples, crontab lines that can stand on every host:
+  */5 * * * *  dblock run --name nightly-report -- /usr/local/bin/report
+  0 1 * * *    dblock run --name backup -m 3 --wait 4h --timeout 2h -- /usr/local/bin/backup
+  */2 * * * *  dblock run --name import --slots key1,key2 -- sh -c 'import --key \"$DBLOCK_SLOT_NAME\"'";

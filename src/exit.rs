@@ -29,6 +29,12 @@ pub enum Reason {
 /// The exit code of a lock that was not had in time (`EX_TEMPFAIL`), unless `-E` names another.
 pub const CONFLICT: u8 = 75;
 
+/// The exit code of a command that `--timeout` ended, as in `timeout(1)`.
+pub const TIMED_OUT: u8 = 124;
+
+/// The same where SIGTERM was not enough: 128 + SIGKILL.
+pub const TIMED_OUT_KILLED: u8 = 137;
+
 impl Reason {
     /// The exit code.
     pub fn code(self) -> u8 {

@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod descriptors;
 mod exit;
 mod keeper;
 mod lock;

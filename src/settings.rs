@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::cli::{ConnectionArgs, RunArgs, VerbosityArgs};
 use crate::exit::{CONFLICT, Failure, Reason};
-use crate::lock::Name;
+use crate::lock::{MOST_SLOTS, Name};
 use crate::report::Level;
 
 /// The TCP port where nothing names one.
@@ -20,6 +20,12 @@ const DEFAULT_PORT: u16 = 3306;
 
 /// How long a server is sought where nothing says it.
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// From SIGTERM to SIGKILL where nothing says it.
+const DEFAULT_KILL_AFTER: Duration = Duration::from_secs(10);
+
+/// Bytes of a slot's name at most, as of a lock's.
+const LONGEST_SLOT_NAME: usize = 200;
 
 /// The longest duration that is taken; beyond it clocks overflow. `forever` has no limit.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
@@ -29,12 +35,22 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 pub struct Run {
     /// The lock.
     pub name: Name,
-    /// How long to wait for it.
+    /// How many may hold it at once: 1 to [`MOST_SLOTS`].
+    pub max_concurrency: u32,
+    /// The names of the slots, in their order; empty where they have none.
+    pub slot_names: Vec<String>,
+    /// How long to wait for the lock.
     pub wait: Wait,
     /// The exit code when it was not had in time.
     pub conflict_exit_code: u8,
     /// What to do without a server.
     pub if_unreachable: IfUnreachable,
+    /// How long the command may run, from its start; `None` without limit.
+    pub timeout: Option<Duration>,
+    /// From SIGTERM to SIGKILL when dblock ends the command; zero sends both at once.
+    pub kill_after: Duration,
+    /// How long the lock is kept at least, from when it was had.
+    pub hold_at_least: Duration,
     /// Where the lock lives.
     pub connection: Connection,
     /// What to run: program and arguments, never empty.
@@ -154,10 +170,31 @@ pub fn run(args: RunArgs) -> Result<Run, Failure> {
         })?,
         None => IfUnreachable::Fail,
     };
+    let slot_names = match flag(args.slots, "--slots") {
+        Some(given) => given.read(slot_names)?,
+        None => Vec::new(),
+    };
+    let max_concurrency = match flag(args.max_concurrency, "--max-concurrency") {
+        Some(given) => given.read(max_concurrency)?,
+        None => u32::try_from(slot_names.len().max(1)).expect("at most a thousand"),
+    };
+    let span = |value, from| -> Result<Option<Duration>, Failure> {
+        flag(value, from)
+            .map(|given| given.read(duration))
+            .transpose()
+    };
+    let timeout = span(args.timeout, "--timeout")?.filter(|limit| !limit.is_zero());
+    let kill_after = span(args.kill_after, "--kill-after")?.unwrap_or(DEFAULT_KILL_AFTER);
+    let hold_at_least = span(args.hold_at_least, "--hold-at-least")?.unwrap_or_default();
     let connection = connection(args.connection)?;
     Ok(Run {
         name,
+        max_concurrency,
+        slot_names,
         wait,
+        timeout,
+        kill_after,
+        hold_at_least,
         conflict_exit_code,
         if_unreachable,
         connection,
@@ -521,6 +558,38 @@ fn wait(text: &str) -> Result<Wait, String> {
         "forever" => Ok(Wait::Forever),
         _ => duration(text).map(Wait::For),
     }
+}
+
+fn max_concurrency(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(slots) if (1..=MOST_SLOTS).contains(&slots) => Ok(slots),
+        _ => Err(format!(
+            "{} is not a number from 1 to {MOST_SLOTS}",
+            value(text)
+        )),
+    }
+}
+
+/// The names of a pool's slots. They go into a variable of the command's, not to the server.
+fn slot_names(text: &str) -> Result<Vec<String>, String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in text.split(',') {
+        let wrong = match name {
+            "" => "is empty",
+            _ if name.len() > LONGEST_SLOT_NAME => "is longer than 200 bytes",
+            _ if name.contains(char::is_control) => "contains a control character",
+            _ if name.trim() != name => "begins or ends with white space",
+            _ if names.len() == MOST_SLOTS as usize => "is one too many, 1000 are the most",
+            _ if names.iter().any(|other| other == name) => "is there twice",
+            _ => {
+                names.push(name.to_owned());
+                continue;
+            }
+        };
+        let place = names.len() + 1;
+        return Err(format!("name {place}, {}, {wrong}", value(name)));
+    }
+    Ok(names)
 }
 
 /// A duration as humantime writes it (`90s`, `5m`, `1h 30m`), or a bare number of seconds, as in `flock -w 0.5`.

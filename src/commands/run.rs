@@ -27,7 +27,7 @@ pub fn run(args: RunArgs, report: Report) -> anyhow::Result<Ending> {
 
     let work = Work::Lock(
         &run.connection,
-        Request::new(&run.name, run.wait),
+        Request::new(&run.name, run.max_concurrency, run.wait),
         report.shown,
     );
     let (keeper, link) = match keeper::fork_off(work)? {
@@ -36,7 +36,7 @@ pub fn run(args: RunArgs, report: Report) -> anyhow::Result<Ending> {
     };
     let mut supervisor = Supervisor::new(&run, report, signals, keeper, link);
     match supervisor.wait_for_lock()? {
-        Asked::Held(connection_id) => supervisor.run_command(Some(connection_id)),
+        Asked::Held(grant) => supervisor.run_command(Some(grant)),
         Asked::Taken(holder) => {
             let level = if run.conflict_exit_code == 0 {
                 Level::Info

@@ -1,13 +1,18 @@
 //! What crosses the socket pair between keeper and supervisor, one packet a message.
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
+use nix::cmsg_space;
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
+    sendmsg, socketpair,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Failure;
+use crate::lock::Grant;
 use crate::report::Level;
 
 /// From the keeper to the supervisor.
@@ -17,11 +22,11 @@ pub enum FromKeeper {
     Note(Level, String),
     /// Somebody has the lock; the waiting begins. The text says who.
     Waiting(String),
-    /// The lock was had.
-    Held {
-        /// The server's number of the session.
-        connection_id: u64,
-    },
+    /// Is the supervisor there, and not stopped? It answers [`ToKeeper::Here`].
+    AreYouThere,
+    /// The lock was had. The session's descriptor comes with it: as long as the supervisor has that open, too, the server
+    /// sees the session live, and the keeper's death alone frees nothing.
+    Held(Grant),
     /// The lock was not had in time. The text says who has it.
     Taken(String),
     /// The session is gone, and with it the lock. The text is the cause.
@@ -35,6 +40,8 @@ pub enum FromKeeper {
 /// To the keeper.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToKeeper {
+    /// The answer to [`FromKeeper::AreYouThere`].
+    Here,
     /// Sent by the command's own process just before it becomes the command, so that no command runs unknown.
     Started {
         /// Its process.
@@ -42,6 +49,8 @@ pub enum ToKeeper {
         /// Whether it leads a process group of its own.
         own_group: bool,
     },
+    /// The command has ended; hold the lock all the same. A session that is lost now is sought again.
+    Hold,
     /// The command has ended: give the lock back.
     Release,
 }
@@ -76,22 +85,62 @@ impl Link {
     /// # Errors
     /// `EPIPE` when the other end is gone.
     pub fn send(&self, message: &impl Serialize) -> io::Result<()> {
+        self.send_all(message, &[])
+    }
+
+    /// Sends one message, and with it a descriptor.
+    ///
+    /// # Errors
+    /// As [`Link::send`].
+    pub fn send_with(&self, message: &impl Serialize, descriptor: BorrowedFd) -> io::Result<()> {
+        let descriptors = [descriptor.as_raw_fd()];
+        self.send_all(message, &[ControlMessage::ScmRights(&descriptors)])
+    }
+
+    fn send_all(&self, message: &impl Serialize, besides: &[ControlMessage]) -> io::Result<()> {
         let packet = serde_json::to_vec(message)?;
-        send(self.0.as_raw_fd(), &packet, MsgFlags::MSG_NOSIGNAL)?;
+        let parts = [IoSlice::new(&packet)];
+        sendmsg::<()>(
+            self.0.as_raw_fd(),
+            &parts,
+            besides,
+            MsgFlags::MSG_NOSIGNAL,
+            None,
+        )?;
         Ok(())
     }
 
-    /// Waits for a message; `None` when the other end is gone.
+    /// Waits for a message, and the descriptor that may come with it; `None` when the other end is gone.
     ///
     /// # Errors
     /// `InvalidData` for a packet that is no message.
-    pub fn receive<M: DeserializeOwned>(&self) -> io::Result<Option<M>> {
+    pub fn receive<M: DeserializeOwned>(&self) -> io::Result<Option<(M, Option<OwnedFd>)>> {
         let mut packet = vec![0; LONGEST_PACKET];
-        match recv(self.0.as_raw_fd(), &mut packet, MsgFlags::empty()) {
-            Ok(0) | Err(nix::Error::ECONNRESET) => Ok(None),
-            Ok(length) => Ok(Some(serde_json::from_slice(&packet[..length])?)),
-            Err(error) => Err(error.into()),
+        let mut parts = [IoSliceMut::new(&mut packet)];
+        let mut space = cmsg_space!(RawFd);
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        let (length, descriptor) =
+            match recvmsg::<()>(self.0.as_raw_fd(), &mut parts, Some(&mut space), flags) {
+                Ok(received) => (
+                    received.bytes,
+                    received.cmsgs()?.find_map(|besides| match besides {
+                        // SAFETY: the kernel has just opened it for this process, which knows of it from here alone.
+                        ControlMessageOwned::ScmRights(descriptors) => descriptors
+                            .first()
+                            .map(|&descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }),
+                        _ => None,
+                    }),
+                ),
+                Err(nix::Error::ECONNRESET) => (0, None),
+                Err(error) => return Err(error.into()),
+            };
+        if length == 0 {
+            return Ok(None);
         }
+        Ok(Some((
+            serde_json::from_slice(&packet[..length])?,
+            descriptor,
+        )))
     }
 }
 
@@ -119,8 +168,23 @@ mod tests {
         one.send(&FromKeeper::Lost(cut(&"\u{1}".repeat(100_000))))
             .unwrap();
         assert!(
-            matches!(other.receive().unwrap(), Some(FromKeeper::Lost(text)) if text.len() == 1024)
+            matches!(other.receive().unwrap(), Some((FromKeeper::Lost(text), None)) if text.len() == 1024)
         );
+    }
+
+    #[test]
+    fn a_descriptor_that_comes_with_a_message_is_open_after_its_sender_is_gone() {
+        let (one, other) = Link::pair().unwrap();
+        let (mut pipe, writer) = io::pipe().unwrap();
+        one.send_with(&ToKeeper::Hold, writer.as_fd()).unwrap();
+        drop((one, writer));
+        let (_, descriptor) = other.receive::<ToKeeper>().unwrap().unwrap();
+        let mut through = std::fs::File::from(descriptor.unwrap());
+        io::Write::write_all(&mut through, b"x").unwrap();
+        drop(through);
+        let mut read = String::new();
+        io::Read::read_to_string(&mut pipe, &mut read).unwrap();
+        assert_eq!(read, "x");
     }
 
     #[test]

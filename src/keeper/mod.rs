@@ -3,7 +3,6 @@
 
 pub mod message;
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,12 +13,11 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
-use nix::unistd::{
-    ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, fork, getpid, getppid, setsid,
-};
+use nix::unistd::{ForkResult, Pid, fork, getpid, getppid, setsid};
 
+use crate::descriptors;
 use crate::exit::{Ending, Failure, Reason};
-use crate::lock::{Outcome, Request};
+use crate::lock::{Grant, Holders, Outcome, Request};
 use crate::processes::Processes;
 use crate::report::{Level, in_words};
 use crate::server::{Connector, Fault, Listener, Session};
@@ -28,6 +26,9 @@ use message::{FromKeeper, Link, ToKeeper, cut};
 
 /// From a lost session to the next attempt.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// From a slot that another session has to the next attempt.
+const PAUSE_IF_TAKEN: Duration = Duration::from_secs(1);
 
 /// From one look at processes that are being killed to the next: the first, and at most. One that may not be killed can
 /// take hours to end.
@@ -97,11 +98,17 @@ fn keep(work: Work, link: &Link, supervisor: Pid) -> Ending {
             let connector = Connector::new(connection, &listener)?;
             detach(link)?;
             die_with(supervisor)?;
-            acquire(&connector, request, &listener, link)
+            let taker = Taker {
+                connector: &connector,
+                listener: &listener,
+                link,
+                supervisor,
+            };
+            taker.acquire(request)
         }
         Work::GuardOnly => {
             detach(link)?;
-            guard(link, None);
+            guard(link, supervisor, None);
             Ok(())
         }
     }));
@@ -131,16 +138,8 @@ fn detach(link: &Link) -> Result<(), Failure> {
         // A service manager or a terminal signals all processes; the keeper goes when the supervisor lets it go.
         SigSet::all().thread_block()?;
         setsid()?;
-        {
-            let null = fs::File::options()
-                .read(true)
-                .write(true)
-                .open("/dev/null")?;
-            dup2_stdin(&null)?;
-            dup2_stdout(&null)?;
-            dup2_stderr(&null)?;
-        }
-        close_all_but(link.as_fd().as_raw_fd())?;
+        // What dblock inherited is for the command. What the supervisor's values still own here is closed with it.
+        descriptors::let_go_of_all_but(&[link.as_fd().as_raw_fd()])?;
         // Whoever kills every `dblock` by name leaves the keeper to end the commands.
         prctl::set_name(c"dblock-keeper")?;
         // No core file after an abort on a hostile packet, and no look into the memory with the password.
@@ -162,91 +161,120 @@ fn die_with(supervisor: Pid) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Closes every descriptor above stderr but `kept`: what dblock inherited is for the command, and a pipe's reader would
-/// wait for the keeper too. What the supervisor's values still own here is closed with it; nothing uses them again.
-fn close_all_but(kept: i32) -> io::Result<()> {
-    let kept_number = u32::try_from(kept).expect("an open descriptor");
-    for (first, last) in [(3, kept_number - 1), (kept_number + 1, u32::MAX)] {
-        // SAFETY: this process uses no descriptor but the link and 0 to 2 from here on.
-        if first <= last && unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } != 0 {
-            return close_one_by_one(kept);
-        }
-    }
-    Ok(())
-}
-
-/// For Linux before 5.9, which has no `close_range(2)`.
-fn close_one_by_one(kept: i32) -> io::Result<()> {
-    let open = fs::read_dir("/proc/self/fd")?.flatten();
-    let open: Vec<i32> = open
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect();
-    for descriptor in open
-        .into_iter()
-        .filter(|&descriptor| descriptor > 2 && descriptor != kept)
-    {
-        // SAFETY: as above.
-        unsafe { libc::close(descriptor) };
-    }
-    Ok(())
-}
-
-/// Connects and takes the lock, however often the session is lost meanwhile; then keeps it. It is the supervisor that ends
-/// this when the time is over.
-fn acquire(
-    connector: &Connector,
-    mut request: Request,
-    listener: &Listener,
-    link: &Link,
-) -> Result<(), Failure> {
-    loop {
-        let mut session = connector.connect(listener)?;
-        let outcome = request.take(&mut session, listener, |holder| {
-            let _ = link.send(&FromKeeper::Waiting(cut(&holder.to_string())));
-        });
-        match outcome {
-            Ok(Outcome::Held { connection_id }) => {
-                // From here on the command must be gone before the keeper goes.
-                let _ = prctl::set_pdeathsig(None);
-                let _ = link.send(&FromKeeper::Held { connection_id });
-                guard(
-                    link,
-                    Some(Lock {
-                        session,
-                        request,
-                        listener,
-                    }),
-                );
-                return Ok(());
-            }
-            Ok(Outcome::Taken(holder)) => {
-                // First the good-bye to the server: the supervisor ends the keeper on its last word.
-                drop(session);
-                let _ = link.send(&FromKeeper::Taken(cut(&holder.to_string())));
-                return Ok(());
-            }
-            Err(Fault::Gone(cause) | Fault::Unclear(cause)) => {
-                listener(
-                    Level::Info,
-                    &format!("lost the session with {session}: {cause}"),
-                );
-                sleep(PAUSE);
-            }
-            Err(Fault::Final(failure)) => return Err(failure),
-        }
-    }
-}
-
-/// A lock that is held, on its session.
-struct Lock<'a> {
-    session: Session,
-    request: Request,
+/// Takes the lock for a supervisor.
+struct Taker<'a> {
+    connector: &'a Connector,
     listener: &'a Listener<'a>,
+    link: &'a Link,
+    supervisor: Pid,
+}
+
+impl Taker<'_> {
+    /// Connects and takes the lock, however often the session is lost meanwhile; then keeps it. It is the supervisor that
+    /// ends this when the time is over.
+    fn acquire(&self, mut request: Request) -> Result<(), Failure> {
+        loop {
+            let mut session = self.connector.connect(self.listener)?;
+            let on_wait = |holders: &Holders| {
+                let _ = self
+                    .link
+                    .send(&FromKeeper::Waiting(cut(&holders.to_string())));
+            };
+            let ask = || {
+                let _ = self.link.send(&FromKeeper::AreYouThere);
+            };
+            let outcome = request.take(&mut session, self.listener, on_wait, ask, || {
+                self.stand_by();
+            });
+            match outcome {
+                Ok(Outcome::Held(grant)) => {
+                    // From here on the command must be gone before the keeper goes.
+                    let _ = prctl::set_pdeathsig(None);
+                    self.tell(grant, &session)?;
+                    let lock = Lock {
+                        taker: self,
+                        request,
+                        slot: grant.slot,
+                        session: Some(session),
+                    };
+                    guard(self.link, self.supervisor, Some(lock));
+                    return Ok(());
+                }
+                Ok(Outcome::Taken(holders)) => {
+                    // First the good-bye to the server: the supervisor ends the keeper on its last word.
+                    drop(session);
+                    let _ = self
+                        .link
+                        .send(&FromKeeper::Taken(cut(&holders.to_string())));
+                    return Ok(());
+                }
+                Err(Fault::Gone(cause) | Fault::Unclear(cause)) => {
+                    (self.listener)(
+                        Level::Info,
+                        &format!("lost the session with {session}: {cause}"),
+                    );
+                    sleep(PAUSE);
+                }
+                Err(Fault::Final(failure)) => return Err(failure),
+            }
+        }
+    }
+
+    /// Goes no further while the supervisor is stopped: it could start no command, and the others would wait for nothing.
+    /// The server ends the session of a waiter that keeps silent, and gives its place to the next.
+    fn stand_by(&self) {
+        while let Ok(Some((message, _))) = self.link.receive() {
+            if matches!(message, ToKeeper::Here) {
+                break;
+            }
+        }
+    }
+
+    /// Tells the supervisor of the grant. A lock that it does not know of must not be kept.
+    fn tell(&self, grant: Grant, session: &Session) -> Result<(), Failure> {
+        let told = self
+            .link
+            .send_with(&FromKeeper::Held(grant), session.as_fd());
+        told.map_err(|error| {
+            let line = format!("cannot pass the session on: {}", in_words(&error));
+            Failure::new(Reason::OsRefused, line)
+        })
+    }
+}
+
+/// A lock that was had.
+struct Lock<'a> {
+    taker: &'a Taker<'a>,
+    request: Request,
+    slot: u32,
+    /// `None` once it is lost.
+    session: Option<Session>,
+}
+
+impl Lock<'_> {
+    /// Takes the same slot on a new session, however long that lasts: until then there is nothing to give back, and the
+    /// supervisor ends the keeper without asking. `None`: no attempt can succeed.
+    fn seek(&self) -> Option<Session> {
+        loop {
+            let mut session = self.taker.connector.connect(self.taker.listener).ok()?;
+            while let Ok(had) =
+                self.request
+                    .take_again(self.slot, &mut session, self.taker.listener)
+            {
+                if let Some(grant) = had {
+                    self.taker.tell(grant, &session).ok()?;
+                    return Some(session);
+                }
+                sleep(PAUSE_IF_TAKEN);
+            }
+            sleep(PAUSE);
+        }
+    }
 }
 
 /// Stands by while the command runs: notices the session's end, gives the lock back when told to, and ends the command
 /// when the supervisor is gone.
-fn guard(link: &Link, mut lock: Option<Lock>) {
+fn guard(link: &Link, supervisor: Pid, mut lock: Option<Lock>) {
     // A holder may sit here for days; logging in took more memory than sitting here does.
     // SAFETY: returns free pages to the system, and touches none that is in use.
     #[cfg(target_env = "gnu")]
@@ -254,12 +282,11 @@ fn guard(link: &Link, mut lock: Option<Lock>) {
         libc::malloc_trim(0);
     }
     let mut command = None;
+    let mut command_has_ended = false;
     loop {
+        let session = lock.as_ref().and_then(|lock| lock.session.as_ref());
         let mut descriptors = vec![PollFd::new(link.as_fd(), PollFlags::POLLIN)];
-        descriptors.extend(
-            lock.as_ref()
-                .map(|lock| PollFd::new(lock.session.as_fd(), PollFlags::POLLIN)),
-        );
+        descriptors.extend(session.map(|session| PollFd::new(session.as_fd(), PollFlags::POLLIN)));
         if poll(&mut descriptors, PollTimeout::NONE).is_err() {
             continue;
         }
@@ -267,10 +294,19 @@ fn guard(link: &Link, mut lock: Option<Lock>) {
             [0, 1].map(|at| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true)));
         if message {
             match link.receive() {
-                Ok(Some(ToKeeper::Started { pid, own_group })) => {
+                Ok(Some((ToKeeper::Started { pid, own_group }, _))) => {
                     command = Some(Processes { pid, own_group });
                 }
-                Ok(Some(ToKeeper::Release)) => return release(link, lock),
+                Ok(Some((ToKeeper::Hold, _))) => {
+                    command = None;
+                    command_has_ended = true;
+                    // There is nothing left to end first.
+                    if die_with(supervisor).is_err() {
+                        return;
+                    }
+                }
+                Ok(Some((ToKeeper::Here, _))) => {}
+                Ok(Some((ToKeeper::Release, _))) => return release(link, lock),
                 Ok(None) | Err(_) => {
                     if let Some(command) = command {
                         end(command);
@@ -278,9 +314,16 @@ fn guard(link: &Link, mut lock: Option<Lock>) {
                     return;
                 }
             }
-        } else if session_ended {
-            lock = None;
+        } else if session_ended && let Some(lock) = &mut lock {
+            lock.session = None;
             let _ = link.send(&FromKeeper::Lost("the server ended the session".to_owned()));
+        }
+        if command_has_ended
+            && let Some(lock) = &mut lock
+            && lock.session.is_none()
+        {
+            lock.session = lock.seek();
+            command_has_ended = lock.session.is_some();
         }
     }
 }
@@ -301,14 +344,15 @@ fn end(command: Processes) {
 
 fn release(link: &Link, lock: Option<Lock>) {
     let Some(Lock {
-        mut session,
+        taker,
         request,
-        listener,
+        slot,
+        session: Some(mut session),
     }) = lock
     else {
         return;
     };
-    let released = request.release(&mut session, listener);
+    let released = request.release(slot, &mut session, taker.listener);
     drop(session);
     let message = match released {
         Ok(true) => FromKeeper::Released,

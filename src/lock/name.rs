@@ -48,6 +48,19 @@ impl Name {
         let hash = format!("{:x}", Sha256::digest(name));
         format!("{head}~{}", &hash[..HASH_DIGITS])
     }
+
+    /// The server's name of a slot, from 0. That of slot 0 is the lock's own.
+    pub fn slot_on_server(&self, slot: u32) -> String {
+        match slot {
+            0 => self.on_server(),
+            _ => format!("{}#{slot}", self.on_server()),
+        }
+    }
+
+    /// The server's name of the place at the head of the queue for the slots.
+    pub fn place_on_server(&self) -> String {
+        format!("{}#wait", self.on_server())
+    }
 }
 
 impl fmt::Display for Name {

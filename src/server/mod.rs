@@ -4,9 +4,11 @@ mod connect;
 mod fault;
 
 use std::fmt;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
 
-use mysql::prelude::Queryable;
+use mysql::prelude::{FromValue, Queryable};
 use mysql::{Conn, Row};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
@@ -15,6 +17,9 @@ pub use connect::Connector;
 pub use fault::Fault;
 
 use crate::report::Level;
+
+/// How long after the answer to the first statement of a packet that of the second may come.
+const PROMISED: Duration = Duration::from_secs(2);
 
 /// Told of each step and statement: the level and the line.
 pub type Listener<'a> = dyn Fn(Level, &str) + 'a;
@@ -27,32 +32,68 @@ pub struct Session {
 
 impl Session {
     /// Wraps a connection that is ready for statements. Its time limit on reading was for the handshake: a statement
-    /// that waits for a lock may take hours. The limit on writing stays; a statement fits into the socket's buffer.
+    /// that waits for a lock may take hours. The limit on writing stays.
     fn new(conn: Conn, server: String) -> Result<Self, Fault> {
         let session = Self { conn, server };
-        let never = TimeVal::seconds(0);
-        setsockopt(&session, sockopt::ReceiveTimeout, &never)
+        limit_reading(session.as_fd(), Duration::ZERO)
             .map_err(|error| Fault::Gone(error.to_string()))?;
         Ok(session)
     }
 
-    /// Sends `statements` in one packet and returns the first row of the last result, `None` when it has no row.
+    /// Sends one statement and returns the first row of its result, `None` when it has none.
     ///
     /// # Errors
     /// After [`Fault::Gone`] the session must be dropped: the connection may be out of step.
-    pub fn ask(&mut self, statements: &str, listener: &Listener) -> Result<Option<Row>, Fault> {
-        listener(Level::Statement, statements);
-        self.first_row(statements).map_err(Fault::of_statement)
+    pub fn ask(&mut self, statement: &str, listener: &Listener) -> Result<Option<Row>, Fault> {
+        listener(Level::Statement, statement);
+        self.first_row(statement).map_err(Fault::of_statement)
     }
 
-    fn first_row(&mut self, statements: &str) -> mysql::Result<Option<Row>> {
+    /// Sends two statements in one packet, of which the second does not wait, and returns the first row of its result.
+    ///
+    /// A `KILL QUERY` during the first makes both servers pass over the second, after they have promised its result: when
+    /// that does not come soon after the first, the session is given up.
+    ///
+    /// # Errors
+    /// As [`Session::ask`].
+    pub fn ask_both(
+        &mut self,
+        first: &str,
+        second: &str,
+        listener: &Listener,
+    ) -> Result<Option<Row>, Fault> {
+        let statements = format!("{first}; {second}");
+        listener(Level::Statement, &statements);
+        self.second_row(&statements).map_err(Fault::of_statement)
+    }
+
+    fn first_row(&mut self, statement: &str) -> mysql::Result<Option<Row>> {
+        let mut results = self.conn.query_iter(statement)?;
+        results
+            .iter()
+            .and_then(|mut result| result.next())
+            .transpose()
+    }
+
+    fn second_row(&mut self, statements: &str) -> mysql::Result<Option<Row>> {
+        let descriptor = self.conn.as_raw_fd();
+        // SAFETY: the connection is not closed before the end of this function.
+        let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
         let mut row = None;
         let mut results = self.conn.query_iter(statements)?;
+        limit_reading(socket, PROMISED)?;
         while let Some(result) = results.iter() {
             row = result.last().transpose()?;
         }
+        limit_reading(socket, Duration::ZERO)?;
         Ok(row)
     }
+}
+
+/// Limits the wait for each answer; zero is without limit.
+fn limit_reading(socket: BorrowedFd, limit: Duration) -> io::Result<()> {
+    let limit = TimeVal::milliseconds(i64::try_from(limit.as_millis()).unwrap_or(i64::MAX));
+    Ok(setsockopt(&socket, sockopt::ReceiveTimeout, &limit)?)
 }
 
 impl AsFd for Session {
@@ -70,12 +111,7 @@ impl fmt::Display for Session {
     }
 }
 
-/// A cell of a row as a whole number; `None` for NULL and for what is no number.
-pub fn number(row: &Row, column: usize) -> Option<u64> {
-    row.get_opt(column)?.ok()
-}
-
-/// A cell of a row as text; `None` for NULL and for what is no text.
-pub fn text(row: &Row, column: usize) -> Option<String> {
+/// A cell of a row; `None` for NULL and for what is no such value.
+pub fn cell<T: FromValue>(row: &Row, column: usize) -> Option<T> {
     row.get_opt(column)?.ok()
 }

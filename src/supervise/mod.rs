@@ -6,7 +6,7 @@ mod signals;
 
 use std::env;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,27 +17,29 @@ use nix::unistd::{Pid, getpid, getsid};
 
 pub use signals::Signals;
 
-use crate::exit::{Ending, Failure, Reason};
+use crate::descriptors;
+use crate::exit::{Ending, Failure, Reason, TIMED_OUT, TIMED_OUT_KILLED};
 use crate::keeper::message::{FromKeeper, Link, ToKeeper};
+use crate::lock::Grant;
 use crate::report::{Level, Report, shown};
 use crate::settings::{Run, Wait};
 use child::Child;
 use signals::Received;
 
-/// From SIGTERM to SIGKILL when dblock itself ends the command.
-const KILL_AFTER: Duration = Duration::from_secs(10);
-
 /// From one look at a group that is ending to the next: the first, and at most.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(1);
+
+/// The same before SIGKILL: whoever waits for the lock waits for this, too.
+const LOOK_AGAIN_IN_GRACE: Duration = Duration::from_millis(100);
 
 /// How much longer the server's answer is waited for when a signal asks dblock to end.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
 
 /// What became of the request for the lock.
 pub enum Asked {
-    /// It was had, on the session of this number.
-    Held(u64),
+    /// It was had.
+    Held(Grant),
     /// It was not had in time; the text says who has it.
     Taken(String),
     /// No server could be reached in time.
@@ -52,6 +54,8 @@ pub struct Supervisor<'a> {
     report: Report,
     signals: Signals,
     keeper: Keeper,
+    /// Whether a signal asked the command, or dblock after it, to end.
+    asked_to_end: bool,
 }
 
 /// The keeper as the supervisor knows it.
@@ -64,6 +68,9 @@ struct Keeper {
     gone: bool,
     /// Whether it has the lock, as far as it has said.
     holds: bool,
+    /// The session's descriptor, which nothing is done with: should the keeper die, the server sees the session live, and
+    /// gives the lock to nobody before the command is gone.
+    session: Option<OwnedFd>,
 }
 
 impl Keeper {
@@ -73,8 +80,35 @@ impl Keeper {
             link: Arc::new(link),
             gone: false,
             holds: false,
+            session: None,
         }
     }
+
+    /// Notes whether it has the lock.
+    fn note(&mut self, message: &FromKeeper, session: Option<OwnedFd>) {
+        match message {
+            FromKeeper::Held(_) => {
+                self.holds = true;
+                self.session = session;
+            }
+            FromKeeper::Lost(_) | FromKeeper::Released => {
+                self.holds = false;
+                self.session = None;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How the watch over a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Over {
+    /// The command ended by itself.
+    ByItself,
+    /// Its time was over, and it was ended; with SIGKILL if SIGTERM was not enough.
+    TimedOut { killed: bool },
+    /// The lock was lost, and it was ended.
+    LockLost,
 }
 
 /// Something to act on.
@@ -93,6 +127,7 @@ impl<'a> Supervisor<'a> {
             report,
             signals,
             keeper: Keeper::new(keeper, link),
+            asked_to_end: false,
         }
     }
 
@@ -121,13 +156,16 @@ impl<'a> Supervisor<'a> {
         let mut last_note = "connecting".to_owned();
         loop {
             match self.next(deadline)? {
-                Event::Message(FromKeeper::Held { connection_id }) => {
-                    self.keeper.holds = true;
+                Event::Message(FromKeeper::Held(grant)) => {
                     let (name, span) = (&self.run.name, shown(begun.elapsed()));
+                    let Grant {
+                        slot,
+                        connection_id,
+                    } = grant;
                     self.report.info(format_args!(
-                        "had {name} after {span}, on connection {connection_id}"
+                        "had slot {slot} of {name} after {span}, on connection {connection_id}"
                     ));
-                    return Ok(Asked::Held(connection_id));
+                    return Ok(Asked::Held(grant));
                 }
                 Event::Message(FromKeeper::Taken(holder)) => return Ok(Asked::Taken(holder)),
                 Event::Message(FromKeeper::Failed(failure)) => return Err(failure.into()),
@@ -152,11 +190,17 @@ impl<'a> Supervisor<'a> {
                         last_note = text;
                     }
                 }
+                Event::Message(FromKeeper::AreYouThere) => self.tell_keeper(&ToKeeper::Here),
                 Event::Message(FromKeeper::Lost(_) | FromKeeper::Released) => {}
                 Event::Signal(received) => {
                     self.reap_orphans(None);
                     if self.signals.act_on(received.signal) {
                         return Ok(Asked::Ended(received.signal));
+                    }
+                    // While dblock was stopped, so was its keeper, which has an answer of its own to a time that is over.
+                    if waiting && received.signal == Signal::SIGCONT {
+                        let now = Instant::now();
+                        deadline = deadline.map(|deadline| deadline.max(now + limit));
                     }
                 }
                 Event::KeeperGone => {
@@ -179,22 +223,28 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Runs the command and returns how dblock is to end. Afterwards the lock is free and the keeper gone.
+    /// Runs the command and returns how dblock is to end. Afterwards the lock is free and the keeper gone. Without a grant
+    /// it runs without the lock.
     ///
     /// # Errors
     /// The command could not be started, or was ended because the lock was lost.
-    pub fn run_command(&mut self, connection_id: Option<u64>) -> anyhow::Result<Ending> {
-        self.tell_the_command(connection_id);
+    pub fn run_command(&mut self, grant: Option<Grant>) -> anyhow::Result<Ending> {
+        let had = Instant::now();
+        self.tell_the_command(grant);
         self.signals.collect_all()?;
         let begun = Instant::now();
         let child = match Child::spawn(&self.run.command, &self.signals, &self.keeper.link) {
             Ok(child) => child,
             Err(failure) => {
-                self.release(None)?;
+                self.release(None, self.run.connection.connect_timeout)?;
                 return Err(failure.into());
             }
         };
-        let watched = self.watch(&child);
+        let time_over = self
+            .run
+            .timeout
+            .and_then(|timeout| begun.checked_add(timeout));
+        let watched = self.watch(&child, time_over);
         let ending = child.ended();
         match ending {
             Some(ending) => self.report.info(format_args!(
@@ -207,21 +257,47 @@ impl<'a> Supervisor<'a> {
                 child.processes.signal(libc::SIGKILL);
             }
         }
-        self.release(Some(child))?;
-        watched?;
-        ending
-            .ok_or_else(|| Failure::new(Reason::Internal, "the command's end was not seen").into())
+        let hold_until = had.checked_add(self.run.hold_at_least).filter(|_| {
+            grant.is_some() && matches!(watched, Ok(Over::ByItself | Over::TimedOut { .. }))
+        });
+        match hold_until {
+            Some(until) if until > Instant::now() && !self.asked_to_end => {
+                let held = self.hold(child, until);
+                let limit = held.as_ref().copied().unwrap_or(LAST_CHANCE);
+                self.release(None, limit)?;
+                held?;
+            }
+            _ => self.release(Some(child), self.run.connection.connect_timeout)?,
+        }
+        match watched? {
+            Over::ByItself => ending.ok_or_else(|| {
+                Failure::new(Reason::Internal, "the command's end was not seen").into()
+            }),
+            Over::TimedOut { killed: false } => Ok(Ending::Code(TIMED_OUT)),
+            Over::TimedOut { killed: true } => Ok(Ending::Code(TIMED_OUT_KILLED)),
+            Over::LockLost => {
+                let line = format!(
+                    "{} was lost, and the command was ended for it",
+                    self.run.name
+                );
+                Err(Failure::new(Reason::LockLost, line).into())
+            }
+        }
     }
 
     /// The command's environment is dblock's own, and these variables.
-    fn tell_the_command(&self, connection_id: Option<u64>) {
-        let lock = connection_id.map(|id| ("0".to_owned(), id.to_string()));
-        let (slot, id) = lock.unzip();
+    fn tell_the_command(&self, grant: Option<Grant>) {
+        let slot = grant.map(|grant| grant.slot);
+        let slot_name = slot.and_then(|slot| self.run.slot_names.get(slot as usize).cloned());
         // Set in this process, for that leaves the order, and what is no `name=value`, as they were.
         for (variable, value) in [
             ("DBLOCK_NAME", Some(self.run.name.to_string())),
-            ("DBLOCK_SLOT", slot),
-            ("DBLOCK_CONNECTION_ID", id),
+            ("DBLOCK_SLOT", slot.map(|slot| slot.to_string())),
+            ("DBLOCK_SLOT_NAME", slot_name),
+            (
+                "DBLOCK_CONNECTION_ID",
+                grant.map(|grant| grant.connection_id.to_string()),
+            ),
         ] {
             match value {
                 // SAFETY: no thread reads the environment meanwhile, for there is none.
@@ -232,42 +308,68 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Waits for the command's end and passes signals on.
-    fn watch(&mut self, child: &Child) -> anyhow::Result<()> {
+    /// Waits for the command's end, passes signals on, and ends the command when its time is over.
+    fn watch(&mut self, child: &Child, time_over: Option<Instant>) -> anyhow::Result<Over> {
         // Whether dblock was stopped by the terminal, together with the command.
         let mut stopped = false;
         loop {
             if child.ended().is_some() {
-                return Ok(());
+                return Ok(Over::ByItself);
             }
-            match self.next(None)? {
+            // By the clock, for signals come before a deadline, and there may be no end of them.
+            if is_over(time_over) {
+                self.report.warning(format_args!(
+                    "the command has run for {}; ending it",
+                    shown(self.run.timeout.unwrap_or_default())
+                ));
+                let killed = self.end_command(child)?;
+                return Ok(Over::TimedOut { killed });
+            }
+            match self.next(time_over)? {
                 Event::Signal(Received {
                     signal: Signal::SIGCHLD,
                     ..
                 }) => self.reap_orphans(Some(child)),
                 Event::Signal(received) => self.pass_on(received, child, &mut stopped),
-                Event::Message(FromKeeper::Lost(cause)) => {
+                Event::Message(message) => self.hear(message),
+                // Without a lock there is nothing to lose, and what ended with the keeper's death is told afterwards.
+                Event::KeeperGone if !self.keeper.holds || child.ended().is_some() => {
+                    self.reap_keeper();
+                }
+                Event::KeeperGone => {
                     self.keeper.holds = false;
-                    self.report.error(format_args!(
-                        "{} was lost while the command runs: {cause}",
+                    self.report.info(format_args!(
+                        "{} was lost: the keeper is gone; ending the command",
                         self.run.name
                     ));
+                    self.reap_keeper();
+                    self.end_command(child)?;
+                    return Ok(Over::LockLost);
                 }
-                Event::Message(FromKeeper::Note(level, text)) => self.report.say(level, text),
-                Event::Message(_) | Event::Deadline => {}
-                // Without a lock there is nothing to lose, and what ended with the keeper's death is told afterwards.
-                Event::KeeperGone if !self.keeper.holds || child.ended().is_some() => {}
-                Event::KeeperGone => return Err(self.end_command(child)?.into()),
+                Event::Deadline => {}
             }
         }
     }
 
+    /// What the keeper says while the command runs.
+    fn hear(&self, message: FromKeeper) {
+        match message {
+            FromKeeper::Lost(cause) => self.report.error(format_args!(
+                "{} was lost while the command runs: {cause}",
+                self.run.name
+            )),
+            FromKeeper::Note(level, text) => self.report.say(level, text),
+            _ => {}
+        }
+    }
+
     /// Passes a signal on to the command, once.
-    fn pass_on(&self, received: Received, child: &Child, stopped: &mut bool) {
+    fn pass_on(&mut self, received: Received, child: &Child, stopped: &mut bool) {
         let Received {
             signal,
             from_terminal,
         } = received;
+        self.asked_to_end |= self.signals.asks_to_end(signal);
         match signal {
             // A terminal that hangs up tells the leader of the session alone.
             Signal::SIGHUP if getsid(None) == Ok(getpid()) => {}
@@ -288,58 +390,119 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Ends the command because the lock is lost: SIGTERM, then SIGKILL. All of its group must be gone before dblock says
-    /// so. The failure is what dblock is to end with.
-    fn end_command(&mut self, child: &Child) -> anyhow::Result<Failure> {
-        self.keeper.holds = false;
-        let name = &self.run.name;
-        self.report.info(format_args!(
-            "{name} was lost: the keeper is gone; ending the command"
-        ));
+    /// Ends the command: SIGTERM, then SIGKILL. All of its group must be gone before dblock says so. Whether it took
+    /// SIGKILL.
+    fn end_command(&mut self, child: &Child) -> anyhow::Result<bool> {
+        if !child.processes.signal(libc::SIGTERM) {
+            self.report
+                .warning("cannot end the command: it runs as another user; waiting for its end");
+        }
         // A stopped process takes SIGTERM only when it is continued.
-        child.processes.signal(libc::SIGTERM);
         child.processes.signal(libc::SIGCONT);
-        let kill_at = Instant::now() + KILL_AFTER;
+        let kill_at = Instant::now().checked_add(self.run.kill_after);
         let mut pause = LOOK_AGAIN;
         let mut stopped = false;
+        // Without a time for SIGTERM the code does not depend on which of the two came first.
+        let mut kill_sent = false;
+        let mut killed = self.run.kill_after.is_zero() && child.processes.signal(libc::SIGKILL);
         while child.ended().is_none() || child.processes.alive() {
-            let now = Instant::now();
-            if now >= kill_at {
-                child.processes.signal(libc::SIGKILL);
+            let kill_now = is_over(kill_at);
+            if kill_now {
+                // From the first one on the end is near; but one that may not be killed can take hours.
+                if !std::mem::replace(&mut kill_sent, true) {
+                    pause = LOOK_AGAIN;
+                }
+                killed |= child.processes.signal(libc::SIGKILL);
             }
             // The ends of the command's own children are not announced to us.
-            let look_again = if child.ended().is_some() || now >= kill_at {
-                pause = (2 * pause).min(LOOK_AGAIN_AT_MOST);
-                now + pause
+            let look_again = if child.ended().is_some() || kill_now {
+                let most = if kill_now {
+                    LOOK_AGAIN_AT_MOST
+                } else {
+                    LOOK_AGAIN_IN_GRACE
+                };
+                pause = (2 * pause).min(most);
+                let then = Instant::now() + pause;
+                Some(
+                    kill_at
+                        .filter(|_| !kill_now)
+                        .map_or(then, |at| at.min(then)),
+                )
             } else {
                 kill_at
             };
-            if let Event::Signal(received) = self.next(Some(look_again))? {
-                match received.signal {
-                    Signal::SIGCHLD => self.reap_orphans(Some(child)),
-                    _ => self.pass_on(received, child, &mut stopped),
+            match self.next(look_again)? {
+                Event::Signal(received) if received.signal == Signal::SIGCHLD => {
+                    self.reap_orphans(Some(child));
                 }
+                Event::Signal(received) => self.pass_on(received, child, &mut stopped),
+                Event::Message(message) => self.hear(message),
+                Event::KeeperGone => {
+                    self.reap_keeper();
+                }
+                Event::Deadline => {}
             }
         }
-        let line = format!(
-            "{} was lost, and the command was ended for it",
-            self.run.name
-        );
-        Ok(Failure::new(Reason::LockLost, line))
+        // As timeout(1) has it, also when the command's SIGKILL came from elsewhere.
+        Ok(killed || child.ended() == Some(Ending::Signal(libc::SIGKILL)))
     }
 
-    /// Has the keeper give the lock back, reaps the command, and ends the keeper. The server's answer is waited for as
-    /// long as for a connection at most.
-    fn release(&mut self, child: Option<Child>) -> anyhow::Result<()> {
+    /// Keeps the lock after the command's end, until its time is over or a signal asks for the end; nobody who reads what
+    /// the command wrote is kept waiting. Returns how long the server's answer to the release may then be waited for.
+    fn hold(&mut self, child: Child, until: Instant) -> io::Result<Duration> {
+        self.report.info(format_args!(
+            "holding {} for another {}",
+            self.run.name,
+            shown(until.saturating_duration_since(Instant::now()))
+        ));
         // The keeper learns of the end before the command's number is free for another process: it never kills a stranger.
-        if self.keeper.link.send(&ToKeeper::Release).is_err() {
+        self.tell_keeper(&ToKeeper::Hold);
+        child.reap();
+        let session = self.keeper.session.as_ref().map(AsRawFd::as_raw_fd);
+        let kept = [
+            Some(self.signals.as_fd().as_raw_fd()),
+            Some(self.keeper.link.as_fd().as_raw_fd()),
+            session,
+        ];
+        descriptors::let_go_of_all_but(&kept.into_iter().flatten().collect::<Vec<_>>())?;
+        while !is_over(Some(until)) {
+            match self.next(Some(until))? {
+                Event::Signal(Received {
+                    signal: Signal::SIGCHLD,
+                    ..
+                }) => self.reap_orphans(None),
+                Event::Signal(Received { signal, .. }) if self.signals.asks_to_end(signal) => {
+                    return Ok(LAST_CHANCE.min(self.run.connection.connect_timeout));
+                }
+                Event::Signal(Received { signal, .. }) => {
+                    self.signals.act_on(signal);
+                }
+                // Its session lives on with us.
+                Event::KeeperGone => {
+                    self.reap_keeper();
+                }
+                // What was lost is sought again, by the keeper; the command is not concerned any more.
+                Event::Message(_) | Event::Deadline => {}
+            }
+        }
+        Ok(self.run.connection.connect_timeout)
+    }
+
+    fn tell_keeper(&mut self, message: &ToKeeper) {
+        if self.keeper.link.send(message).is_err() {
             self.keeper.gone = true;
         }
+    }
+
+    /// Has the keeper give the lock back, reaps the command, and ends the keeper. The server's answer is waited for until
+    /// this `limit` at most.
+    fn release(&mut self, child: Option<Child>, limit: Duration) -> anyhow::Result<()> {
+        // The keeper learns of the end before the command's number is free for another process: it never kills a stranger.
+        self.tell_keeper(&ToKeeper::Release);
         if let Some(child) = child {
             child.reap();
         }
         let name = &self.run.name;
-        let limit = self.run.connection.connect_timeout;
         let mut deadline = Instant::now() + limit;
         while self.keeper.holds {
             let event = if self.keeper.gone {
@@ -384,6 +547,14 @@ impl<'a> Supervisor<'a> {
 
     /// Ends the keeper, and with it its session; how it ended. Nothing is waited for but the kernel.
     fn end_keeper(&mut self) -> Option<Ending> {
+        let ending = self.reap_keeper();
+        self.keeper.session = None;
+        ending
+    }
+
+    /// Ends the keeper, but not the session that it had. One that has ended must not stay, for it would hide the orphans
+    /// behind it.
+    fn reap_keeper(&mut self) -> Option<Ending> {
         let pid = self.keeper.pid.take()?;
         let _ = kill(pid, Signal::SIGKILL);
         self.keeper.gone = true;
@@ -410,7 +581,7 @@ impl<'a> Supervisor<'a> {
                 descriptors.push(PollFd::new(self.keeper.link.as_fd(), PollFlags::POLLIN));
             }
             match poll(&mut descriptors, time_until(deadline)) {
-                Ok(0) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
+                Ok(0) if is_over(deadline) => {
                     return Ok(Event::Deadline);
                 }
                 Ok(_) | Err(Errno::EINTR) => {}
@@ -422,12 +593,20 @@ impl<'a> Supervisor<'a> {
                 .is_some_and(|link| link.any() == Some(true));
             if keeper_spoke && !signal_came {
                 // What is no message is no keeper of ours any more.
-                let message = self.keeper.link.receive().unwrap_or_default();
-                self.keeper.gone = message.is_none();
-                return Ok(message.map_or(Event::KeeperGone, Event::Message));
+                let Some((message, descriptor)) = self.keeper.link.receive().unwrap_or_default()
+                else {
+                    self.keeper.gone = true;
+                    return Ok(Event::KeeperGone);
+                };
+                self.keeper.note(&message, descriptor);
+                return Ok(Event::Message(message));
             }
         }
     }
+}
+
+fn is_over(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| deadline <= Instant::now())
 }
 
 /// The time until a deadline for poll(2), rounded up so that it does not wake too early.

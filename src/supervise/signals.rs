@@ -108,6 +108,17 @@ impl Signals {
         }
     }
 
+    /// Whether this signal asks a program to end, and is not ignored, as by nohup(1).
+    pub fn asks_to_end(&self, signal: Signal) -> bool {
+        let asks = [
+            Signal::SIGHUP,
+            Signal::SIGINT,
+            Signal::SIGQUIT,
+            Signal::SIGTERM,
+        ];
+        asks.contains(&signal) && !self.ignored.contains(signal)
+    }
+
     /// In the command's process, between fork and exec: the mask as dblock got it.
     ///
     /// # Errors

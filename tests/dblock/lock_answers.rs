@@ -12,6 +12,9 @@ use crate::harness::{
 const OWN: &str = "7";
 const OTHER: &str = "99";
 
+/// The end of a name on the server, `#wait`, as the statements have it.
+const PLACE: &str = "2377616974";
+
 const BOTH: [Kind; 2] = [Kind::MariaDb, Kind::MySql];
 
 /// An answer to one `GET_LOCK`, and whose the lock is after it (`None`: nobody's).
@@ -80,8 +83,19 @@ fn server(kind: Kind, replies: &[Reply]) -> Fake {
             }
         }
         let cell = |item: &String| match item {
-            _ if item.contains("GET_LOCK(") => value.clone(),
+            // CASE GET_LOCK(…) WHEN 1 THEN 0 WHEN 0 THEN -1 END: the number of the slot, or none.
+            _ if item.contains("GET_LOCK(") => match value.as_deref() {
+                Some("1") => Some("0".to_owned()),
+                Some("0") => Some("-1".to_owned()),
+                _ => value.clone(),
+            },
             _ if item.contains("RELEASE_LOCK(") => Some("1".to_owned()),
+            // Nobody is at the head of the queue.
+            _ if item.contains(PLACE) => None,
+            // CASE WHEN IS_USED_LOCK(…) = CONNECTION_ID() THEN 0 END: the slot that is held.
+            _ if item.contains("IS_USED_LOCK(") && item.contains("CONNECTION_ID(") => {
+                (holder == Some(OWN)).then(|| "0".to_owned())
+            }
             _ if item.contains("CONNECTION_ID(") => Some(OWN.to_owned()),
             _ if item.contains("IS_USED_LOCK(") || item.contains("HOLDER.ID") => {
                 holder.map(str::to_owned)
@@ -245,7 +259,7 @@ fn a_lock_that_may_be_ours_is_not_asked_for_again() {
     for kind in BOTH {
         let mut interrupted = 0;
         let server = Fake::start(kind, move |statement| {
-            let own = || Some(OWN.to_owned());
+            let held = || vec![Some("0".to_owned()), None, Some(OWN.to_owned())];
             if statement.contains("RELEASE_LOCK") {
                 return Answer::Row(vec![Some("1".to_owned())]);
             }
@@ -253,7 +267,7 @@ fn a_lock_that_may_be_ours_is_not_asked_for_again() {
             match interrupted {
                 _ if !statement.starts_with("SELECT") => Answer::Ok,
                 ..=4 => Answer::error(1317, "interrupted"),
-                _ => Answer::Row(vec![own(), own()]),
+                _ => Answer::Row(held()),
             }
         });
         let dblock = Dblock::run_at(&server.url(), "x").args(["--wait", "20"]);
@@ -339,6 +353,55 @@ fn a_server_that_says_nothing_to_the_question_is_given_up() {
         let (output, _) = run(kind, &[instead(Answer::Silence)], "0");
         output.expect_code(69).expect_stdout("").expect_one_line("");
         output.expect_took(Duration::from_millis(900), Duration::from_secs(1) + BUSY);
+    }
+}
+
+#[test]
+fn a_proof_of_a_session_that_is_gone_by_then_starts_nothing() {
+    for kind in BOTH {
+        let (mut tries, mut proofs) = (0, 0);
+        let server = Fake::start(kind, move |statement| {
+            let slot = |slot: Option<&str>| {
+                let cells = [slot, Some("0"), Some(OWN)];
+                Answer::Row(cells.map(|cell| cell.map(str::to_owned)).to_vec())
+            };
+            match statement {
+                // The server has ended the session meanwhile.
+                _ if proofs == 1 && statement.starts_with("SET") => {
+                    proofs += 1;
+                    Answer::Close
+                }
+                _ if !statement.starts_with("SELECT") => Answer::Ok,
+                _ if statement.contains("GET_LOCK(") => {
+                    tries += 1;
+                    // Taken; then granted after a wait; then taken for ever.
+                    slot(Some(if tries == 2 { "0" } else { "-1" }))
+                }
+                _ if statement.contains("WHEN IFNULL(IS_USED_LOCK") => {
+                    proofs += 1;
+                    slot(Some("0"))
+                }
+                _ => slot(None),
+            }
+        });
+        let dblock = Dblock::run_at(&server.url(), "x").args(["--wait", "1"]);
+        let output = dblock.sh("echo ran").output();
+        output.expect_code(75).expect_stdout("");
+    }
+}
+
+#[test]
+fn an_answer_that_was_promised_and_does_not_come_is_not_waited_for() {
+    // What a KILL QUERY does that comes during the first of two statements in a packet.
+    for kind in BOTH {
+        for wait in ["0", "30"] {
+            let passed_over = instead(Answer::Silence);
+            let server = server(kind, &[passed_over, yours()]);
+            let dblock = Dblock::run_at(&server.url(), "x").args(["--wait", wait]);
+            let output = dblock.sh("echo ran").output();
+            output.expect_code(0).expect_stdout("ran\n");
+            output.expect_took(Duration::ZERO, Duration::from_secs(3) + BUSY);
+        }
     }
 }
 

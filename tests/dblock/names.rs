@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use crate::harness::{Dblock, Kind, Server, both_servers, dblock_holds, unique};
 
 /// What a name is called on the server, by the words of the manual.
-fn on_server(name: &str) -> String {
+pub fn on_server(name: &str) -> String {
     if name.len() <= 56 {
         return name.to_owned();
     }

@@ -1,13 +1,13 @@
 //! As process 1 of a container: signals work, orphans are reaped, and codes are those that a shell would see.
 
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Running, SOON, Server, both_servers, children_of, eventually, stat_field, unique,
+    Dblock, Running, SOON, Server, both_servers, children_of, eventually, quoted, send, stat_field,
+    unique,
 };
 
 /// dblock as process 1 of a new pid namespace.
@@ -29,10 +29,6 @@ fn outside(unshare: &Running) -> i32 {
         one.is_some()
     });
     one.expect("it was just seen")
-}
-
-fn send(pid: i32, signal: Signal) {
-    kill(Pid::from_raw(pid), signal).expect("the process is there");
 }
 
 both_servers! {
@@ -102,6 +98,60 @@ both_servers! {
     fn process_one_does_not_wait_for_orphans(server) {
         let run = as_process_one(server, &unique("one")).sh("(sleep 30 &); exit 7").output();
         run.expect_code(7).expect_took(Duration::ZERO, Duration::from_secs(10));
+    }
+
+    fn process_one_ends_a_command_that_runs_too_long(server) {
+        for (script, code) in [("exec sleep 60", 124), ("trap '' TERM; while :; do sleep 0.1; done", 137)] {
+            let name = unique("one");
+            let run = as_process_one(server, &name).args(["--timeout", "1", "--kill-after", "0.5"]).sh(script).output();
+            run.expect_code(code).expect_one_line("the command has run for 1s");
+            assert_eq!(server.holder(&name), None);
+        }
+    }
+
+    fn process_one_reaps_orphans_in_the_hold(server) {
+        for keeper_lives in [true, false] {
+            let name = unique("one");
+            let folder = tempfile::tempdir().unwrap();
+            let end = folder.path().join("end");
+            let orphan = format!("until [ -e {} ]; do sleep 0.05; done; exit 3", quoted(&end));
+            let script = format!("for n in 1 2 3; do (sh -c \"{orphan}\" &); done; exit 7");
+            let mut run = as_process_one(server, &name).args(["-v", "--hold-at-least", "50"]).sh(&script).spawn();
+            run.wait_stderr("dblock: holding ", SOON);
+            let one = outside(&run);
+            eventually("the command is reaped", SOON, || children_of(one).len() == 4);
+            if !keeper_lives {
+                send(children_of(one)[0], Signal::SIGKILL);
+            }
+            std::fs::write(&end, "").unwrap();
+            eventually("all that have ended are reaped", SOON, || children_of(one).len() == usize::from(keeper_lives));
+            assert!(run.is_running() && server.holder(&name).is_some());
+            send(one, Signal::SIGTERM);
+            run.wait_within(SOON).expect_code(7);
+            eventually("the lock is free", SOON, || server.holder(&name).is_none());
+        }
+    }
+
+    fn process_one_reaps_orphans_while_it_ends_its_command(server) {
+        let script = "trap '' TERM; echo ready; while :; do (sh -c 'sleep 0.05' &); sleep 0.05; done";
+        for options in [&["-v", "-k", "4"][..], &["-t", "0.5", "-k", "4"]] {
+            let mut run = as_process_one(server, &unique("one")).args(options).sh(script).spawn();
+            run.wait_line("ready", SOON);
+            let one = outside(&run);
+            if options.contains(&"-t") {
+                run.wait_stderr("ending", SOON);
+            }
+            send(children_of(one)[0], Signal::SIGKILL);
+            run.wait_stderr("ending", SOON);
+            let ending = Instant::now();
+            let zombies = || children_of(one).into_iter().filter(|&pid| stat_field(pid, 0).as_deref() == Some("Z")).count();
+            let mut most = 0;
+            eventually("some orphans have come and gone", SOON, || {
+                most = most.max(zombies());
+                ending.elapsed() > Duration::from_secs(2)
+            });
+            assert!(most < 8, "{most} orphans were left");
+        }
     }
 
     fn process_one_says_75_when_the_lock_is_taken(server) {

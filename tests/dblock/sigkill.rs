@@ -7,17 +7,12 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 use crate::harness::{
     Dblock, Running, SOON, Server, both_servers, eventually, eventually_gone, processes_with,
-    quoted, stat_field, unique, waiters, within,
+    quoted, runs, send, stat_field, unique, waiters, within,
 };
-
-fn send(pid: i32, signal: Signal) {
-    kill(Pid::from_raw(pid), signal).expect("the process is there");
-}
 
 /// A command all of whose processes have `sign` open and locked for as long as they live.
 fn with_sign_of_life(sign: &Path, script: &str) -> String {
@@ -144,6 +139,19 @@ both_servers! {
         eventually("the lock is free", SOON, || server.holder(&name).is_none());
     }
 
+    fn sigkill_to_the_keeper_frees_the_lock_only_when_the_command_is_gone(server) {
+        let folder = tempfile::tempdir().unwrap();
+        let (sign, name) = (folder.path().join("sign"), unique("keeper"));
+        let script = with_sign_of_life(&sign, "trap '' TERM; echo shell $$; while :; do sleep 0.1; done");
+        let mut first = Dblock::run(server, &name).without_terminal().args(["--kill-after", "1"]).sh(&script).spawn();
+        let command = first.wait_pid("shell");
+        let second = second_copy(server, &name, &sign);
+        send(first.keeper(Some(command)), Signal::SIGKILL);
+        let end = second.wait();
+        assert_eq!(end.stdout, "alone\n", "{end:#?}");
+        first.wait().expect_code(74);
+    }
+
     fn sigkill_to_dblock_ends_the_whole_group_of_a_command_without_a_lock(server) {
         let run = Dblock::run(server, &unique("no-lock")).args(["--port", "1", "--connect-timeout", "0.3", "--if-unreachable", "run"]);
         let mut run = run.without_terminal().sh("sleep 60 & echo child $!; wait; true").spawn();
@@ -155,19 +163,7 @@ both_servers! {
     fn a_command_that_dblock_may_not_signal_keeps_the_lock_until_it_ends(server) {
         let name = unique("above");
         let folder = tempfile::tempdir().unwrap();
-        let reach = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-        let [dblock, become_root] = ["dblock", "setpriv"].map(|file| folder.path().join(file));
-        std::fs::copy(env!("CARGO_BIN_EXE_dblock"), &dblock).unwrap();
-        std::fs::copy("/usr/bin/setpriv", &become_root).unwrap();
-        reach(folder.path(), 0o755);
-        reach(&become_root, 0o4755);
-        // As another user, dblock from a place that this user may reach.
-        let exec = format!("exec {} \"$@\"", quoted(&dblock));
-        let mut run = Dblock::run(server, &name)
-            .without_terminal()
-            .under(["setpriv", "--reuid=65534", "--clear-groups", "sh", "-c", &exec])
-            .command([become_root.to_str().unwrap(), "--reuid=0", "sh", "-c", "echo shell $$; exec sleep 60"])
-            .spawn();
+        let mut run = out_of_reach(server, &name, folder.path(), &[], "echo shell $$; exec sleep 60").spawn();
         let command = run.wait_pid("shell");
         run.signal(Signal::SIGTERM);
         run.wait_stderr("cannot pass SIGTERM on", SOON);
@@ -314,9 +310,39 @@ both_servers! {
     }
 }
 
-fn runs(pid: i32) -> bool {
-    !matches!(
-        crate::harness::stat_field(pid, 0).as_deref(),
-        None | Some("Z" | "X")
-    )
+/// dblock as another user, with these options, around a command that becomes root and so may not be signalled.
+pub fn out_of_reach(
+    server: &Server,
+    name: &str,
+    folder: &Path,
+    options: &[&str],
+    script: &str,
+) -> Dblock {
+    let permit =
+        |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    let [dblock, become_root] = ["dblock", "setpriv"].map(|file| folder.join(file));
+    std::fs::copy(env!("CARGO_BIN_EXE_dblock"), &dblock).unwrap();
+    std::fs::copy("/usr/bin/setpriv", &become_root).unwrap();
+    permit(folder, 0o755);
+    permit(&become_root, 0o4755);
+    // From a place that this user may reach.
+    let exec = format!("exec {} \"$@\"", quoted(&dblock));
+    Dblock::run(server, name)
+        .args(options)
+        .without_terminal()
+        .under([
+            "setpriv",
+            "--reuid=65534",
+            "--clear-groups",
+            "sh",
+            "-c",
+            &exec,
+        ])
+        .command([
+            become_root.to_str().unwrap(),
+            "--reuid=0",
+            "sh",
+            "-c",
+            script,
+        ])
 }

@@ -1,11 +1,10 @@
 //! In a terminal: Ctrl-C reaches the command once, and job control works as without dblock.
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 use crate::harness::pty::{INTERRUPT, QUIT, SUSPEND, Shell};
 use crate::harness::{
-    PAIR, SOON, both_servers, children_of, eventually, eventually_gone, group_of, is_stopped,
+    PAIR, SOON, both_servers, children_of, eventually, eventually_gone, group_of, is_stopped, send,
 };
 
 /// The pair of processes that count signals, in a shell; and the numbers of dblock and of the first of the pair.
@@ -27,10 +26,6 @@ fn parent_of(pid: i32) -> i32 {
         .expect("it runs")
         .parse()
         .expect("a number")
-}
-
-fn send(pid: i32, signal: Signal) {
-    kill(Pid::from_raw(pid), signal).expect("the process is there");
 }
 
 /// How often a word is on the terminal.

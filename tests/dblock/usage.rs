@@ -7,6 +7,15 @@ use crate::harness::{Dblock, both_servers, unique};
 
 const USAGE: i32 = 64;
 
+/// The options that take a duration, the wait first.
+const DURATIONS: [&str; 5] = [
+    "--wait",
+    "--connect-timeout",
+    "--timeout",
+    "--kill-after",
+    "--hold-at-least",
+];
+
 /// Not UTF-8.
 const BYTES: &[u8] = b"\xff\xfe";
 
@@ -89,7 +98,7 @@ fn an_unknown_word_is_refused() {
 
 #[test]
 fn a_duration_that_is_none_is_refused() {
-    for option in ["--wait", "--connect-timeout"] {
+    for option in DURATIONS {
         let values = [
             "-1", "1y2", "", " ", ".", "1.2.3", "inf", "nan", "1e3", "0x10", "five", "1s2", "-0.5",
             "+1",
@@ -101,7 +110,12 @@ fn a_duration_that_is_none_is_refused() {
     refused(&["--wait=-1"], "--wait");
     refused(&["-w", "-1"], "--wait");
     refused(&["--connect-timeout", "0"], "--connect-timeout");
-    refused(&["--connect-timeout", "forever"], "--connect-timeout");
+    refused(&["-t", "-1"], "--timeout");
+    refused(&["-k", "-1"], "--kill-after");
+    // Only a wait may have no limit.
+    for option in &DURATIONS[1..] {
+        refused(&[option, "forever"], option);
+    }
 }
 
 #[test]
@@ -113,8 +127,9 @@ fn a_duration_that_overflows_is_refused() {
         &"9".repeat(400),
         "1000000000000years",
     ] {
-        refused(&["--wait", value], "--wait");
-        refused(&["--connect-timeout", value], "--connect-timeout");
+        for option in DURATIONS {
+            refused(&[option, value], option);
+        }
     }
 }
 
@@ -123,6 +138,69 @@ fn an_exit_code_that_is_none_is_refused() {
     for value in ["256", "-1", "", "x", "1.0"] {
         refused(&["-E", value], "--conflict-exit-code");
     }
+}
+
+#[test]
+fn a_number_of_slots_that_is_none_is_refused() {
+    let values = [
+        "0",
+        "1001",
+        "-1",
+        "",
+        " ",
+        "x",
+        "1.5",
+        "1e2",
+        "0x10",
+        "4294967296",
+        "4294967297",
+        "99999999999999999999",
+        "forever",
+    ];
+    for value in values {
+        refused(&["-m", value], "--max-concurrency");
+    }
+    refused(&["--max-concurrency=-1"], "--max-concurrency");
+    refused(&["-m", "2", "-m", "3"], "--max-concurrency");
+}
+
+#[test]
+fn a_pool_that_is_none_is_refused() {
+    let numbers = |count: usize| {
+        let numbers: Vec<String> = (1..=count).map(|number| number.to_string()).collect();
+        numbers.join(",")
+    };
+    for (value, wrong) in [
+        ("", "empty"),
+        (",", "name 1"),
+        ("a,,b", "name 2"),
+        ("a,b,", "name 3"),
+        (",a", "name 1"),
+        ("a,a", "twice"),
+        ("a,b,c,b", "name 4"),
+        (" a,b", "white space"),
+        ("a, b", "white space"),
+        ("a,b ", "white space"),
+        ("a,\u{3000}b", "white space"),
+        ("a\nb", "control"),
+        ("a,\u{7f}", "control"),
+        ("a,\u{9b}b", "control"),
+        (&"n".repeat(201), "200"),
+        (&numbers(1001), "1000"),
+    ] {
+        let (option, value) = ("--slots", value);
+        refused(&[option, value], option);
+        refused(&[option, value], wrong);
+    }
+}
+
+#[test]
+fn a_pool_and_a_number_of_slots_are_refused_together() {
+    for (pool, number) in [("a,b", "2"), ("a", "1")] {
+        refused(&["--slots", pool, "-m", number], "--slots");
+        refused(&["-m", number, "--slots", pool], "--max-concurrency");
+    }
+    refused(&["--slots", "a", "--slots", "b"], "--slots");
 }
 
 #[test]
@@ -211,6 +289,11 @@ fn bytes_that_are_no_text_are_refused_by_the_name_of_their_option() {
     for option in [
         "--wait",
         "--conflict-exit-code",
+        "--max-concurrency",
+        "--slots",
+        "--timeout",
+        "--kill-after",
+        "--hold-at-least",
         "--url",
         "--host",
         "--port",
@@ -294,6 +377,18 @@ fn help_shows_no_value_from_the_environment() {
             "{output:#?}"
         );
     }
+}
+
+#[test]
+fn the_help_of_hold_at_least_warns_of_what_follows_it() {
+    let output = Dblock::bare().args(["run", "--help"]).output();
+    let words: Vec<_> = output.expect_code(0).stdout.split_whitespace().collect();
+    let help = words.join(" ");
+    let hold = help.split("--hold-at-least").nth(1).unwrap_or_default();
+    assert!(
+        hold.contains("what follows it after && is delayed"),
+        "{help}"
+    );
 }
 
 #[test]

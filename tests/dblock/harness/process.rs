@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use nix::unistd::setsid;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, setsid};
 
 use super::{Dblock, Running, SOON};
 
@@ -67,6 +68,17 @@ impl Running {
         );
         others[0]
     }
+}
+
+/// Sends a signal to a process that must be there.
+#[track_caller]
+pub fn send(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).expect("the process is there");
+}
+
+/// Whether a process runs: it is there, and no zombie.
+pub fn runs(pid: i32) -> bool {
+    !matches!(stat_field(pid, 0).as_deref(), None | Some("Z" | "X"))
 }
 
 /// A field of `/proc/PID/stat` behind the program's name: 0 is the state, 2 the process group, 3 the session.

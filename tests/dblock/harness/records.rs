@@ -91,6 +91,23 @@ impl Records {
         self
     }
 
+    /// No more than so many commands ran at once. One without an end was killed, nobody knows when: it does not count.
+    #[track_caller]
+    pub fn assert_at_most(&self, most: usize) -> &Self {
+        let intervals = self.intervals();
+        for one in &intervals {
+            let at_its_start = |other: &&Interval| {
+                other.start <= one.start && other.end.is_some_and(|end| end > one.start)
+            };
+            let running = intervals.iter().filter(at_its_start).count();
+            assert!(
+                running <= most,
+                "{running} at once at the start of {one:?}\nof {intervals:?}"
+            );
+        }
+        self
+    }
+
     /// The numbers of the commands in the order of their starts.
     pub fn order(&self) -> Vec<usize> {
         self.intervals()

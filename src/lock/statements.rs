@@ -1,0 +1,208 @@
+//! The SQL of each step. Both servers take the same text; version comments serve where they differ.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::name::Name;
+use super::slots::Step;
+
+/// Seconds that the server keeps the session of a holder that says nothing: the most it takes. The default, eight hours,
+/// would end the lock of a longer command.
+const HOLDER_IDLE_LIMIT: u32 = 31_536_000;
+
+/// Seconds that the server keeps the session of a waiter between two statements: one that is gone when it is granted
+/// something costs the others that much. While a statement waits, this limit does not count.
+const WAITER_IDLE_LIMIT: u32 = 3;
+
+/// The longest wait in one statement: MySQL takes its statement time limit in milliseconds, 32 bits of them.
+const LONGEST_STATEMENT: Duration = Duration::from_secs(40 * 24 * 3600);
+
+/// How long the head waits for the last slot before it looks at all of them again: a holder that died wakes nobody. MySQL
+/// waits for whole seconds.
+pub const RECHECK: Duration = Duration::from_secs(1);
+
+/// Writes the statements for one lock. Names are literals that no `sql_mode` and no character set changes.
+pub struct Statements {
+    /// Of each slot.
+    slots: Vec<String>,
+    /// Of the place at the head of the queue.
+    place: String,
+}
+
+impl Statements {
+    /// For the first so many slots of the lock `name`.
+    pub fn new(name: &Name, slots: u32) -> Self {
+        Self {
+            slots: (0..slots)
+                .map(|slot| literal(&name.slot_on_server(slot)))
+                .collect(),
+            place: literal(&name.place_on_server()),
+        }
+    }
+
+    /// The statement of a step; `left` is the time left to wait, `None` without limit. The row in answer: the number of
+    /// the slot that was had or is held, -1 for none, NULL if that is not known; whether the place is held; the session's
+    /// own number.
+    ///
+    /// What a session asks first makes it fit to keep a lock in the same packet. Later packets have one statement only: a
+    /// `KILL QUERY` that comes during the first of two makes both servers pass over the second without a word, and the
+    /// client waits for ever.
+    pub fn of(&self, step: Step, left: Option<Duration>) -> String {
+        let left = left.unwrap_or(LONGEST_STATEMENT).min(LONGEST_STATEMENT);
+        let alone = self.slots.len() == 1;
+        let (limit, slot, place) = match step {
+            Step::Try => (None, self.any("0"), "0".to_owned()),
+            // Whoever waits stands behind one that has the place.
+            Step::TryUnlessQueued => (
+                None,
+                format!(
+                    "CASE WHEN IS_FREE_LOCK({}) THEN {} ELSE -1 END",
+                    self.place,
+                    self.any("0")
+                ),
+                "0".to_owned(),
+            ),
+            Step::Queue if alone => (Some(left), self.any(&seconds(left)), "0".to_owned()),
+            Step::Queue => (
+                Some(left),
+                format!(
+                    "CASE GET_LOCK({}, {}) WHEN 0 THEN -1 END",
+                    self.place,
+                    seconds(left)
+                ),
+                is_held(&self.place),
+            ),
+            // Asked again after an interruption, it must not take a second slot. A whole second both servers can wait.
+            Step::Head => {
+                let (limit, timeout) = if left < RECHECK {
+                    (Some(left), seconds(left))
+                } else {
+                    (None, RECHECK.as_secs().to_string())
+                };
+                let slot = self.held_slot_or(&self.any(&timeout));
+                (limit, slot, is_held(&self.place))
+            }
+            Step::Settle => (None, self.held_slot_or("NULL"), is_held(&self.place)),
+            Step::Confirm(slot) => {
+                let held = is_held(&self.slots[slot as usize]);
+                // AND goes on after NULL, but not after 0.
+                let place = format!(
+                    "{} AND NOT ({held} AND RELEASE_LOCK({}))",
+                    is_held(&self.place),
+                    self.place
+                );
+                (None, format!("CASE WHEN {held} THEN {slot} END"), place)
+            }
+        };
+        let place = if alone { "0" } else { &place };
+        let limit = limit.map_or_else(String::new, statement_limit);
+        format!("SELECT {limit}{slot}, {place}, CONNECTION_ID()")
+    }
+
+    /// Takes one slot without waiting, as [`Step::Try`] takes any.
+    pub fn of_one(&self, slot: u32) -> String {
+        let slot = slot as usize;
+        let had = one(&self.slots[slot], slot, "0");
+        format!("SELECT {had}, 0, CONNECTION_ID()")
+    }
+
+    /// Gives a slot back, and asks who is at the head of the queue.
+    pub fn release(&self, slot: u32) -> String {
+        format!(
+            "SELECT RELEASE_LOCK({}), IS_USED_LOCK({})",
+            self.slots[slot as usize], self.place
+        )
+    }
+
+    /// Who has a slot. `IS_USED_LOCK` tells every account the number; the process list tells an account about its own
+    /// sessions, and about all with the PROCESS privilege.
+    pub fn holder(&self, slot: u32) -> String {
+        format!(
+            "SELECT holder.id, CONCAT(client.user, '@', client.host) \
+             FROM (SELECT IS_USED_LOCK({}) AS id) holder \
+             LEFT JOIN information_schema.processlist client ON client.id = holder.id",
+            self.slots[slot as usize],
+        )
+    }
+
+    /// The first free slot, the last of them with this time-out. Of CASE both servers promise that it goes no further than
+    /// the first that is true (of `1 IN (…)` MySQL evaluates everything).
+    fn any(&self, timeout: &str) -> String {
+        let (last, others) = self.slots.split_last().expect("at least one slot");
+        let last = one(last, others.len(), timeout);
+        if others.is_empty() {
+            return last;
+        }
+        let mut case = "CASE".to_owned();
+        for (slot, name) in others.iter().enumerate() {
+            let _ = write!(case, " WHEN GET_LOCK({name}, 0) THEN {slot}");
+        }
+        case + " ELSE " + &last + " END"
+    }
+
+    /// The slot that is held, `otherwise` if none is.
+    fn held_slot_or(&self, otherwise: &str) -> String {
+        let mut case = "CASE CONNECTION_ID()".to_owned();
+        for (slot, name) in self.slots.iter().enumerate() {
+            let _ = write!(case, " WHEN IS_USED_LOCK({name}) THEN {slot}");
+        }
+        case + " ELSE " + otherwise + " END"
+    }
+}
+
+/// 1 if this session has it, otherwise 0.
+fn is_held(name: &str) -> String {
+    format!("IFNULL(IS_USED_LOCK({name}) = CONNECTION_ID(), 0)")
+}
+
+/// One slot. Its number, -1 if another has it; NULL stays NULL.
+fn one(name: &str, slot: usize, timeout: &str) -> String {
+    format!("CASE GET_LOCK({name}, {timeout}) WHEN 1 THEN {slot} WHEN 0 THEN -1 END")
+}
+
+/// A name as an SQL literal.
+fn literal(name: &str) -> String {
+    let mut literal = "_utf8mb4 x'".to_owned();
+    for byte in name.bytes() {
+        let _ = write!(literal, "{byte:02x}");
+    }
+    literal.push('\'');
+    literal
+}
+
+/// Makes a session fit to keep a lock: no time limit on statements, and no early end while its command runs. Which limit a
+/// server has is left to its version: MariaDB reads `/*M!`, MySQL `/*!50708`.
+pub fn keep_session() -> String {
+    format!(
+        "SET SESSION wait_timeout={HOLDER_IDLE_LIMIT} \
+         /*M!100102 , max_statement_time=0 */ /*!50708 , max_execution_time=0 */"
+    )
+}
+
+/// Gives a session that waits a short life between two statements.
+pub fn expect_little() -> String {
+    format!("SET SESSION wait_timeout={WAITER_IDLE_LIMIT}")
+}
+
+/// A limit on one statement, for MySQL, which rounds the time-out of `GET_LOCK` to whole seconds. To MariaDB it is a
+/// comment, or as good as the time-out. Zero would be no limit, and is not needed.
+fn statement_limit(left: Duration) -> String {
+    match millis(left) {
+        0 => String::new(),
+        millis => format!("/*+ MAX_EXECUTION_TIME({millis}) */ "),
+    }
+}
+
+/// A time-out of `GET_LOCK`. MariaDB takes fractions of a second, and at its versions passes over comments of this form.
+/// On MySQL it lies behind the limit on the statement.
+fn seconds(left: Duration) -> String {
+    match millis(left) {
+        0 => "0".to_owned(),
+        millis => format!("{}.{:03} /*!50708 + 2 */", millis / 1000, millis % 1000),
+    }
+}
+
+/// Rounded up: a wait that ends too early asks again.
+fn millis(span: Duration) -> u128 {
+    span.as_micros().div_ceil(1000)
+}

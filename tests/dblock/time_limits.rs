@@ -1,0 +1,281 @@
+//! `--timeout` and `--kill-after`: a command that runs too long is ended as timeout(1) ends it, and its whole group with
+//! it; only then the lock is free.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mysql::prelude::Queryable;
+use nix::sys::signal::{SigHandler, Signal, signal};
+
+use crate::harness::pty::Shell;
+use crate::harness::{
+    BUSY, Dblock, PAIR, SOON, Server, both_servers, eventually, eventually_gone, runs, send, unique,
+};
+use crate::sigkill::out_of_reach;
+
+/// Prints `asked` on SIGTERM and `heard` on SIGUSR1, and goes on; SIGINT ends it with code 3.
+const STUBBORN: &str = r#"
+    $| = 1;
+    $SIG{TERM} = sub { print "asked\n" };
+    $SIG{USR1} = sub { print "heard\n" };
+    $SIG{INT} = sub { exit 3 };
+    print "perl $$\n";
+    select undef, undef, undef, 0.02 while 1;
+"#;
+
+/// A call without a terminal, whose command may run so long.
+fn limited(server: &Server, name: &str, limit: &str) -> Dblock {
+    Dblock::run(server, name)
+        .without_terminal()
+        .args(["--timeout", limit])
+}
+
+both_servers! {
+    fn a_command_that_runs_too_long_is_ended_and_the_lock_is_free(server) {
+        let name = unique("too-long");
+        let limit = Duration::from_millis(400);
+        let run = limited(server, &name, "0.4").command(["sleep", "60"]).output();
+        run.expect_code(124).expect_one_line("the command has run for 400ms; ending it").expect_took(limit, limit + BUSY);
+        assert_eq!(server.holder(&name), None);
+        let short = Dblock::run(server, &name).args(["-t", "400ms", "-q"]).command(["sleep", "60"]).output();
+        short.expect_code(124).expect_silence();
+        assert_eq!(server.holder(&name), None);
+    }
+
+    fn the_time_begins_with_the_command_and_not_with_the_wait(server) {
+        let name = unique("begin");
+        let client = server.hold(&name);
+        let begun = Instant::now();
+        let run = limited(server, &name, "1").args(["--wait", "50"]).command(["sleep", "60"]).spawn();
+        eventually("it has waited for longer than the limit", SOON, || {
+            begun.elapsed() > Duration::from_millis(1300) && server.waiters(&name).len() == 1
+        });
+        drop(client);
+        let freed = Instant::now();
+        run.wait().expect_code(124);
+        let took = freed.elapsed();
+        assert!(Duration::from_secs(1) <= took && took <= Duration::from_secs(1) + BUSY, "{took:?}");
+    }
+
+    fn a_limit_of_zero_is_none(server) {
+        let run = limited(server, &unique("zero"), "0").sh("sleep 0.2; exit 5").output();
+        run.expect_code(5).expect_silence();
+    }
+
+    fn a_command_that_ends_in_time_ends_as_it_ends(server) {
+        for code in [0, 7, 124, 137] {
+            let run = limited(server, &unique("in-time"), "30").sh(&format!("exit {code}")).output();
+            run.expect_code(code).expect_silence();
+        }
+        for signal in [Signal::SIGTERM, Signal::SIGKILL, Signal::SIGHUP] {
+            let run = limited(server, &unique("in-time"), "30").sh(&format!("kill -{} $$", signal as i32)).output();
+            run.expect_signal(signal).expect_silence();
+        }
+    }
+
+    fn a_command_that_answers_term_with_a_code_of_its_own_is_124(server) {
+        let script = "trap 'echo asked; exit 3' TERM; echo ready; sleep 60 & wait";
+        let run = limited(server, &unique("own-code"), "1").sh(script).output();
+        run.expect_code(124).expect_stdout("ready\nasked\n").expect_one_line("has run for 1s");
+    }
+
+    fn a_command_that_does_not_heed_term_is_killed_and_is_137(server) {
+        let name = unique("stubborn");
+        let least = Duration::from_millis(1500);
+        let run = limited(server, &name, "1").args(["--kill-after", "0.5"]).command(["perl", "-e", STUBBORN]).output();
+        // An exit code: dblock itself does not die of SIGKILL.
+        run.expect_code(137).expect_one_line("has run for 1s").expect_took(least, least + BUSY);
+        assert!(run.stdout.ends_with("\nasked\n"), "it was asked once: {run:#?}");
+        assert_eq!(server.holder(&name), None);
+    }
+
+    fn kill_after_of_zero_kills_at_once(server) {
+        for script in ["exec sleep 60", "trap '' TERM; while :; do sleep 0.1; done"] {
+            let run = limited(server, &unique("at-once"), "0.5").args(["-k", "0"]).sh(script).output();
+            run.expect_code(137).expect_took(Duration::ZERO, Duration::from_millis(500) + BUSY);
+        }
+    }
+
+    fn kill_after_without_a_limit_does_nothing(server) {
+        let run = Dblock::run(server, &unique("alone")).args(["-k", "0"]).sh("sleep 0.2; exit 4").output();
+        run.expect_code(4).expect_silence();
+    }
+
+    fn the_whole_group_is_asked_to_end(server) {
+        let script = "sleep 60 & echo child $!; sh -c 'sleep 60 & echo grandchild $!; wait; true' & wait; true";
+        let mut run = limited(server, &unique("group"), "1").sh(script).spawn();
+        let children = [run.wait_pid("child"), run.wait_pid("grandchild")];
+        run.wait_within(SOON).expect_code(124);
+        assert!(!children.into_iter().any(runs), "all of the group are gone when dblock is");
+    }
+
+    fn the_last_of_the_group_is_killed_before_the_lock_is_free(server) {
+        let name = unique("last");
+        // The command itself ends at once. Its grandchild does not.
+        let deaf = "trap \"\" TERM; echo grandchild $$; while :; do sleep 0.1; done";
+        let script = format!("(sh -c '{deaf}' & wait) & echo shell $$; wait");
+        let mut run = limited(server, &name, "1").args(["-k", "1.5"]).sh(&script).spawn();
+        let (command, grandchild) = (run.wait_pid("shell"), run.wait_pid("grandchild"));
+        eventually_gone(command, SOON);
+        assert!(runs(grandchild) && run.is_running(), "it has its time");
+        assert!(server.holder(&name).is_some(), "the lock is held until the last has ended");
+        let end = run.wait_within(SOON);
+        let due = Duration::from_millis(2500);
+        end.expect_code(137).expect_took(due, due + BUSY);
+        assert!(!runs(grandchild), "it was killed");
+        assert_eq!(server.holder(&name), None);
+    }
+
+    fn with_a_terminal_the_commands_process_alone_is_ended(server) {
+        let mut shell = Shell::start(server);
+        let script = PAIR.replace('\n', " ");
+        shell.dblock(&format!("--timeout 1 --kill-after 0.5 perl -e '{script}' TERM"));
+        eventually("both are ready", SOON, || {
+            let seen = shell.all();
+            seen.contains("child ready") && seen.contains("parent ready")
+        });
+        let child = shell.all().split("child ready ").nth(1).and_then(|rest| rest.lines().next()).map(str::to_owned);
+        let parent = shell.wait_pid("parent ready");
+        shell.wait_for("parent TERM 1");
+        shell.expect_code(137);
+        assert!(!runs(parent));
+        let child = child.and_then(|child| child.parse().ok()).expect("a process id");
+        assert!(runs(child), "its children are its own business, as with timeout --foreground");
+        assert!(!shell.all().contains("child TERM"), "{}", shell.all());
+        assert_eq!(server.holder(&shell.name), None);
+    }
+
+    fn a_command_that_is_stopped_is_ended_too(server) {
+        let kill_after = Duration::from_secs(10);
+        for stop in ["kill -STOP $$", "sleep 60 & kill -STOP 0"] {
+            let run = limited(server, &unique("stopped"), "0.5").sh(&format!("{stop}; exec sleep 60")).output();
+            run.expect_code(124).expect_took(Duration::ZERO, kill_after);
+        }
+    }
+
+    fn signals_still_reach_a_command_that_is_being_ended(server) {
+        let run = limited(server, &unique("grace"), "1").args(["--kill-after", "50"]);
+        let mut run = run.command(["perl", "-e", STUBBORN]).spawn();
+        run.wait_line("asked", SOON);
+        run.signal(Signal::SIGUSR1);
+        run.wait_line("heard", SOON);
+        run.signal(Signal::SIGINT);
+        run.wait_within(SOON).expect_code(124).expect_one_line("has run for");
+    }
+
+    fn sigkill_to_dblock_kills_a_command_that_is_being_ended(server) {
+        let name = unique("killed");
+        let run = limited(server, &name, "1").args(["--kill-after", "50"]);
+        let mut run = run.command(["perl", "-e", STUBBORN]).spawn();
+        let command = run.wait_pid("perl");
+        run.wait_line("asked", SOON);
+        run.signal(Signal::SIGKILL);
+        run.wait_within(SOON).expect_signal(Signal::SIGKILL);
+        eventually_gone(command, SOON);
+        eventually("the lock is free", SOON, || server.holder(&name).is_none());
+    }
+
+    fn the_keepers_death_does_not_spare_a_command_that_is_being_ended(server) {
+        let run = limited(server, &unique("keeper"), "1").args(["--kill-after", "1.5"]);
+        let mut run = run.command(["perl", "-e", STUBBORN]).spawn();
+        let command = run.wait_pid("perl");
+        let keeper = run.keeper(Some(command));
+        run.wait_line("asked", SOON);
+        send(keeper, Signal::SIGKILL);
+        run.wait_within(SOON).expect_code(137).expect_said(["has run for", "was lost"]);
+        assert!(!runs(command));
+    }
+
+    fn a_stopped_keeper_does_not_stop_the_clock(server) {
+        let name = unique("keeper");
+        let run = limited(server, &name, "2").args(["--connect-timeout", "0.5"]);
+        let mut run = run.sh("echo shell $$; exec sleep 60").spawn();
+        let command = run.wait_pid("shell");
+        send(run.keeper(Some(command)), Signal::SIGSTOP);
+        let (limit, answer) = (Duration::from_secs(2), Duration::from_millis(500));
+        run.wait_within(SOON).expect_code(124).expect_took(limit + answer, limit + answer + BUSY);
+        eventually("the lock is free", SOON, || server.holder(&name).is_none());
+    }
+
+    fn a_command_that_ignores_term_from_the_start_is_ended(server) {
+        let ignore = || {
+            // SAFETY: a plain system call in the new process.
+            unsafe { signal(Signal::SIGTERM, SigHandler::SigIgn) }?;
+            Ok(())
+        };
+        let run = limited(server, &unique("ignored"), "0.3").args(["-k", "0.3"]).pre_exec(ignore);
+        run.command(["sleep", "60"]).output().expect_code(137);
+    }
+
+    fn a_lost_session_does_not_stop_the_clock(server) {
+        let mut run = limited(server, &unique("lost"), "1.5").sh("echo on $DBLOCK_CONNECTION_ID; exec sleep 60").spawn();
+        let id = run.wait_pid("on");
+        server.admin().query_drop(format!("KILL {id}")).unwrap();
+        run.wait_stderr("was lost while the command runs", SOON);
+        run.wait_within(SOON).expect_code(124).expect_said(["has run for 1s 500ms"]);
+    }
+
+    fn a_command_that_may_not_be_signalled_is_waited_for_and_that_is_said(server) {
+        let folder = tempfile::tempdir().unwrap();
+        let options = ["-t", "0.3", "-k", "0.3"];
+        let run = out_of_reach(server, &unique("limit"), folder.path(), &options, "sleep 2; exit 3").output();
+        run.expect_code(124).expect_took(Duration::from_secs(2), Duration::from_secs(4) + BUSY);
+        run.expect_said(["cannot end the command"]);
+    }
+
+    fn the_codes_are_those_of_timeout(server) {
+        let scripts = [
+            ("exit 0", 0),
+            ("exit 7", 7),
+            ("exit 124", 124),
+            ("exec /no/such/program", 127),
+            ("kill -TERM $$", 143),
+            ("kill -KILL $$", 137),
+            ("exec sleep 60", 124),
+            ("kill -STOP $$; exec sleep 60", 124),
+            ("sleep 60; exit 5", 124),
+            ("trap 'exit 0' TERM; sleep 60 & wait", 124),
+            ("trap 'exit 9' TERM; sleep 60 & wait", 124),
+            ("trap 'kill -KILL $$' TERM; sleep 60 & wait", 137),
+            ("trap '' TERM; while :; do sleep 0.1; done", 137),
+        ];
+        // All at once: they do nothing but wait.
+        thread::scope(|scope| {
+            for (script, code) in scripts {
+                scope.spawn(move || {
+                    let timeout = Command::new("timeout")
+                        .args(["-k", "0.5", "1", "sh", "-c", script])
+                        .stderr(Stdio::null())
+                        .status()
+                        .expect("timeout(1) is there");
+                    let run = limited(server, &unique("timeout"), "1").args(["-k", "0.5"]).sh(script).output();
+                    // As a shell sees it.
+                    let [theirs, ours] = [timeout, run.status]
+                        .map(|status| status.code().or_else(|| status.signal().map(|signal| 128 + signal)));
+                    assert_eq!((ours, theirs), (Some(code), Some(code)), "dblock and timeout(1): {script:?}: {run:#?}");
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn without_a_lock_the_limit_is_the_same() {
+    let run = Dblock::run_at("mysql://dblock@127.0.0.1:1/", "no-lock")
+        .without_terminal()
+        .args([
+            "--connect-timeout",
+            "0.2",
+            "--if-unreachable",
+            "run",
+            "--timeout",
+            "1",
+        ])
+        .args(["--kill-after", "0.5"]);
+    let end = run.command(["perl", "-e", STUBBORN]).output();
+    end.expect_code(137)
+        .expect_said(["running without the lock", "has run for 1s; ending it"]);
+    assert!(end.stdout.ends_with("\nasked\n"), "{end:#?}");
+}
