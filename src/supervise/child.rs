@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::sys::prctl;
-use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::{getpid, getppid};
 
 use super::inherited;
+use super::leash::Leash;
 use super::signals::Signals;
 use crate::exit::{Ending, Failure, Reason};
 use crate::keeper::message::{Link, ToKeeper};
@@ -24,6 +23,7 @@ use crate::report::in_words;
 pub struct Child {
     /// Whom signals go to.
     pub processes: Processes,
+    _leash: Arc<Leash>,
 }
 
 impl Child {
@@ -40,8 +40,13 @@ impl Child {
             return Err(Failure::new(Reason::Usage, "no command is given"));
         };
         let own_group = !has_terminal();
+        let leash = Leash::new().map(Arc::new).map_err(|error| {
+            let told = format!("cannot run the command: {}", in_words(&io::Error::from(error)));
+            Failure::new(Reason::OsRefused, told)
+        })?;
         let mask = signals.inherited();
         let link = Arc::clone(link);
+        let tied = Arc::clone(&leash);
         let supervisor = getpid();
         let mut process = Command::new(program);
         process.args(arguments);
@@ -51,8 +56,8 @@ impl Child {
         let last_steps = move || {
             let pid = getpid().as_raw();
             link.send(&ToKeeper::Started { pid, own_group })?;
-            // Should the keeper be killed together with the supervisor, at least this process goes with them.
-            prctl::set_pdeathsig(Signal::SIGKILL)?;
+            // Should the keeper be killed together with the supervisor, the kernel ends the command.
+            tied.tie(if own_group { -pid } else { pid })?;
             if getppid() != supervisor {
                 return Err(Errno::ESRCH.into());
             }
@@ -66,6 +71,7 @@ impl Child {
                 let pid = i32::try_from(child.id()).expect("process numbers are positive and fit");
                 Ok(Self {
                     processes: Processes { pid, own_group },
+                    _leash: leash,
                 })
             }
             Err(error) => {

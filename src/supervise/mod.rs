@@ -2,6 +2,7 @@
 
 mod child;
 mod inherited;
+mod leash;
 mod signals;
 
 use std::env;

@@ -236,6 +236,31 @@ both_servers! {
         run.wait().expect_code(70).expect_stdout("").expect_one_line("");
     }
 
+    fn sigkill_to_both_at_once_ends_the_whole_group_before_a_waiting_copy_starts(server) {
+        let folder = tempfile::tempdir().unwrap();
+        for round in 0..GROUPS.len() * 4 {
+            let script = GROUPS[round / 4];
+            let (sign, name) = (folder.path().join(format!("sign-{round}")), unique("both"));
+            let mut first = Dblock::run(server, &name)
+                .without_terminal()
+                .sh(&with_sign_of_life(&sign, &format!("echo shell $$; {script}")))
+                .spawn();
+            let command = first.wait_pid("shell");
+            first.wait_line("ready", SOON);
+            let mut both = [first.keeper(Some(command)), first.pid()];
+            if round % 2 == 0 {
+                both.reverse();
+            }
+            let second = second_copy(server, &name, &sign);
+            for pid in both {
+                send(pid, Signal::SIGKILL);
+            }
+            let end = second.wait();
+            assert_eq!(end.stdout, "alone\n", "after {script:?}: {end:#?}");
+            end.expect_code(0);
+        }
+    }
+
     fn sigkill_to_both_at_once_leaves_no_command_without_the_lock(server) {
         for keeper_first in [true, false] {
             let name = unique("both");
