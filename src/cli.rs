@@ -56,9 +56,20 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "DURATION", allow_negative_numbers = true)]
     pub timeout: Option<OsString>,
 
-    /// From SIGTERM to SIGKILL when dblock ends the command; 0 is both at once [default: 10s]
+    /// From SIGTERM to SIGKILL when dblock ends the command; 0 is both at once; a third of the TTL at most [default: 10s, or
+    /// a quarter of the TTL where that is less]
     #[arg(short, long, value_name = "DURATION", allow_negative_numbers = true)]
     pub kill_after: Option<OsString>,
+
+    /// The longest the server keeps the lock of a host that has vanished, and how long a lost session may be sought again:
+    /// whole seconds, 4s to 1d. Longer than a fail-over takes [default: 5m]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true)]
+    pub ttl: Option<OsString>,
+
+    /// When the session is lost while the command runs: take the lock again, and end the command if that fails; end it at
+    /// once; or let it run [default: reacquire]
+    #[arg(long, value_name = "reacquire|terminate|ignore")]
+    pub on_lock_lost: Option<OsString>,
 
     /// Keep the lock for at least this long from when it was taken, also when the command ends sooner: a host whose clock
     /// is late then finds it taken. dblock stays as long, so what follows it after && is delayed. TERM, INT, QUIT and HUP end it
@@ -68,6 +79,10 @@ pub struct RunArgs {
     /// No server in time: fail with 69, or run the command without the lock and say so [default: fail]
     #[arg(long, value_name = "fail|run")]
     pub if_unreachable: Option<OsString>,
+
+    /// Lock also on a server where the lock may not exclude (Galera, a replica), with a warning instead of 78
+    #[arg(long)]
+    pub allow_unfit_server: bool,
 
     #[command(flatten)]
     pub verbosity: VerbosityArgs,

@@ -1,6 +1,8 @@
-//! dblock: flock(1) for a fleet. Parses, dispatches, prints the one line of an error, and exits: nothing else exits.
+//! dblock: flock(1) for a fleet. Parses, dispatches, prints the one line of an error, and exits: nothing else exits, but for
+//! the keeper, which is a process of its own.
 
 mod cli;
+mod clock;
 mod commands;
 mod descriptors;
 mod exit;

@@ -13,7 +13,7 @@ use url::Url;
 use crate::cli::{ConnectionArgs, RunArgs, VerbosityArgs};
 use crate::exit::{CONFLICT, Failure, Reason};
 use crate::lock::{MOST_SLOTS, Name};
-use crate::report::Level;
+use crate::report::{Level, shown};
 
 /// The TCP port where nothing names one.
 const DEFAULT_PORT: u16 = 3306;
@@ -21,7 +21,12 @@ const DEFAULT_PORT: u16 = 3306;
 /// How long a server is sought where nothing says it.
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// From SIGTERM to SIGKILL where nothing says it.
+/// How long a server keeps the lock of a host that has vanished, where nothing says it; and what may be said.
+const DEFAULT_TTL: Duration = Duration::from_secs(300);
+const SHORTEST_TTL: Duration = Duration::from_secs(4);
+const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
+
+/// From SIGTERM to SIGKILL where nothing says it, or a quarter of the TTL where that is less.
 const DEFAULT_KILL_AFTER: Duration = Duration::from_secs(10);
 
 /// Bytes of a slot's name at most, as of a lock's.
@@ -49,12 +54,29 @@ pub struct Run {
     pub timeout: Option<Duration>,
     /// From SIGTERM to SIGKILL when dblock ends the command; zero sends both at once.
     pub kill_after: Duration,
+    /// The longest the server keeps the lock of a host that has vanished: whole seconds.
+    pub ttl: Duration,
+    /// What to do when the session is lost while the command runs.
+    pub on_lock_lost: OnLockLost,
+    /// Whether to lock also where the lock may not exclude.
+    pub allow_unfit_server: bool,
     /// How long the lock is kept at least, from when it was had.
     pub hold_at_least: Duration,
     /// Where the lock lives.
     pub connection: Connection,
     /// What to run: program and arguments, never empty.
     pub command: Vec<OsString>,
+}
+
+/// What to do when the session, and with it the lock, is lost while the command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnLockLost {
+    /// Take it again; end the command when that fails.
+    Reacquire,
+    /// End the command.
+    Terminate,
+    /// Say so.
+    Ignore,
 }
 
 /// What to do when no server can be reached in time.
@@ -184,7 +206,34 @@ pub fn run(args: RunArgs) -> Result<Run, Failure> {
             .transpose()
     };
     let timeout = span(args.timeout, "--timeout")?.filter(|limit| !limit.is_zero());
-    let kill_after = span(args.kill_after, "--kill-after")?.unwrap_or(DEFAULT_KILL_AFTER);
+    let ttl = match flag(args.ttl, "--ttl") {
+        Some(given) => given.read(ttl)?,
+        None => DEFAULT_TTL,
+    };
+    let kill_after = match span(args.kill_after, "--kill-after")? {
+        Some(span) if span > ttl / 3 => {
+            return Err(usage(format!(
+                "--kill-after: {} is more than a third of the TTL, which is {}; the command must be gone before the \
+                 server gives its lock away",
+                shown(span),
+                shown(ttl)
+            )));
+        }
+        Some(span) => span,
+        None => DEFAULT_KILL_AFTER.min(ttl / 4),
+    };
+    let on_lock_lost = match flag(args.on_lock_lost, "--on-lock-lost") {
+        Some(given) => given.read(|text| match text {
+            "reacquire" => Ok(OnLockLost::Reacquire),
+            "terminate" => Ok(OnLockLost::Terminate),
+            "ignore" => Ok(OnLockLost::Ignore),
+            _ => Err(format!(
+                "{} is neither reacquire nor terminate nor ignore",
+                value(text)
+            )),
+        })?,
+        None => OnLockLost::Reacquire,
+    };
     let hold_at_least = span(args.hold_at_least, "--hold-at-least")?.unwrap_or_default();
     let connection = connection(args.connection)?;
     Ok(Run {
@@ -194,6 +243,9 @@ pub fn run(args: RunArgs) -> Result<Run, Failure> {
         wait,
         timeout,
         kill_after,
+        ttl,
+        on_lock_lost,
+        allow_unfit_server: args.allow_unfit_server,
         hold_at_least,
         conflict_exit_code,
         if_unreachable,
@@ -557,6 +609,16 @@ fn wait(text: &str) -> Result<Wait, String> {
     match text {
         "forever" => Ok(Wait::Forever),
         _ => duration(text).map(Wait::For),
+    }
+}
+
+/// Whole seconds, for that is what servers take.
+fn ttl(text: &str) -> Result<Duration, String> {
+    let ttl = duration(text)?;
+    if ttl.subsec_nanos() == 0 && (SHORTEST_TTL..=LONGEST_TTL).contains(&ttl) {
+        Ok(ttl)
+    } else {
+        Err(format!("{} is not whole seconds from 4s to 1d", value(text)))
     }
 }
 

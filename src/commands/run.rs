@@ -2,13 +2,13 @@
 
 use crate::cli::RunArgs;
 use crate::exit::{Ending, Failure, Reason};
-use crate::keeper::{self, Forked, Work};
-use crate::lock::Request;
+use crate::keeper::{self, Task, Work};
+use crate::lock;
 use crate::report::{Level, Report};
 use crate::settings::{self, IfUnreachable};
 use crate::supervise::{Asked, Signals, Supervisor};
 
-/// Runs it, and returns how dblock is to end: in the supervisor, and in the keeper that is forked off here.
+/// Runs it, and returns how dblock is to end.
 ///
 /// # Errors
 /// Everything that has an exit code of its own, and a line.
@@ -25,18 +25,11 @@ pub fn run(args: RunArgs, report: Report) -> anyhow::Result<Ending> {
     };
     let signals = Signals::collect().map_err(refused)?;
 
-    let work = Work::Lock(
-        &run.connection,
-        Request::new(&run.name, run.max_concurrency, run.wait),
-        report.shown,
-    );
-    let (keeper, link) = match keeper::fork_off(work)? {
-        Forked::Supervisor(keeper, link) => (keeper, link),
-        Forked::Keeper(ending) => return Ok(ending),
-    };
-    let mut supervisor = Supervisor::new(&run, report, signals, keeper, link);
+    let mark = lock::mark()?;
+    let (keeper, link) = keeper::fork_off(Work::Acquire(Task::new(&run, &mark, report.shown)))?;
+    let mut supervisor = Supervisor::new(&run, &mark, report, signals, keeper, link)?;
     match supervisor.wait_for_lock()? {
-        Asked::Held(grant) => supervisor.run_command(Some(grant)),
+        Asked::Held(grant, lease) => supervisor.run_command(Some((grant, lease))),
         Asked::Taken(holder) => {
             let level = if run.conflict_exit_code == 0 {
                 Level::Info
@@ -48,10 +41,8 @@ pub fn run(args: RunArgs, report: Report) -> anyhow::Result<Ending> {
         }
         Asked::Unreachable(failure) if run.if_unreachable == IfUnreachable::Run => {
             report.error(format_args!("{failure}; running without the lock"));
-            match keeper::fork_off(Work::GuardOnly)? {
-                Forked::Supervisor(keeper, link) => supervisor.set_keeper(keeper, link),
-                Forked::Keeper(ending) => return Ok(ending),
-            }
+            let (keeper, link) = keeper::fork_off(Work::GuardOnly)?;
+            supervisor.set_keeper(keeper, link);
             supervisor.run_command(None)
         }
         Asked::Unreachable(failure) => Err(failure.into()),

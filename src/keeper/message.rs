@@ -11,8 +11,9 @@ use nix::sys::socket::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::clock::Moment;
 use crate::exit::Failure;
-use crate::lock::Grant;
+use crate::lock::{Grant, Lease};
 use crate::report::Level;
 
 /// From the keeper to the supervisor.
@@ -24,13 +25,19 @@ pub enum FromKeeper {
     Waiting(String),
     /// Is the supervisor there, and not stopped? It answers [`ToKeeper::Here`].
     AreYouThere,
-    /// The lock was had. The session's descriptor comes with it: as long as the supervisor has that open, too, the server
+    /// Whether every server is read-only, as the latest round showed.
+    OnlyReadOnly(bool),
+    /// The lock was had, or had again. The session's descriptor comes with it: as long as the supervisor has that open, too, the server
     /// sees the session live, and the keeper's death alone frees nothing.
-    Held(Grant),
+    Held(Grant, Lease),
+    /// A heartbeat that was sent then was answered: the lock is ours.
+    Confirmed(Moment),
     /// The lock was not had in time. The text says who has it.
     Taken(String),
     /// The session is gone, and with it the lock. The text is the cause.
     Lost(String),
+    /// A lock that was lost is not to be had again. The text says why, as the end of a sentence about the lock.
+    GivenUp(String),
     /// The lock has been given back.
     Released,
     /// The keeper ends without the lock.
@@ -49,6 +56,10 @@ pub enum ToKeeper {
         /// Whether it leads a process group of its own.
         own_group: bool,
     },
+    /// dblock is stopped together with its command, as by Ctrl-Z: no heartbeat is sent until [`ToKeeper::Check`].
+    Pause,
+    /// Send a heartbeat now.
+    Check,
     /// The command has ended; hold the lock all the same. A session that is lost now is sought again.
     Hold,
     /// The command has ended: give the lock back.
@@ -85,7 +96,12 @@ impl Link {
     /// # Errors
     /// `EPIPE` when the other end is gone.
     pub fn send(&self, message: &impl Serialize) -> io::Result<()> {
-        self.send_all(message, &[])
+        self.send_all(message, &[], MsgFlags::empty())
+    }
+
+    /// Sends one message, unless the other end has been deaf for so long that there is no room for it.
+    pub fn send_if_heard(&self, message: &impl Serialize) {
+        let _ = self.send_all(message, &[], MsgFlags::MSG_DONTWAIT);
     }
 
     /// Sends one message, and with it a descriptor.
@@ -94,17 +110,23 @@ impl Link {
     /// As [`Link::send`].
     pub fn send_with(&self, message: &impl Serialize, descriptor: BorrowedFd) -> io::Result<()> {
         let descriptors = [descriptor.as_raw_fd()];
-        self.send_all(message, &[ControlMessage::ScmRights(&descriptors)])
+        let descriptors = [ControlMessage::ScmRights(&descriptors)];
+        self.send_all(message, &descriptors, MsgFlags::empty())
     }
 
-    fn send_all(&self, message: &impl Serialize, besides: &[ControlMessage]) -> io::Result<()> {
+    fn send_all(
+        &self,
+        message: &impl Serialize,
+        besides: &[ControlMessage],
+        flags: MsgFlags,
+    ) -> io::Result<()> {
         let packet = serde_json::to_vec(message)?;
         let parts = [IoSlice::new(&packet)];
         sendmsg::<()>(
             self.0.as_raw_fd(),
             &parts,
             besides,
-            MsgFlags::MSG_NOSIGNAL,
+            flags | MsgFlags::MSG_NOSIGNAL,
             None,
         )?;
         Ok(())

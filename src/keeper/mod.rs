@@ -15,17 +15,21 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid, setsid};
 
+use crate::clock::{Alarm, Moment};
 use crate::descriptors;
 use crate::exit::{Ending, Failure, Reason};
-use crate::lock::{Grant, Holders, Outcome, Request};
+use crate::lock::{Again, Grant, Holders, Lease, Opening, Outcome, Request};
 use crate::processes::Processes;
 use crate::report::{Level, in_words};
 use crate::server::{Connector, Fault, Listener, Session};
-use crate::settings::Connection;
+use crate::settings::{Connection, OnLockLost, Run};
 use message::{FromKeeper, Link, ToKeeper, cut};
 
 /// From a lost session to the next attempt.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Before a caller that waited asks again on a new session.
+const HOLD_BACK: Duration = Duration::from_secs(2);
 
 /// From a slot that another session has to the next attempt.
 const PAUSE_IF_TAKEN: Duration = Duration::from_secs(1);
@@ -35,27 +39,50 @@ const PAUSE_IF_TAKEN: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(1);
 
-/// What a keeper is to do before it guards the command.
+/// A lock for a keeper to take.
+pub struct Task<'a> {
+    /// Where.
+    pub connection: &'a Connection,
+    /// Which.
+    pub request: Request,
+    /// How long a session that keeps silent lives.
+    pub ttl: Duration,
+    /// Whether a lock that is lost while the command runs is taken again.
+    pub reacquire: bool,
+    /// The least important level that is shown.
+    pub shown: Level,
+}
+
+impl<'a> Task<'a> {
+    /// The lock that `dblock run` was asked to take, with the `mark` that all its sessions have.
+    pub fn new(run: &'a Run, mark: &str, shown: Level) -> Self {
+        let request = Request::new(&run.name, run.max_concurrency, mark, run.wait, run.ttl);
+        Self {
+            connection: &run.connection,
+            request: request.allow_unfit(run.allow_unfit_server),
+            ttl: run.ttl,
+            reacquire: run.on_lock_lost == OnLockLost::Reacquire,
+            shown,
+        }
+    }
+}
+
+/// What a keeper is to do.
 pub enum Work<'a> {
-    /// Take this lock there. The level is the least important one that is shown.
-    Lock(&'a Connection, Request, Level),
-    /// Nothing: no server can be reached, and the command runs without a lock.
+    /// Take a lock, then guard it and the command.
+    Acquire(Task<'a>),
+    /// Take this slot again for a command that runs: the keeper before has died.
+    Reacquire(Task<'a>, u32, Processes),
+    /// Guard the command: no server can be reached, and it runs without a lock.
     GuardOnly,
 }
 
-/// Where [`fork_off`] returns: in both processes.
-pub enum Forked {
-    /// In the supervisor: the keeper's process and the link to it.
-    Supervisor(Pid, Link),
-    /// In the keeper, when it has done its work and is to exit.
-    Keeper(Ending),
-}
-
-/// Forks the keeper. The process must not have threads.
+/// Forks the keeper: its process, and the link to it. The process must not have threads. The keeper itself does not return
+/// from here: it must not run the supervisor's destructors.
 ///
 /// # Errors
 /// [`Reason::OsRefused`].
-pub fn fork_off(work: Work) -> Result<Forked, Failure> {
+pub fn fork_off(work: Work) -> Result<(Pid, Link), Failure> {
     let refused = |error: io::Error| {
         Failure::new(
             Reason::OsRefused,
@@ -66,10 +93,10 @@ pub fn fork_off(work: Work) -> Result<Forked, Failure> {
     let supervisor = getpid();
     // SAFETY: no thread was started, so the child may do whatever the parent may.
     match unsafe { fork() }.map_err(|error| refused(error.into()))? {
-        ForkResult::Parent { child } => Ok(Forked::Supervisor(child, ours)),
+        ForkResult::Parent { child } => Ok((child, ours)),
         ForkResult::Child => {
             drop(ours);
-            Ok(Forked::Keeper(keep(work, &theirs, supervisor)))
+            keep(work, &theirs, supervisor).exit()
         }
     }
 }
@@ -86,30 +113,39 @@ fn keep(work: Work, link: &Link, supervisor: Pid) -> Ending {
                 .map_or_else(String::new, |place| format!(" ({place})"))
         });
     }));
-    let kept = catch_unwind(AssertUnwindSafe(|| match work {
-        Work::Lock(connection, request, shown) => {
-            let listener = |level: Level, text: &str| {
-                // The supervisor remembers what is done, shown or not; statements are only for showing.
-                if level < Level::Statement || shown == Level::Statement {
-                    let _ = link.send(&FromKeeper::Note(level, cut(text)));
-                }
-            };
-            // First, for a password's file may be named by a descriptor that dblock inherited.
-            let connector = Connector::new(connection, &listener)?;
-            detach(link)?;
-            die_with(supervisor)?;
-            let taker = Taker {
-                connector: &connector,
-                listener: &listener,
-                link,
-                supervisor,
-            };
-            taker.acquire(request)
-        }
-        Work::GuardOnly => {
-            detach(link)?;
-            guard(link, supervisor, None);
-            Ok(())
+    let kept = catch_unwind(AssertUnwindSafe(|| {
+        let (task, had) = match work {
+            Work::Acquire(task) => (task, None),
+            Work::Reacquire(task, slot, command) => (task, Some((slot, command))),
+            Work::GuardOnly => {
+                detach(link)?;
+                Guard::new(link, supervisor, None).stand();
+                return Ok(());
+            }
+        };
+        let listener = |level: Level, text: &str| {
+            // The supervisor remembers what is done, shown or not; statements are only for showing.
+            if level < Level::Statement || task.shown == Level::Statement {
+                let _ = link.send(&FromKeeper::Note(level, cut(text)));
+            }
+        };
+        // First, for a password's file may be named by a descriptor that dblock inherited.
+        let connector = Connector::new(task.connection, task.ttl, &listener)?;
+        detach(link)?;
+        die_with(supervisor)?;
+        let taker = Taker {
+            connector: &connector,
+            listener: &listener,
+            link,
+            supervisor,
+            reacquire: task.reacquire,
+        };
+        match had {
+            None => taker.acquire(task.request),
+            Some((slot, command)) => {
+                taker.reacquire(task.request, slot, command);
+                Ok(())
+            }
         }
     }));
     let failure = match kept {
@@ -167,6 +203,8 @@ struct Taker<'a> {
     listener: &'a Listener<'a>,
     link: &'a Link,
     supervisor: Pid,
+    /// Whether a lock that is lost while the command runs is taken again.
+    reacquire: bool,
 }
 
 impl Taker<'_> {
@@ -174,7 +212,7 @@ impl Taker<'_> {
     /// ends this when the time is over.
     fn acquire(&self, mut request: Request) -> Result<(), Failure> {
         loop {
-            let mut session = self.connector.connect(self.listener)?;
+            let (mut session, opening) = self.open(&mut request)?;
             let on_wait = |holders: &Holders| {
                 let _ = self
                     .link
@@ -183,21 +221,23 @@ impl Taker<'_> {
             let ask = || {
                 let _ = self.link.send(&FromKeeper::AreYouThere);
             };
-            let outcome = request.take(&mut session, self.listener, on_wait, ask, || {
-                self.stand_by();
-            });
+            let outcome =
+                request.take(&mut session, opening, self.listener, on_wait, ask, || {
+                    self.stand_by();
+                });
             match outcome {
-                Ok(Outcome::Held(grant)) => {
+                Ok(Outcome::Held(grant, lease)) => {
                     // From here on the command must be gone before the keeper goes.
                     let _ = prctl::set_pdeathsig(None);
-                    self.tell(grant, &session)?;
+                    self.tell(grant, lease, &session)?;
                     let lock = Lock {
                         taker: self,
                         request,
                         slot: grant.slot,
-                        session: Some(session),
+                        held: Some((session, lease)),
+                        given_up: !self.reacquire,
                     };
-                    guard(self.link, self.supervisor, Some(lock));
+                    Guard::new(self.link, self.supervisor, Some(lock)).stand();
                     return Ok(());
                 }
                 Ok(Outcome::Taken(holders)) => {
@@ -208,16 +248,61 @@ impl Taker<'_> {
                         .send(&FromKeeper::Taken(cut(&holders.to_string())));
                     return Ok(());
                 }
-                Err(Fault::Gone(cause) | Fault::Unclear(cause)) => {
-                    (self.listener)(
-                        Level::Info,
-                        &format!("lost the session with {session}: {cause}"),
-                    );
+                Err(Fault::Final(failure)) => return Err(failure),
+                Err(fault) => {
+                    let line = format!("lost the session with {session}: {fault}");
+                    (self.listener)(Level::Info, &line);
                     sleep(PAUSE);
                 }
-                Err(Fault::Final(failure)) => return Err(failure),
             }
         }
+    }
+
+    /// Connects to a server that a lock may live on, and asks for it there, however long that lasts.
+    fn open(&self, request: &mut Request) -> Result<(Session, Opening), Failure> {
+        let accepts = request.accepts_read_only();
+        let mut only_read_only = false;
+        loop {
+            let opened = self.connector.connect(self.listener, |session| {
+                if request.has_waited() {
+                    // Those who held the lock on the session that is lost come first.
+                    sleep(HOLD_BACK);
+                }
+                request.open(session, self.listener)
+            });
+            match opened {
+                Ok(opened) => return Ok(opened),
+                Err(Fault::Final(failure)) => return Err(failure),
+                Err(Fault::ReadOnly(_)) if accepts => {
+                    request.accept_read_only();
+                    continue;
+                }
+                Err(fault) => {
+                    let read_only = matches!(fault, Fault::ReadOnly(_));
+                    if read_only != only_read_only {
+                        only_read_only = read_only;
+                        let _ = self.link.send(&FromKeeper::OnlyReadOnly(read_only));
+                    }
+                }
+            }
+            sleep(PAUSE);
+        }
+    }
+
+    /// Takes a slot again whose keeper has died, and keeps it.
+    fn reacquire(&self, request: Request, slot: u32, command: Processes) {
+        let lock = Lock {
+            taker: self,
+            request,
+            slot,
+            held: None,
+            given_up: false,
+        };
+        let mut guard = Guard::new(self.link, self.supervisor, Some(lock));
+        guard.command = Some(command);
+        // The supervisor has the session of the keeper before: nobody takes the slot meanwhile.
+        sleep(PAUSE);
+        guard.stand();
     }
 
     /// Goes no further while the supervisor is stopped: it could start no command, and the others would wait for nothing.
@@ -231,10 +316,10 @@ impl Taker<'_> {
     }
 
     /// Tells the supervisor of the grant. A lock that it does not know of must not be kept.
-    fn tell(&self, grant: Grant, session: &Session) -> Result<(), Failure> {
+    fn tell(&self, grant: Grant, lease: Lease, session: &Session) -> Result<(), Failure> {
         let told = self
             .link
-            .send_with(&FromKeeper::Held(grant), session.as_fd());
+            .send_with(&FromKeeper::Held(grant, lease), session.as_fd());
         told.map_err(|error| {
             let line = format!("cannot pass the session on: {}", in_words(&error));
             Failure::new(Reason::OsRefused, line)
@@ -247,83 +332,208 @@ struct Lock<'a> {
     taker: &'a Taker<'a>,
     request: Request,
     slot: u32,
-    /// `None` once it is lost.
-    session: Option<Session>,
+    /// `None` while it is lost.
+    held: Option<(Session, Lease)>,
+    /// Whether it is not taken again for a command that runs.
+    given_up: bool,
 }
 
 impl Lock<'_> {
-    /// Takes the same slot on a new session, however long that lasts: until then there is nothing to give back, and the
-    /// supervisor ends the keeper without asking. `None`: no attempt can succeed.
-    fn seek(&self) -> Option<Session> {
-        loop {
-            let mut session = self.taker.connector.connect(self.taker.listener).ok()?;
-            while let Ok(had) =
-                self.request
-                    .take_again(self.slot, &mut session, self.taker.listener)
-            {
-                if let Some(grant) = had {
-                    self.taker.tell(grant, &session).ok()?;
-                    return Some(session);
-                }
-                sleep(PAUSE_IF_TAKEN);
+    /// Proves to the supervisor that the lock is ours, or says that it is not.
+    fn beat(&mut self) {
+        let Some((session, lease)) = &mut self.held else {
+            return;
+        };
+        let sent = Moment::now();
+        let cause = match self
+            .request
+            .prove(self.slot, session, self.taker.listener)
+        {
+            Ok(true) => {
+                lease.proved = sent;
+                // A supervisor that is stopped for days reads none of them.
+                let confirmed = FromKeeper::Confirmed(sent);
+                return self.taker.link.send_if_heard(&confirmed);
             }
-            sleep(PAUSE);
-        }
+            Ok(false) => "the server says that it is not held".to_owned(),
+            Err(Fault::ReadOnly(cause)) => format!("{session} {cause}"),
+            Err(fault) => fault.to_string(),
+        };
+        self.lose(&cause);
+    }
+
+    fn lose(&mut self, cause: &str) {
+        self.held = None;
+        let _ = self.taker.link.send(&FromKeeper::Lost(cut(cause)));
+    }
+
+    fn give_up(&mut self, why: &str) {
+        self.given_up = true;
+        let _ = self.taker.link.send(&FromKeeper::GivenUp(cut(why)));
     }
 }
 
-/// Stands by while the command runs: notices the session's end, gives the lock back when told to, and ends the command
-/// when the supervisor is gone.
-fn guard(link: &Link, supervisor: Pid, mut lock: Option<Lock>) {
-    // A holder may sit here for days; logging in took more memory than sitting here does.
-    // SAFETY: returns free pages to the system, and touches none that is in use.
-    #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::malloc_trim(0);
-    }
-    let mut command = None;
-    let mut command_has_ended = false;
-    loop {
-        let session = lock.as_ref().and_then(|lock| lock.session.as_ref());
-        let mut descriptors = vec![PollFd::new(link.as_fd(), PollFlags::POLLIN)];
-        descriptors.extend(session.map(|session| PollFd::new(session.as_fd(), PollFlags::POLLIN)));
-        if poll(&mut descriptors, PollTimeout::NONE).is_err() {
-            continue;
+/// Stands by while the command runs: keeps the lock by heartbeats, notices its loss, takes it again, gives it back when
+/// told to, and ends the command when the supervisor is gone.
+struct Guard<'a> {
+    link: &'a Link,
+    supervisor: Pid,
+    lock: Option<Lock<'a>>,
+    /// `None` before it has started and when it has ended.
+    command: Option<Processes>,
+    command_has_ended: bool,
+    /// Whether dblock is stopped.
+    paused: bool,
+    /// Whether a heartbeat is due whatever the time.
+    check: bool,
+}
+
+impl<'a> Guard<'a> {
+    fn new(link: &'a Link, supervisor: Pid, lock: Option<Lock<'a>>) -> Self {
+        Self {
+            link,
+            supervisor,
+            lock,
+            command: None,
+            command_has_ended: false,
+            paused: false,
+            check: false,
         }
-        let [message, session_ended] =
-            [0, 1].map(|at| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true)));
-        if message {
-            match link.receive() {
-                Ok(Some((ToKeeper::Started { pid, own_group }, _))) => {
-                    command = Some(Processes { pid, own_group });
-                }
-                Ok(Some((ToKeeper::Hold, _))) => {
-                    command = None;
-                    command_has_ended = true;
-                    // There is nothing left to end first.
-                    if die_with(supervisor).is_err() {
-                        return;
-                    }
-                }
-                Ok(Some((ToKeeper::Here, _))) => {}
-                Ok(Some((ToKeeper::Release, _))) => return release(link, lock),
-                Ok(None) | Err(_) => {
-                    if let Some(command) = command {
-                        end(command);
-                    }
+    }
+
+    /// Until the supervisor lets the keeper go, or is gone.
+    fn stand(mut self) {
+        // A holder may sit here for days; logging in took more memory than sitting here does.
+        // SAFETY: returns free pages to the system, and touches none that is in use.
+        #[cfg(target_env = "gnu")]
+        unsafe {
+            libc::malloc_trim(0);
+        }
+        let Ok(alarm) = Alarm::new() else {
+            return self.end_command();
+        };
+        loop {
+            if self.seeks() {
+                if !self.seek() {
                     return;
                 }
+                continue;
             }
-        } else if session_ended && let Some(lock) = &mut lock {
-            lock.session = None;
-            let _ = link.send(&FromKeeper::Lost("the server ended the session".to_owned()));
+            let due = self
+                .held()
+                .filter(|_| !self.paused)
+                .map(|(_, lease)| lease.next_heartbeat());
+            let beats = due.is_some_and(|due| self.check || due <= Moment::now());
+            if beats && let Some(lock) = &mut self.lock {
+                self.check = false;
+                lock.beat();
+                continue;
+            }
+            if alarm.set(due).is_err() {
+                return self.end_command();
+            }
+            let session = self.held().map(|(session, _)| session.as_fd());
+            let mut descriptors = vec![
+                PollFd::new(self.link.as_fd(), PollFlags::POLLIN),
+                PollFd::new(alarm.as_fd(), PollFlags::POLLIN),
+            ];
+            descriptors.extend(session.map(|session| PollFd::new(session, PollFlags::POLLIN)));
+            if poll(&mut descriptors, PollTimeout::NONE).is_err() {
+                continue;
+            }
+            let [message, session_ended] =
+                [0, 2].map(|at| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true)));
+            if message {
+                if !self.hear() {
+                    return;
+                }
+            } else if session_ended && let Some(lock) = &mut self.lock {
+                lock.lose("the server ended the session");
+            }
         }
-        if command_has_ended
-            && let Some(lock) = &mut lock
-            && lock.session.is_none()
-        {
-            lock.session = lock.seek();
-            command_has_ended = lock.session.is_some();
+    }
+
+    fn held(&self) -> Option<&(Session, Lease)> {
+        self.lock.as_ref()?.held.as_ref()
+    }
+
+    /// Whether the lock is lost and to be taken again: after the command's end without a word and without end.
+    fn seeks(&self) -> bool {
+        self.lock
+            .as_ref()
+            .is_some_and(|lock| lock.held.is_none() && (self.command_has_ended || !lock.given_up))
+    }
+
+    /// Makes one attempt to take the slot again, then listens for a while. `false`: the keeper is to go.
+    fn seek(&mut self) -> bool {
+        // There is no session that must outlive the command, and a connection may take its time.
+        if die_with(self.supervisor).is_err() {
+            return false;
+        }
+        let Some(lock) = &mut self.lock else {
+            return false;
+        };
+        let (taker, slot) = (lock.taker, lock.slot);
+        let attempt = taker.connector.connect(taker.listener, |session| {
+            lock.request.take_again(slot, session, taker.listener)
+        });
+        let mut pause = PAUSE;
+        match attempt {
+            Ok((session, Again::Had(grant, lease))) => {
+                if !self.command_has_ended {
+                    let _ = prctl::set_pdeathsig(None);
+                }
+                let told = taker.tell(grant, lease, &session).is_ok();
+                lock.held = Some((session, lease));
+                return told || self.hear();
+            }
+            Ok((_, Again::Taken(_))) if self.command_has_ended => pause = PAUSE_IF_TAKEN,
+            Ok((_, Again::Taken(holders))) => lock.give_up(&format!("is {holders}")),
+            Err(Fault::Final(failure)) if !self.command_has_ended => {
+                lock.give_up(&format!("cannot be taken again: {failure}"));
+            }
+            Err(_) => {}
+        }
+        let millis = u16::try_from(pause.as_millis()).unwrap_or(u16::MAX);
+        let mut descriptors = [PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut descriptors, millis) {
+            Ok(1..) => self.hear(),
+            _ => true,
+        }
+    }
+
+    /// Takes one message from the supervisor. `false`: the keeper is to go.
+    fn hear(&mut self) -> bool {
+        match self.link.receive() {
+            Ok(Some((message, _))) => match message {
+                ToKeeper::Started { pid, own_group } => {
+                    self.command = Some(Processes { pid, own_group });
+                }
+                ToKeeper::Pause => self.paused = true,
+                ToKeeper::Check => (self.paused, self.check) = (false, true),
+                ToKeeper::Hold => {
+                    self.command = None;
+                    self.command_has_ended = true;
+                    // There is nothing left to end first.
+                    return die_with(self.supervisor).is_ok();
+                }
+                ToKeeper::Here => {}
+                ToKeeper::Release => {
+                    release(self.link, self.lock.take());
+                    return false;
+                }
+            },
+            Ok(None) | Err(_) => {
+                self.end_command();
+                return false;
+            }
+        }
+        true
+    }
+
+    fn end_command(&self) {
+        if let Some(command) = self.command {
+            end(command);
         }
     }
 }
@@ -347,7 +557,8 @@ fn release(link: &Link, lock: Option<Lock>) {
         taker,
         request,
         slot,
-        session: Some(mut session),
+        held: Some((mut session, _)),
+        ..
     }) = lock
     else {
         return;
@@ -357,8 +568,7 @@ fn release(link: &Link, lock: Option<Lock>) {
     let message = match released {
         Ok(true) => FromKeeper::Released,
         Ok(false) => FromKeeper::Lost("the server says that it was not held".to_owned()),
-        Err(Fault::Gone(cause) | Fault::Unclear(cause)) => FromKeeper::Lost(cut(&cause)),
-        Err(Fault::Final(failure)) => FromKeeper::Lost(cut(&failure.line)),
+        Err(fault) => FromKeeper::Lost(cut(&fault.to_string())),
     };
     let _ = link.send(&message);
 }

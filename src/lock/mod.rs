@@ -3,23 +3,26 @@
 
 #[cfg(test)]
 mod explorer;
+mod lease;
 mod name;
 mod slots;
 mod statements;
 
 use std::fmt;
-use std::mem;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use mysql::Row;
 use serde::{Deserialize, Serialize};
 
-pub use name::Name;
+pub use lease::Lease;
+pub use name::{Name, mark};
 pub use slots::MOST_SLOTS;
 
+use crate::clock::Moment;
 use crate::exit::{Failure, Reason};
-use crate::server::{Fault, Listener, Session, cell};
+use crate::report::{Level, shown};
+use crate::server::{Fault, Fitness, Listener, NOT_KEPT, READ_ONLY, Session, cell, is_read_only};
 use crate::settings::Wait;
 use slots::{Answer, Next, Step, Way};
 use statements::{RECHECK, Statements};
@@ -36,13 +39,45 @@ const MOST_UNCLEAR: u32 = 3;
 /// How many holders a message names.
 const MOST_NAMED: u32 = 3;
 
+/// The columns that tell whether the server is read-only, and the first of those that tell what it is.
+const READ_ONLY_COLUMNS: [usize; 2] = [3, 4];
+const FIRST_TRAIT: usize = 5;
+
+/// How many variables a server may turn out not to have.
+const MOST_UNKNOWN: usize = 4;
+
 /// A lock and how long to wait for it.
 pub struct Request {
     statements: Statements,
     slots: u32,
     wait: Wait,
+    /// How long the server is asked to keep a session that says nothing.
+    ttl: Duration,
+    /// Whether to lock also where the lock may not exclude.
+    allow_unfit: bool,
+    /// Whether a server that is read-only will do.
+    accept_read_only: bool,
     /// When the lock was first asked for; `None` before that. The wait goes on over a lost session.
     since: Option<Instant>,
+    /// Whether it was taken, and others may wait for it.
+    waited: bool,
+}
+
+/// The first answer on a session that a lock may live on.
+pub struct Opening {
+    step: Step,
+    answer: Answer,
+    asked: Moment,
+    /// How long the server keeps the session.
+    ttl: Duration,
+}
+
+/// What became of the attempt to take a slot again.
+pub enum Again {
+    /// It is ours.
+    Had(Grant, Lease),
+    /// Another session has it.
+    Taken(Holders),
 }
 
 /// A slot of a lock, had on a session.
@@ -57,7 +92,7 @@ pub struct Grant {
 /// What became of a request.
 pub enum Outcome {
     /// The session has a slot.
-    Held(Grant),
+    Held(Grant, Lease),
     /// Others have them all, and the time is over.
     Taken(Holders),
 }
@@ -149,66 +184,181 @@ fn set(session: &mut Session, statement: &str, listener: &Listener) -> Result<()
 }
 
 impl Request {
-    /// A request for one of the first so many `slots` of the lock `name`.
-    pub fn new(name: &Name, slots: u32, wait: Wait) -> Self {
+    /// A request for one of the first so many `slots` of the lock `name`, on sessions that all have this `mark`.
+    pub fn new(name: &Name, slots: u32, mark: &str, wait: Wait, ttl: Duration) -> Self {
         Self {
-            statements: Statements::new(name, slots),
+            statements: Statements::new(name, slots, mark),
             slots,
             wait,
+            ttl,
+            allow_unfit: false,
+            accept_read_only: false,
             since: None,
+            waited: false,
         }
     }
 
-    /// Takes a slot on `session`, in one round trip if one is free; otherwise waits for one. `on_wait` is told who has the
-    /// lock when the waiting on this session begins. Before a grant that was waited for is believed, `ask` asks whether
-    /// somebody is there to use it, and `hear` waits for the answer.
+    /// Has it lock also where the lock may not exclude, with a warning.
+    pub fn allow_unfit(self, allow_unfit: bool) -> Self {
+        Self {
+            allow_unfit,
+            ..self
+        }
+    }
+
+    /// Whether it is one that waits, and not for the first time now.
+    pub fn has_waited(&self) -> bool {
+        self.waited
+    }
+
+    /// Whether it may lock on a server that is read-only, should there be no other.
+    pub fn accepts_read_only(&self) -> bool {
+        self.allow_unfit
+    }
+
+    /// From now on it does: there is no other.
+    pub fn accept_read_only(&mut self) {
+        self.accept_read_only = true;
+    }
+
+    fn way(&self) -> Way {
+        Way::new(self.slots, self.wait != Wait::For(Duration::ZERO))
+    }
+
+    /// The first round trip on a session: makes it fit to keep a lock, takes a slot if one is free, and asks whether a lock
+    /// there would exclude.
     ///
     /// # Errors
-    /// [`Fault::Gone`]: on a new session the request goes on waiting within its time.
+    /// [`Fault::ReadOnly`], and [`Reason::Configuration`] for any other server that is unfit. The session must be dropped.
+    pub fn open(&mut self, session: &mut Session, listener: &Listener) -> Result<Opening, Fault> {
+        self.since.get_or_insert_with(Instant::now);
+        let (mut step, mut doubts) = (self.way().first(), Doubts::default());
+        let open = self.statements.open_session(self.ttl);
+        let mut first = true;
+        loop {
+            let asked = Moment::now();
+            let statement = self.statements.first(step, self.left());
+            let row = if std::mem::take(&mut first) {
+                session.ask_both(&open, &statement, listener)
+            } else {
+                session.ask(&statement, listener)
+            };
+            match row {
+                Ok(Some(row)) => {
+                    if let Some(answer) = self.answer(&row) {
+                        let ttl = self.judge(&row, answer, session, listener)?;
+                        return Ok(Opening {
+                            step,
+                            answer,
+                            asked,
+                            ttl,
+                        });
+                    }
+                }
+                Ok(None) | Err(Fault::Unclear(_)) => {}
+                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {
+                    set(session, &open, listener)?;
+                    continue;
+                }
+                Err(fault) => return Err(fault),
+            }
+            // Interrupted: either may have been carried out.
+            doubts.add(self.is_late())?;
+            set(session, &open, listener)?;
+            step = Step::Settle;
+        }
+    }
+
+    /// Decides about a server by its first answer. How long it keeps the session.
+    fn judge(
+        &self,
+        row: &Row,
+        answer: Answer,
+        session: &mut Session,
+        listener: &Listener,
+    ) -> Result<Duration, Fault> {
+        self.check_writes(row)?;
+        let Fitness {
+            idle_limit,
+            mut unfit,
+        } = Fitness::read(row, FIRST_TRAIT, answer.connection_id, self.ttl);
+        // Behind a proxy one statement more tells whether the session is still the same.
+        if let (None, Some(slot), true) = (
+            &unfit,
+            answer.slot,
+            session.handshake_id() != answer.connection_id,
+        ) && !self.prove(slot, session, listener)?
+        {
+            unfit = Some(NOT_KEPT.to_owned());
+        }
+        match unfit {
+            Some(why) if !self.allow_unfit => {
+                let line = format!("{session} {why}, or say --allow-unfit-server");
+                Err(Fault::Final(Failure::new(Reason::Configuration, line)))
+            }
+            Some(why) => {
+                listener(Level::Warning, &format!("{session} {why}; locking there all the same"));
+                Ok(idle_limit.min(self.ttl))
+            }
+            None => {
+                if self.accept_read_only && is_read_only(row, READ_ONLY_COLUMNS) {
+                    let line = format!("{session} {READ_ONLY}; locking there all the same");
+                    listener(Level::Warning, &line);
+                }
+                if idle_limit < self.ttl {
+                    let [short, asked] = [idle_limit, self.ttl].map(shown);
+                    let line = format!(
+                        "{session} keeps a session for {short} without a statement, not for {asked}: that is the TTL there"
+                    );
+                    listener(Level::Warning, &line);
+                }
+                Ok(idle_limit)
+            }
+        }
+    }
+
+    fn check_writes(&self, row: &Row) -> Result<(), Fault> {
+        if is_read_only(row, READ_ONLY_COLUMNS) && !self.accept_read_only {
+            return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Goes on from the first answer on a session until a slot is had, or the time to wait for one is over. `on_wait` is
+    /// told who has the lock when the waiting on this session begins. Before a grant that was waited for is believed, `ask`
+    /// asks whether somebody is there to use it, and `hear` waits for the answer.
+    ///
+    /// # Errors
+    /// [`Fault::Gone`] and [`Fault::ReadOnly`]: on a new session the request goes on waiting within its time.
     pub fn take(
         &mut self,
         session: &mut Session,
+        opening: Opening,
         listener: &Listener,
         on_wait: impl Fn(&Holders),
         ask: impl Fn(),
         hear: impl Fn(),
     ) -> Result<Outcome, Fault> {
-        self.since.get_or_insert_with(Instant::now);
-        let way = Way::new(self.slots, self.wait != Wait::For(Duration::ZERO));
-        let (mut step, mut doubts) = (way.first(), Doubts::default());
-        let (mut first, mut kept, mut waits) = (true, false, false);
+        let (way, mut doubts) = (self.way(), Doubts::default());
+        let Opening {
+            mut step,
+            answer,
+            mut asked,
+            ttl,
+        } = opening;
+        let mut answer = Some(answer);
+        let (mut kept, mut waits) = (true, false);
         loop {
-            let asked = Instant::now();
-            let proves = matches!(step, Step::Confirm(_));
-            if proves {
-                ask();
-            }
-            let statement = self.statements.of(step, self.left());
-            let row = if mem::take(&mut first) {
-                let row = session.ask_both(&statements::keep_session(), &statement, listener);
-                // If the second was answered, the first has been carried out.
-                kept = row.is_ok();
-                row
-            } else {
-                session.ask(&statement, listener)
-            };
-            let answer = match row {
-                Ok(row) => row.and_then(|row| self.answer(&row)),
-                Err(Fault::Unclear(_)) => None,
-                Err(fault) => return Err(fault),
-            };
-            if proves {
-                hear();
-            }
-            let late = self.left() == Some(Duration::ZERO);
+            let late = self.is_late();
             let refused = answer.is_some_and(|answer| answer.refused);
             let next = match way.next(step, answer, late) {
                 Next::Held(grant) => {
                     // That this is carried out shows also that the session, and so the proof, was not over by then.
                     if !kept {
-                        set(session, &statements::keep_session(), listener)?;
+                        set(session, &statements::keep_session(ttl), listener)?;
                     }
-                    return Ok(Outcome::Held(grant));
+                    let proved = asked;
+                    return Ok(Outcome::Held(grant, Lease { ttl, proved }));
                 }
                 Next::Taken => return Ok(Outcome::Taken(self.holders(session, listener)?)),
                 Next::Doubt(next) => {
@@ -226,6 +376,7 @@ impl Request {
                 on_wait(&self.holders(session, listener)?);
                 set(session, &statements::expect_little(), listener)?;
                 (kept, waits) = (false, true);
+                self.waited = true;
             } else if refused
                 && matches!(step, Step::Queue | Step::Head)
                 && asked.elapsed() < RECHECK / 2
@@ -234,32 +385,102 @@ impl Request {
                 sleep(self.left().unwrap_or(PAUSE).min(PAUSE));
             }
             step = next;
+            asked = Moment::now();
+            let proves = matches!(step, Step::Confirm(_));
+            if proves {
+                ask();
+            }
+            answer = match session.ask(&self.statements.of(step, self.left()), listener) {
+                Ok(Some(row)) => {
+                    self.check_writes(&row)?;
+                    self.answer(&row)
+                }
+                Ok(None) | Err(Fault::Unclear(_)) => None,
+                Err(fault) => return Err(fault),
+            };
+            if proves {
+                hear();
+            }
         }
     }
 
-    /// Takes the same slot once more, on a new session. `None`: another session has it.
+    /// The heartbeat: whether the slot is still ours, on a server that takes writes.
     ///
     /// # Errors
-    /// After any fault the session must be dropped: it may have the slot all the same.
-    pub fn take_again(
+    /// The session must be dropped: nobody knows.
+    pub fn prove(
         &self,
         slot: u32,
         session: &mut Session,
         listener: &Listener,
-    ) -> Result<Option<Grant>, Fault> {
-        let statement = self.statements.of_one(slot);
-        let row = session.ask_both(&statements::keep_session(), &statement, listener)?;
-        match row.and_then(|row| self.answer(&row)) {
-            Some(Answer {
-                slot: Some(slot),
-                connection_id,
-                ..
-            }) => Ok(Some(Grant {
-                slot,
-                connection_id,
-            })),
-            Some(Answer { refused: true, .. }) => Ok(None),
-            _ => Err(Fault::Unclear("no answer to GET_LOCK".to_owned())),
+    ) -> Result<bool, Fault> {
+        loop {
+            match session.ask(&self.statements.heartbeat(slot), listener) {
+                Ok(row) => {
+                    let row = row.ok_or_else(|| Fault::Gone("no answer".to_owned()))?;
+                    self.check_writes(&row)?;
+                    return Ok(self.answer(&row).is_some_and(|answer| answer.slot == Some(slot)));
+                }
+                Err(Fault::Unclear(_)) => sleep(PAUSE),
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    /// Takes the same slot once more, on a new session. Where it finds an older session of this dblock, which the server
+    /// has not missed yet, it ends that first; a caller that waits may be quicker then.
+    ///
+    /// # Errors
+    /// As [`Request::open`]. After any fault the session must be dropped: it may have the slot all the same.
+    pub fn take_again(
+        &mut self,
+        slot: u32,
+        session: &mut Session,
+        listener: &Listener,
+    ) -> Result<Again, Fault> {
+        let mut proved = Moment::now();
+        let open = self.statements.open_session(self.ttl);
+        let mut row = session.ask_both(&open, &self.statements.again(slot), listener);
+        for _ in 0..MOST_UNKNOWN {
+            match &row {
+                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(name) => {
+                    set(session, &open, listener)?;
+                    row = session.ask(&self.statements.again(slot), listener);
+                }
+                _ => break,
+            }
+        }
+        let no_answer = || Fault::Unclear("no answer to GET_LOCK".to_owned());
+        let row = row?.ok_or_else(no_answer)?;
+        let mut answer = self.answer(&row).ok_or_else(no_answer)?;
+        let owner: Option<u64> = cell(&row, FIRST_TRAIT);
+        let ghost = owner.filter(|&owner| answer.refused && owner != answer.connection_id);
+        let ttl = if let Some(ghost) = ghost {
+            self.check_writes(&row)?;
+            // It may be gone by now.
+            let _ = session.ask(&format!("KILL {ghost}"), listener);
+            let line = format!("ended the session {ghost}, which was our own");
+            listener(Level::Info, &line);
+            proved = Moment::now();
+            let inherited = session.ask(&self.statements.inherit(slot), listener)?;
+            answer = inherited
+                .and_then(|row| self.answer(&row))
+                .ok_or_else(no_answer)?;
+            Fitness::read(&row, FIRST_TRAIT, ghost, self.ttl).idle_limit
+        } else {
+            self.judge(&row, answer, session, listener)?
+        };
+        match answer.slot {
+            Some(slot) => {
+                let connection_id = answer.connection_id;
+                let grant = Grant {
+                    slot,
+                    connection_id,
+                };
+                Ok(Again::Had(grant, Lease { ttl, proved }))
+            }
+            None if answer.refused => Ok(Again::Taken(self.holders(session, listener)?)),
+            None => Err(no_answer()),
         }
     }
 
@@ -292,6 +513,11 @@ impl Request {
                 Err(fault) => return Err(fault),
             }
         }
+    }
+
+    /// Whether no time is left to wait.
+    fn is_late(&self) -> bool {
+        self.left() == Some(Duration::ZERO)
     }
 
     /// The time that is left to wait; `None` without limit.
@@ -330,7 +556,7 @@ impl Request {
                 },
                 Err(fault @ Fault::Gone(_)) => return Err(fault),
                 // Who it is matters less than that it is taken.
-                Ok(None) | Err(Fault::Unclear(_) | Fault::Final(_)) => Holder::Unknown,
+                Ok(None) | Err(_) => Holder::Unknown,
             };
             // A plain client may have several.
             if !holders.named.contains(&holder) {

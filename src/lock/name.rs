@@ -4,6 +4,8 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
+use crate::exit::{Failure, Reason};
+
 /// Bytes of a name at most.
 const LONGEST_NAME: usize = 200;
 
@@ -61,6 +63,19 @@ impl Name {
     pub fn place_on_server(&self) -> String {
         format!("{}#wait", self.on_server())
     }
+}
+
+/// The server's name of a lock that nobody else has: `#` and 128 random bits. No name of a user's has a `#`.
+///
+/// # Errors
+/// [`Reason::OsRefused`] when the system has no random bits.
+pub fn mark() -> Result<String, Failure> {
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits).map_err(|error| {
+        let line = format!("cannot get random bits: {error}");
+        Failure::new(Reason::OsRefused, line)
+    })?;
+    Ok(format!("#{:032x}", u128::from_ne_bytes(bits)))
 }
 
 impl fmt::Display for Name {

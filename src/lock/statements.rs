@@ -6,10 +6,6 @@ use std::time::Duration;
 use super::name::Name;
 use super::slots::Step;
 
-/// Seconds that the server keeps the session of a holder that says nothing: the most it takes. The default, eight hours,
-/// would end the lock of a longer command.
-const HOLDER_IDLE_LIMIT: u32 = 31_536_000;
-
 /// Seconds that the server keeps the session of a waiter between two statements: one that is gone when it is granted
 /// something costs the others that much. While a statement waits, this limit does not count.
 const WAITER_IDLE_LIMIT: u32 = 3;
@@ -27,22 +23,80 @@ pub struct Statements {
     slots: Vec<String>,
     /// Of the place at the head of the queue.
     place: String,
+    /// Of the lock that tells this dblock's sessions from all others.
+    mark: String,
+    /// Variables that the server has not.
+    unknown: Vec<String>,
 }
 
 impl Statements {
-    /// For the first so many slots of the lock `name`.
-    pub fn new(name: &Name, slots: u32) -> Self {
+    /// For the first so many slots of the lock `name`, and the server's name of a lock that only this dblock has.
+    pub fn new(name: &Name, slots: u32, mark: &str) -> Self {
         Self {
             slots: (0..slots)
                 .map(|slot| literal(&name.slot_on_server(slot)))
                 .collect(),
             place: literal(&name.place_on_server()),
+            mark: literal(mark),
+            unknown: Vec::new(),
         }
+    }
+
+    /// Notes that the server has no such variable. `false`: that was known, or is none that is asked for.
+    pub fn do_without(&mut self, variable: &str) -> bool {
+        let known = self.unknown.iter().any(|unknown| unknown == variable);
+        let asked_for = ASKED_FOR.contains(&variable);
+        if asked_for && !known {
+            self.unknown.push(variable.to_owned());
+        }
+        asked_for && !known
+    }
+
+    fn variable(&self, name: &str) -> String {
+        if self.unknown.iter().any(|unknown| unknown == name) {
+            "NULL".to_owned()
+        } else {
+            format!("@@global.{name}")
+        }
+    }
+
+    /// The server's own words on whether it takes writes: two columns.
+    fn writes(&self) -> String {
+        format!(
+            "{}, {}",
+            self.variable("read_only"),
+            self.variable("innodb_read_only")
+        )
+    }
+
+    /// What is asked besides, once in a session: who has the mark, and what [`Fitness`](crate::server::Fitness) reads.
+    fn traits(&self) -> String {
+        format!(
+            "IS_USED_LOCK({}), @@session.wait_timeout, {} /*M!100000 , {} */",
+            self.mark,
+            self.variable("version_comment"),
+            self.variable("wsrep_on"),
+        )
+    }
+
+    /// Makes a new session fit to hold a lock, as [`keep_session`] does, and takes the mark.
+    pub fn open_session(&self, ttl: Duration) -> String {
+        format!(
+            "{}, @dblock = GET_LOCK({}, 0)",
+            keep_session(ttl),
+            self.mark
+        )
+    }
+
+    /// As [`Statements::of`], for the first step of a session: three columns more for what kind of server this is, and a
+    /// fourth on MariaDB.
+    pub fn first(&self, step: Step, left: Option<Duration>) -> String {
+        self.of(step, left) + ", " + &self.traits()
     }
 
     /// The statement of a step; `left` is the time left to wait, `None` without limit. The row in answer: the number of
     /// the slot that was had or is held, -1 for none, NULL if that is not known; whether the place is held; the session's
-    /// own number.
+    /// own number; two that tell whether the server is read-only.
     ///
     /// What a session asks first makes it fit to keep a lock in the same packet. Later packets have one statement only: a
     /// `KILL QUERY` that comes during the first of two makes both servers pass over the second without a word, and the
@@ -96,14 +150,40 @@ impl Statements {
         };
         let place = if alone { "0" } else { &place };
         let limit = limit.map_or_else(String::new, statement_limit);
-        format!("SELECT {limit}{slot}, {place}, CONNECTION_ID()")
+        format!(
+            "SELECT {limit}{slot}, {place}, CONNECTION_ID(), {}",
+            self.writes()
+        )
     }
 
-    /// Takes one slot without waiting, as [`Step::Try`] takes any.
-    pub fn of_one(&self, slot: u32) -> String {
-        let slot = slot as usize;
+    /// Takes one slot without waiting, as [`Statements::first`] takes any; but not while an older session has the mark.
+    pub fn again(&self, slot: u32) -> String {
+        let (slot, writes, traits) = (slot as usize, self.writes(), self.traits());
         let had = one(&self.slots[slot], slot, "0");
-        format!("SELECT {had}, 0, CONNECTION_ID()")
+        let marked = is_held(&self.mark);
+        format!(
+            "SELECT CASE WHEN {marked} THEN {had} ELSE -1 END, 0, CONNECTION_ID(), {writes}, {traits}"
+        )
+    }
+
+    /// The same when the session that had it has just been killed, which takes it a moment to notice; and the mark.
+    pub fn inherit(&self, slot: u32) -> String {
+        let slot = slot as usize;
+        let had = one(&self.slots[slot], slot, "1");
+        let mark = &self.mark;
+        format!(
+            "SELECT {had}, GET_LOCK({mark}, 1), CONNECTION_ID(), {}",
+            self.writes()
+        )
+    }
+
+    /// The heartbeat: whether the slot is held, as [`Step::Confirm`] asks, with nothing given up.
+    pub fn heartbeat(&self, slot: u32) -> String {
+        let held = is_held(&self.slots[slot as usize]);
+        format!(
+            "SELECT CASE WHEN {held} THEN {slot} ELSE -1 END, 0, CONNECTION_ID(), {}",
+            self.writes()
+        )
     }
 
     /// Gives a slot back, and asks who is at the head of the queue.
@@ -170,11 +250,20 @@ fn literal(name: &str) -> String {
     literal
 }
 
-/// Makes a session fit to keep a lock: no time limit on statements, and no early end while its command runs. Which limit a
-/// server has is left to its version: MariaDB reads `/*M!`, MySQL `/*!50708`.
-pub fn keep_session() -> String {
+/// Variables of [`Statements`] that not every build of a server has.
+const ASKED_FOR: [&str; 4] = [
+    "read_only",
+    "innodb_read_only",
+    "version_comment",
+    "wsrep_on",
+];
+
+/// Makes a session fit to keep a lock: no time limit on statements, and the server keeps it for the TTL, in whole seconds,
+/// after its last statement. Which limit a server has is left to its version: MariaDB reads `/*M!`, MySQL `/*!50708`.
+pub fn keep_session(ttl: Duration) -> String {
+    let idle_limit = ttl.as_secs();
     format!(
-        "SET SESSION wait_timeout={HOLDER_IDLE_LIMIT} \
+        "SET SESSION wait_timeout={idle_limit} \
          /*M!100102 , max_statement_time=0 */ /*!50708 , max_execution_time=0 */"
     )
 }

@@ -6,7 +6,6 @@ use std::io::{self, BufRead, Read};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use mysql::{Conn, Opts, OptsBuilder};
@@ -17,9 +16,6 @@ use crate::exit::{Failure, Reason};
 use crate::report::{Level, in_words, shown};
 use crate::settings::{Connection, Password, Target};
 
-/// From one round over all servers to the next.
-const PAUSE: Duration = Duration::from_millis(100);
-
 /// Where distributions and MySQL's own builds put the local socket.
 const USUAL_SOCKETS: [&str; 4] = [
     "/run/mysqld/mysqld.sock",
@@ -28,11 +24,10 @@ const USUAL_SOCKETS: [&str; 4] = [
     "/run/mysql/mysql.sock",
 ];
 
-/// TCP keep-alive: a session that is gone, or a load balancer's forgotten flow, turns into an error within a minute, and
-/// a NAT's entry does not age. Idle time and interval are a third of [`USER_TIMEOUT`].
-const KEEPALIVE: Duration = Duration::from_secs(20);
-const KEEPALIVE_PROBES: u32 = 2;
+/// TCP keep-alive: a session that is gone, or a load balancer's forgotten flow, turns into an error within a minute, or the
+/// TTL where that is less, and a NAT's entry does not age. Idle time and interval are a third of that.
 const USER_TIMEOUT: Duration = Duration::from_secs(60);
+const KEEPALIVE_PROBES: u32 = 2;
 
 /// What a packet may hold. Said, so that the crate does not ask the server; dblock's own statements are far shorter.
 const PACKET_LIMIT: usize = 1024 * 1024;
@@ -42,6 +37,8 @@ pub struct Connector {
     targets: Vec<Target>,
     account: OptsBuilder,
     attempt_limit: Duration,
+    /// What fails ten times a second in the same way is said once.
+    said: RefCell<Vec<String>>,
 }
 
 /// One address to try.
@@ -51,11 +48,16 @@ enum Address {
 }
 
 impl Connector {
-    /// Reads what is still to be read: the password's file, the OS user's name.
+    /// Reads what is still to be read: the password's file, the OS user's name. A session that keeps silent lives for the
+    /// `ttl`.
     ///
     /// # Errors
     /// [`Reason::Configuration`] when the password's file cannot be used.
-    pub fn new(settings: &Connection, listener: &Listener) -> Result<Self, Failure> {
+    pub fn new(
+        settings: &Connection,
+        ttl: Duration,
+        listener: &Listener,
+    ) -> Result<Self, Failure> {
         let password = match &settings.password {
             Password::None => None,
             Password::Given(password) => Some(password.clone()),
@@ -66,6 +68,8 @@ impl Connector {
             None => os_user()?,
         };
         let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
+        let user_timeout = ttl.min(USER_TIMEOUT);
+        let keepalive = user_timeout / 3;
         let account = OptsBuilder::new()
             .user(Some(user))
             .pass(password)
@@ -74,57 +78,80 @@ impl Connector {
             .prefer_socket(false)
             .max_allowed_packet(Some(PACKET_LIMIT))
             .stmt_cache_size(0)
-            .tcp_keepalive_time_ms(Some(millis(KEEPALIVE)))
-            .tcp_keepalive_probe_interval_secs(u32::try_from(KEEPALIVE.as_secs()).ok())
+            .tcp_keepalive_time_ms(Some(millis(keepalive)))
+            .tcp_keepalive_probe_interval_secs(u32::try_from(keepalive.as_secs()).ok())
             .tcp_keepalive_probe_count(Some(KEEPALIVE_PROBES))
-            .tcp_user_timeout_ms(Some(millis(USER_TIMEOUT)));
+            .tcp_user_timeout_ms(Some(millis(user_timeout)));
         let servers = u32::try_from(settings.targets.len()).unwrap_or(u32::MAX);
         Ok(Self {
             targets: settings.targets.clone(),
             account,
             // A little less than its share, so that what it failed of can still be told.
             attempt_limit: settings.connect_timeout.mul_f64(0.95) / servers,
+            said: RefCell::default(),
         })
     }
 
-    /// Tries the servers, again and again, until one has a session for us. It is the supervisor that sets the limit. Each
-    /// server gets its share of that for every answer, so that a silent one does not keep the next from its turn; one that
-    /// trickles, and a resolver that hangs, can.
+    /// Tries each server once, until one has a session for us that `open` is content with; the session, and what `open`
+    /// returned. It is the supervisor that sets the limit. Each server gets its share of that for every answer, so that a
+    /// silent one does not keep the next from its turn; one that trickles, and a resolver that hangs, can.
     ///
     /// # Errors
-    /// What no further attempt can mend.
-    pub fn connect(&self, listener: &Listener) -> Result<Session, Failure> {
-        // What fails ten times a second in the same way is said once.
-        let said = RefCell::new(Vec::new());
-        let listener = |level: Level, line: &str| {
+    /// [`Fault::Final`] is what no further attempt can mend; [`Fault::ReadOnly`] that all servers are; anything else that
+    /// another attempt may succeed.
+    pub fn connect<T>(
+        &self,
+        listener: &Listener,
+        mut open: impl FnMut(&mut Session) -> Result<T, Fault>,
+    ) -> Result<(Session, T), Fault> {
+        let once = |level: Level, line: &str| {
             let line = line.to_owned();
-            if !said.borrow().contains(&line) {
+            if !self.said.borrow().contains(&line) {
                 listener(level, &line);
-                said.borrow_mut().push(line);
+                self.said.borrow_mut().push(line);
             }
         };
-        loop {
-            for target in &self.targets {
-                match self.try_target(target, &listener) {
-                    Ok(session) => return Ok(session),
-                    Err(Fault::Final(failure)) => return Err(failure),
-                    Err(Fault::Gone(cause) | Fault::Unclear(cause)) => {
-                        listener(Level::Info, &format!("cannot connect to {target}: {cause}"));
-                    }
+        let mut outcome = None;
+        for target in &self.targets {
+            match self.try_target(target, &once, &mut open) {
+                Ok(opened) => {
+                    self.said.borrow_mut().clear();
+                    return Ok(opened);
+                }
+                Err(fault @ Fault::Final(_)) => return Err(fault),
+                Err(fault) => {
+                    let line = match &fault {
+                        Fault::ReadOnly(cause) => format!("{target} {cause}"),
+                        fault => format!("cannot connect to {target}: {fault}"),
+                    };
+                    once(Level::Info, &line);
+                    outcome = match outcome {
+                        None | Some(Fault::ReadOnly(_)) => Some(fault),
+                        other => other,
+                    };
                 }
             }
-            sleep(PAUSE);
         }
+        Err(outcome.unwrap_or_else(|| Fault::Gone("no server is named".to_owned())))
     }
 
-    fn try_target(&self, target: &Target, listener: &Listener) -> Result<Session, Fault> {
+    fn try_target<T>(
+        &self,
+        target: &Target,
+        listener: &Listener,
+        open: &mut impl FnMut(&mut Session) -> Result<T, Fault>,
+    ) -> Result<(Session, T), Fault> {
         let addresses = addresses(target, listener)?;
         let limit = self.attempt_limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut last = Fault::Gone("the name has no address".to_owned());
         for address in addresses {
-            match self.try_address(target, &address, limit, listener) {
-                Err(fault @ (Fault::Gone(_) | Fault::Unclear(_))) => last = fault,
-                decided => return decided,
+            let opened = self
+                .try_address(target, &address, limit, listener)
+                .and_then(|mut session| Ok((open(&mut session)?, session)));
+            match opened {
+                Ok((opened, session)) => return Ok((session, opened)),
+                Err(fault @ Fault::Final(_)) => return Err(fault),
+                Err(fault) => last = fault,
             }
         }
         Err(last)

@@ -1,5 +1,6 @@
 //! What goes wrong between dblock and a server, and what follows from it.
 
+use std::fmt;
 use std::io;
 
 use crate::exit::{Failure, Reason};
@@ -12,8 +13,24 @@ pub enum Fault {
     Gone(String),
     /// The statement was interrupted or not answered clearly; the session is fine, and what the statement did is unknown.
     Unclear(String),
+    /// The server takes no writes: a lock there meets nobody. Another server may be the one, or this one in a moment.
+    ReadOnly(String),
+    /// The server does not know this variable; it has done nothing.
+    NoSuchVariable(String),
     /// No further attempt will help.
     Final(Failure),
+}
+
+impl fmt::Display for Fault {
+    /// What happened.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Gone(cause) | Self::Unclear(cause) => f.write_str(cause),
+            Self::ReadOnly(cause) => write!(f, "it {cause}"),
+            Self::NoSuchVariable(name) => write!(f, "it has no variable {name}"),
+            Self::Final(failure) => f.write_str(&failure.line),
+        }
+    }
 }
 
 impl Fault {
@@ -69,6 +86,10 @@ impl Fault {
                     told(&error)
                 ),
             )),
+            1193 => match error.message.split('\'').nth(1) {
+                Some(name) => Self::NoSuchVariable(name.to_owned()),
+                None => Self::Gone(told(&error)),
+            },
             _ if is_about_the_account(&error) => {
                 let line = format!("the server refused the account: {}", told(&error));
                 Self::Final(Failure::new(Reason::AccountRefused, line))

@@ -2,6 +2,7 @@
 
 mod connect;
 mod fault;
+mod fitness;
 
 use std::fmt;
 use std::io;
@@ -15,6 +16,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 pub use connect::Connector;
 pub use fault::Fault;
+pub use fitness::{Fitness, NOT_KEPT, READ_ONLY, is_read_only};
 
 use crate::report::Level;
 
@@ -65,6 +67,11 @@ impl Session {
         let statements = format!("{first}; {second}");
         listener(Level::Statement, &statements);
         self.second_row(&statements).map_err(Fault::of_statement)
+    }
+
+    /// The number of the session as the handshake gave it. Behind a proxy it is the proxy's.
+    pub fn handshake_id(&self) -> u64 {
+        u64::from(self.conn.connection_id())
     }
 
     fn first_row(&mut self, statement: &str) -> mysql::Result<Option<Row>> {

@@ -9,7 +9,7 @@ use std::env;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -18,12 +18,14 @@ use nix::unistd::{Pid, getpid, getsid};
 
 pub use signals::Signals;
 
+use crate::clock::{Alarm, Moment};
 use crate::descriptors;
 use crate::exit::{Ending, Failure, Reason, TIMED_OUT, TIMED_OUT_KILLED};
 use crate::keeper::message::{FromKeeper, Link, ToKeeper};
-use crate::lock::Grant;
-use crate::report::{Level, Report, shown};
-use crate::settings::{Run, Wait};
+use crate::keeper::{self, Task, Work};
+use crate::lock::{Grant, Lease};
+use crate::report::{Level, Report, in_words, shown};
+use crate::settings::{OnLockLost, Run, Wait};
 use child::Child;
 use signals::Received;
 
@@ -34,13 +36,16 @@ const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(1);
 /// The same before SIGKILL: whoever waits for the lock waits for this, too.
 const LOOK_AGAIN_IN_GRACE: Duration = Duration::from_millis(100);
 
+/// A supervisor that finds the lease over so long after its time was stopped, or the machine slept.
+const OVERSLEPT: Duration = Duration::from_millis(500);
+
 /// How much longer the server's answer is waited for when a signal asks dblock to end.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
 
 /// What became of the request for the lock.
 pub enum Asked {
     /// It was had.
-    Held(Grant),
+    Held(Grant, Lease),
     /// It was not had in time; the text says who has it.
     Taken(String),
     /// No server could be reached in time.
@@ -52,9 +57,13 @@ pub enum Asked {
 /// Watches over one keeper and one command.
 pub struct Supervisor<'a> {
     run: &'a Run,
+    /// What all sessions of this dblock have.
+    mark: &'a str,
     report: Report,
     signals: Signals,
+    alarm: Alarm,
     keeper: Keeper,
+    lock: Possession,
     /// Whether a signal asked the command, or dblock after it, to end.
     asked_to_end: bool,
 }
@@ -67,8 +76,6 @@ struct Keeper {
     link: Arc<Link>,
     /// Whether it has closed its end. Then it has ended, or is about to.
     gone: bool,
-    /// Whether it has the lock, as far as it has said.
-    holds: bool,
     /// The session's descriptor, which nothing is done with: should the keeper die, the server sees the session live, and
     /// gives the lock to nobody before the command is gone.
     session: Option<OwnedFd>,
@@ -80,22 +87,48 @@ impl Keeper {
             pid: Some(pid),
             link: Arc::new(link),
             gone: false,
-            holds: false,
             session: None,
         }
     }
+}
 
-    /// Notes whether it has the lock.
-    fn note(&mut self, message: &FromKeeper, session: Option<OwnedFd>) {
-        match message {
-            FromKeeper::Held(_) => {
-                self.holds = true;
-                self.session = session;
+/// The lock as far as the keeper has said.
+#[derive(Debug, Clone, Copy)]
+enum Possession {
+    /// There is none: not yet, or the command runs without one, or it was given back.
+    None,
+    /// It is ours.
+    Held(Lease),
+    /// It was lost then; until when it can be had again.
+    Lost(Moment, Lease),
+}
+
+impl Possession {
+    fn lease(self) -> Option<Lease> {
+        match self {
+            Self::None => None,
+            Self::Held(lease) | Self::Lost(_, lease) => Some(lease),
+        }
+    }
+
+    fn is_held(self) -> bool {
+        matches!(self, Self::Held(_))
+    }
+
+    fn lose(&mut self) {
+        if let Self::Held(lease) = *self {
+            *self = Self::Lost(Moment::now(), lease);
+        }
+    }
+
+    fn note(&mut self, message: &FromKeeper) {
+        match (*self, message) {
+            (_, &FromKeeper::Held(_, lease)) => *self = Self::Held(lease),
+            (Self::Held(lease), &FromKeeper::Confirmed(proved)) => {
+                *self = Self::Held(Lease { proved, ..lease });
             }
-            FromKeeper::Lost(_) | FromKeeper::Released => {
-                self.holds = false;
-                self.session = None;
-            }
+            (_, FromKeeper::Lost(_)) => self.lose(),
+            (_, FromKeeper::Released) => *self = Self::None,
             _ => {}
         }
     }
@@ -121,15 +154,32 @@ enum Event {
 }
 
 impl<'a> Supervisor<'a> {
-    /// Takes over the signals and a keeper that was forked off.
-    pub fn new(run: &'a Run, report: Report, signals: Signals, keeper: Pid, link: Link) -> Self {
-        Self {
+    /// Takes over the signals and a keeper that was forked off, whose sessions have the `mark`.
+    ///
+    /// # Errors
+    /// [`Reason::OsRefused`].
+    pub fn new(
+        run: &'a Run,
+        mark: &'a str,
+        report: Report,
+        signals: Signals,
+        keeper: Pid,
+        link: Link,
+    ) -> Result<Self, Failure> {
+        let alarm = Alarm::new().map_err(|error| {
+            let line = format!("cannot make a timer: {}", in_words(&error));
+            Failure::new(Reason::OsRefused, line)
+        })?;
+        Ok(Self {
             run,
+            mark,
             report,
             signals,
+            alarm,
             keeper: Keeper::new(keeper, link),
+            lock: Possession::None,
             asked_to_end: false,
-        }
+        })
     }
 
     /// Replaces the keeper, which has been ended.
@@ -143,7 +193,7 @@ impl<'a> Supervisor<'a> {
     /// What the keeper failed of.
     pub fn wait_for_lock(&mut self) -> anyhow::Result<Asked> {
         let asked = self.ask();
-        if !matches!(asked, Ok(Asked::Held(_))) {
+        if !matches!(asked, Ok(Asked::Held(..))) {
             self.end_keeper();
         }
         asked
@@ -151,13 +201,28 @@ impl<'a> Supervisor<'a> {
 
     fn ask(&mut self) -> anyhow::Result<Asked> {
         let limit = self.run.connection.connect_timeout;
-        let begun = Instant::now();
-        let mut deadline = begun.checked_add(limit);
+        let begun = Moment::now();
+        let mut deadline = Some(begun + limit);
         let mut waiting = false;
+        let mut only_read_only = false;
+        let mut grant = None;
         let mut last_note = "connecting".to_owned();
         loop {
             match self.next(deadline)? {
-                Event::Message(FromKeeper::Held(grant)) => {
+                Event::Message(message @ (FromKeeper::Held(..) | FromKeeper::Confirmed(_))) => {
+                    self.lock.note(&message);
+                    if let FromKeeper::Held(had, _) = message {
+                        grant = Some(had);
+                    }
+                    let (Some(grant), Possession::Held(lease)) = (grant, self.lock) else {
+                        continue;
+                    };
+                    // dblock may have been stopped just now, or the machine have slept: then a heartbeat tells.
+                    if lease.proved.elapsed() > lease.ttl / 2 {
+                        self.tell_keeper(&ToKeeper::Check);
+                        deadline = Some(Moment::now() + lease.grace());
+                        continue;
+                    }
                     let (name, span) = (&self.run.name, shown(begun.elapsed()));
                     let Grant {
                         slot,
@@ -166,7 +231,7 @@ impl<'a> Supervisor<'a> {
                     self.report.info(format_args!(
                         "had slot {slot} of {name} after {span}, on connection {connection_id}"
                     ));
-                    return Ok(Asked::Held(grant));
+                    return Ok(Asked::Held(grant, lease));
                 }
                 Event::Message(FromKeeper::Taken(holder)) => return Ok(Asked::Taken(holder)),
                 Event::Message(FromKeeper::Failed(failure)) => return Err(failure.into()),
@@ -180,7 +245,7 @@ impl<'a> Supervisor<'a> {
                     if !waiting {
                         waiting = true;
                         deadline = match self.run.wait {
-                            Wait::For(wait) => begun.checked_add(wait + limit),
+                            Wait::For(wait) => Some(begun + wait + limit),
                             Wait::Forever => None,
                         };
                     }
@@ -192,7 +257,8 @@ impl<'a> Supervisor<'a> {
                     }
                 }
                 Event::Message(FromKeeper::AreYouThere) => self.tell_keeper(&ToKeeper::Here),
-                Event::Message(FromKeeper::Lost(_) | FromKeeper::Released) => {}
+                Event::Message(FromKeeper::OnlyReadOnly(are)) => only_read_only = are,
+                Event::Message(message) => self.lock.note(&message),
                 Event::Signal(received) => {
                     self.reap_orphans(None);
                     if self.signals.act_on(received.signal) {
@@ -200,7 +266,7 @@ impl<'a> Supervisor<'a> {
                     }
                     // While dblock was stopped, so was its keeper, which has an answer of its own to a time that is over.
                     if waiting && received.signal == Signal::SIGCONT {
-                        let now = Instant::now();
+                        let now = Moment::now();
                         deadline = deadline.map(|deadline| deadline.max(now + limit));
                     }
                 }
@@ -208,6 +274,15 @@ impl<'a> Supervisor<'a> {
                     let end = self.end_keeper().map_or_else(String::new, told);
                     let line = format!("the keeper {end} while this was under way: {last_note}");
                     return Err(Failure::new(Reason::Internal, line).into());
+                }
+                Event::Deadline if grant.is_some() => {
+                    let name = &self.run.name;
+                    let line = format!("{name} was lost before the command was started");
+                    return Err(Failure::new(Reason::LockLost, line).into());
+                }
+                Event::Deadline if !waiting && only_read_only => {
+                    let line = format!("{last_note}, or say --allow-unfit-server");
+                    return Err(Failure::new(Reason::Configuration, line).into());
                 }
                 Event::Deadline => {
                     let line = if waiting {
@@ -229,11 +304,11 @@ impl<'a> Supervisor<'a> {
     ///
     /// # Errors
     /// The command could not be started, or was ended because the lock was lost.
-    pub fn run_command(&mut self, grant: Option<Grant>) -> anyhow::Result<Ending> {
-        let had = Instant::now();
-        self.tell_the_command(grant);
+    pub fn run_command(&mut self, grant: Option<(Grant, Lease)>) -> anyhow::Result<Ending> {
+        let had = Moment::now();
+        self.tell_the_command(grant.map(|(grant, _)| grant));
         self.signals.collect_all()?;
-        let begun = Instant::now();
+        let begun = Moment::now();
         let child = match Child::spawn(&self.run.command, &self.signals, &self.keeper.link) {
             Ok(child) => child,
             Err(failure) => {
@@ -241,11 +316,9 @@ impl<'a> Supervisor<'a> {
                 return Err(failure.into());
             }
         };
-        let time_over = self
-            .run
-            .timeout
-            .and_then(|timeout| begun.checked_add(timeout));
-        let watched = self.watch(&child, time_over);
+        let time_over = self.run.timeout.map(|timeout| begun + timeout);
+        let slot = grant.map(|(grant, _)| grant.slot);
+        let watched = self.watch(&child, slot, time_over);
         let ending = child.ended();
         match ending {
             Some(ending) => self.report.info(format_args!(
@@ -258,11 +331,11 @@ impl<'a> Supervisor<'a> {
                 child.processes.signal(libc::SIGKILL);
             }
         }
-        let hold_until = had.checked_add(self.run.hold_at_least).filter(|_| {
+        let hold_until = Some(had + self.run.hold_at_least).filter(|_| {
             grant.is_some() && matches!(watched, Ok(Over::ByItself | Over::TimedOut { .. }))
         });
         match hold_until {
-            Some(until) if until > Instant::now() && !self.asked_to_end => {
+            Some(until) if until > Moment::now() && !self.asked_to_end => {
                 let held = self.hold(child, until);
                 let limit = held.as_ref().copied().unwrap_or(LAST_CHANCE);
                 self.release(None, limit)?;
@@ -309,10 +382,18 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Waits for the command's end, passes signals on, and ends the command when its time is over.
-    fn watch(&mut self, child: &Child, time_over: Option<Instant>) -> anyhow::Result<Over> {
+    /// Waits for the command's end, passes signals on, and ends the command when its time is over or the lock is lost. The
+    /// `slot` is that of the lock, `None` without one.
+    fn watch(
+        &mut self,
+        child: &Child,
+        slot: Option<u32>,
+        time_over: Option<Moment>,
+    ) -> anyhow::Result<Over> {
         // Whether dblock was stopped by the terminal, together with the command.
         let mut stopped = false;
+        // Until when a lease that was found over on waking may turn out not to be.
+        let mut grace = None;
         loop {
             if child.ended().is_some() {
                 return Ok(Over::ByItself);
@@ -326,41 +407,152 @@ impl<'a> Supervisor<'a> {
                 let killed = self.end_command(child)?;
                 return Ok(Over::TimedOut { killed });
             }
-            match self.next(time_over)? {
+            let lease_over = self.lease_over();
+            if is_over(lease_over) {
+                // What the keeper has said meanwhile comes first.
+                if let Some(message) = self.pending() {
+                    if self.hear(message) {
+                        self.end_command(child)?;
+                        return Ok(Over::LockLost);
+                    }
+                    continue;
+                }
+                let overslept = lease_over.is_some_and(|at| at.elapsed() > OVERSLEPT);
+                if overslept && grace.is_none() {
+                    self.tell_keeper(&ToKeeper::Check);
+                    grace = self.lock.lease().map(|lease| Moment::now() + lease.grace());
+                }
+                if grace.is_none_or(|grace| grace <= Moment::now()) {
+                    self.tell_of_the_end();
+                    self.end_command(child)?;
+                    // There is nobody to take it back from us.
+                    self.lock.lose();
+                    return Ok(Over::LockLost);
+                }
+            } else {
+                grace = None;
+            }
+            let deadlines = [time_over, grace.or(lease_over)];
+            match self.next(deadlines.into_iter().flatten().min())? {
                 Event::Signal(Received {
                     signal: Signal::SIGCHLD,
                     ..
                 }) => self.reap_orphans(Some(child)),
                 Event::Signal(received) => self.pass_on(received, child, &mut stopped),
-                Event::Message(message) => self.hear(message),
-                // Without a lock there is nothing to lose, and what ended with the keeper's death is told afterwards.
-                Event::KeeperGone if !self.keeper.holds || child.ended().is_some() => {
-                    self.reap_keeper();
+                Event::Message(message) => {
+                    if self.hear(message) {
+                        self.end_command(child)?;
+                        return Ok(Over::LockLost);
+                    }
                 }
                 Event::KeeperGone => {
-                    self.keeper.holds = false;
-                    self.report.info(format_args!(
-                        "{} was lost: the keeper is gone; ending the command",
-                        self.run.name
-                    ));
                     self.reap_keeper();
-                    self.end_command(child)?;
-                    return Ok(Over::LockLost);
+                    // Without a lock there is nothing to lose, and what ended with the keeper's death is told afterwards.
+                    let Some(slot) = slot.filter(|_| child.ended().is_none()) else {
+                        continue;
+                    };
+                    if self.lose("the keeper is gone") {
+                        self.end_command(child)?;
+                        return Ok(Over::LockLost);
+                    }
+                    if self.run.on_lock_lost == OnLockLost::Reacquire {
+                        // It holds on to the session as long as it may.
+                        let session = self.keeper.session.take();
+                        let task = Task::new(self.run, self.mark, self.report.shown);
+                        let work = Work::Reacquire(task, slot, child.processes);
+                        let (keeper, link) = keeper::fork_off(work)?;
+                        self.keeper = Keeper::new(keeper, link);
+                        self.keeper.session = session;
+                    }
                 }
                 Event::Deadline => {}
             }
         }
     }
 
-    /// What the keeper says while the command runs.
-    fn hear(&self, message: FromKeeper) {
+    /// When the end of the command must begin unless a heartbeat is confirmed before, or the lock is had again. `None`
+    /// where there is no lock, or its loss is to be ignored.
+    fn lease_over(&self) -> Option<Moment> {
+        let lease = self.lock.lease()?;
+        (self.run.on_lock_lost != OnLockLost::Ignore)
+            .then(|| lease.end_command(self.run.kill_after))
+    }
+
+    /// What the keeper says while the command runs. Whether the command is to be ended for it.
+    fn hear(&mut self, message: FromKeeper) -> bool {
+        let (before, name) = (self.lock, &self.run.name);
+        self.lock.note(&message);
         match message {
-            FromKeeper::Lost(cause) => self.report.error(format_args!(
-                "{} was lost while the command runs: {cause}",
-                self.run.name
-            )),
+            FromKeeper::Lost(cause) => {
+                self.keeper.session = None;
+                return self.tell_of_the_loss(&cause);
+            }
+            FromKeeper::Held(grant, _) => {
+                let span = match before {
+                    Possession::Lost(since, _) => shown(since.elapsed()),
+                    _ => shown(Duration::ZERO),
+                };
+                self.report.warning(format_args!(
+                    "{name} was had again after {span}, on connection {}",
+                    grant.connection_id
+                ));
+            }
+            FromKeeper::GivenUp(why) if self.run.on_lock_lost == OnLockLost::Reacquire => {
+                self.report
+                    .error(format_args!("{name} {why}; ending the command"));
+                return true;
+            }
             FromKeeper::Note(level, text) => self.report.say(level, text),
             _ => {}
+        }
+        false
+    }
+
+    /// Notes a loss that nobody has told of, and tells of it. Whether the command is to be ended for it.
+    fn lose(&mut self, cause: &str) -> bool {
+        self.lock.lose();
+        self.tell_of_the_loss(cause)
+    }
+
+    fn tell_of_the_loss(&self, cause: &str) -> bool {
+        let policy = self.run.on_lock_lost;
+        let then = match policy {
+            OnLockLost::Reacquire => "taking it again",
+            OnLockLost::Terminate => "ending the command",
+            OnLockLost::Ignore => "the command runs on without it",
+        };
+        self.report.error(format_args!(
+            "{} was lost while the command runs: {cause}; {then}",
+            self.run.name
+        ));
+        policy == OnLockLost::Terminate
+    }
+
+    /// Tells why the lease is over.
+    fn tell_of_the_end(&self) {
+        let name = &self.run.name;
+        match self.lock {
+            Possession::Lost(since, _) => self.report.error(format_args!(
+                "{name} could not be had again within {}; ending the command",
+                shown(since.elapsed())
+            )),
+            Possession::Held(lease) => self.report.error(format_args!(
+                "{name} may be lost: the server has not answered for {}; ending the command",
+                shown(lease.proved.elapsed())
+            )),
+            Possession::None => {}
+        }
+    }
+
+    /// A message of the keeper's that is there already.
+    fn pending(&mut self) -> Option<FromKeeper> {
+        if self.keeper.gone {
+            return None;
+        }
+        let mut link = [PollFd::new(self.keeper.link.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut link, PollTimeout::ZERO) {
+            Ok(1) => self.receive(),
+            _ => None,
         }
     }
 
@@ -377,7 +569,10 @@ impl<'a> Supervisor<'a> {
             // Otherwise it signals the whole foreground group, and the command is in it.
             Signal::SIGTSTP if from_terminal => {
                 *stopped = true;
-                return signals::stop();
+                // Who stops for longer than the TTL gives the lock away.
+                self.tell_keeper(&ToKeeper::Pause);
+                signals::stop();
+                return self.tell_keeper(&ToKeeper::Check);
             }
             _ if from_terminal && !child.processes.own_group => return,
             // The shell continues the whole group, too; only if somebody continued dblock alone the command still stands.
@@ -400,12 +595,22 @@ impl<'a> Supervisor<'a> {
         }
         // A stopped process takes SIGTERM only when it is continued.
         child.processes.signal(libc::SIGCONT);
-        let kill_at = Instant::now().checked_add(self.run.kill_after);
+        let now = Moment::now();
+        let kill_after = match (self.lock, self.run.on_lock_lost) {
+            // One that ignores SIGTERM is gone before another host may have the lock.
+            (Possession::Held(lease) | Possession::Lost(_, lease), policy)
+                if policy != OnLockLost::Ignore =>
+            {
+                lease.kill_after(self.run.kill_after).min(lease.over().since(now))
+            }
+            _ => self.run.kill_after,
+        };
+        let kill_at = Some(now + kill_after);
         let mut pause = LOOK_AGAIN;
         let mut stopped = false;
         // Without a time for SIGTERM the code does not depend on which of the two came first.
         let mut kill_sent = false;
-        let mut killed = self.run.kill_after.is_zero() && child.processes.signal(libc::SIGKILL);
+        let mut killed = kill_after.is_zero() && child.processes.signal(libc::SIGKILL);
         while child.ended().is_none() || child.processes.alive() {
             let kill_now = is_over(kill_at);
             if kill_now {
@@ -423,7 +628,7 @@ impl<'a> Supervisor<'a> {
                     LOOK_AGAIN_IN_GRACE
                 };
                 pause = (2 * pause).min(most);
-                let then = Instant::now() + pause;
+                let then = Moment::now() + pause;
                 Some(
                     kill_at
                         .filter(|_| !kill_now)
@@ -437,7 +642,9 @@ impl<'a> Supervisor<'a> {
                     self.reap_orphans(Some(child));
                 }
                 Event::Signal(received) => self.pass_on(received, child, &mut stopped),
-                Event::Message(message) => self.hear(message),
+                Event::Message(message) => {
+                    self.hear(message);
+                }
                 Event::KeeperGone => {
                     self.reap_keeper();
                 }
@@ -450,11 +657,11 @@ impl<'a> Supervisor<'a> {
 
     /// Keeps the lock after the command's end, until its time is over or a signal asks for the end; nobody who reads what
     /// the command wrote is kept waiting. Returns how long the server's answer to the release may then be waited for.
-    fn hold(&mut self, child: Child, until: Instant) -> io::Result<Duration> {
+    fn hold(&mut self, child: Child, until: Moment) -> io::Result<Duration> {
         self.report.info(format_args!(
             "holding {} for another {}",
             self.run.name,
-            shown(until.saturating_duration_since(Instant::now()))
+            shown(until.since(Moment::now()))
         ));
         // The keeper learns of the end before the command's number is free for another process: it never kills a stranger.
         self.tell_keeper(&ToKeeper::Hold);
@@ -462,6 +669,7 @@ impl<'a> Supervisor<'a> {
         let session = self.keeper.session.as_ref().map(AsRawFd::as_raw_fd);
         let kept = [
             Some(self.signals.as_fd().as_raw_fd()),
+            Some(self.alarm.as_fd().as_raw_fd()),
             Some(self.keeper.link.as_fd().as_raw_fd()),
             session,
         ];
@@ -483,7 +691,8 @@ impl<'a> Supervisor<'a> {
                     self.reap_keeper();
                 }
                 // What was lost is sought again, by the keeper; the command is not concerned any more.
-                Event::Message(_) | Event::Deadline => {}
+                Event::Message(message) => self.lock.note(&message),
+                Event::Deadline => {}
             }
         }
         Ok(self.run.connection.connect_timeout)
@@ -504,8 +713,8 @@ impl<'a> Supervisor<'a> {
             child.reap();
         }
         let name = &self.run.name;
-        let mut deadline = Instant::now() + limit;
-        while self.keeper.holds {
+        let mut deadline = Moment::now() + limit;
+        while self.lock.is_held() {
             let event = if self.keeper.gone {
                 Event::KeeperGone
             } else {
@@ -517,6 +726,10 @@ impl<'a> Supervisor<'a> {
                     break;
                 }
                 Event::Message(FromKeeper::Lost(cause)) => cause,
+                Event::Message(message @ FromKeeper::Held(..)) => {
+                    self.lock.note(&message);
+                    continue;
+                }
                 Event::KeeperGone => "the keeper is gone".to_owned(),
                 Event::Deadline => {
                     self.report.warning(format_args!(
@@ -531,7 +744,7 @@ impl<'a> Supervisor<'a> {
                 // The command has ended; who wants dblock to end now does not want to wait for a slow server.
                 Event::Signal(received) => {
                     if self.signals.act_on(received.signal) {
-                        deadline = deadline.min(Instant::now() + LAST_CHANCE);
+                        deadline = deadline.min(Moment::now() + LAST_CHANCE);
                     }
                     continue;
                 }
@@ -572,54 +785,55 @@ impl<'a> Supervisor<'a> {
     }
 
     /// The next event, signals first.
-    fn next(&mut self, deadline: Option<Instant>) -> io::Result<Event> {
+    fn next(&mut self, deadline: Option<Moment>) -> io::Result<Event> {
+        self.alarm.set(deadline)?;
         loop {
             if let Some(received) = self.signals.next()? {
                 return Ok(Event::Signal(received));
             }
-            let mut descriptors = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+            let mut descriptors = vec![
+                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.alarm.as_fd(), PollFlags::POLLIN),
+            ];
             if !self.keeper.gone {
                 descriptors.push(PollFd::new(self.keeper.link.as_fd(), PollFlags::POLLIN));
             }
-            match poll(&mut descriptors, time_until(deadline)) {
-                Ok(0) if is_over(deadline) => {
-                    return Ok(Event::Deadline);
-                }
+            match poll(&mut descriptors, PollTimeout::NONE) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            let signal_came = descriptors[0].any() == Some(true);
-            let keeper_spoke = descriptors
-                .get(1)
-                .is_some_and(|link| link.any() == Some(true));
-            if keeper_spoke && !signal_came {
-                // What is no message is no keeper of ours any more.
-                let Some((message, descriptor)) = self.keeper.link.receive().unwrap_or_default()
-                else {
-                    self.keeper.gone = true;
-                    return Ok(Event::KeeperGone);
-                };
-                self.keeper.note(&message, descriptor);
-                return Ok(Event::Message(message));
+            let [signal_came, time_is_over, keeper_spoke] =
+                [0, 1, 2].map(|at| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true)));
+            if signal_came {
+                continue;
+            }
+            if keeper_spoke {
+                return Ok(match self.receive() {
+                    Some(message) => Event::Message(message),
+                    None => Event::KeeperGone,
+                });
+            }
+            if time_is_over {
+                return Ok(Event::Deadline);
             }
         }
     }
+
+    /// The keeper's next message; `None` when it is gone. What is no message is no keeper of ours any more.
+    fn receive(&mut self) -> Option<FromKeeper> {
+        let Some((message, descriptor)) = self.keeper.link.receive().unwrap_or_default() else {
+            self.keeper.gone = true;
+            return None;
+        };
+        if let FromKeeper::Held(..) = message {
+            self.keeper.session = descriptor;
+        }
+        Some(message)
+    }
 }
 
-fn is_over(deadline: Option<Instant>) -> bool {
-    deadline.is_some_and(|deadline| deadline <= Instant::now())
-}
-
-/// The time until a deadline for poll(2), rounded up so that it does not wake too early.
-fn time_until(deadline: Option<Instant>) -> PollTimeout {
-    let Some(deadline) = deadline else {
-        return PollTimeout::NONE;
-    };
-    let millis = deadline
-        .saturating_duration_since(Instant::now())
-        .as_micros()
-        .div_ceil(1000);
-    PollTimeout::from(u16::try_from(millis).unwrap_or(u16::MAX))
+fn is_over(deadline: Option<Moment>) -> bool {
+    deadline.is_some_and(|deadline| deadline <= Moment::now())
 }
 
 fn told(ending: Ending) -> String {

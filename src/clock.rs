@@ -1,0 +1,93 @@
+//! One clock for keeper and supervisor, which goes on while the machine sleeps: to a server a host that sleeps is gone.
+
+use std::io;
+use std::ops::{Add, Sub};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+/// A moment of CLOCK_BOOTTIME, which all processes of a machine share: the time since it was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Moment(Duration);
+
+impl Moment {
+    /// This one.
+    pub fn now() -> Self {
+        let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has this clock");
+        Self(now.into())
+    }
+
+    /// How long ago it was; zero if it is to come.
+    pub fn elapsed(self) -> Duration {
+        Self::now().since(self)
+    }
+
+    /// How long it is after another; zero if it is before.
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+
+    /// So much later; a moment that no clock reaches stays the last one.
+    fn add(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(span))
+    }
+}
+
+impl Sub<Duration> for Moment {
+    type Output = Self;
+
+    /// So much earlier.
+    fn sub(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(span))
+    }
+}
+
+/// A descriptor that turns readable at a moment, also if the machine slept through it.
+pub struct Alarm(TimerFd);
+
+/// What a timer takes at most.
+const LATEST: Duration = Duration::from_secs(1 << 40);
+
+impl Alarm {
+    /// One that is not set.
+    ///
+    /// # Errors
+    /// As `timerfd_create(2)`.
+    pub fn new() -> io::Result<Self> {
+        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
+        Ok(Self(TimerFd::new(
+            nix::sys::timerfd::ClockId::CLOCK_BOOTTIME,
+            flags,
+        )?))
+    }
+
+    /// Sets it anew; `None` is never.
+    ///
+    /// # Errors
+    /// As `timerfd_settime(2)`.
+    pub fn set(&self, at: Option<Moment>) -> io::Result<()> {
+        match at {
+            // Zero would unset it.
+            Some(Moment(at)) => {
+                let at = at.clamp(Duration::from_nanos(1), LATEST);
+                let at = Expiration::OneShot(TimeSpec::from_duration(at));
+                Ok(self.0.set(at, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?)
+            }
+            None => Ok(self.0.unset()?),
+        }
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
