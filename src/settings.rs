@@ -618,7 +618,10 @@ fn ttl(text: &str) -> Result<Duration, String> {
     if ttl.subsec_nanos() == 0 && (SHORTEST_TTL..=LONGEST_TTL).contains(&ttl) {
         Ok(ttl)
     } else {
-        Err(format!("{} is not whole seconds from 4s to 1d", value(text)))
+        Err(format!(
+            "{} is not whole seconds from 4s to 1d",
+            value(text)
+        ))
     }
 }
 

@@ -221,10 +221,9 @@ impl Taker<'_> {
             let ask = || {
                 let _ = self.link.send(&FromKeeper::AreYouThere);
             };
-            let outcome =
-                request.take(&mut session, opening, self.listener, on_wait, ask, || {
-                    self.stand_by();
-                });
+            let outcome = request.take(&mut session, opening, self.listener, on_wait, ask, || {
+                self.stand_by();
+            });
             match outcome {
                 Ok(Outcome::Held(grant, lease)) => {
                     // From here on the command must be gone before the keeper goes.
@@ -345,10 +344,7 @@ impl Lock<'_> {
             return;
         };
         let sent = Moment::now();
-        let cause = match self
-            .request
-            .prove(self.slot, session, self.taker.listener)
-        {
+        let cause = match self.request.prove(self.slot, session, self.taker.listener) {
             Ok(true) => {
                 lease.proved = sent;
                 // A supervisor that is stopped for days reads none of them.

@@ -297,7 +297,10 @@ impl Request {
                 Err(Fault::Final(Failure::new(Reason::Configuration, line)))
             }
             Some(why) => {
-                listener(Level::Warning, &format!("{session} {why}; locking there all the same"));
+                listener(
+                    Level::Warning,
+                    &format!("{session} {why}; locking there all the same"),
+                );
                 Ok(idle_limit.min(self.ttl))
             }
             None => {
@@ -419,7 +422,9 @@ impl Request {
                 Ok(row) => {
                     let row = row.ok_or_else(|| Fault::Gone("no answer".to_owned()))?;
                     self.check_writes(&row)?;
-                    return Ok(self.answer(&row).is_some_and(|answer| answer.slot == Some(slot)));
+                    return Ok(self
+                        .answer(&row)
+                        .is_some_and(|answer| answer.slot == Some(slot)));
                 }
                 Err(Fault::Unclear(_)) => sleep(PAUSE),
                 Err(fault) => return Err(fault),

@@ -53,11 +53,7 @@ impl Connector {
     ///
     /// # Errors
     /// [`Reason::Configuration`] when the password's file cannot be used.
-    pub fn new(
-        settings: &Connection,
-        ttl: Duration,
-        listener: &Listener,
-    ) -> Result<Self, Failure> {
+    pub fn new(settings: &Connection, ttl: Duration, listener: &Listener) -> Result<Self, Failure> {
         let password = match &settings.password {
             Password::None => None,
             Password::Given(password) => Some(password.clone()),

@@ -41,7 +41,10 @@ impl Child {
         };
         let own_group = !has_terminal();
         let leash = Leash::new().map(Arc::new).map_err(|error| {
-            let told = format!("cannot run the command: {}", in_words(&io::Error::from(error)));
+            let told = format!(
+                "cannot run the command: {}",
+                in_words(&io::Error::from(error))
+            );
             Failure::new(Reason::OsRefused, told)
         })?;
         let mask = signals.inherited();

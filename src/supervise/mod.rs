@@ -601,7 +601,9 @@ impl<'a> Supervisor<'a> {
             (Possession::Held(lease) | Possession::Lost(_, lease), policy)
                 if policy != OnLockLost::Ignore =>
             {
-                lease.kill_after(self.run.kill_after).min(lease.over().since(now))
+                lease
+                    .kill_after(self.run.kill_after)
+                    .min(lease.over().since(now))
             }
             _ => self.run.kill_after,
         };

@@ -324,9 +324,10 @@ fn a_server_that_is_shutting_down_is_tried_again() {
             release if release.contains("RELEASE_LOCK") => {
                 Answer::Row(vec![Some("1".into()), None])
             }
-            // Slot 0, no place in a queue, on connection 7.
+            // Slot 0, no place in a queue, on connection 7, which has the mark.
             select if select.starts_with("SELECT") => {
-                Answer::Row(vec![Some("0".into()), None, Some("7".into())])
+                let cells = [Some("0"), None, Some("7"), None, None, Some("7")];
+                Answer::Row(cells.map(|cell| cell.map(str::to_owned)).to_vec())
             }
             _ => Answer::Ok,
         });

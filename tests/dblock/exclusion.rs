@@ -124,10 +124,12 @@ both_servers! {
         let mut dblock = Dblock::run(server, &name).sh(&script).spawn();
         let connection = dblock.wait_line("", SOON);
         server.admin().query_drop(format!("KILL {connection}")).unwrap();
-        dblock.wait_stderr("lost", SOON);
+        dblock.wait_stderr("had again", SOON);
         assert!(dblock.is_running(), "the command runs on");
         std::fs::write(go, "").unwrap();
-        dblock.wait().expect_code(3).expect_one_line(&name);
+        let end = dblock.wait();
+        end.expect_code(3).expect_line(&format!("dblock: {name} was lost"));
+        assert_eq!(end.stderr.lines().count(), 2, "{end:#?}");
     }
 
     fn a_session_that_is_killed_is_told_even_if_the_command_ends_with_it(server) {

@@ -91,7 +91,8 @@ fn inherited_by(pid: i32) -> Vec<String> {
         .filter_map(|file| fs::read_link(file.path()).ok())
         .map(|target| target.to_string_lossy().into_owned())
         .filter(|file| {
-            file != "/dev/null" && !file.starts_with("socket:") && file != "anon_inode:[signalfd]"
+            let own = ["/dev/null", "anon_inode:[signalfd]", "anon_inode:[timerfd]"];
+            !own.contains(&&**file) && !file.starts_with("socket:")
         })
         .collect()
 }
@@ -456,7 +457,7 @@ both_servers! {
 
     fn a_lock_that_was_lost_with_the_keeper_is_not_held(server) {
         let name = unique("keeper-gone");
-        let mut run = holding(server, &name, "50").sh("echo shell $$; exec sleep 60").spawn();
+        let mut run = holding(server, &name, "50").args(["--on-lock-lost", "terminate"]).sh("echo shell $$; exec sleep 60").spawn();
         let command = run.wait_pid("shell");
         send(run.keeper(Some(command)), Signal::SIGKILL);
         run.wait_within(SOON).expect_code(74).expect_said(["the command was ended for it"]);

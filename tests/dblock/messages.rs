@@ -140,10 +140,12 @@ both_servers! {
             .spawn();
         let id = run.wait_pid("on");
         server.admin().query_drop(format!("KILL {id}")).unwrap();
-        run.wait_stderr("lost", SOON);
+        run.wait_stderr("had again", SOON);
         assert!(run.is_running(), "the command runs on");
         drop(run.take_stdin());
-        run.wait().expect_code(5).expect_one_line(&name);
+        let end = run.wait();
+        end.expect_code(5).expect_line(&format!("dblock: {name} was lost"));
+        assert_eq!(end.stderr.lines().count(), 2, "{end:#?}");
     }
 
     fn a_command_with_a_name_of_any_bytes_is_told_printably(server) {
@@ -212,11 +214,13 @@ fn what_a_user_wrote_cannot_steer_the_terminal() {
 
 both_servers! {
     fn a_quiet_run_still_tells_of_a_lost_lock_when_the_command_is_ended_for_it(server) {
-        let mut run = Dblock::run(server, &unique("quiet")).arg("-q").sh("echo shell $$; exec sleep 60").spawn();
+        let mut run = Dblock::run(server, &unique("quiet")).args(["-q", "--on-lock-lost", "terminate"]).sh("echo shell $$; exec sleep 60").spawn();
         let command = run.wait_pid("shell");
         let keeper = nix::unistd::Pid::from_raw(run.keeper(Some(command)));
         nix::sys::signal::kill(keeper, nix::sys::signal::Signal::SIGKILL).unwrap();
         eventually("dblock ends", SOON, || !run.is_running());
-        run.wait().expect_code(74).expect_one_line("lost");
+        let end = run.wait();
+        end.expect_code(74).expect_said(["was lost while the command runs", "the command was ended for it"]);
+        assert_eq!(end.stderr.lines().count(), 2, "{end:#?}");
     }
 }

@@ -40,6 +40,9 @@ fn second_copy(server: &Server, name: &str, sign: &Path) -> Running {
     second
 }
 
+/// The command is ended when the lock is lost.
+const TERMINATE: [&str; 2] = ["--on-lock-lost", "terminate"];
+
 /// Groups that are hard to end, all of them: they print `ready` when they are complete.
 const GROUPS: [&str; 6] = [
     "echo ready; sleep 60; true",
@@ -124,10 +127,10 @@ both_servers! {
         assert!(freed.elapsed() < Duration::from_millis(500), "{:?}", freed.elapsed());
     }
 
-    fn sigkill_to_the_keeper_ends_the_command_and_is_74(server) {
+    fn sigkill_to_the_keeper_ends_the_command_if_that_is_asked_for(server) {
         let name = unique("keeper");
         let script = "trap 'echo asked; exit 3' TERM; sleep 60 & echo shell $$; wait";
-        let mut run = Dblock::run(server, &name).without_terminal().sh(script).spawn();
+        let mut run = Dblock::run(server, &name).args(TERMINATE).without_terminal().sh(script).spawn();
         let command = run.wait_pid("shell");
         send(run.keeper(Some(command)), Signal::SIGKILL);
         let end = run.wait_within(SOON);
@@ -143,7 +146,7 @@ both_servers! {
         let folder = tempfile::tempdir().unwrap();
         let (sign, name) = (folder.path().join("sign"), unique("keeper"));
         let script = with_sign_of_life(&sign, "trap '' TERM; echo shell $$; while :; do sleep 0.1; done");
-        let mut first = Dblock::run(server, &name).without_terminal().args(["--kill-after", "1"]).sh(&script).spawn();
+        let mut first = Dblock::run(server, &name).without_terminal().args(TERMINATE).args(["--kill-after", "1"]).sh(&script).spawn();
         let command = first.wait_pid("shell");
         let second = second_copy(server, &name, &sign);
         send(first.keeper(Some(command)), Signal::SIGKILL);
@@ -214,6 +217,7 @@ both_servers! {
         let sign = folder.path().join("sign");
         let script = "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & echo shell $$; while :; do sleep 1; done";
         let mut run = Dblock::run(server, &unique("stubborn"))
+            .args(TERMINATE)
             .without_terminal()
             .sh(&with_sign_of_life(&sign, script))
             .spawn();

@@ -177,7 +177,7 @@ both_servers! {
 
     fn sigkill_to_the_keeper_ends_the_commands_process(server) {
         let mut shell = Shell::start(server);
-        shell.dblock("sh -c 'echo shell $$; exec sleep 60'");
+        shell.dblock("--on-lock-lost terminate sh -c 'echo shell $$; exec sleep 60'");
         let command = shell.wait_pid("shell");
         let keeper = children_of(parent_of(command)).into_iter().find(|&pid| pid != command).expect("a keeper");
         send(keeper, Signal::SIGKILL);

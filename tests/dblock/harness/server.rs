@@ -167,6 +167,13 @@ impl Server {
         waiters(&mut self.admin(), name)
     }
 
+    /// What every session does, for a message.
+    pub fn sessions(&self) -> Vec<String> {
+        let query = "SELECT CONCAT_WS(' ', id, user, command, time, state, info)
+                     FROM information_schema.processlist ORDER BY id";
+        self.admin().query(query).expect("the processlist")
+    }
+
     /// Whether a session with this connection id is there.
     pub fn has_session(&self, id: u64) -> bool {
         has_session(&mut self.admin(), id)
