@@ -25,8 +25,8 @@ pub enum FromKeeper {
     Waiting(String),
     /// Is the supervisor there, and not stopped? It answers [`ToKeeper::Here`].
     AreYouThere,
-    /// Whether every server is read-only, as the latest round showed.
-    OnlyReadOnly(bool),
+    /// Every server is read-only, as the latest round showed; the text names one. `None`: that is over.
+    OnlyReadOnly(Option<String>),
     /// The lock was had, or had again. The session's descriptor comes with it: as long as the supervisor has that open, too, the server
     /// sees the session live, and the keeper's death alone frees nothing.
     Held(Grant, Lease),

@@ -260,7 +260,7 @@ impl Taker<'_> {
     /// Connects to a server that a lock may live on, and asks for it there, however long that lasts.
     fn open(&self, request: &mut Request) -> Result<(Session, Opening), Failure> {
         let accepts = request.accepts_read_only();
-        let mut only_read_only = false;
+        let mut only_read_only = None;
         loop {
             let opened = self.connector.connect(self.listener, |session| {
                 if request.has_waited() {
@@ -277,10 +277,13 @@ impl Taker<'_> {
                     continue;
                 }
                 Err(fault) => {
-                    let read_only = matches!(fault, Fault::ReadOnly(_));
-                    if read_only != only_read_only {
-                        only_read_only = read_only;
-                        let _ = self.link.send(&FromKeeper::OnlyReadOnly(read_only));
+                    let told = match fault {
+                        Fault::ReadOnly(line) => Some(line),
+                        _ => None,
+                    };
+                    if told != only_read_only {
+                        only_read_only.clone_from(&told);
+                        let _ = self.link.send(&FromKeeper::OnlyReadOnly(told));
                     }
                 }
             }
@@ -453,11 +456,13 @@ impl<'a> Guard<'a> {
         self.lock.as_ref()?.held.as_ref()
     }
 
-    /// Whether the lock is lost and to be taken again: after the command's end without a word and without end.
+    /// Whether the lock is lost and to be taken again: after the command's end without a word and without end, and not while
+    /// dblock is stopped.
     fn seeks(&self) -> bool {
-        self.lock
-            .as_ref()
-            .is_some_and(|lock| lock.held.is_none() && (self.command_has_ended || !lock.given_up))
+        !self.paused
+            && self.lock.as_ref().is_some_and(|lock| {
+                lock.held.is_none() && (self.command_has_ended || !lock.given_up)
+            })
     }
 
     /// Makes one attempt to take the slot again, then listens for a while. `false`: the keeper is to go.

@@ -101,10 +101,11 @@ impl Connector {
         mut open: impl FnMut(&mut Session) -> Result<T, Fault>,
     ) -> Result<(Session, T), Fault> {
         let once = |level: Level, line: &str| {
-            let line = line.to_owned();
-            if !self.said.borrow().contains(&line) {
-                listener(level, &line);
-                self.said.borrow_mut().push(line);
+            // How long it took differs each time.
+            let what = line.split(" in ").next().unwrap_or(line).to_owned();
+            if !self.said.borrow().contains(&what) {
+                listener(level, line);
+                self.said.borrow_mut().push(what);
             }
         };
         let mut outcome = None;
@@ -121,9 +122,12 @@ impl Connector {
                         fault => format!("cannot connect to {target}: {fault}"),
                     };
                     once(Level::Info, &line);
-                    outcome = match outcome {
-                        None | Some(Fault::ReadOnly(_)) => Some(fault),
-                        other => other,
+                    outcome = match (outcome, fault) {
+                        (None | Some(Fault::ReadOnly(_)), Fault::ReadOnly(_)) => {
+                            Some(Fault::ReadOnly(line))
+                        }
+                        (None | Some(Fault::ReadOnly(_)), other) => Some(other),
+                        (other, _) => other,
                     };
                 }
             }

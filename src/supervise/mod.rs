@@ -204,7 +204,7 @@ impl<'a> Supervisor<'a> {
         let begun = Moment::now();
         let mut deadline = Some(begun + limit);
         let mut waiting = false;
-        let mut only_read_only = false;
+        let mut only_read_only = None;
         let mut grant = None;
         let mut last_note = "connecting".to_owned();
         loop {
@@ -257,7 +257,7 @@ impl<'a> Supervisor<'a> {
                     }
                 }
                 Event::Message(FromKeeper::AreYouThere) => self.tell_keeper(&ToKeeper::Here),
-                Event::Message(FromKeeper::OnlyReadOnly(are)) => only_read_only = are,
+                Event::Message(FromKeeper::OnlyReadOnly(told)) => only_read_only = told,
                 Event::Message(message) => self.lock.note(&message),
                 Event::Signal(received) => {
                     self.reap_orphans(None);
@@ -280,11 +280,11 @@ impl<'a> Supervisor<'a> {
                     let line = format!("{name} was lost before the command was started");
                     return Err(Failure::new(Reason::LockLost, line).into());
                 }
-                Event::Deadline if !waiting && only_read_only => {
-                    let line = format!("{last_note}, or say --allow-unfit-server");
-                    return Err(Failure::new(Reason::Configuration, line).into());
-                }
                 Event::Deadline => {
+                    if let (false, Some(read_only)) = (waiting, only_read_only) {
+                        let line = format!("{read_only}, or say --allow-unfit-server");
+                        return Err(Failure::new(Reason::Configuration, line).into());
+                    }
                     let line = if waiting {
                         format!("the server did not answer when the wait was over: {last_note}")
                     } else {

@@ -15,6 +15,7 @@ mod exit_codes;
 mod holding;
 mod hostile;
 mod inherited;
+mod lease;
 mod lock_answers;
 mod messages;
 mod names;

@@ -8,12 +8,13 @@ use crate::harness::{Dblock, both_servers, unique};
 const USAGE: i32 = 64;
 
 /// The options that take a duration, the wait first.
-const DURATIONS: [&str; 5] = [
+const DURATIONS: [&str; 6] = [
     "--wait",
     "--connect-timeout",
     "--timeout",
     "--kill-after",
     "--hold-at-least",
+    "--ttl",
 ];
 
 /// Not UTF-8.
@@ -294,6 +295,8 @@ fn bytes_that_are_no_text_are_refused_by_the_name_of_their_option() {
         "--timeout",
         "--kill-after",
         "--hold-at-least",
+        "--ttl",
+        "--on-lock-lost",
         "--url",
         "--host",
         "--port",
