@@ -3,6 +3,8 @@
 
 # Debian leaves these folders out of an ordinary user's PATH; the servers and `ip` live there, and rustup's there.
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:$HOME/.cargo/bin
+# Galera's servers find wsrep_sst_copy here.
+PATH=$PATH:$(realpath "$(dirname "${BASH_SOURCE[0]}")")
 
 # What is unpacked or initialised once and used by every test run.
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/dblock
@@ -52,6 +54,18 @@ find_mariadb_plugins() {
         "$cache/mariadb-plugins-$(server_version "$1")"; do
         [[ -e $folder/auth_ed25519.so ]] || continue
         echo "$folder"
+        return
+    done
+    return 1
+}
+
+# Prints the path of Galera's library, with which MariaDB servers form a cluster; fails when there is none.
+find_galera() {
+    local library
+    for library in /usr/lib/galera/libgalera_smm.so /usr/lib{,64}/galera-4/libgalera_smm.so \
+        "$cache/galera/usr/lib/galera/libgalera_smm.so"; do
+        [[ -e $library ]] || continue
+        echo "$library"
         return
     done
     return 1

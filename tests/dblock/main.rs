@@ -8,6 +8,7 @@
 mod harness;
 
 mod authentication;
+mod clusters;
 mod connection;
 mod cron;
 mod exclusion;
