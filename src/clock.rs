@@ -10,7 +10,7 @@ use nix::sys::timerfd::{Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// A moment of CLOCK_BOOTTIME, which all processes of a machine share: the time since it was started.
+/// A moment of `CLOCK_BOOTTIME`, which all processes of a machine share: the time since it was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Moment(Duration);
 

@@ -505,27 +505,25 @@ impl<'a> Guard<'a> {
 
     /// Takes one message from the supervisor. `false`: the keeper is to go.
     fn hear(&mut self) -> bool {
-        match self.link.receive() {
-            Ok(Some((message, _))) => match message {
-                ToKeeper::Started { pid, own_group } => {
-                    self.command = Some(Processes { pid, own_group });
-                }
-                ToKeeper::Pause => self.paused = true,
-                ToKeeper::Check => (self.paused, self.check) = (false, true),
-                ToKeeper::Hold => {
-                    self.command = None;
-                    self.command_has_ended = true;
-                    // There is nothing left to end first.
-                    return die_with(self.supervisor).is_ok();
-                }
-                ToKeeper::Here => {}
-                ToKeeper::Release => {
-                    release(self.link, self.lock.take());
-                    return false;
-                }
-            },
-            Ok(None) | Err(_) => {
-                self.end_command();
+        let Ok(Some((message, _))) = self.link.receive() else {
+            self.end_command();
+            return false;
+        };
+        match message {
+            ToKeeper::Started { pid, own_group } => {
+                self.command = Some(Processes { pid, own_group });
+            }
+            ToKeeper::Pause => self.paused = true,
+            ToKeeper::Check => (self.paused, self.check) = (false, true),
+            ToKeeper::Hold => {
+                self.command = None;
+                self.command_has_ended = true;
+                // There is nothing left to end first.
+                return die_with(self.supervisor).is_ok();
+            }
+            ToKeeper::Here => {}
+            ToKeeper::Release => {
+                release(self.link, self.lock.take());
                 return false;
             }
         }

@@ -64,6 +64,7 @@ pub struct Request {
 }
 
 /// The first answer on a session that a lock may live on.
+#[derive(Debug, Clone, Copy)]
 pub struct Opening {
     step: Step,
     answer: Answer,

@@ -167,8 +167,8 @@ impl<'a> Supervisor<'a> {
         link: Link,
     ) -> Result<Self, Failure> {
         let alarm = Alarm::new().map_err(|error| {
-            let line = format!("cannot make a timer: {}", in_words(&error));
-            Failure::new(Reason::OsRefused, line)
+            let told = format!("cannot make a timer: {}", in_words(&error));
+            Failure::new(Reason::OsRefused, told)
         })?;
         Ok(Self {
             run,

@@ -17,7 +17,7 @@ const OWN: &str = "7";
 const BOTH: [Kind; 2] = [Kind::MariaDb, Kind::MySql];
 
 /// What a scripted server says of itself. `None` is NULL.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 struct Traits {
     read_only: Option<&'static str>,
     /// Whose the lock is that tells dblock's sessions from others.
@@ -68,9 +68,9 @@ fn call(server: &Fake) -> Dblock {
 
 /// dblock runs nothing there and says why, and what it is to be told if it is to run all the same; then it does.
 #[track_caller]
-fn refused(traits: &Traits, why: &str) {
+fn refused(traits: Traits, why: &str) {
     for kind in BOTH {
-        let fake = server(kind, traits.clone());
+        let fake = server(kind, traits);
         let run = call(&fake).output();
         run.expect_code(78)
             .expect_stdout("")
@@ -150,31 +150,31 @@ fn a_server_on_which_a_lock_does_not_exclude_is_refused() {
         },
     ];
     for traits in galera {
-        refused(&traits, "Galera");
+        refused(traits, "Galera");
     }
     let one_lock = Traits { mark: None, ..FIT };
-    refused(&one_lock, "one named lock only");
+    refused(one_lock, "one named lock only");
     let shared = Traits {
         mark: Some("99"),
         ..FIT
     };
-    refused(&shared, "from different sessions");
+    refused(shared, "from different sessions");
     let forgetful = Traits {
         wait_timeout: Some("28800"),
         ..FIT
     };
-    refused(&forgetful, "wait_timeout is 28800 and not 300");
+    refused(forgetful, "wait_timeout is 28800 and not 300");
     let hasty = Traits {
         wait_timeout: Some("3"),
         ..FIT
     };
-    refused(&hasty, "after 3 s");
+    refused(hasty, "after 3 s");
     for read_only in ["1", "ON", "NO_LOCK"] {
         let replica = Traits {
             read_only: Some(read_only),
             ..FIT
         };
-        refused(&replica, "read-only");
+        refused(replica, "read-only");
     }
 }
 

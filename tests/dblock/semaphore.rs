@@ -707,9 +707,11 @@ fn storm(server: &Server, seed: u64) {
     for (id, dblock) in callers.into_iter().enumerate() {
         let pid = dblock.pid();
         let output = dblock.wait();
-        if !victims.contains(&id) && (output.code, &*output.stderr) != (Some(0), "") {
-            panic!("seed {seed}, {id}: {output:#?}\n{:#?}", server.sessions());
-        }
+        assert!(
+            victims.contains(&id) || (output.code, &*output.stderr) == (Some(0), ""),
+            "seed {seed}, {id}: {output:#?}\n{:#?}",
+            server.sessions()
+        );
         eventually_gone(pid, SOON);
     }
     let intervals = records.intervals();
