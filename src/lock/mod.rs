@@ -43,8 +43,9 @@ const MOST_NAMED: u32 = 3;
 const READ_ONLY_COLUMNS: [usize; 2] = [3, 4];
 const FIRST_TRAIT: usize = 5;
 
-/// How many variables a server may turn out not to have.
-const MOST_UNKNOWN: usize = 4;
+/// How long a session that was killed may take to end, and from one look at it to the next.
+const LONGEST_END: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// A lock and how long to wait for it.
 pub struct Request {
@@ -53,14 +54,24 @@ pub struct Request {
     wait: Wait,
     /// How long the server is asked to keep a session that says nothing.
     ttl: Duration,
-    /// Whether to lock also where the lock may not exclude.
-    allow_unfit: bool,
-    /// Whether a server that is read-only will do.
-    accept_read_only: bool,
+    accepts: Accepts,
     /// When the lock was first asked for; `None` before that. The wait goes on over a lost session.
     since: Option<Instant>,
     /// Whether it was taken, and others may wait for it.
     waited: bool,
+    /// Whether an earlier session may have the mark.
+    marked: bool,
+}
+
+/// Which servers will do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Accepts {
+    /// Those on which a lock excludes.
+    Fit,
+    /// Any that takes writes.
+    Unfit,
+    /// Any: there is none that takes writes.
+    ReadOnly,
 }
 
 /// The first answer on a session that a lock may live on.
@@ -173,6 +184,17 @@ impl Doubts {
     }
 }
 
+/// Ends an older session of this dblock, which the server has not missed yet.
+fn end_older(older: u64, session: &mut Session, listener: &Listener) -> Result<(), Fault> {
+    // Any other fault may be that it is gone by now.
+    if let Err(fault @ Fault::Gone(_)) = session.ask(&format!("KILL {older}"), listener) {
+        return Err(fault);
+    }
+    let line = format!("ended the session {older}, which was our own");
+    listener(Level::Info, &line);
+    Ok(())
+}
+
 /// Carries out a statement that changes the session, however often it is interrupted.
 fn set(session: &mut Session, statement: &str, listener: &Listener) -> Result<(), Fault> {
     while let Err(fault) = session.ask(statement, listener) {
@@ -192,19 +214,17 @@ impl Request {
             slots,
             wait,
             ttl,
-            allow_unfit: false,
-            accept_read_only: false,
+            accepts: Accepts::Fit,
             since: None,
             waited: false,
+            marked: false,
         }
     }
 
     /// Has it lock also where the lock may not exclude, with a warning.
-    pub fn allow_unfit(self, allow_unfit: bool) -> Self {
-        Self {
-            allow_unfit,
-            ..self
-        }
+    pub fn allow_unfit(self, allow: bool) -> Self {
+        let accepts = if allow { Accepts::Unfit } else { Accepts::Fit };
+        Self { accepts, ..self }
     }
 
     /// Whether it is one that waits, and not for the first time now.
@@ -214,12 +234,12 @@ impl Request {
 
     /// Whether it may lock on a server that is read-only, should there be no other.
     pub fn accepts_read_only(&self) -> bool {
-        self.allow_unfit
+        self.accepts != Accepts::Fit
     }
 
     /// From now on it does: there is no other.
     pub fn accept_read_only(&mut self) {
-        self.accept_read_only = true;
+        self.accepts = Accepts::ReadOnly;
     }
 
     fn way(&self) -> Way {
@@ -235,6 +255,7 @@ impl Request {
         self.since.get_or_insert_with(Instant::now);
         let (mut step, mut doubts) = (self.way().first(), Doubts::default());
         let open = self.statements.open_session(self.ttl);
+        let may_be_marked = std::mem::replace(&mut self.marked, true);
         let mut first = true;
         loop {
             let asked = Moment::now();
@@ -246,7 +267,17 @@ impl Request {
             };
             match row {
                 Ok(Some(row)) => {
-                    if let Some(answer) = self.answer(&row) {
+                    let owner: Option<u64> = cell(&row, FIRST_TRAIT);
+                    if let Some(answer) = self.answer(&row)
+                        && may_be_marked
+                        && owner != Some(answer.connection_id)
+                    {
+                        // A session that was lost is still there, or on its way out, perhaps with the lock.
+                        if let Some(older) = owner {
+                            end_older(older, session, listener)?;
+                        }
+                        sleep(LOOK_AGAIN);
+                    } else if let Some(answer) = self.answer(&row) {
                         let ttl = self.judge(&row, answer, session, listener)?;
                         return Ok(Opening {
                             step,
@@ -293,7 +324,7 @@ impl Request {
             unfit = Some(NOT_KEPT.to_owned());
         }
         match unfit {
-            Some(why) if !self.allow_unfit => {
+            Some(why) if self.accepts == Accepts::Fit => {
                 let line = format!("{session} {why}, or say --allow-unfit-server");
                 Err(Fault::Final(Failure::new(Reason::Configuration, line)))
             }
@@ -305,7 +336,7 @@ impl Request {
                 Ok(idle_limit.min(self.ttl))
             }
             None => {
-                if self.accept_read_only && is_read_only(row, READ_ONLY_COLUMNS) {
+                if is_read_only(row, READ_ONLY_COLUMNS) {
                     let line = format!("{session} {READ_ONLY}; locking there all the same");
                     listener(Level::Warning, &line);
                 }
@@ -322,7 +353,7 @@ impl Request {
     }
 
     fn check_writes(&self, row: &Row) -> Result<(), Fault> {
-        if is_read_only(row, READ_ONLY_COLUMNS) && !self.accept_read_only {
+        if is_read_only(row, READ_ONLY_COLUMNS) && self.accepts != Accepts::ReadOnly {
             return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
         }
         Ok(())
@@ -444,49 +475,53 @@ impl Request {
         session: &mut Session,
         listener: &Listener,
     ) -> Result<Again, Fault> {
-        let mut proved = Moment::now();
         let open = self.statements.open_session(self.ttl);
-        let mut row = session.ask_both(&open, &self.statements.again(slot), listener);
-        for _ in 0..MOST_UNKNOWN {
-            match &row {
-                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(name) => {
-                    set(session, &open, listener)?;
-                    row = session.ask(&self.statements.again(slot), listener);
+        let begun = Instant::now();
+        let mut ghost = None;
+        loop {
+            let proved = Moment::now();
+            let again = self.statements.again(slot);
+            let row = if ghost.is_none() {
+                session.ask_both(&open, &again, listener)
+            } else {
+                set(session, &open, listener)?;
+                session.ask(&again, listener)
+            };
+            let row = match row {
+                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {
+                    ghost.get_or_insert(0);
+                    continue;
                 }
-                _ => break,
-            }
-        }
-        let no_answer = || Fault::Unclear("no answer to GET_LOCK".to_owned());
-        let row = row?.ok_or_else(no_answer)?;
-        let mut answer = self.answer(&row).ok_or_else(no_answer)?;
-        let owner: Option<u64> = cell(&row, FIRST_TRAIT);
-        let ghost = owner.filter(|&owner| answer.refused && owner != answer.connection_id);
-        let ttl = if let Some(ghost) = ghost {
-            self.check_writes(&row)?;
-            // It may be gone by now.
-            let _ = session.ask(&format!("KILL {ghost}"), listener);
-            let line = format!("ended the session {ghost}, which was our own");
-            listener(Level::Info, &line);
-            proved = Moment::now();
-            let inherited = session.ask(&self.statements.inherit(slot), listener)?;
-            answer = inherited
-                .and_then(|row| self.answer(&row))
-                .ok_or_else(no_answer)?;
-            Fitness::read(&row, FIRST_TRAIT, ghost, self.ttl).idle_limit
-        } else {
-            self.judge(&row, answer, session, listener)?
-        };
-        match answer.slot {
-            Some(slot) => {
+                row => row?,
+            };
+            let no_answer = || Fault::Unclear("no answer to GET_LOCK".to_owned());
+            let row = row.ok_or_else(no_answer)?;
+            let answer = self.answer(&row).ok_or_else(no_answer)?;
+            let (holder, owner): (Option<u64>, Option<u64>) =
+                (cell(&row, 1), cell(&row, FIRST_TRAIT));
+            if let Some(slot) = answer.slot {
+                let ttl = self.judge(&row, answer, session, listener)?;
                 let connection_id = answer.connection_id;
                 let grant = Grant {
                     slot,
                     connection_id,
                 };
-                Ok(Again::Had(grant, Lease { ttl, proved }))
+                return Ok(Again::Had(grant, Lease { ttl, proved }));
             }
-            None if answer.refused => Ok(Again::Taken(self.holders(session, listener)?)),
-            None => Err(no_answer()),
+            self.check_writes(&row)?;
+            if owner == Some(answer.connection_id) && holder.is_some() && holder != ghost {
+                return Ok(Again::Taken(self.holders(session, listener)?));
+            }
+            // The older session has the slot, or the mark, or is about to lose them.
+            if let Some(older) = owner.filter(|&owner| owner != answer.connection_id) {
+                end_older(older, session, listener)?;
+                ghost = Some(older);
+            }
+            ghost.get_or_insert(0);
+            if begun.elapsed() > LONGEST_END {
+                return Err(Fault::Unclear("an older session does not end".to_owned()));
+            }
+            sleep(LOOK_AGAIN);
         }
     }
 

@@ -156,24 +156,16 @@ impl Statements {
         )
     }
 
-    /// Takes one slot without waiting, as [`Statements::first`] takes any; but not while an older session has the mark.
+    /// Takes one slot without waiting, as [`Statements::first`] takes any; but not while an older session has the mark. The
+    /// second column is who has the slot then.
     pub fn again(&self, slot: u32) -> String {
         let (slot, writes, traits) = (slot as usize, self.writes(), self.traits());
-        let had = one(&self.slots[slot], slot, "0");
+        let name = &self.slots[slot];
+        let had = one(name, slot, "0");
         let marked = is_held(&self.mark);
         format!(
-            "SELECT CASE WHEN {marked} THEN {had} ELSE -1 END, 0, CONNECTION_ID(), {writes}, {traits}"
-        )
-    }
-
-    /// The same when the session that had it has just been killed, which takes it a moment to notice; and the mark.
-    pub fn inherit(&self, slot: u32) -> String {
-        let slot = slot as usize;
-        let had = one(&self.slots[slot], slot, "1");
-        let mark = &self.mark;
-        format!(
-            "SELECT {had}, GET_LOCK({mark}, 1), CONNECTION_ID(), {}",
-            self.writes()
+            "SELECT CASE WHEN {marked} THEN {had} ELSE -1 END, IS_USED_LOCK({name}), CONNECTION_ID(), \
+             {writes}, {traits}"
         )
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use crate::harness::{Kind, PASSWORD, Server, eventually, quoted, unique};
+use crate::harness::{Kind, PASSWORD, Server, eventually, quoted, unique, write_program};
 
 /// A cron daemon with a host name, a process table and a crontab of its own. It ends with this value.
 struct Host(Child);
@@ -85,8 +85,7 @@ fn of_two_hosts_one_runs_the_crontab_line_and_the_other_skips_it() {
         let place = folder.path().join(server.kind.to_string());
         fs::create_dir(&place).unwrap();
         let job = "#!/bin/sh\ncd ${0%/*}; echo $(hostname) >>ran\nuntil [ -s codes ]; do sleep 0.1; done\n";
-        fs::write(place.join("job"), job).unwrap();
-        fs::set_permissions(place.join("job"), fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&place.join("job"), job.as_bytes());
     }
     // Both daemons are to see the same minute begin.
     eventually(

@@ -11,7 +11,9 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-use crate::harness::{Dblock, Kind, Server, both_servers, eventually, unique};
+use crate::harness::{
+    Dblock, Kind, Server, both_servers, copy_program, eventually, unique, write_program,
+};
 
 /// Deadly signals by number: the last real-time signal and the first that programs may use have no name.
 const DEADLY: [i32; 18] = [
@@ -115,7 +117,7 @@ both_servers! {
 fn with_so_many_processes(folder: &TempDir, processes: u32) -> [String; 8] {
     let copy = folder.path().join("dblock");
     if !copy.exists() {
-        fs::copy(env!("CARGO_BIN_EXE_dblock"), &copy).unwrap();
+        copy_program(env!("CARGO_BIN_EXE_dblock"), &copy);
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
     }
     // A number that no other test uses at the same time.
@@ -184,8 +186,7 @@ fn only_the_command_dumps_a_core() {
 fn a_script_without_an_interpreter_line_runs_as_under_timeout() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("script");
-    fs::write(&script, "echo \"$1\"\nexit 5\n").unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&script, b"echo \"$1\"\nexit 5\n");
     let word = "a word".as_ref();
     let run = Dblock::run(Server::shared(Kind::MariaDb), &unique("no-interpreter"))
         .command([script.as_os_str(), word])

@@ -644,14 +644,15 @@ fn storm(server: &Server, seed: u64) {
     let (name, records) = (unique("storm"), Records::new());
     let mut admin = server.admin();
     let client = hold_slots(server, &name, SLOTS);
-    // Each command has its slot's file locked for as long as it lives, also if it is killed. Half of them end soon, the others
+    // Each command has its slot's file locked for as long as it lives, also if it is killed. Where nobody was left to wait for
+    // that, a busy machine may take a moment to clear away what is dead. Half of them end soon, the others
     // when the storm is over.
     let overlaps = records.path().join("overlaps");
     let over = records.path().join("over");
     let guard = |id: usize| {
         let until = ["true".to_owned(), format!("[ -e {} ]", quoted(&over))];
         format!(
-            "exec 9>{}/slot-$DBLOCK_SLOT; flock -n 9 || echo $DBLOCK_SLOT >>{}
+            "exec 9>{}/slot-$DBLOCK_SLOT; flock -w 0.05 9 || echo $DBLOCK_SLOT >>{}
             sleep 0.1 9>&-; until {}; do sleep 0.02 9>&-; done",
             records.path().display(),
             quoted(&overlaps),

@@ -10,8 +10,8 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Running, SOON, Server, both_servers, eventually, eventually_gone, processes_with,
-    quoted, runs, send, stat_field, unique, waiters, within,
+    Dblock, Running, SOON, Server, both_servers, copy_program, eventually, eventually_gone,
+    processes_with, quoted, runs, send, stat_field, unique, waiters, within,
 };
 
 /// A command all of whose processes have `sign` open and locked for as long as they live.
@@ -240,28 +240,38 @@ both_servers! {
         run.wait().expect_code(70).expect_stdout("").expect_one_line("");
     }
 
-    fn sigkill_to_both_at_once_ends_the_whole_group_before_a_waiting_copy_starts(server) {
-        let folder = tempfile::tempdir().unwrap();
-        for round in 0..GROUPS.len() * 4 {
-            let script = GROUPS[round / 4];
-            let (sign, name) = (folder.path().join(format!("sign-{round}")), unique("both"));
-            let mut first = Dblock::run(server, &name)
-                .without_terminal()
-                .sh(&with_sign_of_life(&sign, &format!("echo shell $$; {script}")))
-                .spawn();
+    fn sigkill_to_both_at_once_stops_the_work_of_the_whole_group_before_a_waiting_copy_starts(server) {
+        // What they wrote last, not that they are gone: nobody is left to wait for that, and a busy machine may take long to
+        // clear away what is dead.
+        let work = "perl -MTime::HiRes=time -e '$| = 1; for (1..8) { fork and next; while (1) { print STDERR time, qq(\\n); \
+                    select undef, undef, undef, 0.0005 } } print qq(ready\\n); sleep 60'; true";
+        for round in 0..12 {
+            let name = unique("both");
+            let mut first = Dblock::run(server, &name).without_terminal().sh(&format!("echo shell $$; {work}")).spawn();
             let command = first.wait_pid("shell");
             first.wait_line("ready", SOON);
             let mut both = [first.keeper(Some(command)), first.pid()];
             if round % 2 == 0 {
                 both.reverse();
             }
-            let second = second_copy(server, &name, &sign);
+            let second = Dblock::run(server, &name)
+                .without_terminal()
+                .args(["--wait", "forever"])
+                .command(["perl", "-MTime::HiRes=time", "-e", "print time"])
+                .spawn();
+            eventually("the second copy waits", SOON, || server.waiters(&name).len() == 1);
             for pid in both {
                 send(pid, Signal::SIGKILL);
             }
             let end = second.wait();
-            assert_eq!(end.stdout, "alone\n", "after {script:?}: {end:#?}");
-            end.expect_code(0);
+            let began: f64 = end.expect_code(0).stdout.parse().expect("a time");
+            eventually("the work is over", SOON, || {
+                let before = first.stderr().len();
+                !within(Duration::from_millis(20), || first.stderr().len() > before)
+            });
+            let work = first.stderr();
+            let last = work.lines().filter_map(|line| line.parse::<f64>().ok()).fold(0.0, f64::max);
+            assert!(0.0 < last && last < began, "round {round}: {last} is not before {began}");
         }
     }
 
@@ -350,8 +360,8 @@ pub fn out_of_reach(
     let permit =
         |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     let [dblock, become_root] = ["dblock", "setpriv"].map(|file| folder.join(file));
-    std::fs::copy(env!("CARGO_BIN_EXE_dblock"), &dblock).unwrap();
-    std::fs::copy("/usr/bin/setpriv", &become_root).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_dblock"), &dblock);
+    copy_program("/usr/bin/setpriv", &become_root);
     permit(folder, 0o755);
     permit(&become_root, 0o4755);
     // From a place that this user may reach.

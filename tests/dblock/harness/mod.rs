@@ -17,7 +17,9 @@ pub use dblock::{
     Dblock, Output, Running, children_of, dblock_holds, eventually_gone, processes_with, works,
 };
 pub use fake::{Answer, Fake, error, framed, greeting};
-pub use process::{PAIR, group_of, is_stopped, quoted, runs, send, stat_field};
+pub use process::{
+    PAIR, copy_program, group_of, is_stopped, quoted, runs, send, stat_field, write_program,
+};
 pub use proxy::{Packet, Proxy};
 pub use records::Records;
 pub use server::{Kind, Server, has_session, holder, url_of_port, waiters};

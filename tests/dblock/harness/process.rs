@@ -1,7 +1,9 @@
 //! What processes look like from outside, odd ways to start dblock, and commands that tell of their signals.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, setsid};
@@ -96,6 +98,28 @@ pub fn is_stopped(pid: i32) -> bool {
 /// The process group of a process.
 pub fn group_of(pid: i32) -> Option<i32> {
     stat_field(pid, 2)?.parse().ok()
+}
+
+/// Makes a program of these bytes. Another process does the writing: while this one writes, the children of other tests
+/// have the file open, too, and a program that is open for writing cannot be run.
+#[track_caller]
+pub fn write_program(program: &Path, bytes: &[u8]) {
+    let mut install = Command::new("install")
+        .args(["-m", "755", "/dev/stdin"])
+        .arg(program)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("install(1) starts");
+    let mut stdin = install.stdin.take().expect("a pipe was asked for");
+    stdin.write_all(bytes).expect("it reads");
+    drop(stdin);
+    assert!(install.wait().expect("it ends").success());
+}
+
+/// Makes a copy of a program, as [`write_program`] does.
+#[track_caller]
+pub fn copy_program(from: impl AsRef<Path>, to: &Path) {
+    write_program(to, &fs::read(from).expect("a program"));
 }
 
 /// A path as a word of a shell script.
