@@ -7,6 +7,10 @@
 
 mod harness;
 
+// Tests start in the order of their names, and this one takes longest.
+#[path = "soak.rs"]
+mod a_soak;
+
 mod authentication;
 mod clusters;
 mod connection;
@@ -17,6 +21,8 @@ mod holding;
 mod hostile;
 mod inherited;
 mod lease;
+mod lease_faults;
+mod lease_network;
 mod lock_answers;
 mod messages;
 mod names;

@@ -15,7 +15,7 @@ use crate::harness::{
 };
 
 /// A command all of whose processes have `sign` open and locked for as long as they live.
-fn with_sign_of_life(sign: &Path, script: &str) -> String {
+pub fn with_sign_of_life(sign: &Path, script: &str) -> String {
     format!(
         "exec 9>{}; flock -n 9 || echo overlap; {script}",
         quoted(sign)
@@ -23,7 +23,7 @@ fn with_sign_of_life(sign: &Path, script: &str) -> String {
 }
 
 /// A command that says whether any process of the other command lives when it starts.
-fn looks_for_life(sign: &Path) -> String {
+pub fn looks_for_life(sign: &Path) -> String {
     format!("flock -n {} echo alone || echo overlap", quoted(sign))
 }
 

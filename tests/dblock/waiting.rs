@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use mysql::Conn;
 use mysql::prelude::Queryable;
-use nix::sys::signal::{SigHandler, Signal, kill, signal};
-use nix::unistd::Pid;
+use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::{
-    BUSY, Dblock, Kind, Proxy, SOON, Server, both_servers, eventually, holder, unique, waiters,
-    within,
+    BUSY, Dblock, Frozen, Kind, Proxy, SOON, Server, both_servers, eventually, holder, unique,
+    waiters, within,
 };
 
 /// How much longer or shorter than asked a wait may be.
@@ -372,20 +371,4 @@ fn hold_after(server: &Server, name: &str) -> Conn {
         .unwrap();
     assert_eq!(got, Some(1));
     client
-}
-
-/// A process that is stopped until this is dropped.
-struct Frozen(Pid);
-
-impl Frozen {
-    fn new(pid: i32) -> Self {
-        kill(Pid::from_raw(pid), Signal::SIGSTOP).expect("the server is there to be stopped");
-        Self(Pid::from_raw(pid))
-    }
-}
-
-impl Drop for Frozen {
-    fn drop(&mut self) {
-        let _ = kill(self.0, Signal::SIGCONT);
-    }
 }

@@ -3,6 +3,7 @@
 mod cluster;
 mod dblock;
 mod fake;
+mod island;
 mod process;
 mod proxy;
 pub mod pty;
@@ -17,12 +18,13 @@ pub use dblock::{
     Dblock, Output, Running, children_of, dblock_holds, eventually_gone, processes_with, works,
 };
 pub use fake::{Answer, Fake, error, framed, greeting};
+pub use island::Island;
 pub use process::{
-    PAIR, copy_program, group_of, is_stopped, quoted, runs, send, stat_field, write_program,
+    Frozen, PAIR, copy_program, group_of, is_stopped, quoted, runs, send, stat_field, write_program,
 };
 pub use proxy::{Packet, Proxy};
 pub use records::Records;
-pub use server::{Kind, Server, has_session, holder, url_of_port, waiters};
+pub use server::{Kind, Server, has_session, holder, url_at, url_of_port, waiters};
 
 /// The password of the account `dblock` on every test server.
 pub const PASSWORD: &str = "dblock-secret";

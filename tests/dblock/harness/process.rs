@@ -126,3 +126,21 @@ pub fn copy_program(from: impl AsRef<Path>, to: &Path) {
 pub fn quoted(path: &Path) -> String {
     format!("'{}'", path.display())
 }
+
+/// A process that is stopped until this is dropped.
+#[derive(Debug)]
+pub struct Frozen(Pid);
+
+impl Frozen {
+    #[track_caller]
+    pub fn new(pid: i32) -> Self {
+        send(pid, Signal::SIGSTOP);
+        Self(Pid::from_raw(pid))
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let _ = kill(self.0, Signal::SIGCONT);
+    }
+}

@@ -1,13 +1,14 @@
-//! A TCP proxy between dblock and a server: it notes the client's packets, and can freeze, cut and refuse connections.
+//! A TCP proxy between dblock and a server: it notes the client's packets, and can freeze, cut, refuse and slow down
+//! connections.
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::{Server, url_of_port};
+use super::{Server, url_at, within};
 
 /// The first byte of a client's packet that carries statements.
 const COM_QUERY: u8 = 3;
@@ -19,6 +20,7 @@ const COM_QUIT: u8 = 1;
 #[derive(Debug)]
 pub struct Proxy {
     pub port: u16,
+    address: Ipv4Addr,
     shared: Arc<Shared>,
 }
 
@@ -32,10 +34,22 @@ struct Shared {
 struct State {
     frozen: bool,
     refusing: bool,
+    delay: Duration,
+    stalls: Option<Stalls>,
     connections: usize,
     open: Vec<TcpStream>,
     packets: Vec<Packet>,
 }
+
+/// Moments in which the network carries nothing.
+#[derive(Debug)]
+struct Stalls {
+    random: fastrand::Rng,
+    longest: Duration,
+}
+
+/// Of so many pieces one is stalled.
+const STALLED: u8 = 4;
 
 /// A packet of a client, after its handshake.
 #[derive(Clone)]
@@ -79,7 +93,12 @@ impl Proxy {
 
     /// A proxy to whatever listens on this port of 127.0.0.1.
     pub fn to_port(target: u16) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        Self::at(Ipv4Addr::LOCALHOST, target)
+    }
+
+    /// A proxy that listens on `address`, to whatever listens on this port of 127.0.0.1.
+    pub fn at(address: Ipv4Addr, target: u16) -> Self {
+        let listener = TcpListener::bind((address, 0)).expect("a free port");
         let port = listener.local_addr().expect("bound").port();
         let shared = Arc::<Shared>::default();
         let state = Arc::clone(&shared);
@@ -95,12 +114,16 @@ impl Proxy {
                 let _ = state.carry(&client, &server);
             }
         });
-        Self { port, shared }
+        Self {
+            port,
+            address,
+            shared,
+        }
     }
 
     /// What a user gives as `--url` to go through the proxy.
     pub fn url(&self) -> String {
-        url_of_port(self.port)
+        url_at(self.address, self.port)
     }
 
     /// The clients' packets after their handshakes, so far.
@@ -122,6 +145,24 @@ impl Proxy {
     pub fn thaw(&self) {
         self.shared.lock().frozen = false;
         self.shared.changed.notify_all();
+    }
+
+    /// Takes so much longer for everything, in each direction.
+    pub fn delay(&self, delay: Duration) {
+        self.shared.lock().delay = delay;
+    }
+
+    /// Stalls now and then for up to `longest`, in each direction; the same `seed` makes the same choices.
+    pub fn stalls(&self, seed: u64, longest: Duration) {
+        let random = fastrand::Rng::with_seed(seed);
+        self.shared.lock().stalls = Some(Stalls { random, longest });
+    }
+
+    /// Whether the server sees one of this proxy's connections come from this port.
+    pub fn comes_from(&self, port: u16) -> bool {
+        let state = self.shared.lock();
+        let from = |stream: &TcpStream| stream.local_addr().is_ok_and(|local| local.port() == port);
+        state.open.iter().any(from)
     }
 
     /// Closes every connection.
@@ -197,6 +238,10 @@ impl Shared {
         while let Ok(length @ 1..) = from.read(&mut buffer) {
             let bytes = &buffer[..length];
             watch(self, bytes);
+            let pause = self.lock().pause();
+            if !pause.is_zero() {
+                within(pause, || false);
+            }
             let wait = self.changed.wait_while(self.lock(), |state| state.frozen);
             drop(wait.unwrap_or_else(PoisonError::into_inner));
             if to.write_all(bytes).is_err() {
@@ -204,6 +249,19 @@ impl Shared {
             }
         }
         let _ = to.shutdown(Shutdown::Write);
+    }
+}
+
+impl State {
+    /// What the next piece is held back for.
+    fn pause(&mut self) -> Duration {
+        let stalls = self.stalls.as_mut().map_or(Duration::ZERO, |stalls| {
+            let stalled = stalls.random.u8(..STALLED) == 0;
+            stalls
+                .longest
+                .mul_f64(if stalled { stalls.random.f64() } else { 0.0 })
+        });
+        self.delay + stalls
     }
 }
 

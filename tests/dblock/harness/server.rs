@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -182,7 +183,12 @@ impl Server {
 
 /// `mysql://dblock@127.0.0.1:PORT/`
 pub fn url_of_port(port: u16) -> String {
-    format!("mysql://dblock@127.0.0.1:{port}/")
+    url_at(Ipv4Addr::LOCALHOST, port)
+}
+
+/// `mysql://dblock@ADDRESS:PORT/`
+pub fn url_at(address: Ipv4Addr, port: u16) -> String {
+    format!("mysql://dblock@{address}:{port}/")
 }
 
 /// The connection that holds the lock `name`.

@@ -1,0 +1,403 @@
+//! While a command runs its session is killed, its keeper is killed, and dblock or the server are stopped for shorter and
+//! longer than the lease: it goes on with the lock, or it is ended, and never runs on as if nothing had happened.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use mysql::prelude::Queryable;
+use nix::sys::signal::Signal;
+
+use crate::harness::{
+    BUSY, Dblock, Frozen, Output, Running, SOON, Server, both_servers, eventually, eventually_gone,
+    is_stopped, runs, send, unique, within,
+};
+use crate::pools::slot_on_server;
+use crate::sigkill::{looks_for_life, with_sign_of_life};
+
+/// The shortest lease.
+const TTL: Duration = Duration::from_secs(4);
+
+/// When a command is dead whose lease of [`TTL`] nobody could renew.
+const DEAD_AFTER: Duration = Duration::from_millis(3600);
+
+/// From a loss to SIGTERM.
+const NOTICED: Duration = Duration::from_secs(1);
+
+/// It says when it ends: with 3 on SIGTERM, with 6 when its stdin ends.
+const TELLS_ITS_END: &str = "end() { echo ended $(date +%s%N); exit $1; }
+    trap 'end 3' TERM; echo shell $$; cat >/dev/null; end 6";
+
+/// It says when it began.
+const TELLS_ITS_BEGIN: &str = "echo began $(date +%s%N)";
+
+/// dblock around this script, with stdin under control.
+fn holder(dblock: Dblock, script: &str) -> Dblock {
+    dblock
+        .without_terminal()
+        .stdin(Stdio::piped())
+        .args(["--kill-after", "1"])
+        .sh(script)
+}
+
+/// A second copy that waits.
+#[track_caller]
+fn second(server: &Server, name: &str, script: &str) -> Running {
+    let second = Dblock::run(server, name)
+        .without_terminal()
+        .args(["--wait", "forever"])
+        .sh(script)
+        .spawn();
+    eventually("the second copy waits", SOON, || {
+        server.waiters(name).len() == 1
+    });
+    second
+}
+
+/// The nanoseconds behind `word`, if it was said.
+fn moment(output: &Output, word: &str) -> Option<u64> {
+    let line = output
+        .stdout
+        .lines()
+        .find_map(|line| line.strip_prefix(word))?;
+    line.trim().parse().ok()
+}
+
+/// How long the first command was there after the second one had begun.
+#[track_caller]
+fn overlap(first: &Output, second: &Output) -> Duration {
+    let began = moment(second, "began").unwrap_or_else(|| panic!("{second:#?}"));
+    let ended = moment(first, "ended").unwrap_or_else(|| panic!("{first:#?}"));
+    Duration::from_nanos(ended.saturating_sub(began))
+}
+
+/// Every line is dblock's own, and there is one.
+#[track_caller]
+fn assert_told(output: &Output, name: &str) {
+    let ours = output
+        .stderr
+        .lines()
+        .all(|line| line.starts_with("dblock: "));
+    assert!(ours && output.stderr.contains(name), "{output:#?}");
+}
+
+#[track_caller]
+fn kill_session(server: &Server, name: &str) -> u64 {
+    let mut admin = server.admin();
+    let session = crate::harness::holder(&mut admin, name).expect("somebody holds it");
+    admin.query_drop(format!("KILL {session}")).unwrap();
+    session
+}
+
+#[track_caller]
+fn send_each(pids: [i32; 3], signal: Signal) {
+    for pid in pids {
+        send(pid, signal);
+    }
+}
+
+/// What befalls a holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    SessionKilled,
+    KeeperKilled,
+}
+
+impl Fault {
+    const ALL: [Self; 2] = [Self::SessionKilled, Self::KeeperKilled];
+
+    fn strike(self, server: &Server, name: &str, run: &Running, command: i32) {
+        match self {
+            Self::SessionKilled => drop(kill_session(server, name)),
+            Self::KeeperKilled => send(run.keeper(Some(command)), Signal::SIGKILL),
+        }
+    }
+}
+
+both_servers! {
+    fn a_lock_that_was_lost_is_had_again_while_the_command_goes_on(server) {
+        for fault in Fault::ALL {
+            for slot in [0, 1] {
+                let name = unique("again");
+                let _others = (slot == 1).then(|| server.hold(&name));
+                let on_server = slot_on_server(&name, slot);
+                let run = Dblock::run(server, &name).args(["-m", "2"]);
+                let mut run = holder(run, TELLS_ITS_END).spawn();
+                let command = run.wait_pid("shell");
+                // Again and again.
+                for _ in 0..3 {
+                    let lost = server.holder(&on_server).unwrap();
+                    fault.strike(server, &on_server, &run, command);
+                    eventually("it is had again", SOON, || server.holder(&on_server).is_some_and(|id| id != lost));
+                    eventually("the keeper is there", SOON, || run.children().len() == 2);
+                }
+                run.wait_stderr(&name, SOON);
+                Dblock::run(server, &name).args(["-m", "2"]).command(["true"]).output().expect_code(if slot == 1 { 75 } else { 0 });
+                assert!(run.is_running() && runs(command), "{fault:?}: {}", run.stderr());
+                drop(run.take_stdin());
+                let end = run.wait_within(SOON);
+                assert_told(end.expect_code(6), &name);
+                // It was given back.
+                eventually("it is free", Duration::from_millis(200), || server.holder(&on_server).is_none());
+            }
+        }
+    }
+
+    fn a_lock_that_somebody_else_has_by_then_is_lost(server) {
+        for script in [TELLS_ITS_END, "trap '' TERM; echo shell $$; while :; do echo ended $(date +%s%N); sleep 0.01; done"] {
+            let name = unique("stranger");
+            let mut first = holder(Dblock::run(server, &name), script).spawn();
+            let command = first.wait_pid("shell");
+            let mut second = second(server, &name, TELLS_ITS_BEGIN);
+            kill_session(server, &name);
+            let killed = Instant::now();
+            let mut end = first.wait_within(SOON);
+            let took = killed.elapsed();
+            assert_told(end.expect_code(74), &name);
+            assert!(!runs(command));
+            let stubborn = script != TELLS_ITS_END;
+            let grace = if stubborn { Duration::from_secs(1) } else { Duration::ZERO };
+            assert!(took < grace + NOTICED + BUSY, "{took:?}: {end:#?}");
+            if stubborn {
+                // The last of its signs of life is its end; its stdin tells nothing.
+                let last = end.stdout.lines().rfind(|line| line.starts_with("ended ")).unwrap_or_default().to_owned();
+                end.stdout = format!("{last}\n");
+            }
+            let next = second.wait_within(SOON);
+            next.expect_code(0);
+            let overlap = overlap(&end, &next);
+            assert!(overlap < grace + NOTICED + BUSY, "{overlap:?}");
+        }
+    }
+
+    fn a_keeper_that_is_killed_while_others_wait_costs_the_lock_or_nothing(server) {
+        for _ in 0..3 {
+            let name = unique("waited-for");
+            let mut first = holder(Dblock::run(server, &name), TELLS_ITS_END).spawn();
+            let command = first.wait_pid("shell");
+            let keeper = first.keeper(Some(command));
+            let mut second = second(server, &name, TELLS_ITS_BEGIN);
+            let before = server.holder(&name);
+            send(keeper, Signal::SIGKILL);
+            eventually("it is over, or it has another keeper", SOON, || {
+                let decided = server.holder(&name) != before && first.children().len() == 2 && !first.children().contains(&keeper);
+                decided || !first.is_running()
+            });
+            within(Duration::from_millis(300), || !first.is_running());
+            drop(first.take_stdin());
+            let end = first.wait_within(SOON);
+            let next = second.wait_within(SOON);
+            next.expect_code(0);
+            assert_told(&end, &name);
+            let overlap = overlap(&end, &next);
+            if end.code == Some(6) {
+                assert!(overlap.is_zero(), "{overlap:?}");
+            } else {
+                end.expect_code(74);
+                assert!(overlap < NOTICED + BUSY, "{overlap:?}");
+            }
+        }
+    }
+
+    fn terminate_ends_the_command_at_once(server) {
+        for (fault, waited_for) in [(0, false), (0, true), (1, false), (1, true)] {
+            let fault = Fault::ALL[fault];
+            let name = unique("terminate");
+            let run = Dblock::run(server, &name).args(["--on-lock-lost", "terminate"]);
+            let mut first = holder(run, TELLS_ITS_END).spawn();
+            let command = first.wait_pid("shell");
+            let second = waited_for.then(|| second(server, &name, TELLS_ITS_BEGIN));
+            fault.strike(server, &name, &first, command);
+            let struck = Instant::now();
+            let end = first.wait_within(SOON);
+            assert!(struck.elapsed() < NOTICED + BUSY, "{:?}", struck.elapsed());
+            assert_told(end.expect_code(74), &name);
+            assert!(moment(&end, "ended").is_some(), "SIGTERM comes first: {end:#?}");
+            assert!(!runs(command));
+            if let Some(second) = second {
+                let next = second.wait();
+                next.expect_code(0);
+                let overlap = overlap(&end, &next);
+                // The session outlives its keeper until the command is gone.
+                let most = if fault == Fault::KeeperKilled { Duration::ZERO } else { NOTICED + BUSY };
+                assert!(overlap <= most, "{fault:?}: {overlap:?}");
+            }
+            eventually("it is free", SOON, || server.holder(&name).is_none());
+        }
+    }
+
+    fn ignore_lets_the_command_go_on(server) {
+        for (fault, waited_for) in [(0, false), (0, true), (1, false), (1, true)] {
+            let fault = Fault::ALL[fault];
+            let name = unique("ignore");
+            let run = Dblock::run(server, &name).args(["--on-lock-lost", "ignore", "--ttl", "4s"]);
+            let mut first = holder(run, TELLS_ITS_END).spawn();
+            let command = first.wait_pid("shell");
+            let second = waited_for.then(|| second(server, &name, TELLS_ITS_BEGIN));
+            fault.strike(server, &name, &first, command);
+            first.wait_stderr(&name, SOON);
+            // No deadline of the lease ends it.
+            let ended = within(TTL + BUSY, || !first.is_running());
+            assert!(!ended && runs(command), "{fault:?}: {}", first.stderr());
+            drop(first.take_stdin());
+            assert_told(first.wait_within(SOON).expect_code(6), &name);
+            if let Some(second) = second {
+                second.wait().expect_code(0);
+            }
+            eventually("it is free", SOON, || server.holder(&name).is_none());
+        }
+    }
+
+    fn a_command_outlives_its_lease_when_nothing_happens(server) {
+        let name = unique("long");
+        let run = Dblock::run(server, &name).args(["--ttl", "4s", "-m", "2"]);
+        let mut first = holder(run, TELLS_ITS_END).spawn();
+        let command = first.wait_pid("shell");
+        let session = server.holder(&name);
+        let ended = within(2 * TTL + BUSY, || !first.is_running());
+        assert!(!ended && runs(command), "{}", first.stderr());
+        assert_eq!(server.holder(&name), session);
+        drop(first.take_stdin());
+        first.wait_within(SOON).expect_code(6).expect_silence();
+    }
+
+    fn a_server_that_is_frozen_for_less_than_the_lease_ends_no_command(server) {
+        let server = &Server::private(server.kind);
+        for waited_for in [false, true] {
+            let name = unique("short-freeze");
+            let run = Dblock::run(server, &name).args(["--ttl", "16s"]);
+            let mut first = holder(run, TELLS_ITS_END).spawn();
+            let command = first.wait_pid("shell");
+            let session = server.holder(&name);
+            let second = waited_for.then(|| second(server, &name, TELLS_ITS_BEGIN));
+            let frozen = Frozen::new(server.pid());
+            // Longer than it takes from one heartbeat to the next.
+            let ended = within(Duration::from_secs(6), || !first.is_running());
+            drop(frozen);
+            assert!(!ended && runs(command), "{}", first.stderr());
+            assert_eq!(server.holder(&name), session);
+            drop(first.take_stdin());
+            first.wait_within(SOON).expect_code(6).expect_silence();
+            if let Some(second) = second {
+                second.wait().expect_code(0).expect_silence();
+            }
+        }
+    }
+
+    fn a_server_that_is_frozen_for_longer_than_the_lease_costs_the_lock(server) {
+        let server = &Server::private(server.kind);
+        let folder = tempfile::tempdir().unwrap();
+        for (policy, waited_for) in [("reacquire", false), ("reacquire", true), ("terminate", true)] {
+            let name = unique("long-freeze");
+            let sign = folder.path().join(&name);
+            let script = with_sign_of_life(&sign, "trap '' TERM; echo shell $$; while :; do sleep 0.1; done");
+            let run = Dblock::run(server, &name).args(["--ttl", "4s", "--on-lock-lost", policy]);
+            let mut first = holder(run, &script).spawn();
+            let command = first.wait_pid("shell");
+            let second = waited_for.then(|| second(server, &name, &looks_for_life(&sign)));
+            let frozen = Frozen::new(server.pid());
+            let since = Instant::now();
+            eventually_gone(command, DEAD_AFTER + BUSY);
+            // It was not killed before its time either.
+            assert!(since.elapsed() > TTL / 2, "{:?}", since.elapsed());
+            // dblock waits no longer for the server that does not answer.
+            let end = first.wait_within(SOON);
+            assert_told(end.expect_code(74), &name);
+            assert!(within(TTL, || since.elapsed() > TTL + Duration::from_millis(500)));
+            drop(frozen);
+            if let Some(second) = second {
+                second.wait().expect_code(0).expect_stdout("alone\n");
+            }
+            eventually("it is free", SOON, || server.holder(&name).is_none());
+        }
+    }
+
+    fn a_frozen_keeper_costs_the_lock(server) {
+        let folder = tempfile::tempdir().unwrap();
+        for waited_for in [false, true] {
+            let name = unique("frozen-keeper");
+            let sign = folder.path().join(&name);
+            let script = with_sign_of_life(&sign, "trap '' TERM; echo shell $$; while :; do sleep 0.1; done");
+            let run = Dblock::run(server, &name).args(["--ttl", "4s"]);
+            let mut first = holder(run, &script).spawn();
+            let command = first.wait_pid("shell");
+            let second = waited_for.then(|| second(server, &name, &looks_for_life(&sign)));
+            let keeper = first.keeper(Some(command));
+            send(keeper, Signal::SIGSTOP);
+            eventually_gone(command, DEAD_AFTER + BUSY);
+            let end = first.wait_within(SOON);
+            assert_told(end.expect_code(74), &name);
+            eventually_gone(keeper, SOON);
+            if let Some(second) = second {
+                second.wait().expect_code(0).expect_stdout("alone\n");
+            }
+            eventually("it is free", SOON, || server.holder(&name).is_none());
+        }
+    }
+
+    fn a_frozen_supervisor_loses_nothing(server) {
+        for waited_for in [false, true] {
+            let name = unique("frozen-supervisor");
+            let run = Dblock::run(server, &name).args(["--ttl", "4s"]);
+            let mut first = holder(run, TELLS_ITS_END).spawn();
+            let command = first.wait_pid("shell");
+            let session = server.holder(&name);
+            let second = waited_for.then(|| second(server, &name, TELLS_ITS_BEGIN));
+            first.signal(Signal::SIGSTOP);
+            let stopped = Instant::now();
+            eventually("longer than the lease", SOON, || stopped.elapsed() > TTL + Duration::from_millis(2500));
+            assert_eq!(server.holder(&name), session, "its keeper has gone on");
+            first.signal(Signal::SIGCONT);
+            let ended = within(BUSY, || !first.is_running());
+            assert!(!ended && runs(command), "{}", first.stderr());
+            drop(first.take_stdin());
+            first.wait_within(SOON).expect_code(6).expect_silence();
+            if let Some(second) = second {
+                second.wait().expect_code(0).expect_silence();
+            }
+        }
+    }
+
+    fn a_frozen_host_learns_on_waking_that_another_has_the_lock(server) {
+        let folder = tempfile::tempdir().unwrap();
+        let name = unique("frozen-host");
+        let over = folder.path().join("over");
+        let run = Dblock::run(server, &name).args(["--ttl", "4s"]);
+        let mut first = holder(run, TELLS_ITS_END).spawn();
+        let command = first.wait_pid("shell");
+        let keeper = first.keeper(Some(command));
+        let script = format!("echo began; until [ -e {} ]; do sleep 0.1; done", over.display());
+        let mut second = second(server, &name, &script);
+        let all = [first.pid(), keeper, command];
+        send_each(all, Signal::SIGSTOP);
+        let stopped = Instant::now();
+        eventually("all are stopped", SOON, || all.into_iter().all(is_stopped));
+        second.wait_line("began", SOON);
+        assert!(stopped.elapsed() < TTL + NOTICED + BUSY, "{:?}", stopped.elapsed());
+        send_each(all, Signal::SIGCONT);
+        let woken = Instant::now();
+        let end = first.wait_within(SOON);
+        assert!(woken.elapsed() < NOTICED + BUSY, "{:?}", woken.elapsed());
+        assert_told(end.expect_code(74), &name);
+        assert!(!runs(command) && second.is_running(), "{end:#?}");
+        std::fs::write(over, "").unwrap();
+        second.wait().expect_code(0);
+    }
+
+    fn a_frozen_host_has_its_lock_again_on_waking_when_nobody_else_wants_it(server) {
+        let name = unique("frozen-host");
+        let run = Dblock::run(server, &name).args(["--ttl", "4s"]);
+        let mut first = holder(run, TELLS_ITS_END).spawn();
+        let command = first.wait_pid("shell");
+        let all = [first.pid(), first.keeper(Some(command)), command];
+        send_each(all, Signal::SIGSTOP);
+        let stopped = Instant::now();
+        eventually("the server frees it", TTL + NOTICED + BUSY, || server.holder(&name).is_none());
+        assert!(stopped.elapsed() > TTL / 2, "{:?}", stopped.elapsed());
+        send_each(all, Signal::SIGCONT);
+        eventually("it has the lock again", SOON, || server.holder(&name).is_some());
+        let ended = within(BUSY, || !first.is_running());
+        assert!(!ended && runs(command), "{}", first.stderr());
+        drop(first.take_stdin());
+        assert_told(first.wait_within(SOON).expect_code(6), &name);
+    }
+}

@@ -1,0 +1,641 @@
+//! Minutes of everything at once: hosts that run commands through a semaphore and a plain lock, while holders, waiters,
+//! keepers and sessions are killed, hosts are cut off for seconds and the server starts again. Afterwards every record is
+//! read. `DBLOCK_SOAK_SECONDS` and `DBLOCK_SOAK_SEED` set how long and which.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use mysql::Conn;
+use mysql::prelude::Queryable;
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::harness::{
+    Dblock, Kind, Output, Proxy, Running, SOON, Server, eventually, holder, processes_with, quoted,
+    unique, waiters, within,
+};
+use crate::pools::slot_on_server;
+
+const HOSTS: usize = 8;
+const SLOTS: u32 = 2;
+
+/// The lease, and the time from SIGTERM to SIGKILL.
+const TTL: Duration = Duration::from_secs(6);
+const KILL_AFTER: Duration = Duration::from_secs(1);
+
+/// From a loss to SIGTERM.
+const NOTICED: Duration = Duration::from_secs(1);
+
+/// What a machine may add that is busy with dozens of processes.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// A slot that is free is not free for longer while somebody waits.
+const IDLE: Duration = TTL.saturating_add(Duration::from_millis(1500));
+
+/// A waiter that is dead when its turn comes costs so much more.
+const OF_THE_DEAD: Duration = Duration::from_secs(3);
+
+/// Waiters come again so long after a server that starts.
+const HELD_BACK: Duration = Duration::from_secs(2);
+
+/// How long a host is cut off at most.
+const CUT_OFF: Duration = Duration::from_secs(8);
+
+/// From one restart of the server to the next.
+const RESTARTED: Duration = Duration::from_secs(60);
+
+/// How the commands end by themselves.
+const OWN_CODE: i32 = 9;
+
+#[test]
+fn mariadb() {
+    soak(Kind::MariaDb);
+}
+
+#[test]
+fn mysql() {
+    soak(Kind::MySql);
+}
+
+/// Nanoseconds of the clock that the commands read, too.
+type Time = u64;
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    nanos(since.expect("a clock after 1970"))
+}
+
+fn nanos(duration: Duration) -> Time {
+    duration.as_nanos().try_into().expect("some centuries")
+}
+
+/// What was done to a host, or to all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    KilledDblock,
+    KilledKeeper,
+    KilledSession,
+    CutOff,
+    Restarted,
+}
+
+/// A deed, to whom (`None`: to all), and when.
+#[derive(Debug, Clone)]
+struct Event {
+    deed: Deed,
+    host: Option<usize>,
+    time: Range<Time>,
+}
+
+/// A call of dblock that is over.
+#[derive(Debug)]
+struct Run {
+    id: usize,
+    host: usize,
+    lock: String,
+    policy: &'static str,
+    wait: f64,
+    time: Range<Time>,
+    output: Output,
+}
+
+/// A host: what it runs at present, and its way to the server.
+struct Host {
+    proxy: Proxy,
+    running: Mutex<Option<Running>>,
+}
+
+struct Soak {
+    server: Server,
+    hosts: Vec<Host>,
+    base: String,
+    folder: tempfile::TempDir,
+    over: AtomicBool,
+    next: AtomicUsize,
+    events: Mutex<Vec<Event>>,
+    runs: Mutex<Vec<Run>>,
+}
+
+fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
+}
+
+fn soak(kind: Kind) {
+    let seconds = Duration::from_secs(setting("DBLOCK_SOAK_SECONDS").unwrap_or(180));
+    let seed = setting("DBLOCK_SOAK_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("DBLOCK_SOAK_SEED={seed}");
+    let server = Server::private(kind);
+    let host = |_| Host {
+        proxy: Proxy::to(&server),
+        running: Mutex::new(None),
+    };
+    let soak = Soak {
+        hosts: (0..HOSTS).map(host).collect(),
+        server,
+        base: unique("soak"),
+        folder: tempfile::tempdir().expect("a scratch folder"),
+        over: AtomicBool::new(false),
+        next: AtomicUsize::new(0),
+        events: Mutex::default(),
+        runs: Mutex::default(),
+    };
+    let mut random = fastrand::Rng::with_seed(seed);
+    thread::scope(|scope| {
+        for host in 0..HOSTS {
+            let (soak, random) = (&soak, random.fork());
+            scope.spawn(move || {
+                let _over = Over(&soak.over);
+                soak.run_commands(host, random);
+            });
+        }
+        let _over = Over(&soak.over);
+        soak.strike(seconds, &mut random);
+    });
+    soak.assert_nothing_is_left();
+    let history = soak.history();
+    history.check();
+}
+
+/// Whoever ends, also by a panic, ends the others.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Soak {
+    fn file(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn locks(&self) -> [(String, u32); 2] {
+        [
+            (format!("{}-one", self.base), 1),
+            (format!("{}-pool", self.base), SLOTS),
+        ]
+    }
+
+    /// What a host does: one dblock after the other.
+    fn run_commands(&self, host: usize, mut random: fastrand::Rng) {
+        while !self.over.load(Ordering::Relaxed) {
+            let id = self.next.fetch_add(1, Ordering::Relaxed);
+            let (lock, slots) = random.choice(self.locks()).expect("two");
+            let wait = random.choice([0.0, 4.0, 40.0, 40.0, 40.0]).expect("five");
+            let policy = random
+                .choice(["reacquire", "reacquire", "terminate"])
+                .expect("three");
+            let dblock = Dblock::run_at(&self.hosts[host].proxy.url(), &lock)
+                .without_terminal()
+                .args(["-m", &slots.to_string(), "--wait", &wait.to_string()])
+                .args(["--ttl", "6s", "--kill-after", "1"])
+                .args(["--connect-timeout", "5", "--on-lock-lost", policy])
+                .sh(&self.script(id, &mut random));
+            let started = now();
+            *lock_of(&self.hosts[host].running) = Some(dblock.spawn());
+            // Whoever strikes holds the mutex meanwhile, so it never strikes a stranger with the same number.
+            let ended = within(Duration::from_secs(120), || {
+                !lock_of(&self.hosts[host].running)
+                    .as_mut()
+                    .is_some_and(Running::is_running)
+            });
+            let mut running = lock_of(&self.hosts[host].running)
+                .take()
+                .expect("nobody else takes it");
+            assert!(ended, "{id} does not end: {running:?} {}", running.stderr());
+            let run = Run {
+                id,
+                host,
+                lock,
+                policy,
+                wait,
+                time: started..now(),
+                output: running.wait_within(SOON),
+            };
+            lock_of(&self.runs).push(run);
+        }
+    }
+
+    /// A command that notes its start and end, has the file of its slot locked for as long as any process of it lives,
+    /// and notes from when to when that was locked by another.
+    fn script(&self, id: usize, random: &mut fastrand::Rng) -> String {
+        let [records, slot] = ["records", "slot"].map(|file| quoted(&self.file(file)));
+        // Some do not heed SIGTERM.
+        let trap = if random.u8(..4) == 0 {
+            "trap '' TERM"
+        } else {
+            ""
+        };
+        let length = random.choice([0.05, 0.5, 2.0, 5.0]).expect("four");
+        format!(
+            "{trap}
+            note() {{ echo $1 {id} $DBLOCK_NAME $DBLOCK_SLOT $(date +%s%N) >>{records}; }}
+            note start
+            exec 9>>{slot}-$DBLOCK_NAME-$DBLOCK_SLOT
+            flock -n 9 || {{ note overlap; flock 9; note alone; }}
+            sleep {length}
+            note end
+            exit {OWN_CODE}"
+        )
+    }
+
+    /// Does something bad every now and then.
+    fn strike(&self, duration: Duration, random: &mut fastrand::Rng) {
+        let begun = Instant::now();
+        let mut admin = self.server.admin();
+        let mut restart_at = RESTARTED.min(duration) / 2;
+        let mut restarts = 0;
+        let mut frozen: BTreeMap<usize, (Time, Time)> = BTreeMap::new();
+        while begun.elapsed() < duration && !self.over.load(Ordering::Relaxed) {
+            let pause = Duration::from_millis(random.u64(100..1500));
+            within(pause, || self.over.load(Ordering::Relaxed));
+            frozen.retain(|&host, &mut (since, until)| {
+                let thaws = until <= now();
+                if thaws {
+                    self.thaw(host, since);
+                }
+                !thaws
+            });
+            if begun.elapsed() >= restart_at {
+                restart_at += RESTARTED;
+                restarts += 1;
+                let since = now();
+                if restarts % 2 == 0 {
+                    self.server.stop();
+                } else {
+                    self.server.kill();
+                }
+                self.server.start();
+                self.note(Deed::Restarted, None, since..now());
+                admin = self.server.admin();
+                continue;
+            }
+            let host = random.usize(..HOSTS);
+            match random.u8(..10) {
+                0 | 1 => self.kill(host, Deed::KilledDblock),
+                2 | 3 => self.kill(host, Deed::KilledKeeper),
+                4..=6 => self.kill_session(&mut admin, random),
+                _ if frozen.contains_key(&host) => {}
+                _ => {
+                    let length = CUT_OFF.mul_f64(random.f64());
+                    self.hosts[host].proxy.freeze();
+                    frozen.insert(host, (now(), now() + nanos(length)));
+                }
+            }
+        }
+        for (host, (since, _)) in frozen {
+            self.thaw(host, since);
+        }
+    }
+
+    fn note(&self, deed: Deed, host: Option<usize>, time: Range<Time>) {
+        lock_of(&self.events).push(Event { deed, host, time });
+    }
+
+    fn thaw(&self, host: usize, since: Time) {
+        self.hosts[host].proxy.thaw();
+        self.note(Deed::CutOff, Some(host), since..now());
+    }
+
+    /// Kills dblock or its keeper on a host.
+    fn kill(&self, host: usize, deed: Deed) {
+        let mut running = lock_of(&self.hosts[host].running);
+        let Some(running) = running.as_mut() else {
+            return;
+        };
+        if !running.is_running() {
+            return;
+        }
+        let is_keeper = |pid: &i32| {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            name == "dblock-keeper\n"
+        };
+        let pid = match deed {
+            Deed::KilledKeeper => running.children().into_iter().find(is_keeper),
+            _ => Some(running.pid()),
+        };
+        let since = now();
+        let killed = pid.is_some_and(|pid| kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok());
+        if killed {
+            self.note(deed, Some(host), since..now());
+        }
+    }
+
+    /// Kills some session of dblock's.
+    fn kill_session(&self, admin: &mut Conn, random: &mut fastrand::Rng) {
+        let sessions: Vec<(u64, String)> = admin
+            .query("SELECT ID, HOST FROM information_schema.processlist WHERE USER = 'dblock'")
+            .expect("the processlist");
+        let Some((id, from)) = random.choice(sessions) else {
+            return;
+        };
+        let port = from.rsplit(':').next().and_then(|port| port.parse().ok());
+        let host = self
+            .hosts
+            .iter()
+            .position(|host| port.is_some_and(|port| host.proxy.comes_from(port)));
+        let since = now();
+        // It may have ended meanwhile.
+        let _ = admin.query_drop(format!("KILL {id}"));
+        self.note(Deed::KilledSession, host, since..now());
+    }
+
+    /// No process, no lock, no place in a queue.
+    fn assert_nothing_is_left(&self) {
+        let mut admin = self.server.admin();
+        eventually("the server holds nothing", TTL + SOON, || {
+            self.locks().into_iter().all(|(lock, slots)| {
+                let mut on_server = (0..slots)
+                    .map(|slot| slot_on_server(&lock, slot))
+                    .chain([format!("{lock}#wait")]);
+                on_server.all(|name| holder(&mut admin, &name).is_none())
+                    && waiters(&mut admin, &lock).is_empty()
+            })
+        });
+        eventually("no process is left", SOON, || {
+            let mut locks = self.locks().into_iter();
+            locks.all(|(lock, _)| processes_with(&lock).is_empty())
+        });
+        for file in fs::read_dir(self.folder.path()).expect("its own folder") {
+            let path = file.expect("a file").path();
+            assert!(is_unlocked(&path), "a command holds {}", path.display());
+        }
+    }
+
+    fn history(&self) -> History {
+        let mut commands: BTreeMap<usize, Command> = BTreeMap::new();
+        let records = fs::read_to_string(self.file("records")).unwrap_or_default();
+        for line in records.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [what, id, lock, slot, time] = words[..] else {
+                panic!("a torn record: {line:?}")
+            };
+            let (id, time) = (id.parse().expect("a number"), time.parse().expect("a time"));
+            let command = commands.entry(id).or_default();
+            match what {
+                "start" => {
+                    command.slot = (lock.to_owned(), slot.parse().expect("a slot"));
+                    command.start = time;
+                }
+                "overlap" => command.overlap = Some(time),
+                "alone" => command.alone = Some(time),
+                _ => command.end = Some(time),
+            }
+        }
+        let mut runs = std::mem::take(&mut *lock_of(&self.runs));
+        runs.sort_by_key(|run| run.id);
+        let ends: BTreeMap<usize, Time> = runs.iter().map(|run| (run.id, run.time.end)).collect();
+        for (id, command) in &mut commands {
+            // The group of a command is gone when its dblock is; only that of a killed dblock lives on for a moment.
+            command.gone = command.end.unwrap_or(ends[id]);
+        }
+        History {
+            runs,
+            commands,
+            events: std::mem::take(&mut *lock_of(&self.events)),
+        }
+    }
+}
+
+fn lock_of<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn is_unlocked(path: &Path) -> bool {
+    let file = fs::File::open(path).expect("a file that nobody removes");
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok()
+}
+
+/// What a command wrote down.
+#[derive(Debug, Default)]
+struct Command {
+    slot: (String, u32),
+    start: Time,
+    /// Since when it was not alone in its slot, and until when.
+    overlap: Option<Time>,
+    alone: Option<Time>,
+    end: Option<Time>,
+    /// Its end, or that of its dblock.
+    gone: Time,
+}
+
+struct History {
+    runs: Vec<Run>,
+    commands: BTreeMap<usize, Command>,
+    events: Vec<Event>,
+}
+
+impl History {
+    fn check(&self) {
+        let mut codes: BTreeMap<_, usize> = BTreeMap::new();
+        for run in &self.runs {
+            *codes
+                .entry((run.output.code, run.output.signal))
+                .or_default() += 1;
+        }
+        let deeds = |deed| {
+            self.events
+                .iter()
+                .filter(|event| event.deed == deed)
+                .count()
+        };
+        let overlaps = self.overlaps().len();
+        println!(
+            "{} runs, ended with {codes:?}; {overlaps} overlaps; killed {} dblock, {} keeper, {} session; cut off {}; restarted {}",
+            self.runs.len(),
+            deeds(Deed::KilledDblock),
+            deeds(Deed::KilledKeeper),
+            deeds(Deed::KilledSession),
+            deeds(Deed::CutOff),
+            deeds(Deed::Restarted),
+        );
+        let wrong: Vec<String> = [
+            self.unexplained_ends(),
+            self.unexplained_overlaps(),
+            self.idle_slots(),
+        ]
+        .concat();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        let own = self
+            .runs
+            .iter()
+            .filter(|run| run.output.code == Some(OWN_CODE));
+        assert!(own.count() * 3 > self.runs.len(), "most run: {codes:?}");
+    }
+
+    /// The events that befell a host in this time.
+    fn befell<'a>(&'a self, host: usize, time: &'a Range<Time>) -> impl Iterator<Item = &'a Event> {
+        self.events.iter().filter(move |event| {
+            event.host.is_none_or(|it| it == host)
+                && event.time.start <= time.end
+                && time.start <= event.time.end
+        })
+    }
+
+    fn unexplained_ends(&self) -> Vec<String> {
+        use Deed::{CutOff, KilledDblock, KilledKeeper, KilledSession, Restarted};
+        let mut wrong = Vec::new();
+        for run in &self.runs {
+            let done: Vec<Deed> = self
+                .befell(run.host, &run.time)
+                .map(|event| event.deed)
+                .collect();
+            let by = |causes: &[Deed]| causes.iter().any(|cause| done.contains(cause));
+            let command = self.commands.get(&run.id);
+            let explained = match (run.output.code, run.output.signal) {
+                (Some(OWN_CODE), _) => command.is_some_and(|command| command.end.is_some()),
+                (Some(75), _) => command.is_none() && run.output.took.as_secs_f64() >= run.wait,
+                (Some(74), _) => {
+                    command.is_some() && by(&[CutOff, KilledKeeper, KilledSession, Restarted])
+                }
+                (Some(69), _) => command.is_none() && by(&[CutOff, Restarted]),
+                (Some(70), _) => command.is_none() && by(&[KilledKeeper]),
+                (None, Some(libc::SIGKILL)) => by(&[KilledDblock]),
+                _ => false,
+            };
+            let ours = run
+                .output
+                .stderr
+                .lines()
+                .all(|line| line.starts_with("dblock: "));
+            if !explained || !ours {
+                wrong.push(format!("unexplained: {run:#?}\n{command:?}\n{done:?}"));
+            }
+        }
+        wrong
+    }
+
+    /// Commands that were not alone in their slot: who, since when, and until when.
+    fn overlaps(&self) -> Vec<(usize, Range<Time>)> {
+        let overlap = |(&id, command): (&usize, &Command)| {
+            let since = command.overlap?;
+            Some((id, since..command.alone.unwrap_or(command.gone)))
+        };
+        self.commands.iter().filter_map(overlap).collect()
+    }
+
+    /// Two may be in one slot only if the server took the lock from one of them, and not for long.
+    fn unexplained_overlaps(&self) -> Vec<String> {
+        use Deed::{CutOff, KilledKeeper, KilledSession, Restarted};
+        let host_of: BTreeMap<usize, usize> =
+            self.runs.iter().map(|run| (run.id, run.host)).collect();
+        let mut wrong = Vec::new();
+        for (id, time) in self.overlaps() {
+            let command = &self.commands[&id];
+            let others = self.commands.iter().filter(|(other, it)| {
+                **other != id
+                    && it.slot == command.slot
+                    && it.start <= time.start
+                    && it.gone + nanos(SLACK) >= time.start
+            });
+            let others: Vec<usize> = others.map(|(other, _)| *other).collect();
+            let took = Duration::from_nanos(time.end - time.start);
+            let explained = others.iter().any(|other| {
+                let before = self.commands[other].start..time.end;
+                let befell: Vec<&Event> = self.befell(host_of[other], &before).collect();
+                let lost = befell.iter().any(|event| {
+                    matches!(event.deed, KilledSession | KilledKeeper | Restarted)
+                        && event.time.start <= time.end
+                });
+                // Whoever cannot hear of it has its lease to its end.
+                let deaf = befell
+                    .iter()
+                    .any(|event| matches!(event.deed, CutOff | Restarted));
+                let most = if deaf { TTL } else { NOTICED + KILL_AFTER };
+                lost && took <= most + SLACK
+            });
+            if !explained {
+                let about: BTreeSet<usize> = others.into_iter().chain([id]).collect();
+                wrong.push(format!(
+                    "two in one slot for {took:?}: {}",
+                    self.about(&about)
+                ));
+            }
+        }
+        wrong
+    }
+
+    /// Everything about these calls.
+    fn about(&self, ids: &BTreeSet<usize>) -> String {
+        let runs = self.runs.iter().filter(|run| ids.contains(&run.id));
+        let told = runs.map(|run| {
+            let done: Vec<&Event> = self.befell(run.host, &run.time).collect();
+            format!("{run:#?}\n{:?}\n{done:?}\n", self.commands.get(&run.id))
+        });
+        told.collect()
+    }
+
+    /// Spans in which somebody waited who could, nobody was in a slot, and the server was there.
+    fn idle_slots(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let slots: BTreeSet<&(String, u32)> = self
+            .commands
+            .values()
+            .map(|command| &command.slot)
+            .collect();
+        for slot in slots {
+            let mut inside: Vec<Range<Time>> = self
+                .commands
+                .values()
+                .filter(|command| command.slot == *slot)
+                .map(|command| command.start..command.gone)
+                .collect();
+            inside.sort_by_key(|range| range.start);
+            let mut free_since = 0;
+            for next in inside {
+                let free = free_since..next.start;
+                free_since = free_since.max(next.end);
+                if free.start > 0 && free.start < free.end {
+                    wrong.extend(self.left_waiting(slot, &free));
+                }
+            }
+        }
+        wrong
+    }
+
+    /// Whether somebody was left waiting for a slot that was free all this time.
+    fn left_waiting(&self, slot: &(String, u32), free: &Range<Time>) -> Option<String> {
+        let hurt = |event: &&Event| {
+            event.time.start <= free.end && free.start <= event.time.end + nanos(TTL)
+        };
+        for run in self.runs.iter().filter(|run| run.lock == slot.0) {
+            let until = self
+                .commands
+                .get(&run.id)
+                .map_or(run.time.end, |command| command.start);
+            // What was done to the one that waited itself, and to the server, is not the slot's fault.
+            let own = self.befell(run.host, free);
+            let since = own
+                .map(|event| event.time.end + nanos(HELD_BACK))
+                .fold(free.start.max(run.time.start), Time::max);
+            let left = Duration::from_nanos(until.min(free.end).saturating_sub(since));
+            // Every one that is dead when its turn comes takes its time.
+            let dead: BTreeSet<Option<usize>> = self
+                .events
+                .iter()
+                .filter(hurt)
+                .filter(|event| event.deed == Deed::CutOff)
+                .map(|event| event.host)
+                .collect();
+            let dead = u32::try_from(dead.len()).expect("few hosts");
+            if left > IDLE + dead * OF_THE_DEAD + SLACK {
+                return Some(format!(
+                    "left waiting for {left:?} while {slot:?} was free: {}",
+                    self.about(&[run.id].into())
+                ));
+            }
+        }
+        None
+    }
+}
