@@ -571,7 +571,11 @@ impl History {
         let runs = self.runs.iter().filter(|run| ids.contains(&run.id));
         let told = runs.map(|run| {
             let done: Vec<&Event> = self.befell(run.host, &run.time).collect();
-            format!("{run:#?}\n{:?}\n{done:?}\n", self.commands.get(&run.id))
+            format!(
+                "{} {run:#?}\n{:?}\n{done:?}\n",
+                run.policy,
+                self.commands.get(&run.id)
+            )
         });
         told.collect()
     }
