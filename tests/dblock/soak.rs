@@ -237,7 +237,8 @@ impl Soak {
         };
         let length = random.choice([0.05, 0.5, 2.0, 5.0]).expect("four");
         format!(
-            "{trap}
+            "exec 2>/dev/null
+            {trap}
             note() {{ echo $1 {id} $DBLOCK_NAME $DBLOCK_SLOT $(date +%s%N) >>{records}; }}
             note start
             exec 9>>{slot}-$DBLOCK_NAME-$DBLOCK_SLOT
