@@ -8,8 +8,8 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    BUSY, Dblock, Frozen, Output, Running, SOON, Server, both_servers, eventually, eventually_gone,
-    is_stopped, runs, send, unique, within,
+    BUSY, Dblock, Frozen, Output, Proxy, Running, SOON, Server, both_servers, eventually,
+    eventually_gone, is_stopped, runs, send, unique, within,
 };
 use crate::pools::slot_on_server;
 use crate::sigkill::{looks_for_life, with_sign_of_life};
@@ -27,8 +27,8 @@ const NOTICED: Duration = Duration::from_secs(1);
 const TELLS_ITS_END: &str = "end() { echo ended $(date +%s%N); exit $1; }
     exec 2>/dev/null; trap 'end 3' TERM; sh -c 'echo shell $PPID; exec cat >/dev/null'; end 6";
 
-/// It says when it began.
-const TELLS_ITS_BEGIN: &str = "echo began $(date +%s%N)";
+/// It says when it began, and takes long enough to be met by whoever wants the lock again.
+const TELLS_ITS_BEGIN: &str = "echo began $(date +%s%N); sleep 0.6";
 
 /// dblock around this script, with stdin under control.
 fn holder(dblock: Dblock, script: &str) -> Dblock {
@@ -93,6 +93,20 @@ fn send_each(pids: [i32; 3], signal: Signal) {
     for pid in pids {
         send(pid, signal);
     }
+}
+
+/// Either the first command is ended for the second one, or the second one comes after it.
+#[track_caller]
+fn costs_the_lock_or_nothing(mut first: Running, second: Running, name: &str) {
+    let lost = within(NOTICED + BUSY, || !first.is_running());
+    drop(first.take_stdin());
+    let end = first.wait_within(SOON);
+    let next = second.wait();
+    next.expect_code(0);
+    assert_told(end.expect_code(if lost { 74 } else { 6 }), name);
+    let overlap = overlap(&end, &next);
+    let most = if lost { NOTICED + BUSY } else { Duration::ZERO };
+    assert!(overlap <= most, "{overlap:?}: {end:#?}");
 }
 
 /// What befalls a holder.
@@ -175,18 +189,40 @@ both_servers! {
             let mut first = holder(Dblock::run(server, &name), TELLS_ITS_END).spawn();
             let command = first.wait_pid("shell");
             let keeper = first.keeper(Some(command));
-            let mut second = second(server, &name, TELLS_ITS_BEGIN);
-            let before = server.holder(&name);
+            let second = second(server, &name, TELLS_ITS_BEGIN);
             send(keeper, Signal::SIGKILL);
-            let lost = within(NOTICED + BUSY, || !first.is_running());
-            drop(first.take_stdin());
-            let end = first.wait_within(SOON);
-            let next = second.wait_within(SOON);
-            next.expect_code(0);
-            assert_told(end.expect_code(if lost { 74 } else { 6 }), &name);
-            let overlap = overlap(&end, &next);
-            let most = if lost { NOTICED + BUSY } else { Duration::ZERO };
-            assert!(overlap <= most, "{overlap:?}: {end:#?}");
+            costs_the_lock_or_nothing(first, second, &name);
+        }
+    }
+
+    fn a_session_of_its_own_that_the_server_has_not_missed_does_not_stand_in_the_way(server) {
+        for slots in ["1", "2"] {
+            let (name, proxy) = (unique("ghost"), Proxy::to(server));
+            let run = Dblock::run_at(&proxy.url(), &name).args(["-m", slots]);
+            let mut run = holder(run, TELLS_ITS_END).spawn();
+            let command = run.wait_pid("shell");
+            for _ in 0..3 {
+                let ghost = server.holder(&name).unwrap();
+                proxy.abandon();
+                let abandoned = Instant::now();
+                eventually("it is had again", SOON, || server.holder(&name).is_some_and(|id| id != ghost));
+                assert!(abandoned.elapsed() < NOTICED + BUSY, "{:?}", abandoned.elapsed());
+                assert!(!server.has_session(ghost), "nobody needs it");
+            }
+            assert!(run.is_running() && runs(command), "{}", run.stderr());
+            drop(run.take_stdin());
+            assert_told(run.wait_within(SOON).expect_code(6), &name);
+        }
+    }
+
+    fn a_session_of_its_own_that_others_wait_behind_costs_the_lock_or_nothing(server) {
+        for _ in 0..3 {
+            let (name, proxy) = (unique("ghost"), Proxy::to(server));
+            let mut first = holder(Dblock::run_at(&proxy.url(), &name), TELLS_ITS_END).spawn();
+            first.wait_pid("shell");
+            let second = second(server, &name, TELLS_ITS_BEGIN);
+            proxy.abandon();
+            costs_the_lock_or_nothing(first, second, &name);
         }
     }
 

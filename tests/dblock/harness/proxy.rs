@@ -37,7 +37,10 @@ struct State {
     delay: Duration,
     stalls: Option<Stalls>,
     connections: usize,
-    open: Vec<TcpStream>,
+    /// Of so many the server is not told that the client is gone.
+    abandoned: usize,
+    /// Of each connection the client's end and the server's.
+    open: Vec<[TcpStream; 2]>,
     packets: Vec<Packet>,
 }
 
@@ -162,13 +165,22 @@ impl Proxy {
     pub fn comes_from(&self, port: u16) -> bool {
         let state = self.shared.lock();
         let from = |stream: &TcpStream| stream.local_addr().is_ok_and(|local| local.port() == port);
-        state.open.iter().any(from)
+        state.open.iter().flatten().any(from)
     }
 
     /// Closes every connection.
     pub fn cut(&self) {
-        for stream in self.shared.lock().open.drain(..) {
+        for stream in self.shared.lock().open.drain(..).flatten() {
             let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Closes the clients' connections, of which the server hears nothing.
+    pub fn abandon(&self) {
+        let mut state = self.shared.lock();
+        state.abandoned = state.connections;
+        for [client, _] in &state.open {
+            let _ = client.shutdown(Shutdown::Both);
         }
     }
 
@@ -196,8 +208,7 @@ impl Shared {
         let mut state = self.lock();
         let connection = state.connections;
         state.connections += 1;
-        state.open.push(client.try_clone()?);
-        state.open.push(server.try_clone()?);
+        state.open.push([client.try_clone()?, server.try_clone()?]);
         let through = Arc::new(Mutex::new(false));
         for from_client in [true, false] {
             let (shared, through) = (Arc::clone(self), Arc::clone(&through));
@@ -223,13 +234,14 @@ impl Shared {
                     }
                 }
             };
-            thread::spawn(move || shared.carry_one_way(from, to, watch));
+            thread::spawn(move || shared.carry_one_way(connection, from, to, watch));
         }
         Ok(())
     }
 
     fn carry_one_way(
         &self,
+        connection: usize,
         mut from: TcpStream,
         mut to: TcpStream,
         mut watch: impl FnMut(&Self, &[u8]),
@@ -248,7 +260,9 @@ impl Shared {
                 break;
             }
         }
-        let _ = to.shutdown(Shutdown::Write);
+        if connection >= self.lock().abandoned {
+            let _ = to.shutdown(Shutdown::Write);
+        }
     }
 }
 
