@@ -27,7 +27,7 @@ const HOSTS: usize = 8;
 const SLOTS: u32 = 2;
 
 /// The lease, and the time from SIGTERM to SIGKILL.
-const TTL: Duration = Duration::from_secs(6);
+const TTL: Duration = Duration::from_secs(4);
 const KILL_AFTER: Duration = Duration::from_secs(1);
 
 /// From a loss to SIGTERM.
@@ -197,7 +197,7 @@ impl Soak {
             let dblock = Dblock::run_at(&self.hosts[host].proxy.url(), &lock)
                 .without_terminal()
                 .args(["-m", &slots.to_string(), "--wait", &wait.to_string()])
-                .args(["--ttl", "6s", "--kill-after", "1"])
+                .args(["--ttl", "4s", "--kill-after", "1"])
                 .args(["--connect-timeout", "5", "--on-lock-lost", policy])
                 .sh(&self.script(id, &mut random));
             let started = now();
@@ -235,7 +235,7 @@ impl Soak {
         } else {
             ""
         };
-        let length = random.choice([0.05, 0.5, 2.0, 5.0]).expect("four");
+        let length = random.choice([0.05, 0.5, 2.0, 8.0]).expect("four");
         format!(
             "exec 2>/dev/null
             {trap}
@@ -257,7 +257,7 @@ impl Soak {
         let mut restarts = 0;
         let mut frozen: BTreeMap<usize, (Time, Time)> = BTreeMap::new();
         while begun.elapsed() < duration && !self.over.load(Ordering::Relaxed) {
-            let pause = Duration::from_millis(random.u64(100..1500));
+            let pause = Duration::from_millis(random.u64(100..1000));
             within(pause, || self.over.load(Ordering::Relaxed));
             frozen.retain(|&host, &mut (since, until)| {
                 let thaws = until <= now();
@@ -280,7 +280,7 @@ impl Soak {
                 admin = self.server.admin();
                 continue;
             }
-            let host = random.usize(..HOSTS);
+            let host = self.victim(random);
             match random.u8(..10) {
                 0 | 1 => self.kill(host, Deed::KilledDblock),
                 2 | 3 => self.kill(host, Deed::KilledKeeper),
@@ -296,6 +296,20 @@ impl Soak {
         for (host, (since, _)) in frozen {
             self.thaw(host, since);
         }
+    }
+
+    /// A host: every other time one whose command runs, if there is one.
+    fn victim(&self, random: &mut fastrand::Rng) -> usize {
+        let holds = |host: &usize| {
+            let running = lock_of(&self.hosts[*host].running);
+            running
+                .as_ref()
+                .is_some_and(|running| running.children().len() == 2)
+        };
+        let holders: Vec<usize> = (0..HOSTS).filter(holds).collect();
+        let any = random.usize(..HOSTS);
+        let holder = random.choice(holders);
+        holder.filter(|_| random.bool()).unwrap_or(any)
     }
 
     fn note(&self, deed: Deed, host: Option<usize>, time: Range<Time>) {
@@ -528,7 +542,6 @@ impl History {
 
     /// Two may be in one slot only if the server took the lock from one of them, and not for long.
     fn unexplained_overlaps(&self) -> Vec<String> {
-        use Deed::{CutOff, KilledKeeper, KilledSession, Restarted};
         let host_of: BTreeMap<usize, usize> =
             self.runs.iter().map(|run| (run.id, run.host)).collect();
         let mut wrong = Vec::new();
@@ -543,18 +556,10 @@ impl History {
             let others: Vec<usize> = others.map(|(other, _)| *other).collect();
             let took = Duration::from_nanos(time.end - time.start);
             let explained = others.iter().any(|other| {
+                let host = host_of[other];
                 let before = self.commands[other].start..time.end;
-                let befell: Vec<&Event> = self.befell(host_of[other], &before).collect();
-                let lost = befell.iter().any(|event| {
-                    matches!(event.deed, KilledSession | KilledKeeper | Restarted)
-                        && event.time.start <= time.end
-                });
-                // Whoever cannot hear of it has its lease to its end.
-                let deaf = befell
-                    .iter()
-                    .any(|event| matches!(event.deed, CutOff | Restarted));
-                let most = if deaf { TTL } else { NOTICED + KILL_AFTER };
-                lost && took <= most + SLACK
+                let mut befell = self.befell(host, &before);
+                befell.any(|event| self.explains(event, host, &time))
             });
             if !explained {
                 let about: BTreeSet<usize> = others.into_iter().chain([id]).collect();
@@ -565,6 +570,38 @@ impl History {
             }
         }
         wrong
+    }
+
+    /// Whether this event took the lock from the command of a host, so that another ran beside it in this time.
+    fn explains(&self, event: &Event, host: usize, time: &Range<Time>) -> bool {
+        let meanwhile = event.time.start..time.start;
+        let cut_off: Vec<&Event> = self
+            .events
+            .iter()
+            .filter(|other| other.deed == Deed::CutOff)
+            .filter(|other| other.time.start <= meanwhile.end && meanwhile.start <= other.time.end)
+            .collect();
+        let own = || cut_off.iter().filter(|other| other.host == Some(host));
+        // By when another could have the lock.
+        let mut until = event.time.end;
+        match event.deed {
+            Deed::KilledSession => {}
+            // A new keeper ends the session of the one before, as soon as it reaches the server.
+            Deed::KilledKeeper => until = own().map(|own| own.time.end).fold(until, Time::max),
+            Deed::Restarted => until += nanos(HELD_BACK),
+            Deed::KilledDblock | Deed::CutOff => return false,
+        }
+        if cut_off.iter().any(|other| other.host != Some(host)) {
+            until += nanos(OF_THE_DEAD);
+        }
+        // Whoever cannot hear of the loss has its lease to its end.
+        let most = if own().next().is_some() {
+            until + nanos(TTL)
+        } else {
+            until.max(time.start) + nanos(NOTICED + KILL_AFTER)
+        };
+        let slack = nanos(SLACK);
+        event.time.start <= time.start && time.start <= until + slack && time.end <= most + slack
     }
 
     /// Everything about these calls.
