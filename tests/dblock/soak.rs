@@ -45,8 +45,8 @@ const OF_THE_DEAD: Duration = Duration::from_secs(3);
 /// Waiters come again so long after a server that starts.
 const HELD_BACK: Duration = Duration::from_secs(2);
 
-/// How long a host is cut off at most.
-const CUT_OFF: Duration = Duration::from_secs(8);
+/// How long a host is cut off at most: for a moment, or for longer than the lease.
+const CUT_OFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 
 /// From one restart of the server to the next.
 const RESTARTED: Duration = Duration::from_secs(60);
@@ -235,7 +235,7 @@ impl Soak {
         } else {
             ""
         };
-        let length = random.choice([0.05, 0.5, 2.0, 8.0]).expect("four");
+        let length = random.choice([0.05, 0.5, 2.0, 8.0, 8.0]).expect("five");
         format!(
             "exec 2>/dev/null
             {trap}
@@ -282,12 +282,15 @@ impl Soak {
             }
             let host = self.victim(random);
             match random.u8(..10) {
+                // Most are left alone with being cut off.
+                0..=3 if frozen.contains_key(&host) && random.u8(..4) > 0 => {}
                 0 | 1 => self.kill(host, Deed::KilledDblock),
                 2 | 3 => self.kill(host, Deed::KilledKeeper),
                 4..=6 => self.kill_session(&mut admin, random),
                 _ if frozen.contains_key(&host) => {}
                 _ => {
-                    let length = CUT_OFF.mul_f64(random.f64());
+                    let most = random.choice(CUT_OFF).expect("two");
+                    let length = most.mul_f64(0.5 + random.f64() / 2.0);
                     self.hosts[host].proxy.freeze();
                     frozen.insert(host, (now(), now() + nanos(length)));
                 }
