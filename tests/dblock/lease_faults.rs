@@ -141,8 +141,8 @@ both_servers! {
                 for _ in 0..3 {
                     let lost = server.holder(&on_server).unwrap();
                     fault.strike(server, &on_server, &run, command);
-                    eventually("it is had again", SOON, || server.holder(&on_server).is_some_and(|id| id != lost));
-                    eventually("the keeper is there", SOON, || run.children().len() == 2);
+                    let again = within(SOON, || server.holder(&on_server).is_some_and(|id| id != lost) && run.children().len() == 2);
+                    assert!(again, "{fault:?}, not had again: {}\n{:?}", run.stderr(), run.children());
                 }
                 run.wait_stderr(&name, SOON);
                 Dblock::run(server, &name).args(["-m", "2"]).command(["true"]).output().expect_code(if slot == 1 { 75 } else { 0 });

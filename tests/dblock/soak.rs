@@ -514,9 +514,8 @@ impl History {
             let explained = match (run.output.code, run.output.signal) {
                 (Some(OWN_CODE), _) => command.is_some_and(|command| command.end.is_some()),
                 (Some(75), _) => command.is_none() && run.output.took.as_secs_f64() >= run.wait,
-                (Some(74), _) => {
-                    command.is_some() && by(&[CutOff, KilledKeeper, KilledSession, Restarted])
-                }
+                // Perhaps before the command had written anything.
+                (Some(74), _) => by(&[CutOff, KilledKeeper, KilledSession, Restarted]),
                 (Some(69), _) => command.is_none() && by(&[CutOff, Restarted]),
                 (Some(70), _) => command.is_none() && by(&[KilledKeeper]),
                 (None, Some(libc::SIGKILL)) => by(&[KilledDblock]),
