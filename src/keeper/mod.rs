@@ -319,9 +319,11 @@ impl Taker<'_> {
 
     /// Tells the supervisor of the grant. A lock that it does not know of must not be kept.
     fn tell(&self, grant: Grant, lease: Lease, session: &Session) -> Result<(), Failure> {
-        let told = self
-            .link
-            .send_with(&FromKeeper::Held(grant, lease), session.as_fd());
+        // After that time it is lost anyway, and a keeper without a supervisor would stay for ever.
+        let told = session.answer_within(lease.ttl).and_then(|()| {
+            let held = FromKeeper::Held(grant, lease);
+            self.link.send_with(&held, session.as_fd())
+        });
         told.map_err(|error| {
             let line = format!("cannot pass the session on: {}", in_words(&error));
             Failure::new(Reason::OsRefused, line)

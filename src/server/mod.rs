@@ -69,6 +69,14 @@ impl Session {
         self.second_row(&statements).map_err(Fault::of_statement)
     }
 
+    /// From now on no answer is waited for longer than so: no statement waits for a lock any more.
+    ///
+    /// # Errors
+    /// As `setsockopt(2)`.
+    pub fn answer_within(&self, limit: Duration) -> io::Result<()> {
+        limit_reading(self.as_fd(), limit)
+    }
+
     /// The number of the session as the handshake gave it. Behind a proxy it is the proxy's.
     pub fn handshake_id(&self) -> u64 {
         u64::from(self.conn.connection_id())

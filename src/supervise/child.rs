@@ -56,16 +56,22 @@ impl Child {
         if own_group {
             process.process_group(0);
         }
-        let last_steps = move || {
+        let prepare = move || -> io::Result<()> {
             let pid = getpid().as_raw();
             link.send(&ToKeeper::Started { pid, own_group })?;
             // Should the keeper be killed together with the supervisor, the kernel ends the command.
             tied.tie(if own_group { -pid } else { pid })?;
-            if getppid() != supervisor {
-                return Err(Errno::ESRCH.into());
-            }
             inherited::put_back();
             Signals::put_back(&mask)
+        };
+        let last_steps = move || {
+            let prepared = prepare();
+            if getppid() != supervisor {
+                // Nobody is left to be told, and the standard library would complain of that.
+                // SAFETY: ends this process, and nothing else.
+                unsafe { libc::_exit(Reason::OsRefused.code().into()) };
+            }
+            prepared
         };
         // SAFETY: this process has no threads, so what runs between fork and exec may do anything.
         unsafe { process.pre_exec(last_steps) };

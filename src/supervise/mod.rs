@@ -483,10 +483,7 @@ impl<'a> Supervisor<'a> {
         let (before, name) = (self.lock, &self.run.name);
         self.lock.note(&message);
         match message {
-            FromKeeper::Lost(cause) => {
-                self.keeper.session = None;
-                return self.tell_of_the_loss(&cause);
-            }
+            FromKeeper::Lost(cause) => return self.tell_of_the_loss(&cause),
             FromKeeper::Held(grant, _) => {
                 let span = match before {
                     Possession::Lost(since, _) => shown(since.elapsed()),
@@ -714,6 +711,12 @@ impl<'a> Supervisor<'a> {
         if let Some(child) = child {
             child.reap();
         }
+        // It may just have had the lock again.
+        while !self.lock.is_held()
+            && let Some(message) = self.pending()
+        {
+            self.lock.note(&message);
+        }
         let name = &self.run.name;
         let mut deadline = Moment::now() + limit;
         while self.lock.is_held() {
@@ -827,8 +830,10 @@ impl<'a> Supervisor<'a> {
             self.keeper.gone = true;
             return None;
         };
-        if let FromKeeper::Held(..) = message {
-            self.keeper.session = descriptor;
+        match message {
+            FromKeeper::Held(..) => self.keeper.session = descriptor,
+            FromKeeper::Lost(_) => self.keeper.session = None,
+            _ => {}
         }
         Some(message)
     }

@@ -1,13 +1,13 @@
 //! Servers that replicate: where a lock would not exclude it is not taken, and it follows whichever server takes writes.
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mysql::prelude::Queryable;
 
 use crate::harness::{
     BUSY, Dblock, Kind, Pair, Records, Running, SOON, Server, both_servers, eventually, galera,
-    group, holder, unique, url_of, waiters,
+    holder, unique, url_of, waiters,
 };
 
 /// The shortest TTL, in seconds.
@@ -198,73 +198,4 @@ both_servers! {
     fn a_waiter_does_not_overtake_the_holder_whose_server_died(server) {
         waits_until_the_end(server.kind, Pair::fail_over, SPARE);
     }
-}
-
-/// Not one of the tests that must pass on every change, for it takes a minute and 1.5 GB: script/failover runs it.
-#[test]
-#[ignore = "run by script/failover"]
-fn a_group_loses_its_primary_under_a_job() {
-    println!("Three MySQL servers form a group ...");
-    let members = group();
-    let [primary, others @ ..] = &members;
-    let (url, name, records) = (url_of(&members), unique("fail-over"), Records::new());
-    let dblock = |id: usize, between: &str| {
-        // They end with this process, however it ends.
-        let dblock = Dblock::run_at(&url, &name).under(["setpriv", "--pdeathsig", "TERM"]);
-        let dblock = dblock.args(["--ttl", "60", "--wait", "120", "-v"]);
-        let command = records.command_around(id, between);
-        dblock.stdin(Stdio::piped()).command(command).spawn()
-    };
-    println!("{url}\nA job begins, two others wait for its lock:");
-    println!("  dblock run --ttl 60 --wait 120 --name {name} -- ...");
-    let mut job = dblock(0, "echo began; cat");
-    job.wait_line("began", SOON);
-    assert!(primary.holder(&name).is_some(), "held on the primary");
-    let waiting = [1, 2].map(|id| dblock(id, ""));
-    let mut admin = primary.admin();
-    eventually("two wait", SOON, || waiters(&mut admin, &name).len() == 2);
-
-    let mut admins = others.each_ref().map(Server::admin);
-    let killed = Instant::now();
-    let note = |what: &str| println!("{:6.1} s  {what}", killed.elapsed().as_secs_f64());
-    note(&format!("the primary, port {}, is killed", primary.port));
-    primary.kill();
-    let mut elected = None;
-    eventually("a new primary is elected", Duration::from_secs(60), || {
-        elected = admins.iter_mut().position(|admin| {
-            let read_only: Option<u8> = admin
-                .query_first("SELECT @@super_read_only")
-                .expect("an answer");
-            read_only == Some(0)
-        });
-        elected.is_some()
-    });
-    let elected = elected.expect("it was just seen");
-    note(&format!(
-        "the member at port {} takes writes",
-        others[elected].port
-    ));
-    let admin = &mut admins[elected];
-    eventually("the lock is held there", Duration::from_secs(60), || {
-        holder(admin, &name).is_some()
-    });
-    note("the lock is held there");
-    eventually("the others wait there", SOON, || {
-        waiters(admin, &name).len() == 2
-    });
-    assert!(job.is_running(), "the job goes on: {}", job.stderr());
-    assert_eq!(records.order(), [0], "nobody else has begun");
-    note("the others wait for it there, and the job still runs, as the only one");
-
-    drop(job.take_stdin());
-    let end = job.wait_within(SOON);
-    end.expect_code(0);
-    note("the job was told to end, and its dblock exited with 0, having said:");
-    println!("{}", end.stderr.trim_end());
-    for mut waiter in waiting {
-        waiter.wait_within(SOON).expect_code(0);
-    }
-    note("the others have run, one after the other");
-    records.assert_no_overlap();
-    assert_eq!(records.intervals().len(), 3);
 }

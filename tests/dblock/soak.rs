@@ -357,10 +357,10 @@ impl Soak {
             return;
         };
         let port = from.rsplit(':').next().and_then(|port| port.parse().ok());
-        let host = self
-            .hosts
-            .iter()
-            .position(|host| port.is_some_and(|port| host.proxy.comes_from(port)));
+        let since = |host: usize| self.hosts[host].proxy.comes_from(port?);
+        let host = (0..HOSTS)
+            .filter(|&host| since(host).is_some())
+            .max_by_key(|&host| since(host));
         let since = now();
         // It may have ended meanwhile.
         let _ = admin.query_drop(format!("KILL {id}"));

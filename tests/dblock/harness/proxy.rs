@@ -41,6 +41,8 @@ struct State {
     abandoned: usize,
     /// Of each connection the client's end and the server's.
     open: Vec<[TcpStream; 2]>,
+    /// From which port the server has seen a connection come, and since when. In time ports are used again.
+    ports: Vec<(u16, Instant)>,
     packets: Vec<Packet>,
 }
 
@@ -161,11 +163,13 @@ impl Proxy {
         self.shared.lock().stalls = Some(Stalls { random, longest });
     }
 
-    /// Whether the server sees one of this proxy's connections come from this port.
-    pub fn comes_from(&self, port: u16) -> bool {
+    /// Since when the server has seen one of this proxy's connections come from this port, if it has.
+    pub fn comes_from(&self, port: u16) -> Option<Instant> {
         let state = self.shared.lock();
-        let from = |stream: &TcpStream| stream.local_addr().is_ok_and(|local| local.port() == port);
-        state.open.iter().flatten().any(from)
+        let mut latest = state.ports.iter().rev();
+        latest
+            .find(|(from, _)| *from == port)
+            .map(|(_, since)| *since)
     }
 
     /// Closes every connection.
@@ -209,6 +213,9 @@ impl Shared {
         let connection = state.connections;
         state.connections += 1;
         state.open.push([client.try_clone()?, server.try_clone()?]);
+        state
+            .ports
+            .push((server.local_addr()?.port(), Instant::now()));
         let through = Arc::new(Mutex::new(false));
         for from_client in [true, false] {
             let (shared, through) = (Arc::clone(self), Arc::clone(&through));
