@@ -302,6 +302,31 @@ both_servers! {
         run.wait().expect_code(0);
     }
 
+    fn signals_the_end_and_the_time_limit_are_served_while_the_server_is_silent(server) {
+        let script = "trap 'echo one' USR1; trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done";
+        for (options, code) in [(&[][..], 9), (&["--timeout", "3.5"], 124)] {
+            let (name, proxy) = (unique("silent"), Proxy::to(server));
+            let mut run = Dblock::run_at(&proxy.url(), &name)
+                .without_terminal()
+                .args(["--ttl", "8", "--connect-timeout", "1"])
+                .args(options)
+                .sh(script)
+                .spawn();
+            run.wait_line("ready", SOON);
+            proxy.freeze();
+            eventually("a heartbeat is on its way", SOON, || heartbeats(&proxy).len() == 1);
+            run.signal(Signal::SIGUSR1);
+            run.wait_line("one", BUSY);
+            if options.is_empty() {
+                run.signal(Signal::SIGTERM);
+            }
+            // After the command's end the server's answer is waited for as long as a server is sought.
+            let end = run.wait_within(Duration::from_secs(3) + BUSY);
+            end.expect_code(code).expect_said(["the server did not answer"]);
+            proxy.thaw();
+        }
+    }
+
     fn a_server_that_keeps_sessions_for_less_is_told_of_and_obeyed(server) {
         let server = &Server::private_with(server.kind, &["--maximum-wait-timeout=5"]);
         let (name, proxy) = (unique("short"), Proxy::to(server));
