@@ -20,9 +20,27 @@ pub struct Cli {
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one, for a moment")]
 pub enum Command {
     /// Run a command while holding a lock, and exit as it exited
     Run(RunArgs),
+    /// Tell whether a server is fit to lock on, and how fast it is
+    Check(CheckArgs),
+}
+
+/// `dblock check`.
+#[derive(Debug, Args)]
+#[command(after_help = CHECK_HELP)]
+pub struct CheckArgs {
+    /// Print JSON in place of the table
+    #[arg(long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub verbosity: VerbosityArgs,
+
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
 }
 
 /// `dblock run`.
@@ -139,6 +157,12 @@ pub struct ConnectionArgs {
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true)]
     pub connect_timeout: Option<OsString>,
 }
+
+const CHECK_HELP: &str = "\
+It takes and frees a lock of its own, on two connections, and leaves nothing behind. Each finding is ok, warning or unfit.
+
+Exit codes: 0 fit, also with warnings; 78 unfit, or bad configuration; 69 no server in time; 77 the account was refused;
+64 bad usage; 70 internal error; 71 the system refused.";
 
 const RUN_HELP: &str = "\
 Durations are 90s, 5m, 1h 30m; a bare number, also with a decimal point, is seconds.

@@ -46,11 +46,20 @@ fn main() {
 }
 
 fn dispatch(cli: Cli) -> Ending {
-    let Command::Run(args) = cli.command;
-    let report = Report {
-        shown: settings::level(&args.verbosity),
+    let report = |verbosity| Report {
+        shown: settings::level(verbosity),
     };
-    commands::run::run(args, report).unwrap_or_else(|error| {
+    let (report, ended) = match cli.command {
+        Command::Run(args) => {
+            let report = report(&args.verbosity);
+            (report, commands::run::run(args, report))
+        }
+        Command::Check(args) => {
+            let report = report(&args.verbosity);
+            (report, commands::check::check(args, report))
+        }
+    };
+    ended.unwrap_or_else(|error| {
         report.error(format_args!("{error:#}"));
         let reason = error
             .downcast_ref::<Failure>()

@@ -60,7 +60,7 @@ impl Report {
 
 /// One line with control characters made visible and with a bounded length, so that what a server says can neither
 /// steer a terminal nor flood a log.
-fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {
         if line.len() > LONGEST_LINE {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use crate::cli::{ConnectionArgs, RunArgs, VerbosityArgs};
+use crate::cli::{CheckArgs, ConnectionArgs, RunArgs, VerbosityArgs};
 use crate::exit::{CONFLICT, Failure, Reason};
 use crate::lock::{MOST_SLOTS, Name};
 use crate::report::{Level, shown};
@@ -22,7 +22,7 @@ const DEFAULT_PORT: u16 = 3306;
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a server keeps the lock of a host that has vanished, where nothing says it; and what may be said.
-const DEFAULT_TTL: Duration = Duration::from_secs(300);
+pub const DEFAULT_TTL: Duration = Duration::from_secs(300);
 const SHORTEST_TTL: Duration = Duration::from_secs(4);
 const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
 
@@ -66,6 +66,15 @@ pub struct Run {
     pub connection: Connection,
     /// What to run: program and arguments, never empty.
     pub command: Vec<OsString>,
+}
+
+/// Everything that `dblock check` was asked to do.
+#[derive(Debug)]
+pub struct Check {
+    /// The server.
+    pub connection: Connection,
+    /// Whether a program reads what is found.
+    pub json: bool,
 }
 
 /// What to do when the session, and with it the lock, is lost while the command runs.
@@ -251,6 +260,17 @@ pub fn run(args: RunArgs) -> Result<Run, Failure> {
         if_unreachable,
         connection,
         command: args.command,
+    })
+}
+
+/// Reads the settings of `dblock check`.
+///
+/// # Errors
+/// As [`run`].
+pub fn check(args: CheckArgs) -> Result<Check, Failure> {
+    Ok(Check {
+        connection: connection(args.connection)?,
+        json: args.json,
     })
 }
 

@@ -1,3 +1,4 @@
 //! One file for each subcommand.
 
+pub mod check;
 pub mod run;

@@ -3,6 +3,7 @@
 
 pub mod message;
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,6 +15,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid, setsid};
+
+use serde::Serialize;
 
 use crate::clock::{Alarm, Moment};
 use crate::descriptors;
@@ -83,11 +86,24 @@ pub enum Work<'a> {
 /// # Errors
 /// [`Reason::OsRefused`].
 pub fn fork_off(work: Work) -> Result<(Pid, Link), Failure> {
+    fork_apart(
+        |link, supervisor| keep(work, link, supervisor),
+        FromKeeper::Failed,
+    )
+}
+
+/// Forks a process for `work`, which the `mysql` crate may block, break or abort without harm to this one; its number, and
+/// the link to it. What it fails of is its last message, as `failed` wraps it. It gets the number of this process.
+///
+/// # Errors
+/// [`Reason::OsRefused`].
+pub fn fork_apart<M: Serialize>(
+    work: impl FnOnce(&Link, Pid) -> Result<(), Failure>,
+    failed: fn(Failure) -> M,
+) -> Result<(Pid, Link), Failure> {
     let refused = |error: io::Error| {
-        Failure::new(
-            Reason::OsRefused,
-            format!("cannot start the keeper: {}", in_words(&error)),
-        )
+        let line = format!("cannot start a process: {}", in_words(&error));
+        Failure::new(Reason::OsRefused, line)
     };
     let (ours, theirs) = Link::pair().map_err(refused)?;
     let supervisor = getpid();
@@ -96,7 +112,7 @@ pub fn fork_off(work: Work) -> Result<(Pid, Link), Failure> {
         ForkResult::Parent { child } => Ok((child, ours)),
         ForkResult::Child => {
             drop(ours);
-            keep(work, &theirs, supervisor).exit()
+            guarded(|| work(&theirs, supervisor), &theirs, failed).exit()
         }
     }
 }
@@ -104,8 +120,12 @@ pub fn fork_off(work: Work) -> Result<(Pid, Link), Failure> {
 /// Where the last panic was; its message may quote what must not be seen.
 static PANICKED_AT: OnceLock<String> = OnceLock::new();
 
-/// The keeper's life. Whatever happens in it, the `mysql` crate's panics included, becomes a message.
-fn keep(work: Work, link: &Link, supervisor: Pid) -> Ending {
+/// A forked process's life. Whatever happens in it, the `mysql` crate's panics included, becomes a message.
+fn guarded<M: Serialize>(
+    work: impl FnOnce() -> Result<(), Failure>,
+    link: &Link,
+    failed: fn(Failure) -> M,
+) -> Ending {
     std::panic::set_hook(Box::new(|panic| {
         PANICKED_AT.get_or_init(|| {
             panic
@@ -113,41 +133,7 @@ fn keep(work: Work, link: &Link, supervisor: Pid) -> Ending {
                 .map_or_else(String::new, |place| format!(" ({place})"))
         });
     }));
-    let kept = catch_unwind(AssertUnwindSafe(|| {
-        let (task, had) = match work {
-            Work::Acquire(task) => (task, None),
-            Work::Reacquire(task, slot, command) => (task, Some((slot, command))),
-            Work::GuardOnly => {
-                detach(link)?;
-                Guard::new(link, supervisor, None).stand();
-                return Ok(());
-            }
-        };
-        let listener = |level: Level, text: &str| {
-            // The supervisor remembers what is done, shown or not; statements are only for showing.
-            if level < Level::Statement || task.shown == Level::Statement {
-                let _ = link.send(&FromKeeper::Note(level, cut(text)));
-            }
-        };
-        // First, for a password's file may be named by a descriptor that dblock inherited.
-        let connector = Connector::new(task.connection, task.ttl, &listener)?;
-        detach(link)?;
-        die_with(supervisor)?;
-        let taker = Taker {
-            connector: &connector,
-            listener: &listener,
-            link,
-            supervisor,
-            reacquire: task.reacquire,
-        };
-        match had {
-            None => taker.acquire(task.request),
-            Some((slot, command)) => {
-                taker.reacquire(task.request, slot, command);
-                Ok(())
-            }
-        }
-    }));
+    let kept = catch_unwind(AssertUnwindSafe(work));
     let failure = match kept {
         Ok(Ok(())) => return Ending::Code(0),
         Ok(Err(failure)) => failure,
@@ -161,15 +147,57 @@ fn keep(work: Work, link: &Link, supervisor: Pid) -> Ending {
             )
         }
     };
-    let _ = link.send(&FromKeeper::Failed(Failure {
+    let code = failure.reason.code();
+    let _ = link.send(&failed(Failure {
         line: cut(&failure.line),
         ..failure
     }));
-    Ending::Code(failure.reason.code())
+    Ending::Code(code)
 }
 
-/// Leaves everything that is the supervisor's or the command's: signals, terminal, descriptors.
-fn detach(link: &Link) -> Result<(), Failure> {
+/// The keeper's life.
+fn keep(work: Work, link: &Link, supervisor: Pid) -> Result<(), Failure> {
+    let (task, had) = match work {
+        Work::Acquire(task) => (task, None),
+        Work::Reacquire(task, slot, command) => (task, Some((slot, command))),
+        Work::GuardOnly => {
+            detach(link, c"dblock-keeper")?;
+            Guard::new(link, supervisor, None).stand();
+            return Ok(());
+        }
+    };
+    let listener = |level: Level, text: &str| {
+        // The supervisor remembers what is done, shown or not; statements are only for showing.
+        if level < Level::Statement || task.shown == Level::Statement {
+            let _ = link.send(&FromKeeper::Note(level, cut(text)));
+        }
+    };
+    // First, for a password's file may be named by a descriptor that dblock inherited.
+    let connector = Connector::new(task.connection, task.ttl, &listener)?;
+    detach(link, c"dblock-keeper")?;
+    die_with(supervisor)?;
+    let taker = Taker {
+        connector: &connector,
+        listener: &listener,
+        link,
+        supervisor,
+        reacquire: task.reacquire,
+    };
+    match had {
+        None => taker.acquire(task.request),
+        Some((slot, command)) => {
+            taker.reacquire(task.request, slot, command);
+            Ok(())
+        }
+    }
+}
+
+/// Leaves everything that is the supervisor's or the command's: signals, terminal, descriptors; and takes a `name` of at
+/// most 15 bytes.
+///
+/// # Errors
+/// [`Reason::OsRefused`].
+pub fn detach(link: &Link, name: &CStr) -> Result<(), Failure> {
     let detached = || -> io::Result<()> {
         // A service manager or a terminal signals all processes; the keeper goes when the supervisor lets it go.
         SigSet::all().thread_block()?;
@@ -177,19 +205,22 @@ fn detach(link: &Link) -> Result<(), Failure> {
         // What dblock inherited is for the command. What the supervisor's values still own here is closed with it.
         descriptors::let_go_of_all_but(&[link.as_fd().as_raw_fd()])?;
         // Whoever kills every `dblock` by name leaves the keeper to end the commands.
-        prctl::set_name(c"dblock-keeper")?;
+        prctl::set_name(name)?;
         // No core file after an abort on a hostile packet, and no look into the memory with the password.
         prctl::set_dumpable(false)?;
         Ok(())
     };
     detached().map_err(|error| {
-        let told = format!("cannot detach the keeper: {}", in_words(&error));
+        let told = format!("cannot detach a process: {}", in_words(&error));
         Failure::new(Reason::OsRefused, told)
     })
 }
 
 /// As long as there is no command, the keeper dies with the supervisor: its place in the queue is free at once.
-fn die_with(supervisor: Pid) -> Result<(), Failure> {
+///
+/// # Errors
+/// The supervisor is gone already.
+pub fn die_with(supervisor: Pid) -> Result<(), Failure> {
     let died = prctl::set_pdeathsig(Signal::SIGKILL).is_err() || getppid() != supervisor;
     if died {
         return Err(Failure::new(Reason::OsRefused, "the supervisor is gone"));
@@ -221,7 +252,7 @@ impl Taker<'_> {
             let ask = || {
                 let _ = self.link.send(&FromKeeper::AreYouThere);
             };
-            let outcome = request.take(&mut session, opening, self.listener, on_wait, ask, || {
+            let outcome = request.take(&mut session, &opening, self.listener, on_wait, ask, || {
                 self.stand_by();
             });
             match outcome {

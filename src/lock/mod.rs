@@ -22,7 +22,7 @@ pub use slots::MOST_SLOTS;
 use crate::clock::Moment;
 use crate::exit::{Failure, Reason};
 use crate::report::{Level, shown};
-use crate::server::{Fault, Fitness, Listener, NOT_KEPT, READ_ONLY, Session, cell, is_read_only};
+use crate::server::{Fault, Fitness, Listener, READ_ONLY, Session, Unfit, cell, is_read_only};
 use crate::settings::Wait;
 use slots::{Answer, Next, Step, Way};
 use statements::{RECHECK, Statements};
@@ -75,13 +75,29 @@ enum Accepts {
 }
 
 /// The first answer on a session that a lock may live on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Opening {
     step: Step,
     answer: Answer,
     asked: Moment,
     /// How long the server keeps the session.
     ttl: Duration,
+    /// What was read of the server.
+    pub fitness: Fitness,
+    /// Whether the server takes no writes.
+    pub read_only: bool,
+}
+
+impl Opening {
+    /// Whether a slot was had.
+    pub fn is_had(&self) -> bool {
+        self.answer.slot.is_some()
+    }
+
+    /// The server's own number of the session.
+    pub fn connection_id(&self) -> u64 {
+        self.answer.connection_id
+    }
 }
 
 /// What became of the attempt to take a slot again.
@@ -278,12 +294,14 @@ impl Request {
                         }
                         sleep(LOOK_AGAIN);
                     } else if let Some(answer) = self.answer(&row) {
-                        let ttl = self.judge(&row, answer, session, listener)?;
+                        let fitness = self.judge(&row, answer, session, listener)?;
                         return Ok(Opening {
                             step,
                             answer,
                             asked,
-                            ttl,
+                            ttl: fitness.idle_limit.min(self.ttl),
+                            fitness,
+                            read_only: is_read_only(&row, READ_ONLY_COLUMNS),
                         });
                     }
                 }
@@ -301,29 +319,27 @@ impl Request {
         }
     }
 
-    /// Decides about a server by its first answer. How long it keeps the session.
+    /// Decides about a server by its first answer.
     fn judge(
         &self,
         row: &Row,
         answer: Answer,
         session: &mut Session,
         listener: &Listener,
-    ) -> Result<Duration, Fault> {
+    ) -> Result<Fitness, Fault> {
         self.check_writes(row)?;
-        let Fitness {
-            idle_limit,
-            mut unfit,
-        } = Fitness::read(row, FIRST_TRAIT, answer.connection_id, self.ttl);
+        let mut fitness = Fitness::read(row, FIRST_TRAIT, answer.connection_id, self.ttl);
         // Behind a proxy one statement more tells whether the session is still the same.
-        if let (None, Some(slot), true) = (
-            &unfit,
+        if let (true, Some(slot), true) = (
+            fitness.unfit.is_empty(),
             answer.slot,
             session.handshake_id() != answer.connection_id,
         ) && !self.prove(slot, session, listener)?
         {
-            unfit = Some(NOT_KEPT.to_owned());
+            fitness.unfit.push(Unfit::SessionsShared);
         }
-        match unfit {
+        let idle_limit = fitness.idle_limit;
+        match fitness.unfit.first() {
             Some(why) if self.accepts == Accepts::Fit => {
                 let line = format!("{session} {why}, or say --allow-unfit-server");
                 Err(Fault::Final(Failure::new(Reason::Configuration, line)))
@@ -333,7 +349,7 @@ impl Request {
                     Level::Warning,
                     &format!("{session} {why}; locking there all the same"),
                 );
-                Ok(idle_limit.min(self.ttl))
+                Ok(fitness)
             }
             None => {
                 if is_read_only(row, READ_ONLY_COLUMNS) {
@@ -347,7 +363,7 @@ impl Request {
                     );
                     listener(Level::Warning, &line);
                 }
-                Ok(idle_limit)
+                Ok(fitness)
             }
         }
     }
@@ -368,7 +384,7 @@ impl Request {
     pub fn take(
         &mut self,
         session: &mut Session,
-        opening: Opening,
+        opening: &Opening,
         listener: &Listener,
         on_wait: impl Fn(&Holders),
         ask: impl Fn(),
@@ -380,7 +396,8 @@ impl Request {
             answer,
             mut asked,
             ttl,
-        } = opening;
+            ..
+        } = *opening;
         let mut answer = Some(answer);
         let (mut kept, mut waits) = (true, false);
         loop {
@@ -500,7 +517,8 @@ impl Request {
             let (holder, owner): (Option<u64>, Option<u64>) =
                 (cell(&row, 1), cell(&row, FIRST_TRAIT));
             if let Some(slot) = answer.slot {
-                let ttl = self.judge(&row, answer, session, listener)?;
+                let fitness = self.judge(&row, answer, session, listener)?;
+                let ttl = fitness.idle_limit.min(self.ttl);
                 let connection_id = answer.connection_id;
                 let grant = Grant {
                     slot,

@@ -39,6 +39,17 @@ pub struct Connector {
     attempt_limit: Duration,
     /// What fails ten times a second in the same way is said once.
     said: RefCell<Vec<String>>,
+    /// What the servers failed of that came before the one that was reached, in the latest round.
+    passed_over: RefCell<Vec<PassedOver>>,
+}
+
+/// A server that another was taken for.
+#[derive(Debug, Clone)]
+pub struct PassedOver {
+    /// Which, and why.
+    pub line: String,
+    /// Whether it was reached and is read-only, as a replica should be.
+    pub read_only: bool,
 }
 
 /// One address to try.
@@ -85,6 +96,7 @@ impl Connector {
             // A little less than its share, so that what it failed of can still be told.
             attempt_limit: settings.connect_timeout.mul_f64(0.95) / servers,
             said: RefCell::default(),
+            passed_over: RefCell::default(),
         })
     }
 
@@ -109,6 +121,7 @@ impl Connector {
             }
         };
         let mut outcome = None;
+        self.passed_over.borrow_mut().clear();
         for target in &self.targets {
             match self.try_target(target, &once, &mut open) {
                 Ok(opened) => {
@@ -122,6 +135,12 @@ impl Connector {
                         fault => format!("cannot connect to {target}: {fault}"),
                     };
                     once(Level::Info, &line);
+                    let read_only = matches!(fault, Fault::ReadOnly(_));
+                    let passed_over = PassedOver {
+                        line: line.clone(),
+                        read_only,
+                    };
+                    self.passed_over.borrow_mut().push(passed_over);
                     outcome = match (outcome, fault) {
                         (None | Some(Fault::ReadOnly(_)), Fault::ReadOnly(_)) => {
                             Some(Fault::ReadOnly(line))
@@ -133,6 +152,11 @@ impl Connector {
             }
         }
         Err(outcome.unwrap_or_else(|| Fault::Gone("no server is named".to_owned())))
+    }
+
+    /// The servers that the latest round passed over, in order.
+    pub fn passed_over(&self) -> Vec<PassedOver> {
+        self.passed_over.borrow().clone()
     }
 
     fn try_target<T>(
@@ -197,11 +221,12 @@ impl Connector {
         let begun = Instant::now();
         let conn =
             Conn::new(Opts::from(options)).map_err(|error| Fault::of_connecting(error, &server))?;
+        let opened_in = begun.elapsed();
         listener(
             Level::Info,
-            &format!("connected to {server} in {}", shown(begun.elapsed())),
+            &format!("connected to {server} in {}", shown(opened_in)),
         );
-        Session::new(conn, server)
+        Session::new(conn, server, opened_in)
     }
 }
 

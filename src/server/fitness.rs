@@ -10,12 +10,57 @@ use super::cell;
 const SHORTEST_IDLE_LIMIT: Duration = Duration::from_secs(4);
 
 /// What was read of a server.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fitness {
     /// How long the server keeps the session when it says nothing.
     pub idle_limit: Duration,
-    /// Why a lock here would not exclude, and what to do about it; `None` if it would.
-    pub unfit: Option<String>,
+    /// Why a lock here would not exclude, the weightiest first; empty if it would.
+    pub unfit: Vec<Unfit>,
+}
+
+/// Why a lock on a server would not exclude. Shown, it goes on from the server's name and says what to do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// A node of a Galera cluster.
+    #[error(
+        "is a Galera node: named locks are its own, and another node gives the same lock to another host; use a \
+         server outside the cluster"
+    )]
+    Galera,
+    /// A member of a group of which each takes writes.
+    #[error(
+        "is a member of a multi-primary group: named locks are its own, and another member gives the same lock to \
+         another host; use single-primary mode"
+    )]
+    MultiPrimary,
+    /// What is set for a session is not what is read there.
+    #[error(
+        "does not keep what is set for a session (wait_timeout is {found} and not {asked}): something in between seems to \
+         share sessions, and no lock would stay; connect to the server itself"
+    )]
+    TimeoutNotKept {
+        /// Seconds.
+        found: u64,
+        /// Seconds.
+        asked: u64,
+    },
+    /// A second lock drops the first.
+    #[error(
+        "keeps one named lock only for each session, as MySQL before 5.7.5 and MariaDB before 10.0.2 do; use a newer \
+         server"
+    )]
+    OneLock,
+    /// Statements of one connection meet different sessions.
+    #[error(
+        "answers two statements from different sessions: something in between shares them, and no lock would stay; \
+         connect to the server itself"
+    )]
+    SessionsShared,
+    /// A session lives too short for a heartbeat and the command's end.
+    #[error(
+        "ends a session after {0} s without a statement; no less than 4 s will do, see its wait_timeout"
+    )]
+    ShortLived(u64),
 }
 
 impl Fitness {
@@ -31,42 +76,30 @@ impl Fitness {
             || ["wsrep", "galera", "xtradb cluster"]
                 .iter()
                 .any(|word| comment.contains(word));
-        let unfit = if is_galera {
-            Some(
-                "is a Galera node: named locks are its own, and another node gives the same lock to another host; use a \
-                 server outside the cluster"
-                    .to_owned(),
-            )
-        } else if idle_limit > asked {
-            Some(format!(
-                "does not keep what is set for a session (wait_timeout is {} and not {}): something in between seems to share \
-                 sessions, and no lock would stay; connect to the server itself",
-                idle_limit.as_secs(),
-                asked.as_secs()
-            ))
-        } else if mark.is_none() {
-            Some(
-                "keeps one named lock only for each session, as MySQL before 5.7.5 and MariaDB before 10.0.2 do; use a newer \
-                 server"
-                    .to_owned(),
-            )
-        } else if mark != Some(session) {
-            Some(NOT_KEPT.to_owned())
-        } else if idle_limit < SHORTEST_IDLE_LIMIT {
-            Some(format!(
-                "ends a session after {} s without a statement; no less than 4 s will do, see its wait_timeout",
-                idle_limit.as_secs()
-            ))
-        } else {
-            None
+        let not_kept = Unfit::TimeoutNotKept {
+            found: idle_limit.as_secs(),
+            asked: asked.as_secs(),
         };
-        Self { idle_limit, unfit }
+        let possible = [
+            (is_galera, Unfit::Galera),
+            (idle_limit > asked, not_kept),
+            (mark.is_none(), Unfit::OneLock),
+            (
+                mark.is_some_and(|owner| owner != session),
+                Unfit::SessionsShared,
+            ),
+            (
+                idle_limit < SHORTEST_IDLE_LIMIT,
+                Unfit::ShortLived(idle_limit.as_secs()),
+            ),
+        ];
+        let unfit = possible.into_iter().filter(|(is_so, _)| *is_so);
+        Self {
+            idle_limit,
+            unfit: unfit.map(|(_, why)| why).collect(),
+        }
     }
 }
-
-/// Why a server is unfit where two statements of one connection meet different sessions.
-pub const NOT_KEPT: &str = "answers two statements from different sessions: something in between shares them, and no lock \
-                            would stay; connect to the server itself";
 
 /// Why one is that takes no writes.
 pub const READ_ONLY: &str =

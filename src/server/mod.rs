@@ -6,17 +6,17 @@ mod fitness;
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use mysql::prelude::{FromValue, Queryable};
 use mysql::{Conn, Row};
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{SockaddrStorage, getpeername, setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
 
 pub use connect::Connector;
 pub use fault::Fault;
-pub use fitness::{Fitness, NOT_KEPT, READ_ONLY, is_read_only};
+pub use fitness::{Fitness, READ_ONLY, Unfit, is_read_only};
 
 use crate::report::Level;
 
@@ -30,13 +30,18 @@ pub type Listener<'a> = dyn Fn(Level, &str) + 'a;
 pub struct Session {
     conn: Conn,
     server: String,
+    opened_in: Duration,
 }
 
 impl Session {
     /// Wraps a connection that is ready for statements. Its time limit on reading was for the handshake: a statement
     /// that waits for a lock may take hours. The limit on writing stays.
-    fn new(conn: Conn, server: String) -> Result<Self, Fault> {
-        let session = Self { conn, server };
+    fn new(conn: Conn, server: String, opened_in: Duration) -> Result<Self, Fault> {
+        let session = Self {
+            conn,
+            server,
+            opened_in,
+        };
         limit_reading(session.as_fd(), Duration::ZERO)
             .map_err(|error| Fault::Gone(error.to_string()))?;
         Ok(session)
@@ -49,6 +54,30 @@ impl Session {
     pub fn ask(&mut self, statement: &str, listener: &Listener) -> Result<Option<Row>, Fault> {
         listener(Level::Statement, statement);
         self.first_row(statement).map_err(Fault::of_statement)
+    }
+
+    /// As [`Session::ask`], for a statement that the server may refuse: then its error number.
+    ///
+    /// # Errors
+    /// The session must be dropped.
+    pub fn inquire(
+        &mut self,
+        statement: &str,
+        listener: &Listener,
+    ) -> Result<Result<Option<Row>, u16>, Fault> {
+        listener(Level::Statement, statement);
+        let error = match self.first_row(statement) {
+            Ok(row) => return Ok(Ok(row)),
+            Err(error) => error,
+        };
+        let refused = match &error {
+            mysql::Error::MySqlError(error) => Some(error.code),
+            _ => None,
+        };
+        match (Fault::of_statement(error), refused) {
+            (fault @ Fault::Gone(_), _) | (fault, None) => Err(fault),
+            (_, Some(code)) => Ok(Err(code)),
+        }
     }
 
     /// Sends two statements in one packet, of which the second does not wait, and returns the first row of its result.
@@ -82,6 +111,26 @@ impl Session {
         u64::from(self.conn.connection_id())
     }
 
+    /// How long it took to connect and to log in, the resolving of the name apart.
+    pub fn opened_in(&self) -> Duration {
+        self.opened_in
+    }
+
+    /// A round trip of the network as the kernel measured it, the shortest; `None` on a local socket. Connecting takes one.
+    pub fn network_round_trip(&self) -> Option<Duration> {
+        network_round_trip(self.conn.as_raw_fd())
+    }
+
+    /// Whether the server is reached without a network: by its socket, or the loopback.
+    pub fn is_local(&self) -> bool {
+        let Ok(peer) = getpeername::<SockaddrStorage>(self.conn.as_raw_fd()) else {
+            return false;
+        };
+        let v4 = peer.as_sockaddr_in().map(|peer| peer.ip().is_loopback());
+        let v6 = peer.as_sockaddr_in6().map(|peer| peer.ip().is_loopback());
+        v4.or(v6).unwrap_or(true)
+    }
+
     fn first_row(&mut self, statement: &str) -> mysql::Result<Option<Row>> {
         let mut results = self.conn.query_iter(statement)?;
         results
@@ -103,6 +152,24 @@ impl Session {
         limit_reading(socket, Duration::ZERO)?;
         Ok(row)
     }
+}
+
+fn network_round_trip(descriptor: RawFd) -> Option<Duration> {
+    // SAFETY: a structure of plain numbers.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = libc::socklen_t::try_from(size_of_val(&info)).ok()?;
+    // SAFETY: the kernel writes at most `length` bytes into the structure, and fails on what is no TCP socket.
+    let told = unsafe {
+        libc::getsockopt(
+            descriptor,
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    // A kernel that knows no such number leaves it zero.
+    (told == 0 && info.tcpi_min_rtt > 0).then(|| Duration::from_micros(info.tcpi_min_rtt.into()))
 }
 
 /// Limits the wait for each answer; zero is without limit.

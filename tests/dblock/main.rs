@@ -12,6 +12,7 @@ mod harness;
 mod a_soak;
 
 mod authentication;
+mod check;
 mod clusters;
 mod connection;
 mod cron;
