@@ -272,6 +272,7 @@ impl Request {
         let (mut step, mut doubts) = (self.way().first(), Doubts::default());
         let open = self.statements.open_session(self.ttl);
         let may_be_marked = std::mem::replace(&mut self.marked, true);
+        let begun = Instant::now();
         let mut first = true;
         loop {
             let asked = Moment::now();
@@ -287,6 +288,8 @@ impl Request {
                     if let Some(answer) = self.answer(&row)
                         && may_be_marked
                         && owner != Some(answer.connection_id)
+                        && (owner.is_some() || answer.slot.is_none())
+                        && begun.elapsed() < LONGEST_END
                     {
                         // A session that was lost is still there, or on its way out, perhaps with the lock.
                         if let Some(older) = owner {

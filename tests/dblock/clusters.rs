@@ -3,11 +3,9 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use mysql::prelude::Queryable;
-
 use crate::harness::{
-    BUSY, Dblock, Kind, Pair, Records, Running, SOON, Server, both_servers, eventually, galera,
-    holder, unique, url_of, waiters,
+    BUSY, Dblock, Kind, Pair, Records, Running, SOON, both_servers, eventually, galera, holder,
+    unique, url_of, waiters,
 };
 
 /// The shortest TTL, in seconds.

@@ -16,9 +16,8 @@ use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 
-use crate::harness::{
-    Dblock, Records, SOON, Server, eventually, group, holder, unique, url_of, waiters,
-};
+use crate::harness::cluster::group;
+use crate::harness::{Dblock, Records, SOON, Server, eventually, holder, unique, url_of, waiters};
 
 #[test]
 fn a_group_loses_its_primary_under_a_job() {

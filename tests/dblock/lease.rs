@@ -291,6 +291,29 @@ both_servers! {
         assert!(beats.iter().all(|beat| !beat.statements().unwrap_or_default().contains(';')), "{beats:?}");
     }
 
+    fn an_answer_counts_from_when_it_was_asked_for(server) {
+        let (name, proxy) = (unique("late"), Proxy::to(server));
+        let run = Dblock::run_at(&proxy.url(), &name).without_terminal().args(["--ttl", "8"]);
+        let mut run = run.sh("echo held $$; exec sleep 60").spawn();
+        let command = run.wait_pid("held");
+        let keeper = run.keeper(Some(command));
+        proxy.freeze();
+        eventually("a heartbeat", SOON, || heartbeats(&proxy).len() == 1);
+        let asked = heartbeats(&proxy)[0].at;
+        // The answer arrives late; the next one, which is due by then, never does.
+        send(keeper, Signal::SIGSTOP);
+        proxy.thaw();
+        within(Duration::from_secs(2), || false);
+        proxy.freeze();
+        send(keeper, Signal::SIGCONT);
+        let end = run.wait_within(SOON);
+        let lasted = asked.elapsed();
+        // SIGTERM comes at 0.9 × 8 s, less a quarter of 8 s for SIGKILL; two seconds later if it counted from the answer.
+        let due = Duration::from_millis(5200);
+        assert!(lasted + Duration::from_millis(20) > due && lasted < due + BUSY, "{lasted:?}");
+        end.expect_code(74).expect_said(["the server has not answered for"]);
+    }
+
     fn a_holder_says_nothing_more_often_than_once_a_minute(server) {
         let (name, proxy) = (unique("quiet"), Proxy::to(server));
         let mut run = Dblock::run_at(&proxy.url(), &name).stdin(Stdio::piped()).sh("echo held; read x; exit 0").spawn();

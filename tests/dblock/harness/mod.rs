@@ -1,6 +1,6 @@
 //! What the tests share: servers, the program under test, the commands' own records, and what can stand between.
 
-mod cluster;
+pub mod cluster;
 mod dblock;
 mod fake;
 mod island;
@@ -13,7 +13,7 @@ mod server;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-pub use cluster::{Pair, galera, group, url_of};
+pub use cluster::{Pair, galera, url_of};
 pub use dblock::{
     Dblock, Output, Running, children_of, dblock_holds, eventually_gone, processes_with, works,
 };
