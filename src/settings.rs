@@ -24,7 +24,8 @@ const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a server keeps the lock of a host that has vanished, where nothing says it; and what may be said.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(300);
 const SHORTEST_TTL: Duration = Duration::from_secs(4);
-const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
+/// The longest that may be said.
+pub const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
 
 /// From SIGTERM to SIGKILL where nothing says it, or a quarter of the TTL where that is less.
 const DEFAULT_KILL_AFTER: Duration = Duration::from_secs(10);

@@ -25,7 +25,7 @@ use crate::lock::{Again, Grant, Holders, Lease, Opening, Outcome, Request};
 use crate::processes::Processes;
 use crate::report::{Level, in_words};
 use crate::server::{Connector, Fault, Listener, Session};
-use crate::settings::{Connection, OnLockLost, Run};
+use crate::settings::{Connection, LONGEST_TTL, OnLockLost, Run};
 use message::{FromKeeper, Link, ToKeeper, cut};
 
 /// From a lost session to the next attempt.
@@ -50,8 +50,10 @@ pub struct Task<'a> {
     pub request: Request,
     /// How long a session that keeps silent lives.
     pub ttl: Duration,
-    /// Whether a lock that is lost while the command runs is taken again.
-    pub reacquire: bool,
+    /// What to do when the lock is lost while the command runs.
+    pub on_lock_lost: OnLockLost,
+    /// From SIGTERM to SIGKILL.
+    pub kill_after: Duration,
     /// The least important level that is shown.
     pub shown: Level,
 }
@@ -64,7 +66,8 @@ impl<'a> Task<'a> {
             connection: &run.connection,
             request: request.allow_unfit(run.allow_unfit_server),
             ttl: run.ttl,
-            reacquire: run.on_lock_lost == OnLockLost::Reacquire,
+            on_lock_lost: run.on_lock_lost,
+            kill_after: run.kill_after,
             shown,
         }
     }
@@ -74,8 +77,8 @@ impl<'a> Task<'a> {
 pub enum Work<'a> {
     /// Take a lock, then guard it and the command.
     Acquire(Task<'a>),
-    /// Take this slot again for a command that runs: the keeper before has died.
-    Reacquire(Task<'a>, u32, Processes),
+    /// Take this slot again, for the command if it still runs: the keeper before has died.
+    Reacquire(Task<'a>, u32, Option<Processes>),
     /// Guard the command: no server can be reached, and it runs without a lock.
     GuardOnly,
 }
@@ -169,7 +172,7 @@ fn keep(work: Work, link: &Link, supervisor: Pid) -> Result<(), Failure> {
     let listener = |level: Level, text: &str| {
         // The supervisor remembers what is done, shown or not; statements are only for showing.
         if level < Level::Statement || task.shown == Level::Statement {
-            let _ = link.send(&FromKeeper::Note(level, cut(text)));
+            link.send_if_heard(&FromKeeper::Note(level, cut(text)));
         }
     };
     // First, for a password's file may be named by a descriptor that dblock inherited.
@@ -181,7 +184,8 @@ fn keep(work: Work, link: &Link, supervisor: Pid) -> Result<(), Failure> {
         listener: &listener,
         link,
         supervisor,
-        reacquire: task.reacquire,
+        on_lock_lost: task.on_lock_lost,
+        kill_after: task.kill_after,
     };
     match had {
         None => taker.acquire(task.request),
@@ -234,8 +238,8 @@ struct Taker<'a> {
     listener: &'a Listener<'a>,
     link: &'a Link,
     supervisor: Pid,
-    /// Whether a lock that is lost while the command runs is taken again.
-    reacquire: bool,
+    on_lock_lost: OnLockLost,
+    kill_after: Duration,
 }
 
 impl Taker<'_> {
@@ -265,7 +269,8 @@ impl Taker<'_> {
                         request,
                         slot: grant.slot,
                         held: Some((session, lease)),
-                        given_up: !self.reacquire,
+                        given_up: self.on_lock_lost != OnLockLost::Reacquire,
+                        over: lease.over(),
                     };
                     Guard::new(self.link, self.supervisor, Some(lock)).stand();
                     return Ok(());
@@ -323,16 +328,19 @@ impl Taker<'_> {
     }
 
     /// Takes a slot again whose keeper has died, and keeps it.
-    fn reacquire(&self, request: Request, slot: u32, command: Processes) {
+    fn reacquire(&self, request: Request, slot: u32, command: Option<Processes>) {
         let lock = Lock {
             taker: self,
             request,
             slot,
             held: None,
             given_up: false,
+            // The supervisor knows, and lives.
+            over: Moment::now() + LONGEST_TTL,
         };
         let mut guard = Guard::new(self.link, self.supervisor, Some(lock));
-        guard.command = Some(command);
+        guard.command = command;
+        guard.command_has_ended = command.is_none();
         // The supervisor has the session of the keeper before: nobody takes the slot meanwhile.
         sleep(PAUSE);
         guard.stand();
@@ -355,6 +363,8 @@ impl Taker<'_> {
             let held = FromKeeper::Held(grant, lease);
             self.link.send_with(&held, session.as_fd())
         });
+        // When it is lost another server is to have its turn in time.
+        self.connector.hurry(lease.ttl / 8);
         told.map_err(|error| {
             let line = format!("cannot pass the session on: {}", in_words(&error));
             Failure::new(Reason::OsRefused, line)
@@ -371,6 +381,8 @@ struct Lock<'a> {
     held: Option<(Session, Lease)>,
     /// Whether it is not taken again for a command that runs.
     given_up: bool,
+    /// By when the command must be gone unless the lock is had again.
+    over: Moment,
 }
 
 impl Lock<'_> {
@@ -395,12 +407,23 @@ impl Lock<'_> {
     }
 
     fn lose(&mut self, cause: &str) {
-        self.held = None;
+        if let Some((_, lease)) = self.held.take() {
+            self.over = lease.over();
+            if self.taker.on_lock_lost == OnLockLost::Terminate {
+                self.end_soon();
+            }
+        }
         let _ = self.taker.link.send(&FromKeeper::Lost(cut(cause)));
+    }
+
+    /// The command is to end at once, by the supervisor.
+    fn end_soon(&mut self) {
+        self.over = self.over.min(Moment::now() + self.taker.kill_after);
     }
 
     fn give_up(&mut self, why: &str) {
         self.given_up = true;
+        self.end_soon();
         let _ = self.taker.link.send(&FromKeeper::GivenUp(cut(why)));
     }
 }
@@ -461,7 +484,10 @@ impl<'a> Guard<'a> {
                 lock.beat();
                 continue;
             }
-            if alarm.set(due).is_err() {
+            self.end_command_of_the_stopped();
+            let over = self.command.and(self.over());
+            let look = over.map(|over| over.max(Moment::now() + LOOK_AGAIN_AT_MOST));
+            if alarm.set(due.or(look)).is_err() {
                 return self.end_command();
             }
             let session = self.held().map(|(session, _)| session.as_fd());
@@ -504,6 +530,7 @@ impl<'a> Guard<'a> {
         if die_with(self.supervisor).is_err() {
             return false;
         }
+        self.end_command_of_the_stopped();
         let Some(lock) = &mut self.lock else {
             return false;
         };
@@ -517,14 +544,21 @@ impl<'a> Guard<'a> {
                 if !self.command_has_ended {
                     let _ = prctl::set_pdeathsig(None);
                 }
-                let told = taker.tell(grant, lease, &session).is_ok();
-                lock.held = Some((session, lease));
-                return told || self.hear();
+                // A lock that the supervisor does not know of is not kept.
+                if taker.tell(grant, lease, &session).is_ok() {
+                    lock.held = Some((session, lease));
+                }
+                return true;
             }
-            Ok((_, Again::Taken(_))) if self.command_has_ended => pause = PAUSE_IF_TAKEN,
+            Ok((_, Again::Taken(_))) | Err(Fault::Final(_)) if self.command_has_ended => {
+                pause = PAUSE_IF_TAKEN;
+            }
             Ok((_, Again::Taken(holders))) => lock.give_up(&format!("is {holders}")),
-            Err(Fault::Final(failure)) if !self.command_has_ended => {
+            Err(Fault::Final(failure)) => {
                 lock.give_up(&format!("cannot be taken again: {failure}"));
+            }
+            Err(Fault::ReadOnly(_)) if lock.request.accepts_read_only() => {
+                lock.request.accept_read_only();
             }
             Err(_) => {}
         }
@@ -561,6 +595,29 @@ impl<'a> Guard<'a> {
             }
         }
         true
+    }
+
+    /// When a command must be gone whose lock is lost.
+    fn over(&self) -> Option<Moment> {
+        let lock = self.lock.as_ref()?;
+        let ends = lock.held.is_none() && lock.taker.on_lock_lost != OnLockLost::Ignore;
+        ends.then_some(lock.over)
+    }
+
+    /// Kills a command that must be gone where the supervisor, whose task that is, is stopped. One that is not may reap the
+    /// command any moment.
+    fn end_command_of_the_stopped(&mut self) {
+        let supervisor = Processes {
+            pid: self.supervisor.as_raw(),
+            own_group: false,
+        };
+        let is_over = self.over().is_some_and(|over| over <= Moment::now());
+        if is_over
+            && supervisor.is_stopped()
+            && let Some(command) = self.command.take()
+        {
+            end(command);
+        }
     }
 
     fn end_command(&self) {

@@ -43,6 +43,11 @@ const MOST_NAMED: u32 = 3;
 const READ_ONLY_COLUMNS: [usize; 2] = [3, 4];
 const FIRST_TRAIT: usize = 5;
 
+/// How long the session that has a slot may be one of our own on its way out; and how long, when we come back, a waiter's
+/// that is about to let it go. Beyond that it is a stranger's.
+const LINGERS: Duration = Duration::from_millis(20);
+const LETS_GO: Duration = Duration::from_millis(500);
+
 /// How long a session that was killed may take to end, and from one look at it to the next.
 const LONGEST_END: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -289,13 +294,18 @@ impl Request {
                         && may_be_marked
                         && owner != Some(answer.connection_id)
                         && (owner.is_some() || answer.slot.is_none())
-                        && begun.elapsed() < LONGEST_END
                     {
                         // A session that was lost is still there, or on its way out, perhaps with the lock.
                         if let Some(older) = owner {
                             end_older(older, session, listener)?;
                         }
+                        if begun.elapsed() > LONGEST_END {
+                            return Err(Fault::Unclear("an older session does not end".to_owned()));
+                        }
                         sleep(LOOK_AGAIN);
+                        set(session, &open, listener)?;
+                        step = Step::Settle;
+                        continue;
                     } else if let Some(answer) = self.answer(&row) {
                         let fitness = self.judge(&row, answer, session, listener)?;
                         return Ok(Opening {
@@ -445,17 +455,22 @@ impl Request {
             if proves {
                 ask();
             }
-            answer = match session.ask(&self.statements.of(step, self.left()), listener) {
+            let row = session.ask(&self.statements.of(step, self.left()), listener);
+            if proves {
+                hear();
+            }
+            answer = match row {
                 Ok(Some(row)) => {
                     self.check_writes(&row)?;
+                    if proves && cell::<u64>(&row, FIRST_TRAIT).is_some() {
+                        let back = "its holder was cut off, and comes again";
+                        return Err(Fault::Gone(back.to_owned()));
+                    }
                     self.answer(&row)
                 }
                 Ok(None) | Err(Fault::Unclear(_)) => None,
                 Err(fault) => return Err(fault),
             };
-            if proves {
-                hear();
-            }
         }
     }
 
@@ -473,7 +488,9 @@ impl Request {
             match session.ask(&self.statements.heartbeat(slot), listener) {
                 Ok(row) => {
                     let row = row.ok_or_else(|| Fault::Gone("no answer".to_owned()))?;
-                    self.check_writes(&row)?;
+                    if self.accepts == Accepts::Fit {
+                        self.check_writes(&row)?;
+                    }
                     return Ok(self
                         .answer(&row)
                         .is_some_and(|answer| answer.slot == Some(slot)));
@@ -497,19 +514,21 @@ impl Request {
     ) -> Result<Again, Fault> {
         let open = self.statements.open_session(self.ttl);
         let begun = Instant::now();
-        let mut ghost = None;
+        let mut opened = false;
+        let mut came_back = false;
+        let mut stranger: Option<(u64, Instant)> = None;
         loop {
             let proved = Moment::now();
             let again = self.statements.again(slot);
-            let row = if ghost.is_none() {
-                session.ask_both(&open, &again, listener)
-            } else {
+            let row = if opened {
                 set(session, &open, listener)?;
                 session.ask(&again, listener)
+            } else {
+                session.ask_both(&open, &again, listener)
             };
             let row = match row {
                 Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {
-                    ghost.get_or_insert(0);
+                    opened = true;
                     continue;
                 }
                 row => row?,
@@ -522,6 +541,9 @@ impl Request {
             if let Some(slot) = answer.slot {
                 let fitness = self.judge(&row, answer, session, listener)?;
                 let ttl = fitness.idle_limit.min(self.ttl);
+                if came_back {
+                    set(session, &self.statements.be_back(slot), listener)?;
+                }
                 let connection_id = answer.connection_id;
                 let grant = Grant {
                     slot,
@@ -530,15 +552,27 @@ impl Request {
                 return Ok(Again::Had(grant, Lease { ttl, proved }));
             }
             self.check_writes(&row)?;
-            if owner == Some(answer.connection_id) && holder.is_some() && holder != ghost {
-                return Ok(Again::Taken(self.holders(session, listener)?));
+            // A session of our own may be on its way out, and a waiter that sees us come back lets the slot go.
+            if let (true, Some(holder)) = (owner == Some(answer.connection_id), holder) {
+                let since = match stranger {
+                    Some((same, since)) if same == holder => since,
+                    _ => Instant::now(),
+                };
+                stranger = Some((holder, since));
+                let patience = if came_back { LETS_GO } else { LINGERS };
+                if since.elapsed() > patience {
+                    return Ok(Again::Taken(self.holders(session, listener)?));
+                }
             }
             // The older session has the slot, or the mark, or is about to lose them.
             if let Some(older) = owner.filter(|&owner| owner != answer.connection_id) {
+                if !came_back {
+                    set(session, &self.statements.come_back(slot), listener)?;
+                    came_back = true;
+                }
                 end_older(older, session, listener)?;
-                ghost = Some(older);
             }
-            ghost.get_or_insert(0);
+            opened = true;
             if begun.elapsed() > LONGEST_END {
                 return Err(Fault::Unclear("an older session does not end".to_owned()));
             }

@@ -63,6 +63,11 @@ impl Name {
     pub fn place_on_server(&self) -> String {
         format!("{}#wait", self.on_server())
     }
+
+    /// The server's name of the sign that the holder of a slot comes again.
+    pub fn back_on_server(&self, slot: u32) -> String {
+        format!("{}#back{slot}", self.on_server())
+    }
 }
 
 /// The server's name of a lock that nobody else has: `#` and 128 random bits. No name of a user's has a `#`.

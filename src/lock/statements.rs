@@ -25,6 +25,7 @@ pub struct Statements {
     place: String,
     /// Of the lock that tells this dblock's sessions from all others.
     mark: String,
+    name: Name,
     /// Variables that the server has not.
     unknown: Vec<String>,
 }
@@ -38,6 +39,7 @@ impl Statements {
                 .collect(),
             place: literal(&name.place_on_server()),
             mark: literal(mark),
+            name: name.clone(),
             unknown: Vec::new(),
         }
     }
@@ -96,7 +98,7 @@ impl Statements {
 
     /// The statement of a step; `left` is the time left to wait, `None` without limit. The row in answer: the number of
     /// the slot that was had or is held, -1 for none, NULL if that is not known; whether the place is held; the session's
-    /// own number; two that tell whether the server is read-only.
+    /// own number; two that tell whether the server is read-only; with a proof, who comes again for the slot.
     ///
     /// What a session asks first makes it fit to keep a lock in the same packet. Later packets have one statement only: a
     /// `KILL QUERY` that comes during the first of two makes both servers pass over the second without a word, and the
@@ -148,12 +150,30 @@ impl Statements {
                 (None, format!("CASE WHEN {held} THEN {slot} END"), place)
             }
         };
+        let back = match step {
+            Step::Confirm(slot) => format!(", IS_USED_LOCK({})", self.back(slot)),
+            _ => String::new(),
+        };
         let place = if alone { "0" } else { &place };
         let limit = limit.map_or_else(String::new, statement_limit);
         format!(
-            "SELECT {limit}{slot}, {place}, CONNECTION_ID(), {}",
+            "SELECT {limit}{slot}, {place}, CONNECTION_ID(), {}{back}",
             self.writes()
         )
+    }
+
+    fn back(&self, slot: u32) -> String {
+        literal(&self.name.back_on_server(slot))
+    }
+
+    /// Tells those who wait for a slot that its holder comes again: whoever is granted it meanwhile lets it go.
+    pub fn come_back(&self, slot: u32) -> String {
+        format!("SELECT GET_LOCK({}, 0)", self.back(slot))
+    }
+
+    /// Takes that back.
+    pub fn be_back(&self, slot: u32) -> String {
+        format!("SELECT RELEASE_LOCK({})", self.back(slot))
     }
 
     /// Takes one slot without waiting, as [`Statements::first`] takes any; but not while an older session has the mark. The

@@ -1,6 +1,6 @@
 //! Reaching a server: hosts in order, every address of a name, until one lets us in.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::io::{self, BufRead, Read};
 use std::net::{IpAddr, ToSocketAddrs};
@@ -24,9 +24,11 @@ const USUAL_SOCKETS: [&str; 4] = [
     "/run/mysql/mysql.sock",
 ];
 
-/// TCP keep-alive: a session that is gone, or a load balancer's forgotten flow, turns into an error within a minute, or the
-/// TTL where that is less, and a NAT's entry does not age. Idle time and interval are a third of that.
+/// TCP keep-alive: a session that is gone, or a load balancer's forgotten flow, turns into an error within a minute, or a
+/// quarter of the TTL where that is less, so that there is time to seek another server; and a NAT's entry does not age. Idle
+/// time and interval are a third of that.
 const USER_TIMEOUT: Duration = Duration::from_secs(60);
+const SHORTEST_USER_TIMEOUT: Duration = Duration::from_secs(3);
 const KEEPALIVE_PROBES: u32 = 2;
 
 /// What a packet may hold. Said, so that the crate does not ask the server; dblock's own statements are far shorter.
@@ -36,7 +38,7 @@ const PACKET_LIMIT: usize = 1024 * 1024;
 pub struct Connector {
     targets: Vec<Target>,
     account: OptsBuilder,
-    attempt_limit: Duration,
+    attempt_limit: Cell<Duration>,
     /// What fails ten times a second in the same way is said once.
     said: RefCell<Vec<String>>,
     /// What the servers failed of that came before the one that was reached, in the latest round.
@@ -75,7 +77,7 @@ impl Connector {
             None => os_user()?,
         };
         let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
-        let user_timeout = ttl.min(USER_TIMEOUT);
+        let user_timeout = (ttl / 4).clamp(SHORTEST_USER_TIMEOUT, USER_TIMEOUT);
         let keepalive = user_timeout / 3;
         let account = OptsBuilder::new()
             .user(Some(user))
@@ -94,7 +96,7 @@ impl Connector {
             targets: settings.targets.clone(),
             account,
             // A little less than its share, so that what it failed of can still be told.
-            attempt_limit: settings.connect_timeout.mul_f64(0.95) / servers,
+            attempt_limit: Cell::new(settings.connect_timeout.mul_f64(0.95) / servers),
             said: RefCell::default(),
             passed_over: RefCell::default(),
         })
@@ -154,6 +156,11 @@ impl Connector {
         Err(outcome.unwrap_or_else(|| Fault::Gone("no server is named".to_owned())))
     }
 
+    /// From now on no server gets more than this for an answer.
+    pub fn hurry(&self, limit: Duration) {
+        self.attempt_limit.set(self.attempt_limit.get().min(limit));
+    }
+
     /// The servers that the latest round passed over, in order.
     pub fn passed_over(&self) -> Vec<PassedOver> {
         self.passed_over.borrow().clone()
@@ -166,8 +173,10 @@ impl Connector {
         open: &mut impl FnMut(&mut Session) -> Result<T, Fault>,
     ) -> Result<(Session, T), Fault> {
         let addresses = addresses(target, listener)?;
-        let limit = self.attempt_limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+        let limit =
+            self.attempt_limit.get() / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut last = Fault::Gone("the name has no address".to_owned());
+        let mut reached_none = false;
         for address in addresses {
             let opened = self
                 .try_address(target, &address, limit, listener)
@@ -175,7 +184,12 @@ impl Connector {
             match opened {
                 Ok((opened, session)) => return Ok((session, opened)),
                 Err(fault @ Fault::Final(_)) => return Err(fault),
-                Err(fault) => last = fault,
+                // One that is read-only is no reason to forget one that could not be reached.
+                Err(Fault::ReadOnly(_)) if reached_none => {}
+                Err(fault) => {
+                    reached_none = !matches!(fault, Fault::ReadOnly(_));
+                    last = fault;
+                }
             }
         }
         Err(last)

@@ -63,7 +63,12 @@ impl Fault {
         let error = match error {
             mysql::Error::MySqlError(error) => error,
             // MySQL takes leave of an idle session unasked; what comes next is then no answer to the question.
-            mysql::Error::CodecError(error) => return Self::Gone(in_words(&error)),
+            mysql::Error::CodecError(error) => {
+                let cause = std::error::Error::source(&error)
+                    .and_then(|cause| cause.downcast_ref())
+                    .and_then(broken_off);
+                return Self::Gone(cause.unwrap_or_else(|| in_words(&error)));
+            }
             other => return Self::of_transport(other, "the server"),
         };
         match error.code {

@@ -143,14 +143,18 @@ impl Session {
         let descriptor = self.conn.as_raw_fd();
         // SAFETY: the connection is not closed before the end of this function.
         let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
-        let mut row = None;
         let mut results = self.conn.query_iter(statements)?;
         limit_reading(socket, PROMISED)?;
-        while let Some(result) = results.iter() {
-            row = result.last().transpose()?;
+        let mut row = Ok(None);
+        while let (Ok(_), Some(result)) = (&row, results.iter()) {
+            row = result.last().transpose();
         }
-        limit_reading(socket, Duration::ZERO)?;
-        Ok(row)
+        drop(results);
+        // After any other error the session is of no use, and nothing may wait for it.
+        if matches!(row, Ok(_) | Err(mysql::Error::MySqlError(_))) {
+            limit_reading(socket, Duration::ZERO)?;
+        }
+        row
     }
 }
 

@@ -5,10 +5,13 @@
 //! child alone, after the descriptors of the dead have been closed. A socket can send a signal when its other end closes
 //! (`F_SETSIG`, fcntl(2)); a process that ends closes its latest descriptors first, and this pair is later than the session.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+
+/// Where its descriptors begin.
+const HIGH: i32 = 128;
 
 /// fcntl(2) on every architecture of Linux; the libc crate does not have it.
 const F_SETSIG: i32 = 10;
@@ -24,7 +27,12 @@ impl Leash {
     pub fn new() -> nix::Result<Self> {
         let (family, kind) = (AddressFamily::Unix, SockType::Stream);
         let (one, other) = socketpair(family, kind, None, SockFlag::SOCK_CLOEXEC)?;
-        Ok(Self([one, other]))
+        // Behind every session that is still to come, unless that is more than this process may have open.
+        let behind = |end: OwnedFd| match fcntl_dup(&end) {
+            Ok(higher) => higher,
+            Err(_) => end,
+        };
+        Ok(Self([behind(one), behind(other)]))
     }
 
     /// Ties a process, or its group when the number is negative. Done by the new process itself, before it becomes the
@@ -47,6 +55,14 @@ impl Drop for Leash {
         for end in &self.0 {
             let _ = fcntl(end, libc::F_SETFL, 0);
         }
+    }
+}
+
+fn fcntl_dup(end: &OwnedFd) -> nix::Result<OwnedFd> {
+    // SAFETY: makes a descriptor of this process's, which nobody else owns.
+    unsafe {
+        let higher = libc::fcntl(end.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH);
+        Errno::result(higher).map(|higher| OwnedFd::from_raw_fd(higher))
     }
 }
 

@@ -24,6 +24,7 @@ use crate::exit::{Ending, Failure, Reason, TIMED_OUT, TIMED_OUT_KILLED};
 use crate::keeper::message::{FromKeeper, Link, ToKeeper};
 use crate::keeper::{self, Task, Work};
 use crate::lock::{Grant, Lease};
+use crate::processes::Processes;
 use crate::report::{Level, Report, in_words, shown};
 use crate::settings::{OnLockLost, Run, Wait};
 use child::Child;
@@ -64,6 +65,8 @@ pub struct Supervisor<'a> {
     alarm: Alarm,
     keeper: Keeper,
     lock: Possession,
+    /// Which slot of it the command was started for.
+    slot: Option<u32>,
     /// Whether a signal asked the command, or dblock after it, to end.
     asked_to_end: bool,
 }
@@ -178,6 +181,7 @@ impl<'a> Supervisor<'a> {
             alarm,
             keeper: Keeper::new(keeper, link),
             lock: Possession::None,
+            slot: None,
             asked_to_end: false,
         })
     }
@@ -317,8 +321,8 @@ impl<'a> Supervisor<'a> {
             }
         };
         let time_over = self.run.timeout.map(|timeout| begun + timeout);
-        let slot = grant.map(|(grant, _)| grant.slot);
-        let watched = self.watch(&child, slot, time_over);
+        self.slot = grant.map(|(grant, _)| grant.slot);
+        let watched = self.watch(&child, time_over);
         let ending = child.ended();
         match ending {
             Some(ending) => self.report.info(format_args!(
@@ -382,14 +386,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Waits for the command's end, passes signals on, and ends the command when its time is over or the lock is lost. The
-    /// `slot` is that of the lock, `None` without one.
-    fn watch(
-        &mut self,
-        child: &Child,
-        slot: Option<u32>,
-        time_over: Option<Moment>,
-    ) -> anyhow::Result<Over> {
+    /// Waits for the command's end, passes signals on, and ends the command when its time is over or the lock is lost.
+    fn watch(&mut self, child: &Child, time_over: Option<Moment>) -> anyhow::Result<Over> {
         // Whether dblock was stopped by the terminal, together with the command.
         let mut stopped = false;
         // Until when a lease that was found over on waking may turn out not to be.
@@ -448,26 +446,36 @@ impl<'a> Supervisor<'a> {
                 Event::KeeperGone => {
                     self.reap_keeper();
                     // Without a lock there is nothing to lose, and what ended with the keeper's death is told afterwards.
-                    let Some(slot) = slot.filter(|_| child.ended().is_none()) else {
+                    let Some(slot) = self.slot.filter(|_| child.ended().is_none()) else {
                         continue;
                     };
-                    if self.lose("the keeper is gone") {
+                    if self.lock.is_held() && self.lose("the keeper is gone") {
                         self.end_command(child)?;
                         return Ok(Over::LockLost);
                     }
-                    if self.run.on_lock_lost == OnLockLost::Reacquire {
-                        // It holds on to the session as long as it may.
-                        let session = self.keeper.session.take();
-                        let task = Task::new(self.run, self.mark, self.report.shown);
-                        let work = Work::Reacquire(task, slot, child.processes);
-                        let (keeper, link) = keeper::fork_off(work)?;
-                        self.keeper = Keeper::new(keeper, link);
-                        self.keeper.session = session;
+                    if self.run.on_lock_lost == OnLockLost::Reacquire
+                        && let Err(failure) = self.replace_keeper(slot, Some(child.processes))
+                    {
+                        self.report
+                            .error(format_args!("{failure}; ending the command"));
+                        self.end_command(child)?;
+                        return Ok(Over::LockLost);
                     }
                 }
                 Event::Deadline => {}
             }
         }
+    }
+
+    /// Starts another keeper, which takes the slot again, for the command if it still runs. Until it has it, the session of
+    /// the one before is held on to.
+    fn replace_keeper(&mut self, slot: u32, command: Option<Processes>) -> Result<(), Failure> {
+        let task = Task::new(self.run, self.mark, self.report.shown);
+        let (keeper, link) = keeper::fork_off(Work::Reacquire(task, slot, command))?;
+        let session = self.keeper.session.take();
+        self.keeper = Keeper::new(keeper, link);
+        self.keeper.session = session;
+        Ok(())
     }
 
     /// When the end of the command must begin unless a heartbeat is confirmed before, or the lock is had again. `None`
@@ -499,6 +507,13 @@ impl<'a> Supervisor<'a> {
                     .error(format_args!("{name} {why}; ending the command"));
                 return true;
             }
+            // A keeper that takes it again cannot even begin; what a heartbeat failed of is followed by the keeper's end.
+            FromKeeper::Failed(failure) if !before.is_held() => {
+                self.report
+                    .error(format_args!("{failure}; ending the command"));
+                return self.run.on_lock_lost == OnLockLost::Reacquire;
+            }
+            FromKeeper::Failed(failure) => self.report.error(failure),
             FromKeeper::Note(level, text) => self.report.say(level, text),
             _ => {}
         }
@@ -546,6 +561,7 @@ impl<'a> Supervisor<'a> {
         if self.keeper.gone {
             return None;
         }
+        // Its end comes as an event.
         let mut link = [PollFd::new(self.keeper.link.as_fd(), PollFlags::POLLIN)];
         match poll(&mut link, PollTimeout::ZERO) {
             Ok(1) => self.receive(),
@@ -685,9 +701,13 @@ impl<'a> Supervisor<'a> {
                 Event::Signal(Received { signal, .. }) => {
                     self.signals.act_on(signal);
                 }
-                // Its session lives on with us.
+                // Its session lives on with us, for a while. One that had no lock yet would fare no better again.
                 Event::KeeperGone => {
                     self.reap_keeper();
+                    if let (Some(slot), true) = (self.slot, self.lock.is_held()) {
+                        self.lock.lose();
+                        let _ = self.replace_keeper(slot, None);
+                    }
                 }
                 // What was lost is sought again, by the keeper; the command is not concerned any more.
                 Event::Message(message) => self.lock.note(&message),
@@ -697,10 +717,9 @@ impl<'a> Supervisor<'a> {
         Ok(self.run.connection.connect_timeout)
     }
 
-    fn tell_keeper(&mut self, message: &ToKeeper) {
-        if self.keeper.link.send(message).is_err() {
-            self.keeper.gone = true;
-        }
+    fn tell_keeper(&self, message: &ToKeeper) {
+        // One that is gone is noticed by the end of the link.
+        let _ = self.keeper.link.send(message);
     }
 
     /// Has the keeper give the lock back, reaps the command, and ends the keeper. The server's answer is waited for until
@@ -795,6 +814,10 @@ impl<'a> Supervisor<'a> {
         loop {
             if let Some(received) = self.signals.next()? {
                 return Ok(Event::Signal(received));
+            }
+            // Until it is reaped.
+            if self.keeper.gone && self.keeper.pid.is_some() {
+                return Ok(Event::KeeperGone);
             }
             let mut descriptors = vec![
                 PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),

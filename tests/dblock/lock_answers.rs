@@ -15,6 +15,9 @@ const OTHER: &str = "99";
 /// The end of a name on the server, `#wait`, as the statements have it.
 const PLACE: &str = "2377616974";
 
+/// The end of a name, `#back0`.
+const BACK: &str = "236261636B30";
+
 /// The beginning of the lock's name that tells dblock's sessions from others, `#`, as the statements have it.
 const MARK: &str = "X'23";
 
@@ -87,6 +90,8 @@ fn server(kind: Kind, replies: &[Reply]) -> Fake {
         }
         let cell = |item: &String| match item {
             _ if item.contains(MARK) => Some(OWN.to_owned()),
+            // Nobody comes back for the slot.
+            _ if item.contains(BACK) => None,
             // CASE GET_LOCK(…) WHEN 1 THEN 0 WHEN 0 THEN -1 END: the number of the slot, or none.
             _ if item.contains("GET_LOCK(") => match value.as_deref() {
                 Some("1") => Some("0".to_owned()),
