@@ -613,6 +613,7 @@ impl<'a> Guard<'a> {
         };
         let is_over = self.over().is_some_and(|over| over <= Moment::now());
         if is_over
+            && !self.paused
             && supervisor.is_stopped()
             && let Some(command) = self.command.take()
         {

@@ -327,14 +327,16 @@ both_servers! {
 
     fn sigkill_to_the_keeper_in_the_hold_changes_nothing(server) {
         let name = unique("keeper");
-        let span = Duration::from_secs(2);
-        let mut run = holding(server, &name, "2").sh("exit 6").spawn();
+        // Longer than the server keeps a session that says nothing.
+        let span = Duration::from_secs(7);
+        let mut run = holding(server, &name, "7").args(["--ttl", "4"]).sh("exit 6").spawn();
         begins_to_hold(&mut run);
         let id = server.holder(&name).expect("it is held");
         let keeper = run.keeper(None);
         send(keeper, Signal::SIGKILL);
         eventually_gone(keeper, SOON);
-        assert!(!within(A_WHILE, || server.holder(&name) != Some(id)), "dblock has the session open, too");
+        eventually("another keeper has it", SOON, || server.holder(&name).is_some_and(|now| now != id));
+        assert!(!within(Duration::from_secs(5), || server.holder(&name).is_none()), "it is kept");
         let end = run.wait_within(SOON);
         end.expect_code(6).expect_took(span, span + BUSY);
         assert!(!end.stderr.contains("lost"), "{end:#?}");

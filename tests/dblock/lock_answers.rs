@@ -263,13 +263,46 @@ fn a_grant_after_a_wait_that_is_not_proved_starts_nothing() {
 }
 
 #[test]
+fn a_grant_whose_holder_comes_back_for_it_is_let_go() {
+    for kind in BOTH {
+        let mut proofs = 0;
+        let server = Fake::start(kind, move |statement| {
+            let cells = match statement {
+                _ if !statement.starts_with("SELECT") => return Answer::Ok,
+                _ if statement.contains("RELEASE_LOCK") => {
+                    return Answer::Row(vec![Some("1".to_owned()), None]);
+                }
+                // Taken at first; granted after a wait.
+                _ if statement.contains("GET_LOCK(") && statement.contains("wait_timeout") => {
+                    [Some("-1"), None, Some(OWN), None, None, Some(OWN)]
+                }
+                _ if statement.contains(&BACK.to_lowercase()) => {
+                    proofs += 1;
+                    let back = (proofs == 1).then_some(OTHER);
+                    [Some("0"), None, Some(OWN), None, None, back]
+                }
+                _ => [Some("0"), None, Some(OWN), None, None, None],
+            };
+            Answer::Row(cells.map(|cell| cell.map(str::to_owned)).to_vec())
+        });
+        let dblock = Dblock::run_at(&server.url(), "x").args(["--wait", "20"]);
+        let output = dblock.sh("echo ran").output();
+        output.expect_code(0).expect_stdout("ran\n");
+        // It stands back, as after any session that was lost.
+        output.expect_took(Duration::from_secs(2), SOON);
+    }
+}
+
+#[test]
 fn a_lock_that_may_be_ours_is_not_asked_for_again() {
     // Taken twice it would have to be released twice.
     for kind in BOTH {
         let mut interrupted = 0;
         let server = Fake::start(kind, move |statement| {
+            // The last is who has the mark, or with a proof who comes back for the slot.
+            let mark = (!statement.contains(&BACK.to_lowercase())).then_some(OWN);
             let held = || {
-                let cells = [Some("0"), None, Some(OWN), None, None, Some(OWN)];
+                let cells = [Some("0"), None, Some(OWN), None, None, mark];
                 cells.map(|cell| cell.map(str::to_owned)).to_vec()
             };
             if statement.contains("RELEASE_LOCK") {
@@ -372,8 +405,9 @@ fn a_proof_of_a_session_that_is_gone_by_then_starts_nothing() {
     for kind in BOTH {
         let (mut tries, mut proofs) = (0, 0);
         let server = Fake::start(kind, move |statement| {
+            let mark = (!statement.contains(&BACK.to_lowercase())).then_some(OWN);
             let slot = |slot: Option<&str>| {
-                let cells = [slot, Some("0"), Some(OWN), None, None, Some(OWN)];
+                let cells = [slot, Some("0"), Some(OWN), None, None, mark];
                 Answer::Row(cells.map(|cell| cell.map(str::to_owned)).to_vec())
             };
             match statement {
