@@ -38,6 +38,8 @@ pub enum FromKeeper {
     Lost(String),
     /// A lock that was lost is not to be had again. The text says why, as the end of a sentence about the lock.
     GivenUp(String),
+    /// The command is killed for the lost lock, for the supervisor, which is stopped, has not ended it in time.
+    EndsCommand,
     /// The lock has been given back.
     Released,
     /// The keeper ends without the lock.

@@ -617,6 +617,7 @@ impl<'a> Guard<'a> {
             && supervisor.is_stopped()
             && let Some(command) = self.command.take()
         {
+            self.link.send_if_heard(&FromKeeper::EndsCommand);
             end(command);
         }
     }

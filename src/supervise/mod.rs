@@ -393,7 +393,16 @@ impl<'a> Supervisor<'a> {
         // Until when a lease that was found over on waking may turn out not to be.
         let mut grace = None;
         loop {
-            if child.ended().is_some() {
+            if let Some(ending) = child.ended() {
+                // It may have been the keeper, while dblock was stopped.
+                while ending == Ending::Signal(libc::SIGKILL)
+                    && let Some(message) = self.pending()
+                {
+                    if matches!(message, FromKeeper::EndsCommand) {
+                        return Ok(Over::LockLost);
+                    }
+                    self.hear(message);
+                }
                 return Ok(Over::ByItself);
             }
             // By the clock, for signals come before a deadline, and there may be no end of them.

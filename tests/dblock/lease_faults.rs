@@ -8,7 +8,7 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    BUSY, Dblock, Frozen, Output, Proxy, Running, SOON, Server, both_servers, eventually,
+    BUSY, Dblock, Frozen, Output, PASSWORD, Proxy, Running, SOON, Server, both_servers, eventually,
     eventually_gone, is_stopped, runs, send, unique, within,
 };
 use crate::pools::slot_on_server;
@@ -225,6 +225,51 @@ both_servers! {
             proxy.abandon();
             costs_nothing(first, second, &name);
         }
+    }
+
+    fn a_keeper_that_cannot_be_replaced_costs_the_lock_and_is_told_of_once(server) {
+        let folder = tempfile::tempdir().unwrap();
+        let password = folder.path().join("password");
+        std::fs::write(&password, PASSWORD).unwrap();
+        let name = unique("replaced");
+        let run = Dblock::run(server, &name).env_remove("DBLOCK_PASSWORD").arg("--password-file").arg(&password);
+        let mut run = holder(run.arg("-q"), TELLS_ITS_END).spawn();
+        let command = run.wait_pid("shell");
+        std::fs::remove_file(&password).unwrap();
+        send(run.keeper(Some(command)), Signal::SIGKILL);
+        let end = run.wait_within(SOON);
+        end.expect_code(74).expect_said(["cannot read the password file"]);
+        assert!(end.stderr.lines().count() <= 3, "{end:#?}");
+        eventually("the lock is free", SOON, || server.holder(&name).is_none());
+    }
+
+    fn a_stopped_dblock_does_not_let_a_command_run_on_without_its_lock(server) {
+        let name = unique("stopped");
+        let mut first = holder(Dblock::run(server, &name), TELLS_ITS_END).spawn();
+        let command = first.wait_pid("shell");
+        let mut second = second(server, &name, "echo began; sleep 9");
+        first.signal(Signal::SIGSTOP);
+        kill_session(server, &name);
+        second.wait_line("began", SOON);
+        let gone = within(NOTICED + Duration::from_secs(1) + BUSY, || !runs(command));
+        first.signal(Signal::SIGCONT);
+        assert!(gone, "the command of the first runs on: {}", first.stderr());
+        first.wait_within(SOON).expect_code(74).expect_said(["the command was ended for it"]);
+    }
+
+    fn a_server_that_becomes_read_only_is_none_of_the_business_of_who_takes_any(server) {
+        let server = &Server::private(server.kind);
+        let name = unique("any");
+        let run = Dblock::run(server, &name).arg("--allow-unfit-server");
+        let mut run = holder(run, TELLS_ITS_END).spawn();
+        let command = run.wait_pid("shell");
+        server.set_read_only(true);
+        assert!(!within(Duration::from_secs(3), || !run.is_running()), "{}", run.stderr());
+        send(run.keeper(Some(command)), Signal::SIGKILL);
+        run.wait_stderr("had again", SOON);
+        drop(run.take_stdin());
+        run.wait_within(SOON).expect_code(6);
+        server.set_read_only(false);
     }
 
     fn terminate_ends_the_command_at_once(server) {
