@@ -3,6 +3,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
@@ -312,6 +313,23 @@ both_servers! {
         let due = Duration::from_millis(5200);
         assert!(lasted + Duration::from_millis(20) > due && lasted < due + BUSY, "{lasted:?}");
         end.expect_code(74).expect_said(["the server has not answered for"]);
+    }
+
+    fn a_waiter_that_lost_its_session_lets_those_who_held_the_lock_ask_first(server) {
+        let (name, proxy) = (unique("stands-back"), Proxy::to(server));
+        let client = server.hold(&name);
+        let run = Dblock::run_at(&proxy.url(), &name).args(["--wait", "50"]).sh("echo ran").spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        let killed = Instant::now();
+        server.admin().query_drop(format!("KILL {}", server.waiters(&name)[0])).unwrap();
+        let asks = |packet: &Packet| packet.connection == 1 && packet.statements().is_some();
+        eventually("it asks again", SOON, || proxy.packets().iter().any(asks));
+        let asked = proxy.packets().into_iter().find(asks).expect("it was just seen").at;
+        let after = asked - killed;
+        let due = Duration::from_secs(2);
+        assert!(after >= due, "{after:?}");
+        drop(client);
+        run.wait().expect_code(0).expect_stdout("ran\n");
     }
 
     fn a_holder_says_nothing_more_often_than_once_a_minute(server) {
