@@ -25,7 +25,7 @@ use crate::lock::{Again, Grant, Holders, Lease, Opening, Outcome, Request};
 use crate::processes::Processes;
 use crate::report::{Level, in_words};
 use crate::server::{Connector, Fault, Listener, Session};
-use crate::settings::{Connection, LONGEST_TTL, OnLockLost, Run};
+use crate::settings::{LONGEST_TTL, OnLockLost, Run};
 use message::{FromKeeper, Link, ToKeeper, cut};
 
 /// From a lost session to the next attempt.
@@ -44,18 +44,10 @@ const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(1);
 
 /// A lock for a keeper to take.
 pub struct Task<'a> {
-    /// Where.
-    pub connection: &'a Connection,
-    /// Which.
-    pub request: Request,
-    /// How long a session that keeps silent lives.
-    pub ttl: Duration,
-    /// What to do when the lock is lost while the command runs.
-    pub on_lock_lost: OnLockLost,
-    /// From SIGTERM to SIGKILL.
-    pub kill_after: Duration,
+    run: &'a Run,
+    request: Request,
     /// The least important level that is shown.
-    pub shown: Level,
+    shown: Level,
 }
 
 impl<'a> Task<'a> {
@@ -63,11 +55,8 @@ impl<'a> Task<'a> {
     pub fn new(run: &'a Run, mark: &str, shown: Level) -> Self {
         let request = Request::new(&run.name, run.max_concurrency, mark, run.wait, run.ttl);
         Self {
-            connection: &run.connection,
+            run,
             request: request.allow_unfit(run.allow_unfit_server),
-            ttl: run.ttl,
-            on_lock_lost: run.on_lock_lost,
-            kill_after: run.kill_after,
             shown,
         }
     }
@@ -176,7 +165,7 @@ fn keep(work: Work, link: &Link, supervisor: Pid) -> Result<(), Failure> {
         }
     };
     // First, for a password's file may be named by a descriptor that dblock inherited.
-    let connector = Connector::new(task.connection, task.ttl, &listener)?;
+    let connector = Connector::new(&task.run.connection, task.run.ttl, &listener)?;
     detach(link, c"dblock-keeper")?;
     die_with(supervisor)?;
     let taker = Taker {
@@ -184,8 +173,7 @@ fn keep(work: Work, link: &Link, supervisor: Pid) -> Result<(), Failure> {
         listener: &listener,
         link,
         supervisor,
-        on_lock_lost: task.on_lock_lost,
-        kill_after: task.kill_after,
+        run: task.run,
     };
     match had {
         None => taker.acquire(task.request),
@@ -238,8 +226,7 @@ struct Taker<'a> {
     listener: &'a Listener<'a>,
     link: &'a Link,
     supervisor: Pid,
-    on_lock_lost: OnLockLost,
-    kill_after: Duration,
+    run: &'a Run,
 }
 
 impl Taker<'_> {
@@ -269,7 +256,7 @@ impl Taker<'_> {
                         request,
                         slot: grant.slot,
                         held: Some((session, lease)),
-                        given_up: self.on_lock_lost != OnLockLost::Reacquire,
+                        given_up: self.run.on_lock_lost != OnLockLost::Reacquire,
                         over: lease.over(),
                     };
                     Guard::new(self.link, self.supervisor, Some(lock)).stand();
@@ -409,7 +396,7 @@ impl Lock<'_> {
     fn lose(&mut self, cause: &str) {
         if let Some((_, lease)) = self.held.take() {
             self.over = lease.over();
-            if self.taker.on_lock_lost == OnLockLost::Terminate {
+            if self.taker.run.on_lock_lost == OnLockLost::Terminate {
                 self.end_soon();
             }
         }
@@ -418,7 +405,7 @@ impl Lock<'_> {
 
     /// The command is to end at once, by the supervisor.
     fn end_soon(&mut self) {
-        self.over = self.over.min(Moment::now() + self.taker.kill_after);
+        self.over = self.over.min(Moment::now() + self.taker.run.kill_after);
     }
 
     fn give_up(&mut self, why: &str) {
@@ -600,7 +587,7 @@ impl<'a> Guard<'a> {
     /// When a command must be gone whose lock is lost.
     fn over(&self) -> Option<Moment> {
         let lock = self.lock.as_ref()?;
-        let ends = lock.held.is_none() && lock.taker.on_lock_lost != OnLockLost::Ignore;
+        let ends = lock.held.is_none() && lock.taker.run.on_lock_lost != OnLockLost::Ignore;
         ends.then_some(lock.over)
     }
 
