@@ -153,6 +153,27 @@ pub struct ConnectionArgs {
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<OsString>,
 
+    /// Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose
+    /// certificate is signed by a trusted CA; and only if it is also for the host's name or address. Without it --ssl-ca means
+    /// verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]
+    #[arg(
+        long,
+        value_name = "disabled|preferred|required|verify-ca|verify-identity"
+    )]
+    pub ssl_mode: Option<OsString>,
+
+    /// A file with the certificates of the CAs to trust, in PEM, in place of the system's [env: DBLOCK_SSL_CA]
+    #[arg(long, value_name = "FILE")]
+    pub ssl_ca: Option<OsString>,
+
+    /// A file with dblock's own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]
+    #[arg(long, value_name = "FILE")]
+    pub ssl_cert: Option<OsString>,
+
+    /// A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]
+    #[arg(long, value_name = "FILE")]
+    pub ssl_key: Option<OsString>,
+
     /// How long to seek a server: names resolved, hosts tried, hands shaken [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true)]
     pub connect_timeout: Option<OsString>,

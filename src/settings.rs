@@ -116,6 +116,8 @@ pub struct Connection {
     pub user: Option<String>,
     /// Where the password comes from.
     pub password: Password,
+    /// How the connection is encrypted.
+    pub tls: Tls,
     /// Limit for all of it: names resolved, hosts tried, hands shaken.
     pub connect_timeout: Duration,
     /// What the user should know about these settings, a line each.
@@ -142,6 +144,34 @@ impl fmt::Display for Target {
             Self::UsualSocket => write!(f, "localhost"),
         }
     }
+}
+
+/// How a connection to a server is encrypted.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// Whether it is, and what the server must prove.
+    pub mode: SslMode,
+    /// The certificates of the CAs to trust, in PEM; `None`: those that the system trusts.
+    pub ca: Option<PathBuf>,
+    /// dblock's own certificate, and those between it and its CA, in PEM; `None`: it shows none.
+    pub cert: Option<PathBuf>,
+    /// The certificate's private key, in PEM.
+    pub key: Option<PathBuf>,
+}
+
+/// What is asked of the encryption of a connection, as by the `mysql` client's option of this name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SslMode {
+    /// None.
+    Disabled,
+    /// TLS if the server has it. A handshake that fails is an error.
+    Preferred,
+    /// TLS, whoever the server is.
+    Required,
+    /// TLS, with a server whose certificate a trusted CA has signed.
+    VerifyCa,
+    /// The same, and the certificate is for the host as it was named, by name or address.
+    VerifyIdentity,
 }
 
 /// A password, or where it stands. `Debug` shows neither.
@@ -412,7 +442,24 @@ fn connection(args: ConnectionArgs) -> Result<Connection, Failure> {
         Some(password) => password,
         None => password_variable("MYSQL_PWD")?.unwrap_or(Password::None),
     };
+    let path = |value, option, name| {
+        let given = flag(value, option).or_else(|| variable(name));
+        given.map(|given| PathBuf::from(given.value))
+    };
+    let ca = path(args.ssl_ca, "--ssl-ca", "DBLOCK_SSL_CA");
+    let mode = match flag(args.ssl_mode, "--ssl-mode").or_else(|| variable("DBLOCK_SSL_MODE")) {
+        Some(given) => given.read(ssl_mode)?,
+        None if ca.is_some() => SslMode::VerifyCa,
+        None => SslMode::Preferred,
+    };
+    let tls = Tls {
+        mode,
+        ca,
+        cert: path(args.ssl_cert, "--ssl-cert", "DBLOCK_SSL_CERT"),
+        key: path(args.ssl_key, "--ssl-key", "DBLOCK_SSL_KEY"),
+    };
     Ok(Connection {
+        tls,
         targets: targets(&flags, &environment, &mut warnings)?,
         user: flags.user.or(environment.user),
         password,
@@ -624,6 +671,21 @@ fn socket_path(text: &str) -> Result<PathBuf, String> {
         return Err("a socket's path has 1 to 107 bytes".to_owned());
     }
     Ok(PathBuf::from(text))
+}
+
+/// In either case, and with either line, as MySQL's manual writes them and as options are written.
+fn ssl_mode(text: &str) -> Result<SslMode, String> {
+    match text.to_ascii_lowercase().replace('_', "-").as_str() {
+        "disabled" => Ok(SslMode::Disabled),
+        "preferred" => Ok(SslMode::Preferred),
+        "required" => Ok(SslMode::Required),
+        "verify-ca" => Ok(SslMode::VerifyCa),
+        "verify-identity" => Ok(SslMode::VerifyIdentity),
+        _ => Err(format!(
+            "{} is neither disabled nor preferred nor required nor verify-ca nor verify-identity",
+            value(text)
+        )),
+    }
 }
 
 fn wait(text: &str) -> Result<Wait, String> {
