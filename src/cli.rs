@@ -7,7 +7,9 @@
 
 use std::ffi::OsString;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
+
+use crate::option_file::{Places, expanded};
 
 /// flock(1) for a fleet: run a command under a lock that excludes on every host with the same MySQL or MariaDB server.
 #[derive(Debug, Parser)]
@@ -20,12 +22,13 @@ pub struct Cli {
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one, for a moment")]
 pub enum Command {
     /// Run a command while holding a lock, and exit as it exited
     Run(RunArgs),
     /// Tell whether a server is fit to lock on, and how fast it is
     Check(CheckArgs),
+    /// Print every setting in force and where it comes from
+    Config(ConfigArgs),
 }
 
 /// `dblock check`.
@@ -43,6 +46,28 @@ pub struct CheckArgs {
     pub connection: ConnectionArgs,
 }
 
+/// `dblock config`.
+#[derive(Debug, Args)]
+#[command(after_help = CONFIG_HELP, override_usage = "dblock config [OPTIONS] [--] [COMMAND] [ARG]...")]
+pub struct ConfigArgs {
+    /// Print JSON in place of the table
+    #[arg(long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub options: RunOptions,
+
+    #[command(flatten)]
+    pub verbosity: VerbosityArgs,
+
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+
+    /// What would be run; it is not
+    #[arg(value_name = "COMMAND", num_args = 0.., trailing_var_arg = true)]
+    pub command: Vec<OsString>,
+}
+
 /// `dblock run`.
 #[derive(Debug, Args)]
 #[command(
@@ -50,9 +75,26 @@ pub struct CheckArgs {
     override_usage = "dblock run [OPTIONS] --name <NAME> [--] <COMMAND> [ARG]..."
 )]
 pub struct RunArgs {
+    #[command(flatten)]
+    pub options: RunOptions,
+
+    #[command(flatten)]
+    pub verbosity: VerbosityArgs,
+
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+
+    /// The command to run, and its arguments
+    #[arg(value_name = "COMMAND", required = true, num_args = 1.., trailing_var_arg = true)]
+    pub command: Vec<OsString>,
+}
+
+/// How a command is run.
+#[derive(Debug, Args)]
+pub struct RunOptions {
     /// The lock. The same name excludes across every host that talks to the same server
     #[arg(short, long, value_name = "NAME")]
-    pub name: OsString,
+    pub name: Option<OsString>,
 
     /// N holders at once, 1 to 1000, instead of one [default: 1]
     #[arg(short, long, value_name = "N", allow_negative_numbers = true)]
@@ -102,15 +144,9 @@ pub struct RunArgs {
     #[arg(long)]
     pub allow_unfit_server: bool,
 
-    #[command(flatten)]
-    pub verbosity: VerbosityArgs,
-
-    #[command(flatten)]
-    pub connection: ConnectionArgs,
-
-    /// The command to run, and its arguments
-    #[arg(value_name = "COMMAND", required = true, num_args = 1.., trailing_var_arg = true)]
-    pub command: Vec<OsString>,
+    /// Take DBLOCK_URL and what else tells dblock of the server, and MYSQL_PWD, out of the command's environment
+    #[arg(long)]
+    pub scrub_env: bool,
 }
 
 /// How much is said on stderr.
@@ -149,9 +185,29 @@ pub struct ConnectionArgs {
     #[arg(long, value_name = "PATH")]
     pub socket: Option<OsString>,
 
+    /// How localhost is reached; by its socket where nothing says it [env: DBLOCK_PROTOCOL]
+    #[arg(long, value_name = "tcp|socket")]
+    pub protocol: Option<OsString>,
+
     /// A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<OsString>,
+
+    /// Read only this MySQL option file
+    #[arg(long, value_name = "FILE")]
+    pub defaults_file: Option<OsString>,
+
+    /// Read this option file besides, before ~/.my.cnf
+    #[arg(long, value_name = "FILE")]
+    pub defaults_extra_file: Option<OsString>,
+
+    /// Read also the groups [client…] and [dblock…] with this behind their names [env: MYSQL_GROUP_SUFFIX]
+    #[arg(long, value_name = "TEXT")]
+    pub defaults_group_suffix: Option<OsString>,
+
+    /// Read no option file
+    #[arg(long)]
+    pub no_defaults: bool,
 
     /// Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose
     /// certificate is signed by a trusted CA; and only if it is also for the host's name or address. Without it --ssl-ca means
@@ -174,10 +230,123 @@ pub struct ConnectionArgs {
     #[arg(long, value_name = "FILE")]
     pub ssl_key: Option<OsString>,
 
+    /// A file with the server's public key, in PEM, for a password that travels without TLS; without it the server's word is
+    /// taken for it [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]
+    #[arg(long, value_name = "FILE")]
+    pub server_public_key_path: Option<OsString>,
+
     /// How long to seek a server: names resolved, hosts tried, hands shaken [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]
     #[arg(long, value_name = "DURATION", allow_negative_numbers = true)]
     pub connect_timeout: Option<OsString>,
 }
+
+/// What a command line gives, by the options' long names.
+#[derive(Debug)]
+pub struct Given {
+    /// Each option, and its value where it is given.
+    pub options: Vec<(&'static str, Option<OsString>)>,
+    /// Which option files are read.
+    pub places: Places,
+    /// What stands behind the names of the groups that are read besides.
+    pub group_suffix: Option<OsString>,
+}
+
+impl RunOptions {
+    /// These options as they were given.
+    pub fn given(self) -> Vec<(&'static str, Option<OsString>)> {
+        vec![
+            ("name", self.name),
+            ("max-concurrency", self.max_concurrency),
+            ("slots", self.slots),
+            ("wait", self.wait),
+            ("conflict-exit-code", self.conflict_exit_code),
+            ("timeout", self.timeout),
+            ("kill-after", self.kill_after),
+            ("ttl", self.ttl),
+            ("on-lock-lost", self.on_lock_lost),
+            ("hold-at-least", self.hold_at_least),
+            ("if-unreachable", self.if_unreachable),
+            ("allow-unfit-server", on(self.allow_unfit_server)),
+            ("scrub-env", on(self.scrub_env)),
+        ]
+    }
+}
+
+impl ConnectionArgs {
+    /// These options as they were given, and `others`.
+    pub fn given(
+        self,
+        verbosity: &VerbosityArgs,
+        others: Vec<(&'static str, Option<OsString>)>,
+    ) -> Given {
+        let count = Some(verbosity.verbose).filter(|&count| count > 0);
+        let mut options = others;
+        options.extend([
+            ("quiet", on(verbosity.quiet)),
+            ("verbose", count.map(|count| count.to_string().into())),
+            ("url", self.url),
+            ("host", self.host),
+            ("port", self.port),
+            ("user", self.user),
+            ("socket", self.socket),
+            ("protocol", self.protocol),
+            ("password-file", self.password_file),
+            ("ssl-mode", self.ssl_mode),
+            ("ssl-ca", self.ssl_ca),
+            ("ssl-cert", self.ssl_cert),
+            ("ssl-key", self.ssl_key),
+            ("server-public-key-path", self.server_public_key_path),
+            ("connect-timeout", self.connect_timeout),
+        ]);
+        Given {
+            options,
+            places: Places {
+                only: self.defaults_file.map(expanded),
+                extra: self.defaults_extra_file.map(expanded),
+                none: self.no_defaults,
+            },
+            group_suffix: self.defaults_group_suffix,
+        }
+    }
+}
+
+/// The value of a switch that is on.
+pub fn on(is_on: bool) -> Option<OsString> {
+    is_on.then(|| "1".into())
+}
+
+/// What an option takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A value.
+    Value,
+    /// Nothing: it is there or not.
+    Switch,
+    /// Nothing, and it counts how often it is there.
+    Count,
+}
+
+/// The long options of all commands.
+pub fn long_options() -> Vec<(String, Kind)> {
+    let cli = Cli::command();
+    let arguments = cli.get_subcommands().flat_map(clap::Command::get_arguments);
+    let options = arguments.filter_map(|argument| {
+        let kind = match argument.get_action() {
+            ArgAction::SetTrue => Kind::Switch,
+            ArgAction::Count => Kind::Count,
+            ArgAction::Set => Kind::Value,
+            _ => return None,
+        };
+        Some((argument.get_long()?.to_owned(), kind))
+    });
+    options.collect()
+}
+
+const CONFIG_HELP: &str = "\
+A flag beats the environment, which beats [dblock] in a MySQL option file, which beats [client] there, which beats the
+default. Write config in the place of run to see what that run would use. Passwords are shown as ***.
+
+Exit codes: 0; 64 bad usage, 78 bad configuration: what could be read is printed all the same.";
 
 const CHECK_HELP: &str = "\
 It takes and frees a lock of its own, on two connections, and leaves nothing behind. Each finding is ok, warning or unfit.

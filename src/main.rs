@@ -8,11 +8,15 @@ mod descriptors;
 mod exit;
 mod keeper;
 mod lock;
+mod option_file;
 mod processes;
+mod regular_file;
 mod report;
 mod server;
 mod settings;
 mod supervise;
+
+use std::fmt::Display;
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -35,10 +39,7 @@ fn main() {
             Ending::Code(0)
         }
         Err(error) => {
-            Report {
-                shown: Level::Error,
-            }
-            .error(one_line(&error));
+            say(one_line(&error));
             Ending::Code(Reason::Usage.code())
         }
     };
@@ -46,26 +47,26 @@ fn main() {
 }
 
 fn dispatch(cli: Cli) -> Ending {
-    let report = |verbosity| Report {
-        shown: settings::level(verbosity),
-    };
-    let (report, ended) = match cli.command {
-        Command::Run(args) => {
-            let report = report(&args.verbosity);
-            (report, commands::run::run(args, report))
-        }
-        Command::Check(args) => {
-            let report = report(&args.verbosity);
-            (report, commands::check::check(args, report))
-        }
+    let ended = match cli.command {
+        Command::Run(args) => commands::run::run(args),
+        Command::Check(args) => commands::check::check(args),
+        Command::Config(args) => commands::config::config(args),
     };
     ended.unwrap_or_else(|error| {
-        report.error(format_args!("{error:#}"));
+        say(format_args!("{error:#}"));
         let reason = error
             .downcast_ref::<Failure>()
             .map_or(Reason::Internal, |failure| failure.reason);
         Ending::Code(reason.code())
     })
+}
+
+/// The one line of an error, which is shown whatever was asked for.
+fn say(error: impl Display) {
+    let report = Report {
+        shown: Level::Error,
+    };
+    report.error(error);
 }
 
 /// clap's error without its usage text, which spans lines; its advice only where it names an option that is meant.

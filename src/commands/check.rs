@@ -4,7 +4,6 @@
 mod examiner;
 mod finding;
 
-use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -15,12 +14,13 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use serde::de::DeserializeOwned;
 
+use super::print;
 use crate::cli::CheckArgs;
 use crate::clock::Moment;
 use crate::exit::{Ending, Failure, Reason};
 use crate::keeper::fork_apart;
 use crate::keeper::message::Link;
-use crate::report::{Level, Report, in_words, shown};
+use crate::report::{Level, Report, shown};
 use crate::settings;
 use examiner::{FromExaminer, examine};
 use finding::{Findings, State};
@@ -32,11 +32,8 @@ const WHOLE: u32 = 3;
 ///
 /// # Errors
 /// What kept the server from being examined.
-pub fn check(args: CheckArgs, report: Report) -> anyhow::Result<Ending> {
-    let check = settings::check(args)?;
-    for warning in &check.connection.warnings {
-        report.warning(warning);
-    }
+pub fn check(args: CheckArgs) -> anyhow::Result<Ending> {
+    let (check, report) = settings::check(args)?;
     let (pid, link) = fork_apart(
         |link, parent| examine(&check.connection, report.shown, link, parent),
         FromExaminer::Failed,
@@ -51,19 +48,11 @@ pub fn check(args: CheckArgs, report: Report) -> anyhow::Result<Ending> {
         }
         Err(failure) => return Err(failure.into()),
     };
-    let printed = if check.json {
+    print(&if check.json {
         findings.json()
     } else {
         findings.table()
-    };
-    match print(&printed) {
-        // A reader that has seen enough, as `head`, is no error.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            let told = format!("cannot write to stdout: {}", in_words(&error));
-            return Err(Failure::new(Reason::Internal, told).into());
-        }
-        _ => {}
-    }
+    })?;
     Ok(Ending::Code(match findings.verdict() {
         State::Unfit => Reason::Configuration.code(),
         State::Ok | State::Warning => 0,
@@ -161,10 +150,4 @@ fn end(pid: Pid) -> String {
             _ => return "ended".to_owned(),
         }
     }
-}
-
-fn print(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
 }

@@ -4,7 +4,7 @@ use crate::cli::RunArgs;
 use crate::exit::{Ending, Failure, Reason};
 use crate::keeper::{self, Task, Work};
 use crate::lock;
-use crate::report::{Level, Report};
+use crate::report::Level;
 use crate::settings::{self, IfUnreachable};
 use crate::supervise::{Asked, Signals, Supervisor};
 
@@ -12,11 +12,8 @@ use crate::supervise::{Asked, Signals, Supervisor};
 ///
 /// # Errors
 /// Everything that has an exit code of its own, and a line.
-pub fn run(args: RunArgs, report: Report) -> anyhow::Result<Ending> {
-    let run = settings::run(args)?;
-    for warning in &run.connection.warnings {
-        report.warning(warning);
-    }
+pub fn run(args: RunArgs) -> anyhow::Result<Ending> {
+    let (run, report) = settings::run(args)?;
     let refused = |error| {
         Failure::new(
             Reason::OsRefused,

@@ -1,8 +1,7 @@
 //! Reaching a server: hosts in order, every address of a name, until one lets us in.
 
 use std::cell::{Cell, RefCell};
-use std::fs;
-use std::io::{self, BufRead, Read};
+use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,11 +9,14 @@ use std::time::{Duration, Instant};
 
 use mysql::{Conn, Opts, OptsBuilder};
 use nix::unistd::{User, geteuid};
+use zeroize::Zeroizing;
 
 use super::{Fault, Listener, Session};
 use crate::exit::{Failure, Reason};
+use crate::option_file;
+use crate::regular_file;
 use crate::report::{Level, in_words, shown};
-use crate::settings::{Connection, Password, Target};
+use crate::settings::{Connection, Password, Target, password_in_url};
 
 /// Where distributions and MySQL's own builds put the local socket.
 const USUAL_SOCKETS: [&str; 4] = [
@@ -67,11 +69,7 @@ impl Connector {
     /// # Errors
     /// [`Reason::Configuration`] when the password's file cannot be used.
     pub fn new(settings: &Connection, ttl: Duration, listener: &Listener) -> Result<Self, Failure> {
-        let password = match &settings.password {
-            Password::None => None,
-            Password::Given(password) => Some(password.clone()),
-            Password::File(path) => Some(password_in(path, listener)?),
-        };
+        let password = password(&settings.password, listener)?;
         let user = match &settings.user {
             Some(user) => user.clone(),
             None => os_user()?,
@@ -81,10 +79,11 @@ impl Connector {
         let keepalive = user_timeout / 3;
         let account = OptsBuilder::new()
             .user(Some(user))
-            .pass(password)
+            .pass(password.as_deref())
             // The crate would go from a loopback address to the socket that the server names; through a tunnel that is
             // another server's.
             .prefer_socket(false)
+            .server_key_path(settings.tls.server_public_key.clone())
             .max_allowed_packet(Some(PACKET_LIMIT))
             .stmt_cache_size(0)
             .tcp_keepalive_time_ms(Some(millis(keepalive)))
@@ -286,37 +285,53 @@ fn resolver(error: &io::Error) -> String {
         .to_owned()
 }
 
-/// The first line of a password's file, without its line break.
-fn password_in(path: &Path, listener: &Listener) -> Result<String, Failure> {
-    let refused = |why: &dyn std::fmt::Display| {
-        let line = format!("cannot read the password file {}: {why}", path.display());
+/// The password, read where it stands.
+fn password(
+    settings: &Password,
+    listener: &Listener,
+) -> Result<Option<Zeroizing<String>>, Failure> {
+    let (text, place) = match settings {
+        Password::None => return Ok(None),
+        Password::Given(password) => return Ok(Some(password.clone())),
+        Password::File(path) => {
+            let place = format!("the password file {}", path.display());
+            (password_in(path, &place, listener), place)
+        }
+        Password::Option(place, option) => {
+            (option_file::value_at(place, option), place.to_string())
+        }
+    };
+    let refused = |why: &str| {
+        let line = format!("cannot read the password in {place}: {why}");
         Failure::new(Reason::Configuration, line)
     };
-    // Asked before it is opened: opening a pipe waits for its writer.
-    let metadata = fs::metadata(path).map_err(|error| refused(&in_words(&error)))?;
-    if !metadata.is_file() {
-        return Err(refused(&"it is not a regular file"));
-    }
-    let file = fs::File::open(path).map_err(|error| refused(&in_words(&error)))?;
+    let mut bytes = text.map_err(|why| refused(&why))?;
+    let text = String::from_utf8(std::mem::take(&mut *bytes)).map(Zeroizing::new);
+    let text = text.map_err(|_| refused("it is not UTF-8"))?;
+    Ok(match settings {
+        Password::Option(_, option) if option == "url" => password_in_url(&text),
+        _ => Some(text),
+    })
+}
+
+/// The first line of a password's file, without its line break.
+fn password_in(
+    path: &Path,
+    place: &str,
+    listener: &Listener,
+) -> Result<Zeroizing<Vec<u8>>, String> {
+    let (mut bytes, metadata) = regular_file::read(path).map_err(|error| in_words(&error))?;
     if metadata.mode() & 0o006 != 0 {
-        let line = format!(
-            "the password file {} can be read by others; chmod 600 it",
-            path.display()
-        );
+        let line = format!("{place} can be read by others; chmod 600 it");
         listener(Level::Warning, &line);
     }
-    let mut line = Vec::new();
-    let mut reader = io::BufReader::new(file.take(64 * 1024));
-    reader
-        .read_until(b'\n', &mut line)
-        .map_err(|error| refused(&in_words(&error)))?;
-    while line
-        .last()
-        .is_some_and(|byte| matches!(byte, b'\n' | b'\r'))
-    {
-        line.pop();
+    if let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
+        bytes.truncate(end);
     }
-    String::from_utf8(line).map_err(|_| refused(&"the password is not UTF-8"))
+    while bytes.last() == Some(&b'\r') {
+        bytes.pop();
+    }
+    Ok(bytes)
 }
 
 fn os_user() -> Result<String, Failure> {

@@ -26,7 +26,7 @@ use crate::keeper::{self, Task, Work};
 use crate::lock::{Grant, Lease};
 use crate::processes::Processes;
 use crate::report::{Level, Report, in_words, shown};
-use crate::settings::{OnLockLost, Run, Wait};
+use crate::settings::{OnLockLost, Run, VARIABLES, Wait};
 use child::Child;
 use signals::Received;
 
@@ -367,8 +367,7 @@ impl<'a> Supervisor<'a> {
     fn tell_the_command(&self, grant: Option<Grant>) {
         let slot = grant.map(|grant| grant.slot);
         let slot_name = slot.and_then(|slot| self.run.slot_names.get(slot as usize).cloned());
-        // Set in this process, for that leaves the order, and what is no `name=value`, as they were.
-        for (variable, value) in [
+        let told = [
             ("DBLOCK_NAME", Some(self.run.name.to_string())),
             ("DBLOCK_SLOT", slot.map(|slot| slot.to_string())),
             ("DBLOCK_SLOT_NAME", slot_name),
@@ -376,7 +375,11 @@ impl<'a> Supervisor<'a> {
                 "DBLOCK_CONNECTION_ID",
                 grant.map(|grant| grant.connection_id.to_string()),
             ),
-        ] {
+        ];
+        let scrubbed = VARIABLES.iter().map(|(_, variable)| *variable);
+        let scrubbed = scrubbed.chain(["MYSQL_PWD"]).filter(|_| self.run.scrub_env);
+        // Set in this process, for that leaves the order, and what is no `name=value`, as they were.
+        for (variable, value) in told.into_iter().chain(scrubbed.map(|name| (name, None))) {
             match value {
                 // SAFETY: no thread reads the environment meanwhile, for there is none.
                 Some(value) => unsafe { env::set_var(variable, value) },

@@ -43,11 +43,12 @@ impl Dblock {
             .env("DBLOCK_PASSWORD", PASSWORD)
     }
 
-    /// `dblock`, with no argument and no variable.
+    /// `dblock`, with no argument and no variable, and no option file of this user's.
     pub fn bare() -> Self {
         let ours = |name: &OsString| {
             let name = name.to_string_lossy();
-            name.starts_with("DBLOCK_") || name.starts_with("MYSQL_")
+            let prefixes = ["DBLOCK_", "MYSQL_", "MARIADB_"];
+            name == "HOME" || prefixes.iter().any(|prefix| name.starts_with(prefix))
         };
         let env = std::env::vars_os()
             .map(|(name, _)| name)

@@ -1,0 +1,71 @@
+//! `dblock config`: every setting in force and where it comes from. It is what a person asks when it works in a shell, but
+//! not in cron.
+
+use std::fmt::Write;
+
+use serde_json::json;
+
+use super::print;
+use crate::cli::ConfigArgs;
+use crate::exit::Ending;
+use crate::report::printable;
+use crate::settings::{self, Config};
+
+/// Prints the settings, as far as they could be read, and returns how dblock is to end.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn config(args: ConfigArgs) -> anyhow::Result<Ending> {
+    let config = settings::config(args)?;
+    print(&if config.json {
+        as_json(&config)
+    } else {
+        as_table(&config)
+    })?;
+    match config.failure {
+        Some(failure) => Err(failure.into()),
+        None => Ok(Ending::Code(0)),
+    }
+}
+
+fn as_json(config: &Config) -> String {
+    let settings = config.settings.iter().map(
+        |setting| json!({"option": setting.option, "value": setting.value, "from": setting.from}),
+    );
+    let files = config.files.iter().map(|(file, outcome)| {
+        let file = printable(&file.display().to_string());
+        json!({"file": file, "outcome": printable(&outcome.to_string())})
+    });
+    let whole = json!({
+        "settings": settings.collect::<Vec<_>>(),
+        "option_files": files.collect::<Vec<_>>(),
+    });
+    format!("{whole:#}\n")
+}
+
+fn as_table(config: &Config) -> String {
+    let settings = config.settings.iter().map(|setting| {
+        let value = setting.value.clone().unwrap_or_else(|| "-".to_owned());
+        [setting.option.clone(), value, printable(&setting.from)]
+    });
+    let mut rows = vec![["SETTING", "VALUE", "FROM"].map(str::to_owned)];
+    rows.extend(settings);
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or_default()
+    };
+    let (first, second) = (width(0), width(1));
+    let mut table = String::new();
+    for [option, value, from] in &rows {
+        let _ = writeln!(table, "{option:first$}  {value:second$}  {from}");
+    }
+    let _ = writeln!(table, "\nOPTION FILES");
+    for (file, outcome) in &config.files {
+        let (file, outcome) = (file.display().to_string(), outcome.to_string());
+        let _ = writeln!(table, "{}  {}", printable(&file), printable(&outcome));
+    }
+    if config.files.is_empty() {
+        let _ = writeln!(table, "none, for --no-defaults is given");
+    }
+    table
+}

@@ -1,0 +1,435 @@
+//! MySQL option files: text in, options out, as the `mysql` client reads them (`mysys/my_default.cc`).
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use zeroize::Zeroizing;
+
+use crate::exit::{Failure, Reason};
+use crate::regular_file;
+use crate::report::{Level, in_words};
+
+/// Where every client looks first.
+const GLOBAL: [&str; 2] = ["/etc/my.cnf", "/etc/mysql/my.cnf"];
+
+/// How many files may include one another; the client passes over what is deeper.
+const DEEPEST: usize = 10;
+
+/// Files and bytes at most, all together: a loop of includes doubles with each level.
+const MOST_FILES: usize = 500;
+const MOST_BYTES: usize = 4 * 1024 * 1024;
+
+/// Which files are read.
+#[derive(Debug, Default)]
+pub struct Places {
+    /// Only this one.
+    pub only: Option<PathBuf>,
+    /// This one before that of the home folder.
+    pub extra: Option<PathBuf>,
+    /// None at all.
+    pub none: bool,
+}
+
+/// Where an option stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file, as it was named.
+    pub file: Rc<Path>,
+    /// The line, from 1.
+    pub line: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}:{}", self.file.display(), self.line)
+    }
+}
+
+/// An option as it stands in a file.
+#[derive(Debug)]
+pub struct Entry {
+    /// Its group, without the brackets.
+    pub group: String,
+    /// Its name, with dashes.
+    pub key: String,
+    /// What stands behind the `=`.
+    pub value: Value,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// The value of an option.
+#[derive(Debug)]
+pub enum Value {
+    /// There is no `=`.
+    None,
+    /// It is this, without quotes and escapes.
+    Text(Zeroizing<Vec<u8>>),
+    /// It is a password, and left where it stands: [`value_at`] reads it where it is needed.
+    Withheld,
+}
+
+/// What was found in the files.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The options of the groups that were asked for, in the order in which they were read: later ones win.
+    pub entries: Vec<Entry>,
+    /// Every file that was looked for, and what became of it.
+    pub files: Vec<(Rc<Path>, Outcome)>,
+    /// What the user should know.
+    pub notes: Vec<(Level, String)>,
+    bytes: usize,
+}
+
+/// What became of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was read.
+    Read,
+    /// There is none.
+    Absent,
+    /// It was passed over; why.
+    PassedOver(String),
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Read => f.write_str("read"),
+            Self::Absent => f.write_str("absent"),
+            Self::PassedOver(why) => write!(f, "passed over: {why}"),
+        }
+    }
+}
+
+/// Reads the groups of these names, in small letters, from the files of these places.
+///
+/// # Errors
+/// [`Reason::Configuration`] when a file that was named cannot be read, and for a line that is none, with file and line.
+pub fn read(places: &Places, groups: &[String]) -> Result<Found, Failure> {
+    let mut found = Found::default();
+    if places.none {
+        return Ok(found);
+    }
+    if let Some(path) = &places.only {
+        found.add_named(path, groups)?;
+        return Ok(found);
+    }
+    for path in GLOBAL {
+        found.add(Path::new(path), groups, 0)?;
+    }
+    // MariaDB's clients look at the first one only if it is set.
+    let folders = ["MARIADB_HOME", "MYSQL_HOME"];
+    if let Some(folder) = folders.into_iter().find_map(folder) {
+        found.add(&folder.join("my.cnf"), groups, 0)?;
+    }
+    if let Some(path) = &places.extra {
+        found.add_named(path, groups)?;
+    }
+    if let Some(home) = folder("HOME") {
+        found.add(&home.join(".my.cnf"), groups, 0)?;
+    }
+    Ok(found)
+}
+
+/// The value of the option that stands in this place.
+///
+/// # Errors
+/// That it does not stand there any more, or cannot be read; as the end of a sentence.
+pub fn value_at(place: &Place, key: &str) -> Result<Zeroizing<Vec<u8>>, String> {
+    let (bytes, _) = regular_file::read(&place.file).map_err(|error| in_words(&error))?;
+    let line = bytes.split(|&byte| byte == b'\n').nth(place.line - 1);
+    let (found, value) = option(line.unwrap_or_default().trim_ascii_start());
+    match value {
+        Some(value) if found == key => Ok(value),
+        _ => Err("it has been changed meanwhile".to_owned()),
+    }
+}
+
+/// A folder that a variable names.
+fn folder(variable: &str) -> Option<PathBuf> {
+    let folder = env::var_os(variable).filter(|folder| !folder.is_empty())?;
+    Some(PathBuf::from(folder))
+}
+
+/// A path with the home folder in the place of a leading `~`, which the shell leaves as it is in `--option=~/file`.
+pub fn expanded(path: OsString) -> PathBuf {
+    let path = PathBuf::from(path);
+    match (path.strip_prefix("~"), folder("HOME")) {
+        (Ok(rest), Some(home)) => home.join(rest),
+        _ => path,
+    }
+}
+
+impl Found {
+    /// Reads a file that somebody asked for.
+    fn add_named(&mut self, path: &Path, groups: &[String]) -> Result<(), Failure> {
+        self.add(path, groups, 0)?;
+        let wrong = match self.files.iter().find(|(file, _)| **file == *path) {
+            Some((_, Outcome::Absent)) => "no such file",
+            Some((_, Outcome::PassedOver(why))) => why,
+            _ => return Ok(()),
+        };
+        let line = format!("cannot read the option file {}: {wrong}", path.display());
+        Err(Failure::new(Reason::Configuration, line))
+    }
+
+    /// Reads a file if it is there.
+    fn add(&mut self, path: &Path, groups: &[String], depth: usize) -> Result<(), Failure> {
+        let file: Rc<Path> = Rc::from(path);
+        if self.files.len() == MOST_FILES {
+            return Err(wrong_file(path, "more than 500 option files are included"));
+        }
+        let place = self.files.len();
+        self.files.push((Rc::clone(&file), Outcome::Read));
+        let (bytes, metadata) = match regular_file::read(path) {
+            Ok(read) => read,
+            Err(error) => {
+                self.files[place].1 = match error.kind() {
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Outcome::Absent,
+                    _ => Outcome::PassedOver(in_words(&error)),
+                };
+                return Ok(());
+            }
+        };
+        if metadata.mode() & 0o002 != 0 {
+            // As the client does: anybody could have written it.
+            let why = "every user can write to it".to_owned();
+            self.note(
+                Level::Warning,
+                format!("the option file {} is ignored: {why}", path.display()),
+            );
+            self.files[place].1 = Outcome::PassedOver(why);
+            return Ok(());
+        }
+        self.bytes += bytes.len();
+        if self.bytes > MOST_BYTES {
+            return Err(wrong_file(path, "the option files have more than 4 MiB"));
+        }
+        let public = metadata.mode() & 0o004 != 0;
+        self.lines(&file, &bytes, public, groups, depth)
+    }
+
+    fn lines(
+        &mut self,
+        file: &Rc<Path>,
+        bytes: &[u8],
+        public: bool,
+        groups: &[String],
+        depth: usize,
+    ) -> Result<(), Failure> {
+        let mut group: Option<String> = None;
+        for (line, number) in bytes.split(|&byte| byte == b'\n').zip(1..) {
+            let place = || Place {
+                file: Rc::clone(file),
+                line: number,
+            };
+            let line = line.trim_ascii_start();
+            match line.first() {
+                None | Some(b'#' | b';') => {}
+                _ if line.contains(&0) => return Err(wrong(&place(), "a byte 0 stands in it")),
+                Some(b'!') => self.directive(line, &place(), groups, depth)?,
+                Some(b'[') => {
+                    let end = line.iter().position(|&byte| byte == b']');
+                    let name = end.ok_or_else(|| wrong(&place(), "a group's name ends with ]"))?;
+                    let name = line[1..name].trim_ascii_end();
+                    group = Some(String::from_utf8_lossy(name).to_ascii_lowercase());
+                }
+                Some(_) => {
+                    let Some(group) = &group else {
+                        let why = if line.starts_with(b"\xef\xbb\xbf") {
+                            "the file begins with a byte order mark; save it as UTF-8 without one"
+                        } else {
+                            "an option stands before the first [group]"
+                        };
+                        return Err(wrong(&place(), why));
+                    };
+                    if groups.contains(group) {
+                        self.entry(group, line, place(), public)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        group: &str,
+        line: &[u8],
+        place: Place,
+        public: bool,
+    ) -> Result<(), Failure> {
+        let (key, value) = option(line);
+        if key.is_empty() {
+            return Err(wrong(&place, "no option stands before the ="));
+        }
+        let value = match value {
+            Some(value) if key == "password" && !value.is_empty() => {
+                if public {
+                    let told = format!(
+                        "the option file {} has a password and can be read by others; chmod 600 it",
+                        place.file.display()
+                    );
+                    self.note(Level::Warning, told);
+                }
+                Value::Withheld
+            }
+            Some(value) => Value::Text(value),
+            None => Value::None,
+        };
+        self.entries.push(Entry {
+            group: group.to_owned(),
+            key,
+            value,
+            place,
+        });
+        Ok(())
+    }
+
+    /// `!include FILE` or `!includedir FOLDER`. A relative path is relative to the working folder.
+    fn directive(
+        &mut self,
+        line: &[u8],
+        place: &Place,
+        groups: &[String],
+        depth: usize,
+    ) -> Result<(), Failure> {
+        let (word, path) = match line.iter().position(u8::is_ascii_whitespace) {
+            Some(end) => line.split_at(end),
+            None => (line, &b""[..]),
+        };
+        let path = without_comment(path).trim_ascii();
+        let path = Path::new(OsStr::from_bytes(path));
+        let is_folder = word == b"!includedir";
+        if !is_folder && word != b"!include" {
+            // As the client does.
+            return Ok(());
+        }
+        if path.as_os_str().is_empty() {
+            return Err(wrong(place, "it does not say what to include"));
+        }
+        if depth == DEEPEST {
+            let told =
+                format!("{place}: passed over: files include one another more than {DEEPEST} deep");
+            self.note(Level::Warning, told);
+            return Ok(());
+        }
+        if !is_folder {
+            let at = self.files.len();
+            self.add(path, groups, depth + 1)?;
+            let why = match &self.files[at].1 {
+                Outcome::Read => return Ok(()),
+                Outcome::Absent => "no such file".to_owned(),
+                Outcome::PassedOver(why) => why.clone(),
+            };
+            let told = format!("{place}: cannot include {}: {why}", path.display());
+            self.note(Level::Warning, told);
+            return Ok(());
+        }
+        let names = names_in(path).map_err(|error| {
+            let why = format!(
+                "cannot read the folder {}: {}",
+                path.display(),
+                in_words(&error)
+            );
+            wrong(place, &why)
+        })?;
+        for name in names {
+            self.add(&path.join(name), groups, depth + 1)?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, level: Level, line: String) {
+        if !self.notes.iter().any(|(_, said)| *said == line) {
+            self.notes.push((level, line));
+        }
+    }
+}
+
+/// The names that end in `.cnf`, in the order of their bytes.
+fn names_in(folder: &Path) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)?.take(100 * MOST_FILES) {
+        let name = entry?.file_name();
+        if name.as_bytes().ends_with(b".cnf") {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Name and value of a line that begins with neither white space nor a comment. The name has dashes in the place of lines.
+fn option(line: &[u8]) -> (String, Option<Zeroizing<Vec<u8>>>) {
+    let line = without_comment(line);
+    let equals = line.iter().position(|&byte| byte == b'=');
+    let key = line[..equals.unwrap_or(line.len())].trim_ascii_end();
+    let key = String::from_utf8_lossy(key).replace('_', "-");
+    (key, equals.map(|equals| value(&line[equals + 1..])))
+}
+
+/// A line up to its comment, which begins with a `#` that is in no quotes.
+fn without_comment(line: &[u8]) -> &[u8] {
+    let mut quote = None;
+    let mut escaped = false;
+    for (at, &byte) in line.iter().enumerate() {
+        if !escaped && matches!(byte, b'"' | b'\'') {
+            quote = match quote {
+                None => Some(byte),
+                Some(open) if open == byte => None,
+                open => open,
+            };
+        }
+        if byte == b'#' && quote.is_none() {
+            return &line[..at];
+        }
+        // Outside quotes a backslash does not protect a quote from opening.
+        escaped = quote.is_some() && byte == b'\\' && !escaped;
+    }
+    line
+}
+
+/// A value without the quotes around it, and with what its escapes mean.
+fn value(text: &[u8]) -> Zeroizing<Vec<u8>> {
+    let text = text.trim_ascii();
+    let text = match text {
+        [b'"', inner @ .., b'"'] | [b'\'', inner @ .., b'\''] => inner,
+        text => text,
+    };
+    let mut value = Zeroizing::new(Vec::with_capacity(text.len()));
+    let mut bytes = text.iter();
+    while let Some(&byte) = bytes.next() {
+        // A backslash at the end stands for itself.
+        let escaped = if byte == b'\\' { bytes.next() } else { None };
+        match escaped {
+            None => value.push(byte),
+            Some(b'n') => value.push(b'\n'),
+            Some(b't') => value.push(b'\t'),
+            Some(b'r') => value.push(b'\r'),
+            Some(b'b') => value.push(8),
+            Some(b's') => value.push(b' '),
+            Some(&quoted @ (b'"' | b'\'' | b'\\')) => value.push(quoted),
+            Some(&other) => value.extend([b'\\', other]),
+        }
+    }
+    value
+}
+
+/// What is wrong with a line.
+pub fn wrong(place: &Place, why: &str) -> Failure {
+    Failure::new(Reason::Configuration, format!("{place}: {why}"))
+}
+
+fn wrong_file(path: &Path, why: &str) -> Failure {
+    let line = format!("cannot read the option file {}: {why}", path.display());
+    Failure::new(Reason::Configuration, line)
+}

@@ -1,0 +1,42 @@
+//! Reading a file that somebody named: it waits for no pipe's writer, touches no device, and ends.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use zeroize::Zeroizing;
+
+/// Bytes of a file at most: a thousand times what any of them needs.
+pub const LARGEST: u64 = 1024 * 1024;
+
+/// Everything that a regular file has, wiped from memory when it is dropped, and what the file is.
+///
+/// # Errors
+/// As `open(2)` and `read(2)`; and that it is not a regular file, or larger than [`LARGEST`].
+pub fn read(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, Metadata)> {
+    // Asked before it is opened: opening some devices has effects.
+    regular(fs::metadata(path)?)?;
+    // Something else may have come to that name since; opening a pipe would wait for its writer.
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)?;
+    let metadata = regular(file.metadata()?)?;
+    // As large as it says, for a buffer that grows leaves its first bytes somewhere.
+    let expected = usize::try_from(metadata.len().min(LARGEST) + 2).unwrap_or_default();
+    let mut bytes = Zeroizing::new(Vec::with_capacity(expected));
+    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(io::Error::other("it is larger than 1 MiB"));
+    }
+    Ok((bytes, metadata))
+}
+
+fn regular(metadata: Metadata) -> io::Result<Metadata> {
+    if metadata.is_file() {
+        Ok(metadata)
+    } else {
+        Err(io::Error::other("it is not a regular file"))
+    }
+}

@@ -1,0 +1,304 @@
+//! How a server is reached: which hosts, which account, how encrypted.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+use super::server_url::{self, Host};
+use super::sources::{Origin, SECURING, Source, Sources};
+use super::value;
+use crate::exit::{Failure, Reason};
+use crate::option_file::Place;
+
+/// The TCP port where nothing names one.
+const DEFAULT_PORT: &str = "3306";
+
+/// How to reach a server.
+#[derive(Debug)]
+pub struct Connection {
+    /// The servers, in the order in which they are tried; never empty.
+    pub targets: Vec<Target>,
+    /// The account; `None` is the OS user's name.
+    pub user: Option<String>,
+    /// Where the password comes from.
+    pub password: Password,
+    /// How the connection is encrypted.
+    pub tls: Tls,
+    /// Limit for all of it: names resolved, hosts tried, hands shaken.
+    pub connect_timeout: Duration,
+}
+
+/// One place where a server may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A host name or address (without brackets) and a port.
+    Tcp(String, u16),
+    /// The path of a local socket.
+    Socket(PathBuf),
+    /// `localhost` without a path: the local socket at one of the usual places.
+    UsualSocket,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Self::Socket(path) => write!(f, "{}", path.display()),
+            Self::UsualSocket => write!(f, "localhost"),
+        }
+    }
+}
+
+/// How a connection to a server is encrypted.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// Whether it is, and what the server must prove.
+    pub mode: SslMode,
+    /// The certificates of the CAs to trust, in PEM; `None`: those that the system trusts.
+    pub ca: Option<PathBuf>,
+    /// dblock's own certificate, and those between it and its CA, in PEM; `None`: it shows none.
+    pub cert: Option<PathBuf>,
+    /// The certificate's private key, in PEM.
+    pub key: Option<PathBuf>,
+    /// The server's public key for a password that travels without TLS, in PEM; `None`: the one that the server shows.
+    pub server_public_key: Option<PathBuf>,
+}
+
+/// What is asked of the encryption of a connection, as by the `mysql` client's option of this name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SslMode {
+    /// None.
+    Disabled,
+    /// TLS if the server has it. A handshake that fails is an error.
+    Preferred,
+    /// TLS, whoever the server is.
+    Required,
+    /// TLS, with a server whose certificate a trusted CA has signed.
+    VerifyCa,
+    /// The same, and the certificate is for the host as it was named, by name or address.
+    VerifyIdentity,
+}
+
+/// A password, or where it stands. `Debug` shows neither.
+#[derive(Clone)]
+pub enum Password {
+    /// None is sent.
+    None,
+    /// This one.
+    Given(Zeroizing<String>),
+    /// The first line of this file.
+    File(PathBuf),
+    /// The value of this option in an option file: a password or a URL that has one.
+    Option(Place, String),
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// How a server on this host is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// By TCP, also where it is called localhost.
+    Tcp,
+    /// By its local socket.
+    Socket,
+}
+
+/// Reads what the sources say of the server.
+///
+/// # Errors
+/// [`Reason::Usage`] or [`Reason::Configuration`].
+pub fn read(sources: &mut Sources) -> Result<Connection, Failure> {
+    for source in &sources.all {
+        is_well_formed(source)?;
+    }
+    let connect_timeout = sources.value("connect-timeout", value::connect_timeout, "10s")?;
+    let targets = targets(sources)?;
+    let shown: Vec<_> = targets.iter().map(Target::to_string).collect();
+    sources.note("servers", Some(&shown.join(", ")), "host, port, socket");
+    let user = sources.optional_or("user", value::any, "the OS user's name")?;
+    Ok(Connection {
+        password: password(sources)?,
+        tls: tls(sources)?,
+        connect_timeout,
+        targets,
+        user,
+    })
+}
+
+/// Finds what is wrong in a source, also where a stronger one is used in its place: they are used together.
+fn is_well_formed(source: &Source) -> Result<(), Failure> {
+    let given = |option| source.get(option);
+    given("host").map_or(Ok(()), |given| given.read(value::host).map(drop))?;
+    given("port").map_or(Ok(()), |given| given.read(value::port_number).map(drop))?;
+    given("socket").map_or(Ok(()), |given| given.read(value::socket_path).map(drop))?;
+    for option in ["user", "password"] {
+        given(option).map_or(Ok(()), |given| given.text().map(drop))?;
+    }
+    Ok(())
+}
+
+/// The servers, in order.
+fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
+    let protocol = sources.optional("protocol", value::protocol)?;
+    let port = sources.value("port", value::port_number, DEFAULT_PORT)?;
+    let socket = sources.optional("socket", value::socket_path)?;
+    let (strength, hosts) = named(sources, protocol)?;
+    let Some(hosts) = hosts else {
+        return Ok(socket.map(Target::Socket).into_iter().collect());
+    };
+    let is_local = |host: &Host| {
+        protocol != Some(Protocol::Tcp) && host.name.eq_ignore_ascii_case("localhost")
+    };
+    if protocol == Some(Protocol::Socket)
+        && let Some(host) = hosts.iter().find(|host| !is_local(host))
+    {
+        let told = format!("the protocol is socket, but {} is not localhost", host.name);
+        return Err(Failure::new(Reason::Configuration, told));
+    }
+    // A port by itself beats one in a URL, unless the URL comes from a stronger source.
+    let is_strong = sources
+        .strength("port")
+        .is_some_and(|port| port <= strength);
+    let has_port = |host: &Host| is_strong || host.port.is_some();
+    if sources.all[strength].get("socket").is_some() && !hosts.iter().any(is_local) {
+        sources.warn("the socket is not used: it belongs to localhost, and another host is named");
+    }
+    if hosts.iter().any(|host| is_local(host) && has_port(host)) {
+        sources.warn("localhost means the local socket, not a port; for TCP write 127.0.0.1");
+    }
+    let target = |host: &Host| match &socket {
+        Some(path) if is_local(host) => Target::Socket(path.clone()),
+        None if is_local(host) => Target::UsualSocket,
+        _ => {
+            let port = host.port.filter(|_| !is_strong).unwrap_or(port);
+            Target::Tcp(host.name.clone(), port)
+        }
+    };
+    Ok(hosts.iter().map(target).collect())
+}
+
+/// The hosts of the strongest source that names a host or a socket, and its place in order. A socket that only the groups
+/// of all clients name is no such server: distributions put one there.
+fn named(
+    sources: &mut Sources,
+    protocol: Option<Protocol>,
+) -> Result<(usize, Option<Vec<Host>>), Failure> {
+    let last = sources.all.len() - 1;
+    for (strength, source) in sources.all.iter().enumerate() {
+        let (hosts, given) = match (source.get("host"), &source.hosts) {
+            (Some(given), _) => (vec![given.read(value::host)?], given),
+            (None, Some((hosts, given))) => (hosts.clone(), given),
+            (None, None) => {
+                let takes_socket = strength < last && protocol != Some(Protocol::Tcp);
+                if takes_socket && source.get("socket").is_some() {
+                    return Ok((strength, None));
+                }
+                continue;
+            }
+        };
+        let (shown, place) = (server_url::shown(&hosts), given.place());
+        sources.note("host", Some(&shown), &place);
+        return Ok((strength, Some(hosts)));
+    }
+    let hint = sources.all[last].get("socket").map(|given| {
+        let place = given.place();
+        format!("; the socket in {place} may be a default, and is used if the host is localhost")
+    });
+    Err(Failure::new(
+        Reason::Configuration,
+        format!(
+            "no server is named; use --url, --host or --socket, DBLOCK_URL in the environment, or an option file{}",
+            hint.unwrap_or_default()
+        ),
+    ))
+}
+
+/// The password of the strongest source that has one.
+fn password(sources: &mut Sources) -> Result<Password, Failure> {
+    let has_one = |source: &Source| {
+        let given = source
+            .get("password-file")
+            .or_else(|| source.get("password"));
+        given.cloned()
+    };
+    let Some(given) = sources.all.iter().find_map(has_one) else {
+        sources.note("password", None, "default");
+        return Ok(Password::None);
+    };
+    if given.option == "password-file" {
+        let path = sources.path("password-file").unwrap_or_default();
+        return Ok(Password::File(path));
+    }
+    sources.note("password", Some("***"), &given.place());
+    match &given.origin {
+        Origin::File(place) => return Ok(Password::Option(place.clone(), given.option)),
+        Origin::Flag => sources.warn(
+            "the password in --url can be read by every user of this host; use DBLOCK_PASSWORD, DBLOCK_URL or \
+             --password-file",
+        ),
+        Origin::Variable(_) => {}
+    }
+    Ok(Password::Given(Zeroizing::new(given.text()?.to_owned())))
+}
+
+fn tls(sources: &mut Sources) -> Result<Tls, Failure> {
+    let default = match sources.given("ssl-ca") {
+        Some(_) => "verify-ca",
+        None => "preferred",
+    };
+    let tls = Tls {
+        mode: sources.value("ssl-mode", value::ssl_mode, default)?,
+        ca: sources.path("ssl-ca"),
+        cert: sources.path("ssl-cert"),
+        key: sources.path("ssl-key"),
+        server_public_key: sources.path("server-public-key-path"),
+    };
+    if tls.mode != SslMode::Disabled {
+        nothing_is_weaker(sources)?;
+    }
+    Ok(tls)
+}
+
+/// Refuses what secures another client's connections and not ours.
+fn nothing_is_weaker(sources: &Sources) -> Result<(), Failure> {
+    for option in SECURING {
+        let Some(given) = sources.given(option) else {
+            continue;
+        };
+        let value = given.value.to_string_lossy().to_ascii_lowercase();
+        let is_kept = match option {
+            // The certificates of that folder are trusted besides.
+            "ssl-capath" => sources.given("ssl-ca").is_some(),
+            "ssl-fips-mode" => matches!(&*value, "off" | "0"),
+            "tls-version" => ["tlsv1.2", "tlsv1.3"]
+                .iter()
+                .all(|version| value.contains(version)),
+            _ => false,
+        };
+        if !is_kept {
+            return Err(given.wrong(
+                "dblock has no such option, and without it the connection would be less secure; give dblock a file of \
+                 its own with --defaults-file, or --no-defaults",
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_not_shown_by_debug() {
+        let password = Password::Given(Zeroizing::new("secret".to_owned()));
+        assert_eq!(format!("{password:?}"), "***");
+    }
+}

@@ -1,0 +1,284 @@
+//! From what was given to what is meant. Nothing past this folder sees clap, a variable or an option file.
+
+mod connection;
+mod server_url;
+mod sources;
+mod value;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+pub use connection::{Connection, Password, Protocol, SslMode, Target, Tls};
+pub use server_url::password_in as password_in_url;
+pub use sources::{InForce, VARIABLES};
+
+use crate::cli::{CheckArgs, ConfigArgs, RunArgs, on};
+use crate::exit::{CONFLICT, Failure, Reason};
+use crate::lock::Name;
+use crate::option_file::Outcome;
+use crate::report::{Level, Report, shown};
+use sources::Sources;
+
+/// How long a server keeps the lock of a host that has vanished, where nothing says it.
+pub const DEFAULT_TTL: Duration = Duration::from_secs(300);
+/// The longest that may be said.
+pub const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
+
+/// From SIGTERM to SIGKILL where nothing says it, or a quarter of the TTL where that is less.
+const DEFAULT_KILL_AFTER: Duration = Duration::from_secs(10);
+
+/// Everything that `dblock run` was asked to do.
+#[derive(Debug)]
+pub struct Run {
+    /// The lock.
+    pub name: Name,
+    /// How many may hold it at once: 1 to [`MOST_SLOTS`].
+    pub max_concurrency: u32,
+    /// The names of the slots, in their order; empty where they have none.
+    pub slot_names: Vec<String>,
+    /// How long to wait for the lock.
+    pub wait: Wait,
+    /// The exit code when it was not had in time.
+    pub conflict_exit_code: u8,
+    /// What to do without a server.
+    pub if_unreachable: IfUnreachable,
+    /// How long the command may run, from its start; `None` without limit.
+    pub timeout: Option<Duration>,
+    /// From SIGTERM to SIGKILL when dblock ends the command; zero sends both at once.
+    pub kill_after: Duration,
+    /// The longest the server keeps the lock of a host that has vanished: whole seconds.
+    pub ttl: Duration,
+    /// What to do when the session is lost while the command runs.
+    pub on_lock_lost: OnLockLost,
+    /// Whether to lock also where the lock may not exclude.
+    pub allow_unfit_server: bool,
+    /// How long the lock is kept at least, from when it was had.
+    pub hold_at_least: Duration,
+    /// Whether the command does not get the variables that tell dblock of the server.
+    pub scrub_env: bool,
+    /// Where the lock lives.
+    pub connection: Connection,
+    /// What to run: program and arguments, never empty.
+    pub command: Vec<OsString>,
+}
+
+/// Everything that `dblock check` was asked to do.
+#[derive(Debug)]
+pub struct Check {
+    /// The server.
+    pub connection: Connection,
+    /// Whether a program reads what is found.
+    pub json: bool,
+}
+
+/// What to do when the session, and with it the lock, is lost while the command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnLockLost {
+    /// Take it again; end the command when that fails.
+    Reacquire,
+    /// End the command.
+    Terminate,
+    /// Say so.
+    Ignore,
+}
+
+/// What to do when no server can be reached in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfUnreachable {
+    /// Exit with 69.
+    Fail,
+    /// Run the command without the lock.
+    Run,
+}
+
+/// How long to wait for a lock, from when it is first asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// This long; zero asks once.
+    For(Duration),
+    /// Without limit.
+    Forever,
+}
+
+/// Everything that `dblock config` was asked to do, and found.
+#[derive(Debug)]
+pub struct Config {
+    /// Every setting in force, as far as they could be read, in the order of the help.
+    pub settings: Vec<InForce>,
+    /// The option files, and what became of each.
+    pub files: Vec<(Rc<Path>, Outcome)>,
+    /// Whether a program reads what is found.
+    pub json: bool,
+    /// What is wrong.
+    pub failure: Option<Failure>,
+}
+
+/// Reads the settings of `dblock run`, and where to report to.
+///
+/// # Errors
+/// [`Reason::Usage`] names the option or variable with a malformed value; [`Reason::Configuration`] the place in an option
+/// file, or that no server is named.
+pub fn run(args: RunArgs) -> Result<(Run, Report), Failure> {
+    let given = args.connection.given(&args.verbosity, args.options.given());
+    let mut sources = Sources::read(given)?;
+    let report = report(&mut sources)?;
+    let name = name(&mut sources)?.ok_or_else(|| {
+        Failure::new(Reason::Usage, "no name is given; name the lock with --name")
+    })?;
+    let run = read(&mut sources, name, args.command)?;
+    tell(&sources, report);
+    Ok((run, report))
+}
+
+/// Reads the settings of `dblock check`, and where to report to.
+///
+/// # Errors
+/// As [`run`].
+pub fn check(args: CheckArgs) -> Result<(Check, Report), Failure> {
+    let options = vec![("json", on(args.json))];
+    let mut sources = Sources::read(args.connection.given(&args.verbosity, options))?;
+    let report = report(&mut sources)?;
+    let check = Check {
+        json: sources.is_on("json"),
+        connection: connection::read(&mut sources)?,
+    };
+    tell(&sources, report);
+    Ok((check, report))
+}
+
+/// Reads the settings of all commands, as far as that goes.
+///
+/// # Errors
+/// As [`run`], where it goes nowhere.
+pub fn config(args: ConfigArgs) -> Result<Config, Failure> {
+    let mut options = args.options.given();
+    options.push(("json", on(args.json)));
+    let mut sources = Sources::read(args.connection.given(&args.verbosity, options))?;
+    let report = report(&mut sources)?;
+    let json = sources.is_on("json");
+    // Nothing else depends on the name, and it need not be given.
+    let unnamed = Name::parse("unnamed").expect("a name");
+    let name = name(&mut sources);
+    let settings = name.and_then(|name| read(&mut sources, name.unwrap_or(unnamed), Vec::new()));
+    if settings.is_err() && !sources.has_read("connect-timeout") {
+        // It is the first error that is told.
+        let _ = connection::read(&mut sources);
+    }
+    tell(&sources, report);
+    Ok(Config {
+        settings: sources.in_force,
+        files: sources.files,
+        json,
+        failure: settings.err(),
+    })
+}
+
+/// Says what the user should know of the settings.
+fn tell(sources: &Sources, report: Report) {
+    for (level, note) in &sources.notes {
+        report.say(*level, note);
+    }
+}
+
+/// Of quiet and verbose the stronger one counts; a command line cannot have both.
+fn report(sources: &mut Sources) -> Result<Report, Failure> {
+    let is_quiet = match (sources.strength("quiet"), sources.strength("verbose")) {
+        (Some(quiet), Some(verbose)) => quiet <= verbose,
+        (quiet, _) => quiet.is_some(),
+    };
+    if is_quiet && sources.switch("quiet") {
+        return Ok(Report {
+            shown: Level::Error,
+        });
+    }
+    let shown = match sources.value("verbose", value::count, "0")? {
+        0 => Level::Warning,
+        1 => Level::Info,
+        _ => Level::Statement,
+    };
+    Ok(Report { shown })
+}
+
+fn name(sources: &mut Sources) -> Result<Option<Name>, Failure> {
+    let name = |text: &str| Name::parse(text).map_err(|wrong| format!("the name {wrong}"));
+    sources.optional("name", name)
+}
+
+/// Reads the settings of `dblock run`.
+fn read(sources: &mut Sources, name: Name, command: Vec<OsString>) -> Result<Run, Failure> {
+    let (max_concurrency, slot_names) = slots(sources)?;
+    let wait = sources.value("wait", value::wait, "0")?;
+    let conflict_exit_code = sources.value(
+        "conflict-exit-code",
+        value::exit_code,
+        &CONFLICT.to_string(),
+    )?;
+    let timeout = sources.optional("timeout", value::duration)?;
+    let ttl = sources.value("ttl", value::ttl, "5m")?;
+    let kill_after = kill_after(sources, ttl)?;
+    Ok(Run {
+        name,
+        max_concurrency,
+        slot_names,
+        wait,
+        conflict_exit_code,
+        timeout: timeout.filter(|limit| !limit.is_zero()),
+        kill_after,
+        ttl,
+        on_lock_lost: sources.value("on-lock-lost", value::on_lock_lost, "reacquire")?,
+        if_unreachable: sources.value("if-unreachable", value::if_unreachable, "fail")?,
+        allow_unfit_server: sources.switch("allow-unfit-server"),
+        hold_at_least: sources
+            .optional("hold-at-least", value::duration)?
+            .unwrap_or_default(),
+        scrub_env: sources.switch("scrub-env"),
+        connection: connection::read(sources)?,
+        command,
+    })
+}
+
+/// How many slots there are, and their names if they have some. Of the two ways to say it the stronger one counts.
+fn slots(sources: &mut Sources) -> Result<(u32, Vec<String>), Failure> {
+    let (number, names) = (
+        sources.strength("max-concurrency"),
+        sources.strength("slots"),
+    );
+    if let (Some(number), Some(names)) = (number, names)
+        && number == names
+        && let Some(given) = sources.given("slots")
+    {
+        return Err(given.wrong("max-concurrency is given as well; give one of them"));
+    }
+    let is_pool = match (number, names) {
+        (Some(number), Some(names)) => names < number,
+        (_, names) => names.is_some(),
+    };
+    if !is_pool {
+        return Ok((
+            sources.value("max-concurrency", value::max_concurrency, "1")?,
+            Vec::new(),
+        ));
+    }
+    let names = sources
+        .optional("slots", value::slot_names)?
+        .unwrap_or_default();
+    let number = u32::try_from(names.len()).expect("at most a thousand");
+    Ok((number, names))
+}
+
+fn kill_after(sources: &mut Sources, ttl: Duration) -> Result<Duration, Failure> {
+    let most = ttl / 3;
+    let read = |text: &str| match value::duration(text)? {
+        span if span <= most => Ok(span),
+        span => Err(format!(
+            "{} is more than a third of the TTL, which is {}; the command must be gone before the server gives its lock \
+             away",
+            shown(span),
+            shown(ttl)
+        )),
+    };
+    let default = DEFAULT_KILL_AFTER.min(ttl / 4);
+    sources.value("kill-after", read, &shown(default).to_string())
+}

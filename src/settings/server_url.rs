@@ -1,0 +1,206 @@
+//! `mysql://[user[:password]@]host[:port][,host[:port]]…[/][?option=value&…]`, with percent-encoding. No error quotes a
+//! part that may be a password.
+
+use std::fmt;
+
+use percent_encoding::percent_decode_str;
+use url::Url;
+use zeroize::Zeroizing;
+
+/// The options that may stand behind the `?`.
+const OPTIONS: [&str; 6] = [
+    "socket", "protocol", "ssl-mode", "ssl-ca", "ssl-cert", "ssl-key",
+];
+
+/// A URL's parts.
+pub struct Parts {
+    /// The hosts, in their order; `None` where none is named.
+    pub hosts: Option<Vec<Host>>,
+    /// Its options, user and password among them.
+    pub options: Vec<(&'static str, String)>,
+}
+
+/// A host as named; its port as far as the URL gives it.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// Its name or address, an IPv6 address without brackets.
+    pub name: String,
+    /// Its port, never 0.
+    pub port: Option<u16>,
+}
+
+/// Hosts as they stand in a URL.
+pub fn shown(hosts: &[Host]) -> String {
+    let shown = hosts.iter().map(|host| {
+        let name = if host.name.contains(':') {
+            format!("[{}]", host.name)
+        } else {
+            host.name.clone()
+        };
+        host.port
+            .map_or(name.clone(), |port| format!("{name}:{port}"))
+    });
+    shown.collect::<Vec<_>>().join(",")
+}
+
+/// Takes a URL apart.
+///
+/// # Errors
+/// What is wrong with it, without quoting it.
+pub fn parse(text: &str) -> Result<Parts, String> {
+    let (scheme, rest) = text.split_once("://").ok_or("a URL begins with mysql://")?;
+    if scheme != "mysql" {
+        return Err(format!(
+            "the scheme{} is unknown; a URL begins with mysql://",
+            quoted(scheme, text)
+        ));
+    }
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    let (account, hosts) = match authority.rsplit_once('@') {
+        Some((account, hosts)) => (account, hosts),
+        None => ("", authority),
+    };
+    let hosts = match hosts {
+        "" => None,
+        hosts => Some(hosts.split(',').map(host).collect::<Result<Vec<_>, _>>()?),
+    };
+    let mut options = Vec::new();
+    let (user, password) = match account.split_once(':') {
+        Some((user, password)) => (user, Some(password)),
+        None => (account, None),
+    };
+    if !user.is_empty() {
+        options.push(("user", decoded(user, "user")?));
+    }
+    if let Some(password) = password {
+        options.push(("password", decoded(password, "password")?));
+    }
+
+    let tail = Url::parse(&format!("mysql://host{tail}")).map_err(|wrong| wrong.to_string())?;
+    if !matches!(tail.path(), "" | "/") {
+        return Err(
+            "a lock needs no database; nothing may stand behind the / in the URL".to_owned(),
+        );
+    }
+    if tail.fragment().is_some() {
+        return Err("a # in the URL must be written as %23".to_owned());
+    }
+    for (key, value) in tail.query_pairs() {
+        let option = OPTIONS
+            .into_iter()
+            .find(|option| *option == key)
+            .ok_or_else(|| format!("the URL parameter{} is unknown", quoted(&key, text)))?;
+        options.push((option, value.into_owned()));
+    }
+    Ok(Parts { hosts, options })
+}
+
+/// The password in a URL.
+pub fn password_in(text: &str) -> Option<Zeroizing<String>> {
+    let mut options = parse(text).ok()?.options.into_iter();
+    options
+        .find(|(option, _)| *option == "password")
+        .map(|(_, password)| Zeroizing::new(password))
+}
+
+fn decoded(text: &str, what: &str) -> Result<String, String> {
+    let text = percent_decode_str(text).decode_utf8();
+    text.map(Into::into)
+        .map_err(|_| format!("the {what} in the URL is not UTF-8"))
+}
+
+/// ` "word"`, unless it may be a part of a password: behind a `/`, `?` or `#` that was not encoded in one, the end of the
+/// password and its `@` follow.
+fn quoted(word: &str, url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let tail = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);
+    let harmless = word
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    if harmless && !tail.contains('@') {
+        format!(" {word:?}")
+    } else {
+        String::new()
+    }
+}
+
+/// One `host[:port]` of a URL.
+fn host(text: &str) -> Result<Host, String> {
+    let wrong = |why: &dyn fmt::Display| format!("a host in the URL cannot be read: {why}");
+    if text.matches(':').count() > 1 && !text.starts_with('[') {
+        return Err(wrong(&"an IPv6 address stands in brackets, as in [::1]"));
+    }
+    let url = Url::parse(&format!("mysql://{text}/")).map_err(|why| wrong(&why))?;
+    let name = url
+        .host_str()
+        .filter(|name| !name.is_empty())
+        .ok_or_else(|| wrong(&"is empty"))?;
+    if url.port() == Some(0) {
+        return Err(wrong(&"a port is a number from 1 to 65535"));
+    }
+    let name = decoded(name.trim_start_matches('[').trim_end_matches(']'), "host")?;
+    Ok(Host {
+        name,
+        port: url.port(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_taken_apart() {
+        let parts = parse(
+            "mysql://us%40er:p%3aw@db1,[::1]:3307,db3:1/?socket=/run/x.sock&ssl-mode=required",
+        )
+        .unwrap();
+        let hosts: Vec<_> = parts
+            .hosts
+            .unwrap()
+            .into_iter()
+            .map(|host| (host.name, host.port))
+            .collect();
+        assert_eq!(
+            hosts,
+            [
+                ("db1".to_owned(), None),
+                ("::1".to_owned(), Some(3307)),
+                ("db3".to_owned(), Some(1))
+            ]
+        );
+        let options = [
+            ("user", "us@er"),
+            ("password", "p:w"),
+            ("socket", "/run/x.sock"),
+            ("ssl-mode", "required"),
+        ];
+        assert_eq!(
+            parts.options,
+            options.map(|(option, value)| (option, value.to_owned()))
+        );
+    }
+
+    #[test]
+    fn an_error_in_a_url_does_not_show_its_password() {
+        for wrong in [
+            "mysql://u:secret@h:70000/",
+            "mysql://u:secret@h/db",
+            "mysql://u:secret@h?x=1",
+            "pg://u:secret@h",
+            "u:secret@h",
+            "mysql://u:secret@h:0",
+            "mysql://u:secret@a,,b",
+            "mysql://u:secret@h#f",
+            "mysql://u:/secret@h",
+            "mysql://u:1?secret@h",
+            "mysql://u:1#secret@h",
+            "u:secret://h",
+            "mysql://u:1?secret&x@h",
+        ] {
+            let error = parse(wrong).err().expect(wrong);
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+}

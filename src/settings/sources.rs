@@ -1,0 +1,523 @@
+//! Where a setting may come from, and which source wins: a flag beats the environment, which beats `[dblock]` in an option
+//! file, which beats the groups that other clients read too, which beat the default.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::server_url::{self, Host};
+use super::value::shown_safely;
+use crate::cli::{self, Kind};
+use crate::exit::{Failure, Reason};
+use crate::option_file::{self, Entry, Outcome, Place, Value, expanded, wrong};
+use crate::report::{Level, printable};
+
+/// The options that a variable can give, and the variable.
+pub const VARIABLES: [(&str, &str); 13] = [
+    ("url", "DBLOCK_URL"),
+    ("host", "DBLOCK_HOST"),
+    ("port", "DBLOCK_PORT"),
+    ("user", "DBLOCK_USER"),
+    ("password", "DBLOCK_PASSWORD"),
+    ("socket", "DBLOCK_SOCKET"),
+    ("protocol", "DBLOCK_PROTOCOL"),
+    ("ssl-mode", "DBLOCK_SSL_MODE"),
+    ("ssl-ca", "DBLOCK_SSL_CA"),
+    ("ssl-cert", "DBLOCK_SSL_CERT"),
+    ("ssl-key", "DBLOCK_SSL_KEY"),
+    ("server-public-key-path", "DBLOCK_SERVER_PUBLIC_KEY_PATH"),
+    ("connect-timeout", "DBLOCK_CONNECT_TIMEOUT"),
+];
+
+/// The group of dblock's own.
+const OWN_GROUP: &str = "dblock";
+
+/// The groups that are read besides it: MySQL's clients read the first, MariaDB's all of them.
+const CLIENT_GROUPS: [&str; 3] = ["client", "client-server", "client-mariadb"];
+
+/// What dblock takes from those groups. All else there is for other programs.
+const OF_CLIENTS: [&str; 14] = [
+    "host",
+    "port",
+    "user",
+    "password",
+    "socket",
+    "protocol",
+    "connect-timeout",
+    "ssl-mode",
+    "ssl-ca",
+    "ssl-cert",
+    "ssl-key",
+    "server-public-key-path",
+    SSL,
+    SSL_VERIFY,
+];
+
+/// What it looks at there because a connection without it would be less secure than its owner wanted.
+pub const SECURING: [&str; 9] = [
+    "ssl-capath",
+    "ssl-cipher",
+    "ssl-crl",
+    "ssl-crlpath",
+    "ssl-fips-mode",
+    "ssl-fp",
+    "ssl-fplist",
+    "tls-ciphersuites",
+    "tls-version",
+];
+
+/// MariaDB's switches, in the place of an `ssl-mode`.
+const SSL: &str = "ssl";
+const SSL_VERIFY: &str = "ssl-verify-server-cert";
+
+/// The place of what nothing says.
+const DEFAULT: &str = "default";
+
+/// What stands in no option file.
+const NOT_IN_FILES: [&str; 4] = [
+    "defaults-file",
+    "defaults-extra-file",
+    "defaults-group-suffix",
+    "no-defaults",
+];
+
+/// A value as it was given.
+#[derive(Debug, Clone)]
+pub struct Given {
+    /// The option that it was given by, which for a part of a URL is `url`.
+    pub option: String,
+    /// Its text; of a password in a file, nothing.
+    pub value: OsString,
+    /// Where it was given.
+    pub origin: Origin,
+}
+
+/// Where a value was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// On the command line.
+    Flag,
+    /// In a variable of the environment.
+    Variable(&'static str),
+    /// In an option file.
+    File(Place),
+}
+
+impl Given {
+    fn flag(option: &str, value: OsString) -> Self {
+        Self {
+            option: option.to_owned(),
+            value,
+            origin: Origin::Flag,
+        }
+    }
+
+    /// The place as an error or a table names it.
+    pub fn place(&self) -> String {
+        match &self.origin {
+            Origin::Flag => format!("--{}", self.option),
+            Origin::Variable(name) => (*name).to_owned(),
+            Origin::File(place) => place.to_string(),
+        }
+    }
+
+    /// That the value is wrong: bad usage, or in a file bad configuration.
+    pub fn wrong(&self, why: &str) -> Failure {
+        match &self.origin {
+            Origin::File(place) => wrong(place, &format!("{}: {why}", self.option)),
+            _ => Failure::new(Reason::Usage, format!("{}: {why}", self.place())),
+        }
+    }
+
+    /// The value, if it is UTF-8.
+    pub fn text(&self) -> Result<&str, Failure> {
+        let text = self.value.to_str();
+        text.ok_or_else(|| self.wrong("the value is not UTF-8"))
+    }
+
+    /// The value as `reader` reads it; the reader's error says what is wrong with it.
+    pub fn read<T>(&self, reader: impl FnOnce(&str) -> Result<T, String>) -> Result<T, Failure> {
+        reader(self.text()?).map_err(|why| self.wrong(&why))
+    }
+}
+
+/// A variable; one that is set to nothing counts as not set, as crontabs and unit files cannot unset.
+pub fn variable(option: &str, name: &'static str) -> Option<Given> {
+    let value = env::var_os(name).filter(|value| !value.is_empty())?;
+    Some(Given {
+        option: option.to_owned(),
+        value,
+        origin: Origin::Variable(name),
+    })
+}
+
+/// What one source says. A single option in it beats its part of the URL.
+#[derive(Debug, Default)]
+pub struct Source {
+    options: BTreeMap<String, Given>,
+    /// The hosts that its URL names, and that URL.
+    pub hosts: Option<(Vec<Host>, Given)>,
+}
+
+impl Source {
+    /// What it says of an option.
+    pub fn get(&self, option: &str) -> Option<&Given> {
+        self.options.get(option)
+    }
+
+    fn insert(&mut self, given: Given) {
+        // Of two ways to give a password the later one counts.
+        match given.option.as_str() {
+            "password" => self.options.remove("password-file"),
+            "password-file" => self.options.remove("password"),
+            _ => None,
+        };
+        self.options.insert(given.option.clone(), given);
+    }
+
+    /// Puts the parts of the URL into the places of what is not given one by one.
+    fn take_url_apart(&mut self) -> Result<(), Failure> {
+        let Some(url) = self.options.remove("url") else {
+            return Ok(());
+        };
+        let parts = url.read(server_url::parse)?;
+        for (option, value) in parts.options {
+            let has_password = option == "password" && self.options.contains_key("password-file");
+            if !has_password {
+                let part = Given {
+                    value: value.into(),
+                    ..url.clone()
+                };
+                self.options.entry(option.to_owned()).or_insert(part);
+            }
+        }
+        self.hosts = parts.hosts.map(|hosts| (hosts, url));
+        Ok(())
+    }
+}
+
+/// A setting that is in force.
+#[derive(Debug)]
+pub struct InForce {
+    /// The option.
+    pub option: String,
+    /// Its value, of a secret `***`; `None` where it has none.
+    pub value: Option<String>,
+    /// Where that comes from.
+    pub from: String,
+}
+
+/// All sources, and what was taken from them.
+#[derive(Debug)]
+pub struct Sources {
+    /// The strongest first.
+    pub all: [Source; 4],
+    /// Everything that has been read of them so far.
+    pub in_force: Vec<InForce>,
+    /// The option files.
+    pub files: Vec<(Rc<Path>, Outcome)>,
+    /// What the user should know.
+    pub notes: Vec<(Level, String)>,
+}
+
+impl Sources {
+    /// Takes the flags, and reads the environment and the option files.
+    ///
+    /// # Errors
+    /// [`Reason::Configuration`] for option files, [`Reason::Usage`] for a malformed URL.
+    pub fn read(given: cli::Given) -> Result<Self, Failure> {
+        let mut flags = Source::default();
+        for (option, value) in given.options {
+            if let Some(value) = value {
+                flags.insert(Given::flag(option, value));
+            }
+        }
+        let mut environment = Source::default();
+        for (option, name) in VARIABLES {
+            if let Some(given) = variable(option, name) {
+                environment.insert(given);
+            }
+        }
+        let suffix = given
+            .group_suffix
+            .or_else(|| env::var_os("MYSQL_GROUP_SUFFIX"))
+            .unwrap_or_default()
+            .to_string_lossy()
+            .to_ascii_lowercase();
+        let groups: Vec<String> = CLIENT_GROUPS
+            .into_iter()
+            .chain([OWN_GROUP])
+            .flat_map(|group| [group.to_owned(), format!("{group}{suffix}")])
+            .collect();
+        let found = option_file::read(&given.places, &groups)?;
+        let mut sources = Self {
+            all: [flags, environment, Source::default(), Source::default()],
+            in_force: Vec::new(),
+            files: found.files,
+            notes: found.notes,
+        };
+        for entry in found.entries {
+            if entry.group == OWN_GROUP || entry.group.strip_suffix(&suffix) == Some(OWN_GROUP) {
+                sources.add_own(&entry)?;
+            } else {
+                sources.add_of_clients(&entry)?;
+            }
+        }
+        sources.all[3].choose_ssl_mode();
+        for source in &mut sources.all {
+            source.take_url_apart()?;
+        }
+        // What other clients read of the environment; the weakest that it has.
+        for (strength, option, name) in [
+            (1, "password", "MYSQL_PWD"),
+            (3, "socket", "MYSQL_UNIX_PORT"),
+        ] {
+            if let Some(given) = variable(option, name) {
+                sources.all[strength]
+                    .options
+                    .entry(option.to_owned())
+                    .or_insert(given);
+            }
+        }
+        Ok(sources)
+    }
+
+    /// An option that stands in `[dblock]`.
+    fn add_own(&mut self, entry: &Entry) -> Result<(), Failure> {
+        let place = entry.place.clone();
+        let known = cli::long_options();
+        let (name, loose) = match entry.key.strip_prefix("loose-") {
+            Some(name) => (name, true),
+            None => (entry.key.as_str(), false),
+        };
+        let kind = |name: &str| match name {
+            "password" => Some(Kind::Value),
+            _ if NOT_IN_FILES.contains(&name) => None,
+            _ => known
+                .iter()
+                .find(|known| known.0 == name)
+                .map(|known| known.1),
+        };
+        if NOT_IN_FILES.contains(&name) {
+            return Err(wrong(
+                &place,
+                &format!("{name} cannot stand in an option file"),
+            ));
+        }
+        if let Some(kind) = kind(name) {
+            return add(&mut self.all[2], name, kind, entry);
+        }
+        if let Some((name, value)) = negated(name)
+            && kind(name) == Some(Kind::Switch)
+        {
+            return add_switch(&mut self.all[2], name, value, entry);
+        }
+        let told = format!("[dblock] has no option {}", shown_safely(name));
+        if loose {
+            self.notes
+                .push((Level::Warning, format!("{place}: {told}")));
+            return Ok(());
+        }
+        Err(wrong(&place, &told))
+    }
+
+    /// An option of a group that other clients read too.
+    fn add_of_clients(&mut self, entry: &Entry) -> Result<(), Failure> {
+        let source = &mut self.all[3];
+        let name = entry.key.strip_prefix("loose-").unwrap_or(&entry.key);
+        let no_limit = name == "connect-timeout"
+            && matches!(&entry.value, Value::Text(value) if **value == *b"0");
+        match negated(name) {
+            Some((switch, value)) if matches!(switch, SSL | SSL_VERIFY) => {
+                add_switch(source, switch, value, entry)
+            }
+            _ if matches!(name, SSL | SSL_VERIFY) => add(source, name, Kind::Switch, entry),
+            _ if no_limit => Ok(()),
+            _ if OF_CLIENTS.contains(&name) || SECURING.contains(&name) => {
+                add(source, name, Kind::Value, entry)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the strongest source says of an option.
+    pub fn given(&self, option: &str) -> Option<&Given> {
+        self.all.iter().find_map(|source| source.get(option))
+    }
+
+    /// The place in order of the strongest source that says something of an option.
+    pub fn strength(&self, option: &str) -> Option<usize> {
+        self.all
+            .iter()
+            .position(|source| source.get(option).is_some())
+    }
+
+    /// What an option is set to, and the default as `reader` reads it where nothing says it.
+    pub fn value<T>(
+        &mut self,
+        option: &str,
+        reader: impl Fn(&str) -> Result<T, String>,
+        default: &str,
+    ) -> Result<T, Failure> {
+        let value = self.read_and_note(option, &reader, Some(default))?;
+        Ok(value.unwrap_or_else(|| reader(default).expect("a default is well-formed")))
+    }
+
+    /// What an option is set to that has no default.
+    pub fn optional<T>(
+        &mut self,
+        option: &str,
+        reader: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, Failure> {
+        self.read_and_note(option, reader, None)
+    }
+
+    /// The same, where a default that is found out later is told as so.
+    pub fn optional_or<T>(
+        &mut self,
+        option: &str,
+        reader: impl Fn(&str) -> Result<T, String>,
+        default: &str,
+    ) -> Result<Option<T>, Failure> {
+        self.read_and_note(option, reader, Some(default))
+    }
+
+    fn read_and_note<T>(
+        &mut self,
+        option: &str,
+        reader: impl Fn(&str) -> Result<T, String>,
+        default: Option<&str>,
+    ) -> Result<Option<T>, Failure> {
+        let Some(given) = self.given(option).cloned() else {
+            self.note(option, default, DEFAULT);
+            return Ok(None);
+        };
+        let value = given.read(reader)?;
+        self.note(option, given.value.to_str(), &given.place());
+        Ok(Some(value))
+    }
+
+    /// The file that an option names.
+    pub fn path(&mut self, option: &str) -> Option<PathBuf> {
+        let Some(given) = self.given(option).cloned() else {
+            self.note(option, None, DEFAULT);
+            return None;
+        };
+        let place = given.place();
+        let path = expanded(given.value);
+        self.note(option, Some(&path.to_string_lossy()), &place);
+        Some(path)
+    }
+
+    /// Whether a switch is on.
+    pub fn is_on(&self, option: &str) -> bool {
+        self.given(option).is_some_and(|given| given.value == "1")
+    }
+
+    /// The same, as a setting that is told.
+    pub fn switch(&mut self, option: &str) -> bool {
+        let is_on = self.is_on(option);
+        let place = self.given(option).map_or(DEFAULT.to_owned(), Given::place);
+        self.note(option, Some(if is_on { "on" } else { "off" }), &place);
+        is_on
+    }
+
+    /// Whether this option has been read.
+    pub fn has_read(&self, option: &str) -> bool {
+        self.in_force.iter().any(|setting| setting.option == option)
+    }
+
+    /// Something that the user should know.
+    pub fn warn(&mut self, line: &str) {
+        self.notes.push((Level::Warning, line.to_owned()));
+    }
+
+    /// Notes what an option is set to.
+    pub fn note(&mut self, option: &str, value: Option<&str>, from: &str) {
+        self.in_force.push(InForce {
+            option: option.to_owned(),
+            value: value.map(printable),
+            from: from.to_owned(),
+        });
+    }
+}
+
+impl Source {
+    /// MariaDB's clients have two switches where MySQL's have a mode.
+    fn choose_ssl_mode(&mut self) {
+        let is = |option: &str, value: &str| {
+            let given = self.get(option).filter(|given| given.value == value)?;
+            Some(given.clone())
+        };
+        let mode = match (is(SSL_VERIFY, "1"), is(SSL, "0")) {
+            (Some(given), _) => Some(("verify-identity", given)),
+            (None, Some(given)) => Some(("disabled", given)),
+            (None, None) => None,
+        };
+        if let Some((mode, given)) = mode {
+            let mode = Given {
+                value: mode.into(),
+                ..given
+            };
+            self.options.entry("ssl-mode".to_owned()).or_insert(mode);
+        }
+    }
+}
+
+/// A switch that is turned off or on by a word in front of its name, and what it is turned to.
+fn negated(name: &str) -> Option<(&str, &'static str)> {
+    let off = ["skip-", "disable-"];
+    let off = off.iter().find_map(|prefix| name.strip_prefix(prefix));
+    match (off, name.strip_prefix("enable-")) {
+        (Some(name), _) => Some((name, "0")),
+        (None, Some(name)) => Some((name, "1")),
+        (None, None) => None,
+    }
+}
+
+fn add(source: &mut Source, name: &str, kind: Kind, entry: &Entry) -> Result<(), Failure> {
+    let place = &entry.place;
+    let value = match (&entry.value, kind) {
+        (Value::None, Kind::Switch) => return add_switch(source, name, "1", entry),
+        (Value::Text(value), Kind::Switch) => {
+            let value = match value.to_ascii_lowercase().as_slice() {
+                b"1" | b"on" | b"true" => "1",
+                b"0" | b"off" | b"false" => "0",
+                _ => return Err(wrong(place, &format!("{name} is neither on nor off"))),
+            };
+            return add_switch(source, name, value, entry);
+        }
+        // As a variable that is set to nothing; it takes back what was said before it.
+        (Value::Text(value), _) if value.is_empty() => {
+            source.options.remove(name);
+            return Ok(());
+        }
+        (Value::Text(value), _) => OsString::from_vec(value.to_vec()),
+        (Value::Withheld, _) => OsString::new(),
+        (Value::None, Kind::Count) => "1".into(),
+        (Value::None, Kind::Value) if name == "password" => {
+            let why = "a password without a value would be asked for, and dblock cannot ask";
+            return Err(wrong(place, why));
+        }
+        (Value::None, Kind::Value) => return Err(wrong(place, &format!("{name} needs a value"))),
+    };
+    source.insert(Given {
+        option: name.to_owned(),
+        value,
+        origin: Origin::File(place.clone()),
+    });
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as what else adds something")]
+fn add_switch(source: &mut Source, name: &str, value: &str, entry: &Entry) -> Result<(), Failure> {
+    source.insert(Given {
+        option: name.to_owned(),
+        value: value.into(),
+        origin: Origin::File(entry.place.clone()),
+    });
+    Ok(())
+}

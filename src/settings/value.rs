@@ -1,0 +1,247 @@
+//! Values as people write them, read into what they mean. An error is the end of a sentence about the value, and shows
+//! no URL, for that may hold a password.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::server_url::Host;
+use super::{IfUnreachable, LONGEST_TTL, OnLockLost, Protocol, SslMode, Wait};
+use crate::lock::MOST_SLOTS;
+
+/// The shortest that may be said of a TTL.
+const SHORTEST_TTL: Duration = Duration::from_secs(4);
+
+/// Bytes of a slot's name at most, as of a lock's.
+const LONGEST_SLOT_NAME: usize = 200;
+
+/// The longest duration that is taken; beyond it clocks overflow. `forever` has no limit.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// A value as an error quotes it, unless a URL with a password may have landed there.
+pub fn shown_safely(text: &str) -> String {
+    if text.contains('@') {
+        "the value".to_owned()
+    } else {
+        format!("{text:?}")
+    }
+}
+
+/// The value of `--host`: one name or address, an IPv6 address with or without brackets. The errors do not quote it: a
+/// URL with a password may have landed there.
+pub fn host(text: &str) -> Result<Host, String> {
+    let inner = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
+    let name = inner.unwrap_or(text);
+    if name.is_empty() || name.contains([',', '/', '@']) || name.contains(char::is_whitespace) {
+        return Err("that is no host; a user or several hosts go into a URL".to_owned());
+    }
+    if name.contains(':') && name.parse::<std::net::Ipv6Addr>().is_err() {
+        return Err("that is no host; a port goes into an option of its own or a URL".to_owned());
+    }
+    Ok(Host {
+        name: name.to_owned(),
+        port: None,
+    })
+}
+
+pub fn port_number(text: &str) -> Result<u16, String> {
+    match text.parse() {
+        Ok(port) if port > 0 => Ok(port),
+        _ => Err(format!(
+            "{} is not a port from 1 to 65535",
+            shown_safely(text)
+        )),
+    }
+}
+
+/// A socket's path: `sun_path` holds 108 bytes with the closing zero.
+pub fn socket_path(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() || text.len() > 107 || text.contains('\0') {
+        return Err("a socket's path has 1 to 107 bytes".to_owned());
+    }
+    Ok(PathBuf::from(text))
+}
+
+/// In either case, and with either line, as MySQL's manual writes them and as options are written.
+pub fn ssl_mode(text: &str) -> Result<SslMode, String> {
+    let words = [
+        ("disabled", SslMode::Disabled),
+        ("preferred", SslMode::Preferred),
+        ("required", SslMode::Required),
+        ("verify-ca", SslMode::VerifyCa),
+        ("verify-identity", SslMode::VerifyIdentity),
+    ];
+    one_of(&words, &text.to_ascii_lowercase().replace('_', "-"))
+}
+
+pub fn wait(text: &str) -> Result<Wait, String> {
+    match text {
+        "forever" => Ok(Wait::Forever),
+        _ => duration(text).map(Wait::For),
+    }
+}
+
+/// Whole seconds, for that is what servers take.
+pub fn ttl(text: &str) -> Result<Duration, String> {
+    let ttl = duration(text)?;
+    if ttl.subsec_nanos() == 0 && (SHORTEST_TTL..=LONGEST_TTL).contains(&ttl) {
+        Ok(ttl)
+    } else {
+        Err(format!(
+            "{} is not whole seconds from 4s to 1d",
+            shown_safely(text)
+        ))
+    }
+}
+
+/// One of the words in front, and what each means.
+pub fn one_of<T: Copy>(words: &[(&str, T)], text: &str) -> Result<T, String> {
+    let found = words.iter().find(|(word, _)| *word == text);
+    found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        format!("{} is neither {}", shown_safely(text), words.join(" nor "))
+    })
+}
+
+pub fn if_unreachable(text: &str) -> Result<IfUnreachable, String> {
+    one_of(
+        &[("fail", IfUnreachable::Fail), ("run", IfUnreachable::Run)],
+        text,
+    )
+}
+
+pub fn on_lock_lost(text: &str) -> Result<OnLockLost, String> {
+    let words = [
+        ("reacquire", OnLockLost::Reacquire),
+        ("terminate", OnLockLost::Terminate),
+        ("ignore", OnLockLost::Ignore),
+    ];
+    one_of(&words, text)
+}
+
+/// In either case, as MySQL's manual writes them in capitals.
+pub fn protocol(text: &str) -> Result<Protocol, String> {
+    let words = [("tcp", Protocol::Tcp), ("socket", Protocol::Socket)];
+    one_of(&words, &text.to_ascii_lowercase())
+}
+
+/// Whatever it is.
+#[expect(clippy::unnecessary_wraps, reason = "a reader of values")]
+pub fn any(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
+}
+
+pub fn count(text: &str) -> Result<u8, String> {
+    text.parse()
+        .map_err(|_| format!("{} is not a number from 0 to 255", shown_safely(text)))
+}
+
+pub fn exit_code(text: &str) -> Result<u8, String> {
+    text.parse()
+        .map_err(|_| format!("{} is not an exit code from 0 to 255", shown_safely(text)))
+}
+
+/// How long a server is sought: not without end, and not at all is of no use.
+pub fn connect_timeout(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("must be longer than 0".to_owned()),
+        limit => Ok(limit),
+    }
+}
+
+pub fn max_concurrency(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(slots) if (1..=MOST_SLOTS).contains(&slots) => Ok(slots),
+        _ => Err(format!(
+            "{} is not a number from 1 to {MOST_SLOTS}",
+            shown_safely(text)
+        )),
+    }
+}
+
+/// The names of a pool's slots. They go into a variable of the command's, not to the server.
+pub fn slot_names(text: &str) -> Result<Vec<String>, String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in text.split(',') {
+        let wrong = match name {
+            "" => "is empty",
+            _ if name.len() > LONGEST_SLOT_NAME => "is longer than 200 bytes",
+            _ if name.contains(char::is_control) => "contains a control character",
+            _ if name.trim() != name => "begins or ends with white space",
+            _ if names.len() == MOST_SLOTS as usize => "is one too many, 1000 are the most",
+            _ if names.iter().any(|other| other == name) => "is there twice",
+            _ => {
+                names.push(name.to_owned());
+                continue;
+            }
+        };
+        let place = names.len() + 1;
+        return Err(format!("name {place}, {}, {wrong}", shown_safely(name)));
+    }
+    Ok(names)
+}
+
+/// A duration as humantime writes it (`90s`, `5m`, `1h 30m`), or a bare number of seconds, as in `flock -w 0.5`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let is_number = text.contains(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let duration = if is_number {
+        text.parse()
+            .ok()
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+    } else {
+        humantime::parse_duration(text).ok()
+    };
+    match duration {
+        Some(duration) if duration <= LONGEST => Ok(duration),
+        Some(_) => Err(format!("{} is too long a time", shown_safely(text))),
+        None if is_number => Err(format!(
+            "{} is too long a time or not a number of seconds",
+            shown_safely(text)
+        )),
+        None => Err(format!(
+            "{} is not a duration; write 90s, 5m, 1h 30m or 0.5",
+            shown_safely(text)
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_humantime_or_seconds() {
+        for (text, seconds) in [
+            ("0", 0.0),
+            ("0.5", 0.5),
+            (".5", 0.5),
+            ("30", 30.0),
+            ("90s", 90.0),
+            ("1h 30m", 5400.0),
+            ("300ms", 0.3),
+        ] {
+            assert_eq!(
+                duration(text),
+                Ok(Duration::from_secs_f64(seconds)),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            ".",
+            "-1",
+            "1y2",
+            "1.2.3",
+            "inf",
+            "nan",
+            "1e3",
+            "s",
+            "99999999999999999999",
+            "200years",
+        ] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}
