@@ -119,16 +119,18 @@ pub fn read(sources: &mut Sources) -> Result<Connection, Failure> {
         is_well_formed(source)?;
     }
     let connect_timeout = sources.value("connect-timeout", value::connect_timeout, "10s")?;
+    let user = sources.optional_or("user", value::any, "the OS user's name")?;
+    let password = password(sources)?;
+    let tls = tls(sources)?;
     let targets = targets(sources)?;
     let shown: Vec<_> = targets.iter().map(Target::to_string).collect();
     sources.note("servers", Some(&shown.join(", ")), "host, port, socket");
-    let user = sources.optional_or("user", value::any, "the OS user's name")?;
     Ok(Connection {
-        password: password(sources)?,
-        tls: tls(sources)?,
-        connect_timeout,
         targets,
         user,
+        password,
+        tls,
+        connect_timeout,
     })
 }
 

@@ -27,6 +27,7 @@ mod lease_network;
 mod lock_answers;
 mod messages;
 mod names;
+mod option_files;
 mod pools;
 mod process_one;
 mod semaphore;

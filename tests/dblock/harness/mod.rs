@@ -24,7 +24,9 @@ pub use process::{
 };
 pub use proxy::{Packet, Proxy};
 pub use records::Records;
-pub use server::{Kind, Server, has_session, holder, url_at, url_of_port, waiters};
+pub use server::{
+    Kind, Server, has_session, holder, my_print_defaults, url_at, url_of_port, waiters,
+};
 
 /// The password of the account `dblock` on every test server.
 pub const PASSWORD: &str = "dblock-secret";

@@ -258,3 +258,13 @@ impl Talk {
         }
     }
 }
+
+/// The program by which a server shows what its clients read from option files, without arguments yet.
+pub fn my_print_defaults(kind: Kind) -> Command {
+    let mut command = Command::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/script/my_print_defaults"
+    ));
+    command.arg(kind.to_string());
+    command
+}

@@ -1,0 +1,1007 @@
+//! MySQL option files: read as the servers' own programs read them, and what dblock makes of what stands in them.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::harness::{
+    BUSY, Dblock, Kind, PASSWORD, SOON, Server, both_servers, copy_program, my_print_defaults,
+    unique, works,
+};
+
+const USAGE: i32 = 64;
+const CONFIGURATION: i32 = 78;
+
+/// A scratch folder with these files, which only their owner can read.
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("in the folder")).unwrap();
+        fs::write(
+            &path,
+            text.replace("FOLDER", &folder.path().display().to_string()),
+        )
+        .unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    folder
+}
+
+/// A folder with one file, `my.cnf`, and that file.
+fn file(text: &str) -> (TempDir, PathBuf) {
+    let folder = folder(&[("my.cnf", text)]);
+    let path = folder.path().join("my.cnf");
+    (folder, path)
+}
+
+/// `dblock config --json`
+fn config() -> Dblock {
+    Dblock::bare().args(["config", "--json"])
+}
+
+/// `dblock config --json` with only this file.
+fn config_of(path: &Path) -> Dblock {
+    config().arg("--defaults-file").arg(path)
+}
+
+/// The value of a setting and where it comes from, as dblock tells it, whether or not all else is well.
+#[track_caller]
+fn setting(dblock: Dblock, option: &str) -> (Option<String>, String) {
+    let output = dblock.output();
+    let told: Value =
+        serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output:#?}"));
+    let settings = told["settings"].as_array().expect("settings");
+    let setting = settings.iter().find(|setting| setting["option"] == option);
+    let setting = setting.unwrap_or_else(|| panic!("no {option}: {output:#?}"));
+    let text = |what: &str| setting[what].as_str().map(str::to_owned);
+    (text("value"), text("from").expect("a place"))
+}
+
+/// The value of a setting.
+#[track_caller]
+fn value(dblock: Dblock, option: &str) -> Option<String> {
+    setting(dblock, option).0
+}
+
+/// The value that a server's own program finds for an option in `[client]`, with control characters as dblock shows them;
+/// `Err` when it finds something wrong with the file.
+fn found_by(kind: Kind, args: &[&str], option: &str) -> Result<Option<String>, String> {
+    let output = my_print_defaults(kind)
+        .args(args)
+        .args(["client", "client-server", "client-mariadb"])
+        .output()
+        .unwrap();
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut found = None;
+    // A value may have line breaks, so an option begins where a line begins with its name.
+    let mut rest = text.as_str();
+    while let Some(start) = rest.strip_prefix("--") {
+        let end = start.find("\n--").map_or(start.len(), |end| end + 1);
+        let (entry, after) = start.split_at(end);
+        rest = after;
+        if let Some(value) = entry.strip_prefix(&format!("{option}=")) {
+            found = Some(value.strip_suffix('\n').unwrap_or(value).to_owned());
+        }
+    }
+    // As a variable that is set to nothing.
+    Ok(found
+        .filter(|value| !value.is_empty())
+        .map(|value| shown(&value)))
+}
+
+/// Control characters made visible, as dblock does.
+fn shown(value: &str) -> String {
+    let mut shown = String::new();
+    for character in value.chars() {
+        match character {
+            '\n' => shown.push(' '),
+            c if c.is_control() => shown.extend(c.escape_default()),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Both servers' programs and dblock find the same in this file.
+#[track_caller]
+fn all_find_the_same(text: &str) {
+    let (_folder, path) = file(text);
+    let only = format!("--defaults-file={}", path.display());
+    let ours = config_of(&path).output();
+    for kind in [Kind::MariaDb, Kind::MySql] {
+        match found_by(kind, &[&only], "user") {
+            Ok(theirs) => {
+                let ours = value(config_of(&path), "user");
+                let theirs = theirs.or(Some("the OS user's name".to_owned()));
+                assert_eq!(ours, theirs, "{kind:?}: {text}");
+            }
+            Err(theirs) => {
+                assert_eq!(ours.stdout, "", "{kind:?} says {theirs} of {text}");
+                ours.expect_code(CONFIGURATION)
+                    .expect_one_line(&path.display().to_string());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_value_means_what_it_means_to_the_mysql_client() {
+    for spelling in [
+        "joe",
+        "  joe  ",
+        "\"joe\"",
+        "'joe'",
+        "\"jo#e\" # comment",
+        "'jo#e'",
+        "jo#e",
+        "jo # e",
+        "\"jo\"e",
+        "\"joe",
+        "joe\"",
+        "'jo\"e'",
+        "\"jo'e\"",
+        "jo\\te",
+        "jo\\ne",
+        "jo\\re",
+        "jo\\be",
+        "jo\\se",
+        "jo\\\\e",
+        "jo\\qe",
+        "joe\\",
+        "\"joe\\\"",
+        "\"jo\\\"e\"",
+        "'jo\\'e' # c",
+        "jo;e",
+        "jo ; e",
+        "\"  joe  \"",
+        "",
+        "\"\"",
+        "''",
+        "=joe",
+        "jo=e",
+        "jo e",
+        "\\#joe",
+        "\\\"joe\\\"",
+        "\"#\" \"#\" # x",
+        "jo\\#e",
+        "'#'x",
+        "é",
+        "\"a\\\\\" # \"b\"",
+        "\t joe\t",
+    ] {
+        all_find_the_same(&format!("[client]\nuser={spelling}\n"));
+        all_find_the_same(&format!("[client]\n  user  =  {spelling}  \r\n"));
+    }
+}
+
+#[test]
+fn a_line_means_what_it_means_to_the_mysql_client() {
+    for text in [
+        "",
+        "\n\n",
+        "user=joe\n[client]\n",
+        "# user=joe\n; user=jim\n[client]\nuser=jack\n#user=x\n ;user=y\n",
+        "[client]\nuser=joe\nuser=jim\n",
+        "[client]\nuser=joe\n[mysqld]\nuser=jim\n[client]\n",
+        "[client] # comment\nuser=joe\n",
+        "[client]user=jim\nuser=joe\n",
+        "[ client]\nuser=joe\n",
+        "[client ]\nuser=joe\n",
+        "[Client]\nuser=joe\n",
+        "[client\nuser=joe\n",
+        "  [client]\n  user=joe",
+        "[client-server]\nuser=joe\n[client]\nuser=jim\n",
+        "[client]\nuser=joe\n[client-mariadb]\nuser=jim\n[client5]\nuser=x\n",
+        "[client]\nloose_nonsense\nuser=joe\nssl\n",
+        "[client]\n!nonsense x\nuser=joe\n",
+        "[client]\n!include\nuser=joe\n",
+        "[client]\r\nuser=joe\r\n",
+        "\u{feff}[client]\nuser=joe\n",
+        "[client]\nUSER=joe\n",
+    ] {
+        all_find_the_same(text);
+    }
+}
+
+/// Lines of pieces that mean something somewhere, in any order.
+#[test]
+fn a_random_file_means_what_it_means_to_the_mysql_client() {
+    let pieces = [
+        "[client]",
+        "[client-server]",
+        "[other]",
+        "[",
+        "]",
+        "user",
+        "user=",
+        "user = ",
+        "=",
+        "\"",
+        "'",
+        "#",
+        ";",
+        "\\",
+        "\\\\",
+        "\\\"",
+        "\\n",
+        "\\s",
+        " ",
+        "\t",
+        "a",
+        "bc",
+        "_",
+        "-",
+        "!",
+        "é",
+        "\r",
+    ];
+    let cases =
+        std::env::var("DBLOCK_RANDOM_FILES").map_or(60, |cases| cases.parse().expect("a number"));
+    let mut random = fastrand::Rng::with_seed(7);
+    for _ in 0..cases {
+        let mut text = "[client]\n".to_owned();
+        for _ in 0..random.usize(1..6) {
+            if random.bool() {
+                text.push_str("user=");
+            }
+            for _ in 0..random.usize(0..8) {
+                text.push_str(pieces[random.usize(..pieces.len())]);
+            }
+            text.push('\n');
+        }
+        // Their reader makes an option without a name of these, or is confused by one quote alone. And it is the client
+        // that says that an option lacks its value.
+        let confuses = |line: &str| match line.split_once('=') {
+            Some((option, value)) => {
+                let value = value.trim();
+                option.trim().is_empty() || matches!(value.split('#').next(), Some("\"" | "'"))
+            }
+            None => line.trim_start().starts_with("user"),
+        };
+        if !text.lines().any(confuses) {
+            all_find_the_same(&text);
+        }
+    }
+}
+
+#[test]
+fn included_files_are_read_where_they_are_included() {
+    let folder = folder(&[
+        (
+            "my.cnf",
+            "[client]\nuser=first\n!include FOLDER/one.cnf # comment\n!includedir FOLDER/many\nhost=h\n",
+        ),
+        ("one.cnf", "[client]\nuser=one\n[other]\nuser=none\n"),
+        ("many/20.cnf", "[client]\nuser=twenty\n"),
+        ("many/10.cnf", "[client]\nuser=ten\n"),
+        ("many/30.txt", "[client]\nuser=thirty\n"),
+        ("many/.hidden.cnf", "[client]\nuser=hidden\n"),
+        ("many/a.cnf/x.cnf", "[client]\nuser=deep\n"),
+    ]);
+    let path = folder.path().join("my.cnf");
+    let only = format!("--defaults-file={}", path.display());
+    for kind in [Kind::MariaDb, Kind::MySql] {
+        assert_eq!(
+            found_by(kind, &[&only], "user"),
+            Ok(Some("twenty".to_owned())),
+            "{kind:?}"
+        );
+    }
+    let place = folder.path().join("many/20.cnf");
+    let expected = (Some("twenty".to_owned()), format!("{}:2", place.display()));
+    assert_eq!(setting(config_of(&path), "user"), expected);
+    // The group is that of before.
+    assert_eq!(value(config_of(&path), "host").as_deref(), Some("h"));
+}
+
+#[test]
+fn the_files_are_those_of_the_mysql_client_in_its_order() {
+    let say = |name: &str| format!("[client]\nuser={name}\n");
+    let folder = folder(&[
+        ("etc/my.cnf", &say("global")),
+        ("etc/mysql/my.cnf", &say("distribution")),
+        ("mysql-home/my.cnf", &say("mysql-home")),
+        ("mariadb-home/my.cnf", &say("mariadb-home")),
+        ("home/.my.cnf", &say("home")),
+        ("extra.cnf", &say("extra")),
+        ("only.cnf", &say("only")),
+    ]);
+    let at = |name: &str| folder.path().join(name);
+    let named =
+        |option: &str, name: &str| format!("--defaults-{option}file={}", at(name).display());
+    // Each file beats those before it, so they are taken away one by one.
+    let inside = r#"mount --bind "$0/etc" /etc && exec "$@""#;
+    let found = |program: &[String], variables: &[(&str, &str)]| {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--map-root-user", "--mount", "sh", "-c", inside])
+            .arg(folder.path())
+            .args(program);
+        for name in ["HOME", "MYSQL_HOME", "MARIADB_HOME"] {
+            command.env_remove(name);
+        }
+        for (name, value) in variables {
+            command.env(name, at(value));
+        }
+        command.env_remove("DBLOCK_USER");
+        let output = command.output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let ours = |args: &[String], variables: &[(&str, &str)]| {
+        let program = [env!("CARGO_BIN_EXE_dblock"), "config", "--json"].map(str::to_owned);
+        let told = found(&[&program[..], args].concat(), variables);
+        let told: Value = serde_json::from_str(&told).expect("JSON");
+        let settings = told["settings"].as_array().expect("settings").clone();
+        // Without a host the rest is told all the same.
+        let user = settings.iter().find(|setting| setting["option"] == "user");
+        user.and_then(|user| user["value"].as_str())
+            .map(str::to_owned)
+    };
+    let theirs = |args: &[String], variables: &[(&str, &str)]| {
+        let program = [
+            vec!["my_print_defaults".to_owned()],
+            args.to_vec(),
+            vec!["client".to_owned()],
+        ]
+        .concat();
+        let told = found(&program, variables);
+        told.lines()
+            .filter_map(|line| line.strip_prefix("--user="))
+            .next_back()
+            .map(str::to_owned)
+    };
+    let homes = [
+        ("HOME", "home"),
+        ("MYSQL_HOME", "mysql-home"),
+        ("MARIADB_HOME", "mariadb-home"),
+    ];
+    let cases: [(Vec<String>, &[(&str, &str)], Option<&str>); 8] = [
+        (vec![], &homes, Some("home")),
+        (
+            vec![named("extra-", "extra.cnf")],
+            &homes[1..],
+            Some("extra"),
+        ),
+        (vec![], &homes[1..], Some("mariadb-home")),
+        (vec![], &homes[1..2], Some("mysql-home")),
+        (vec![], &[], Some("distribution")),
+        (vec![named("", "only.cnf")], &homes, Some("only")),
+        (
+            vec![named("", "only.cnf"), named("extra-", "extra.cnf")],
+            &homes,
+            Some("only"),
+        ),
+        (vec!["--no-defaults".to_owned()], &homes, None),
+    ];
+    for (args, variables, expected) in cases {
+        // Their program says nothing of what it does not find; ours the default.
+        assert_eq!(
+            theirs(&args, variables).as_deref(),
+            expected,
+            "{args:?} {variables:?}"
+        );
+        let host = ["--host".to_owned(), "h".to_owned()];
+        let ours = ours(&[&args[..], &host].concat(), variables);
+        assert_eq!(
+            ours.as_deref(),
+            expected.or(Some("the OS user's name")),
+            "{args:?} {variables:?}"
+        );
+    }
+    fs::remove_file(at("etc/mysql/my.cnf")).unwrap();
+    assert_eq!(
+        ours(&["--host".to_owned(), "h".to_owned()], &[]).as_deref(),
+        Some("global")
+    );
+}
+
+#[test]
+fn a_suffix_names_more_groups() {
+    let text = "[client]\nuser=plain\n[client_night]\nuser=night\n[dblock]\nttl=10\n[dblock_night]\nttl=20\n";
+    let (_folder, path) = file(text);
+    for dblock in [
+        config_of(&path).args(["--defaults-group-suffix", "_night"]),
+        config_of(&path).env("MYSQL_GROUP_SUFFIX", "_Night"),
+    ] {
+        assert_eq!(value(dblock, "user").as_deref(), Some("night"));
+    }
+    let dblock = config_of(&path).args(["--defaults-group-suffix=_night", "--host=h"]);
+    assert_eq!(value(dblock, "ttl").as_deref(), Some("20"));
+    assert_eq!(value(config_of(&path), "user").as_deref(), Some("plain"));
+    // MySQL's program, unlike its clients, does not take both options.
+    let only = format!("--defaults-file={}", path.display());
+    let theirs = found_by(
+        Kind::MariaDb,
+        &[&only, "--defaults-group-suffix=_night"],
+        "user",
+    );
+    assert_eq!(theirs, Ok(Some("night".to_owned())));
+}
+
+#[test]
+fn a_flag_beats_a_variable_beats_our_group_beats_that_of_all_clients() {
+    let (_folder, path) = file(
+        "[dblock]\nuser=own\n[client]\nuser=client\nport=3\nssl-mode=REQUIRED\n[dblock]\nport=2\n",
+    );
+    let place = |line: u32| format!("{}:{line}", path.display());
+    let with = |value: &str, from: &str| (Some(value.to_owned()), from.to_owned());
+    let dblock = || config_of(&path);
+    assert_eq!(
+        setting(
+            dblock().args(["--user", "flag"]).env("DBLOCK_USER", "env"),
+            "user"
+        ),
+        with("flag", "--user")
+    );
+    assert_eq!(
+        setting(dblock().env("DBLOCK_USER", "env"), "user"),
+        with("env", "DBLOCK_USER")
+    );
+    assert_eq!(
+        setting(dblock().env("DBLOCK_URL", "mysql://url@"), "user"),
+        with("url", "DBLOCK_URL")
+    );
+    assert_eq!(setting(dblock(), "user"), with("own", &place(2)));
+    assert_eq!(setting(dblock(), "port"), with("2", &place(8)));
+    assert_eq!(
+        setting(dblock().args(["--host", "h"]), "ssl-mode"),
+        with("REQUIRED", &place(6))
+    );
+    assert_eq!(
+        setting(dblock().args(["--host", "h"]), "ttl"),
+        with("5m", "default")
+    );
+}
+
+#[test]
+fn every_long_option_can_stand_in_our_group() {
+    let text = "[dblock]\nname=x\nwait = 30s\nttl = 20s\non_lock_lost = terminate\nmax-concurrency=3\ntimeout=5m\nkill-after=2\n\
+        conflict-exit-code=0\nhold-at-least=1\nif-unreachable=run\nallow-unfit-server\nscrub-env=ON\nskip-quiet\n\
+        host=db\nport=7\nuser=u\nssl-mode=verify_ca\nssl-ca=/ca\nssl-cert=/cert\nssl-key=/key\nconnect-timeout=3\nprotocol=TCP\n\
+        password-file=/pw\nloose-wait=31s\nserver-public-key-path=/pub\njson\n";
+    let (_folder, path) = file(text);
+    let dblock = || {
+        Dblock::bare()
+            .args(["config", "--defaults-file"])
+            .arg(&path)
+    };
+    for (option, expected) in [
+        ("name", "x"),
+        ("wait", "31s"),
+        ("ttl", "20s"),
+        ("on-lock-lost", "terminate"),
+        ("max-concurrency", "3"),
+        ("timeout", "5m"),
+        ("kill-after", "2"),
+        ("conflict-exit-code", "0"),
+        ("hold-at-least", "1"),
+        ("if-unreachable", "run"),
+        ("allow-unfit-server", "on"),
+        ("scrub-env", "on"),
+        ("servers", "db:7"),
+        ("user", "u"),
+        ("ssl-mode", "verify_ca"),
+        ("ssl-ca", "/ca"),
+        ("ssl-cert", "/cert"),
+        ("ssl-key", "/key"),
+        ("connect-timeout", "3"),
+        ("protocol", "TCP"),
+        ("password-file", "/pw"),
+        ("server-public-key-path", "/pub"),
+    ] {
+        assert_eq!(
+            value(dblock(), option).as_deref(),
+            Some(expected),
+            "{option}"
+        );
+    }
+    let (_folder, path) =
+        file("[dblock]\nurl='mysql://u:p%23w@a,b:7/?ssl-mode=disabled'\nslots=k1,k2\nverbose=2\n");
+    for (option, expected) in [
+        ("servers", "a:3306, b:7"),
+        ("slots", "k1,k2"),
+        ("verbose", "2"),
+        ("password", "***"),
+        ("ssl-mode", "disabled"),
+    ] {
+        assert_eq!(
+            value(config_of(&path), option).as_deref(),
+            Some(expected),
+            "{option}"
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_in_our_group_is_told_with_file_and_line() {
+    for (line, said) in [
+        ("nonsense=1", "nonsense"),
+        ("nonsense", "nonsense"),
+        ("ttl=1", "4s"),
+        ("ttl", "needs a value"),
+        ("wait=soon", "soon"),
+        ("quiet=perhaps", "quiet"),
+        ("skip-ttl", "skip-ttl"),
+        ("defaults-file=/x", "option file"),
+        ("no-defaults", "option file"),
+        ("help", "help"),
+        ("command=x", "command"),
+        ("password", "cannot ask"),
+        ("ssl-mode=maybe", "maybe"),
+        ("port=0", "port"),
+        ("host=a b", "host"),
+        ("url=pg://h", "mysql://"),
+        ("ssl-cipher=X", "ssl-cipher"),
+        ("=x", "="),
+        ("max-concurrency=2\nslots=a,b", "slots"),
+    ] {
+        let (_folder, path) = file(&format!("# first\n[dblock]\nhost=h\n{line}\n"));
+        let place = format!("{}:{}", path.display(), 3 + line.lines().count());
+        let run = Dblock::bare()
+            .args(["run", "--name", "x", "--defaults-file"])
+            .arg(&path);
+        for dblock in [run, config_of(&path)] {
+            let output = dblock.command(["true"]).output();
+            output
+                .expect_code(CONFIGURATION)
+                .expect_one_line(&place)
+                .expect_said([said]);
+        }
+    }
+    // The line may be for a newer dblock.
+    let (_folder, path) = file("[dblock]\nhost=h\nloose-nonsense=1\n");
+    let output = config_of(&path).output();
+    output
+        .expect_code(0)
+        .expect_one_line(&format!("{}:3", path.display()));
+}
+
+#[test]
+fn options_of_other_clients_are_passed_over() {
+    let text = "[client]\nhost=h\ndefault-character-set=utf8mb4\nno-auto-rehash\nprompt=x\nwait=nonsense\nttl=1\ndatabase=d\nloose-x\n\
+        [mysql]\nport=nonsense\n[mysqld]\nssl-crl=/x\n[client-server]\nplugin-dir=/x\n[dblock]\nttl=9\n";
+    let (_folder, path) = file(text);
+    let output = config_of(&path).output();
+    output.expect_code(0).expect_silence();
+    assert_eq!(value(config_of(&path), "wait").as_deref(), Some("0"));
+    assert_eq!(value(config_of(&path), "ttl").as_deref(), Some("9"));
+}
+
+#[test]
+fn a_socket_that_only_all_clients_are_given_names_no_server() {
+    for group in ["client", "client-server", "client-mariadb"] {
+        let (_folder, path) = file(&format!("[{group}]\nsocket=/run/x.sock\n"));
+        let output = config_of(&path).output();
+        output
+            .expect_code(CONFIGURATION)
+            .expect_one_line("no server is named");
+        output.expect_said([format!("{}:2", path.display())]);
+        let local = config_of(&path).args(["--host", "localhost"]);
+        assert_eq!(value(local, "servers").as_deref(), Some("/run/x.sock"));
+        let other = config_of(&path).args(["--host", "db"]);
+        assert_eq!(value(other, "servers").as_deref(), Some("db:3306"));
+        let tcp = config_of(&path).args(["--host", "localhost", "--protocol", "tcp"]);
+        assert_eq!(value(tcp, "servers").as_deref(), Some("localhost:3306"));
+    }
+    for text in [
+        "[client]\nsocket=/run/x.sock\nhost=localhost\n",
+        "[dblock]\nsocket=/run/x.sock\n",
+    ] {
+        let (_folder, path) = file(text);
+        assert_eq!(
+            value(config_of(&path), "servers").as_deref(),
+            Some("/run/x.sock")
+        );
+    }
+}
+
+#[test]
+fn a_protocol_is_kept() {
+    let (_folder, path) =
+        file("[client]\nhost=localhost\nport=33\nprotocol=TCP\nsocket=/run/x.sock\n");
+    assert_eq!(
+        value(config_of(&path), "servers").as_deref(),
+        Some("localhost:33")
+    );
+    let (_folder, path) = file("[client]\nhost=db\nprotocol=socket\n");
+    config_of(&path)
+        .output()
+        .expect_code(CONFIGURATION)
+        .expect_one_line("localhost");
+    let (_folder, path) = file("[client]\nhost=db\nprotocol=memory\n");
+    config_of(&path)
+        .output()
+        .expect_code(CONFIGURATION)
+        .expect_one_line("memory");
+    let dblock = Dblock::bare().args(["config", "--no-defaults", "--socket=/s", "--protocol=tcp"]);
+    dblock
+        .output()
+        .expect_code(CONFIGURATION)
+        .expect_one_line("no server is named");
+}
+
+#[test]
+fn mariadbs_switches_of_tls_are_understood_and_nothing_becomes_weaker() {
+    for (text, mode) in [
+        ("ssl\n", "preferred"),
+        ("ssl=0\n", "disabled"),
+        ("skip-ssl\n", "disabled"),
+        ("disable-ssl\n", "disabled"),
+        ("ssl-verify-server-cert\n", "verify-identity"),
+        ("ssl-verify-server-cert=OFF\n", "preferred"),
+        ("ssl-ca=/ca\n", "verify-ca"),
+        ("ssl-ca=/ca\nssl-verify-server-cert\n", "verify-identity"),
+        ("ssl-mode=VERIFY_CA\nskip-ssl\n", "VERIFY_CA"),
+        ("tls-version=TLSv1.2,TLSv1.3\n", "preferred"),
+        ("ssl-ca=/ca\nssl-capath=/cas\n", "verify-ca"),
+        ("ssl-fips-mode=OFF\n", "preferred"),
+        ("ssl-cipher=\n", "preferred"),
+        ("ssl-cipher=X\nskip-ssl\n", "disabled"),
+    ] {
+        let (_folder, path) = file(&format!("[client]\nhost=h\n{text}"));
+        let output = config_of(&path).output();
+        output.expect_code(0).expect_silence();
+        assert_eq!(
+            value(config_of(&path), "ssl-mode").as_deref(),
+            Some(mode),
+            "{text}"
+        );
+    }
+    for option in [
+        "ssl-crl",
+        "ssl-crlpath",
+        "ssl-cipher",
+        "tls-ciphersuites",
+        "ssl-capath",
+        "ssl-fp",
+        "ssl-fplist",
+        "ssl-fips-mode",
+        "tls-version",
+    ] {
+        let (_folder, path) = file(&format!("[client]\nhost=h\n{option}=x\n"));
+        let output = config_of(&path).output();
+        output
+            .expect_code(CONFIGURATION)
+            .expect_one_line(&format!("{}:3: {option}", path.display()));
+    }
+}
+
+#[test]
+fn an_option_file_that_is_none_is_told_at_once() {
+    let folder = folder(&[
+        ("loop/a.cnf", "[client]\nuser=u\n"),
+        ("nul.cnf", "[client]\nuser=a\0b\n"),
+    ]);
+    let at = |name: &str| folder.path().join(name);
+    mkfifo(&at("fifo"), Mode::from_bits_truncate(0o600)).unwrap();
+    symlink("cycle", at("cycle")).unwrap();
+    fs::create_dir(at("folder")).unwrap();
+    let long = format!("[client]\nuser={}\n", "x".repeat(10 * 1024 * 1024));
+    fs::write(at("long"), long).unwrap();
+    for (name, said) in [
+        ("fifo", "regular"),
+        ("folder", "regular"),
+        ("/dev/zero", "regular"),
+        ("/dev/tty", "regular"),
+        ("/proc/self/mem", "cannot read"),
+        ("cycle", "symbolic links"),
+        ("nothing", "no such file"),
+        ("loop/a.cnf/b", "no such file"),
+        ("long", "larger than 1 MiB"),
+        ("nul.cnf", "nul.cnf:2"),
+        ("", "no such file"),
+    ] {
+        let path = if name.is_empty() {
+            PathBuf::new()
+        } else {
+            at(name)
+        };
+        for option in ["--defaults-file", "--defaults-extra-file"] {
+            let output = config()
+                .arg(option)
+                .arg(&path)
+                .args(["--host", "h"])
+                .output();
+            output
+                .expect_code(CONFIGURATION)
+                .expect_one_line(said)
+                .expect_stdout("");
+            assert!(output.took < BUSY, "{output:#?}");
+        }
+        // Where it is not asked for it is passed over, if it cannot be read at all.
+        if matches!(name, "fifo" | "folder" | "cycle" | "long") {
+            let home = tempfile::tempdir().unwrap();
+            symlink(&path, home.path().join(".my.cnf")).unwrap();
+            let output = config()
+                .env("HOME", home.path())
+                .args(["--host", "h"])
+                .output();
+            output.expect_code(0).expect_silence();
+            assert!(output.stdout.contains("passed over"), "{output:#?}");
+            assert!(output.took < BUSY, "{output:#?}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_included_is_told() {
+    let folder = folder(&[
+        (
+            "missing.cnf",
+            "[client]\nhost=h\n!include FOLDER/nothing\nuser=u\n",
+        ),
+        (
+            "fifo.cnf",
+            "[client]\nhost=h\n!include FOLDER/fifo\nuser=u\n",
+        ),
+        (
+            "cycle.cnf",
+            "[client]\nhost=h\n!include FOLDER/cycle\nuser=u\n",
+        ),
+        (
+            "itself.cnf",
+            "[client]\nhost=h\n!include FOLDER/itself.cnf\nuser=u\n",
+        ),
+        (
+            "twice.cnf",
+            "[client]\n!include FOLDER/twice.cnf\n!include FOLDER/twice.cnf\n",
+        ),
+        (
+            "folder.cnf",
+            "[client]\nhost=h\n!includedir FOLDER/nothing\n",
+        ),
+        ("nameless.cnf", "[client]\nhost=h\n!include \n"),
+        ("many/a.cnf", "[client]\nhost=h\n!includedir FOLDER/many\n"),
+    ]);
+    let at = |name: &str| folder.path().join(name);
+    mkfifo(&at("fifo"), Mode::from_bits_truncate(0o600)).unwrap();
+    symlink("cycle", at("cycle")).unwrap();
+    for (name, code, line, said) in [
+        ("missing.cnf", 0, 3, "no such file"),
+        ("fifo.cnf", 0, 3, "regular"),
+        ("cycle.cnf", 0, 3, "symbolic links"),
+        ("itself.cnf", 0, 3, "10 deep"),
+        ("many/a.cnf", 0, 3, "10 deep"),
+        ("folder.cnf", CONFIGURATION, 3, "nothing"),
+        ("nameless.cnf", CONFIGURATION, 3, "include"),
+    ] {
+        let output = config_of(&at(name)).output();
+        output
+            .expect_code(code)
+            .expect_one_line(&format!("{}:{line}", at(name).display()))
+            .expect_said([said]);
+        assert!(output.took < BUSY, "{output:#?}");
+        if code == 0 && name != "many/a.cnf" {
+            assert_eq!(
+                value(config_of(&at(name)), "user").as_deref(),
+                Some("u"),
+                "what follows is read"
+            );
+        }
+    }
+    let output = config_of(&at("twice.cnf")).output();
+    output.expect_code(CONFIGURATION).expect_one_line("500");
+    assert!(output.took < BUSY, "{output:#?}");
+}
+
+#[test]
+fn a_file_that_this_user_cannot_read_is_passed_over() {
+    let folder = folder(&[("home/.my.cnf", "[client]\nuser=secret\n")]);
+    for part in [folder.path(), &folder.path().join("home")] {
+        fs::set_permissions(part, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let nobody = [
+        "setpriv",
+        "--reuid",
+        "65534",
+        "--regid",
+        "65534",
+        "--clear-groups",
+    ];
+    // The built program may lie where only its owner comes.
+    let program = folder.path().join("dblock");
+    copy_program(env!("CARGO_BIN_EXE_dblock"), &program);
+    let run = |args: &[&str]| {
+        let mut command = Command::new(nobody[0]);
+        command
+            .args(&nobody[1..])
+            .arg(&program)
+            .args(["config", "--json", "--host", "h"])
+            .args(args);
+        command
+            .env("HOME", folder.path().join("home"))
+            .output()
+            .unwrap()
+    };
+    let output = run(&[]);
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success() && output.stderr.is_empty() && told.contains("ermission denied"),
+        "{output:?}"
+    );
+    let path = folder.path().join("home/.my.cnf");
+    let output = run(&["--defaults-file", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(CONFIGURATION), "{output:?}");
+}
+
+#[test]
+fn a_file_that_every_user_can_write_is_ignored() {
+    let home = folder(&[(".my.cnf", "[client]\nuser=intruder\n")]);
+    let path = home.path().join(".my.cnf");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    let dblock = || config().env("HOME", home.path()).args(["--host", "h"]);
+    let output = dblock().output();
+    output
+        .expect_code(0)
+        .expect_one_line(&path.display().to_string())
+        .expect_said(["ignored"]);
+    assert_eq!(
+        value(dblock(), "user").as_deref(),
+        Some("the OS user's name")
+    );
+    config_of(&path).output().expect_code(CONFIGURATION);
+}
+
+/// What the memory of a process holds.
+fn memory_of(pid: i32) -> Vec<u8> {
+    use std::os::unix::fs::FileExt;
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let mut all = Vec::new();
+    for line in maps.lines().filter(|line| {
+        line.split_whitespace()
+            .nth(1)
+            .is_some_and(|mode| mode.starts_with("rw"))
+    }) {
+        let (start, end) = line
+            .split_whitespace()
+            .next()
+            .and_then(|span| span.split_once('-'))
+            .unwrap();
+        let [start, end] = [start, end].map(|hex| u64::from_str_radix(hex, 16).unwrap());
+        let mut part = vec![0; usize::try_from(end - start).unwrap()];
+        if memory.read_exact_at(&mut part, start).is_ok() {
+            all.extend(part);
+        }
+    }
+    all
+}
+
+both_servers! {
+    fn a_server_and_a_password_from_an_option_file(server) {
+        let (port, name) = (server.port, unique("file"));
+        for text in [
+            format!("[client]\nhost=127.0.0.1\nport={port}\nuser=dblock\npassword={PASSWORD}\n"),
+            format!("[client]\npassword=wrong\n[dblock]\nurl=mysql://dblock:{PASSWORD}@127.0.0.1:{port}/\nname={name}\n"),
+            format!("[client]\nuser=nobody\n[dblock]\nsocket={}\nuser=dblock\npassword=\"{PASSWORD}\" # ours\n", server.socket.display()),
+        ] {
+            let (_folder, path) = file(&text);
+            works(Dblock::bare().args(["run", "--name", &name, "--defaults-file"]).arg(&path));
+            // The later one of two ways counts.
+            let (_folder, path) = file(&format!("{text}[dblock]\npassword-file=/nothing\n"));
+            let dblock = Dblock::bare().args(["run", "--name", &name, "--defaults-file"]).arg(&path);
+            dblock.command(["true"]).output().expect_code(CONFIGURATION).expect_one_line("/nothing");
+        }
+    }
+
+    fn a_password_in_a_file_that_others_can_read_is_warned_of_once(server) {
+        let (_folder, path) = file(&format!(
+            "[client]\nhost=127.0.0.1\nport={}\nuser=dblock\npassword=x\npassword={PASSWORD}\n", server.port));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let dblock = Dblock::bare().args(["run", "--name", &unique("public"), "--defaults-file"]).arg(&path);
+        let output = dblock.sh("echo ran").output();
+        output.expect_code(0).expect_stdout("ran\n").expect_one_line(&path.display().to_string());
+        output.expect_said(["chmod 600"]);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        works(Dblock::bare().args(["run", "--name", &unique("group"), "--defaults-file"]).arg(&path));
+    }
+
+    fn only_the_keeper_knows_a_password_that_stands_in_a_file(server) {
+        let account = format!("[client]\nhost=127.0.0.1\nport={}\nuser=dblock\n", server.port);
+        let (folder, path) = file(&format!("{account}password={PASSWORD}\n"));
+        let password_file = folder.path().join("password");
+        fs::write(&password_file, PASSWORD).unwrap();
+        fs::set_permissions(&password_file, fs::Permissions::from_mode(0o600)).unwrap();
+        let with_file = format!("{account}password-file={}\n", password_file.display()).replace("[client]", "[dblock]");
+        let with_url = format!("[dblock]\nurl=mysql://dblock:{PASSWORD}@127.0.0.1:{}/\n", server.port);
+        for text in [fs::read_to_string(&path).unwrap(), with_file, with_url] {
+            let (_folder, path) = file(&text);
+            let dblock = Dblock::bare().args(["run", "--name", &unique("memory"), "--defaults-file"]).arg(&path);
+            let mut running = dblock.sh("echo started; exec sleep 60").spawn();
+            running.wait_line("started", SOON);
+            let knows = memory_of(running.pid()).windows(PASSWORD.len()).any(|part| part == PASSWORD.as_bytes());
+            assert!(!knows, "the supervisor knows it from {text}");
+        }
+    }
+}
+
+#[test]
+fn a_scrubbed_environment_tells_nothing_of_the_server() {
+    let server = Server::shared(Kind::MariaDb);
+    let variables = [
+        ("DBLOCK_USER", "dblock"),
+        ("DBLOCK_SSL_MODE", "disabled"),
+        ("DBLOCK_CONNECT_TIMEOUT", "9"),
+        ("MYSQL_PWD", "x"),
+        ("OTHER", "stays"),
+    ];
+    let run = |args: &[&str]| {
+        let mut dblock = Dblock::run(server, &unique("scrub")).args(args);
+        for (name, value) in variables {
+            dblock = dblock.env(name, value);
+        }
+        let output = dblock
+            .sh("env | grep -E '^(DBLOCK|MYSQL|OTHER)' | sed 's/=.*//' | sort")
+            .output();
+        output.expect_code(0);
+        output.stdout
+    };
+    assert_eq!(
+        run(&["--scrub-env"]),
+        "DBLOCK_CONNECTION_ID\nDBLOCK_NAME\nDBLOCK_SLOT\nOTHER\n"
+    );
+    assert_eq!(run(&[]).lines().count(), 10);
+}
+
+#[test]
+fn a_malformed_option_on_the_command_line_is_usage_and_in_a_file_configuration() {
+    let (_folder, path) = file("[client]\nhost=h\nport=none\n");
+    config_of(&path)
+        .output()
+        .expect_code(CONFIGURATION)
+        .expect_one_line("my.cnf:3: port");
+    let dblock = Dblock::bare().args(["config", "--no-defaults", "--host", "h", "--port", "none"]);
+    dblock.output().expect_code(USAGE).expect_one_line("--port");
+}
+
+#[test]
+fn the_table_shows_value_and_place_and_no_password() {
+    let (_folder, path) = file("[client]\nhost=h\npassword='hush hush'\n[dblock]\nwait=5m\n");
+    let dblock = Dblock::bare()
+        .args(["config", "--defaults-file"])
+        .arg(&path)
+        .env("DBLOCK_USER", "me");
+    let output = dblock.command(["job", "--with", "args"]).output();
+    output.expect_code(0).expect_silence();
+    let has = |words: &[&str]| {
+        output
+            .stdout
+            .lines()
+            .any(|line| line.split_whitespace().eq(words.iter().copied()))
+    };
+    let place = |line: u32| format!("{}:{line}", path.display());
+    assert!(has(&["SETTING", "VALUE", "FROM"]), "{output:#?}");
+    assert!(has(&["wait", "5m", &place(5)]), "{output:#?}");
+    assert!(has(&["password", "***", &place(3)]), "{output:#?}");
+    assert!(has(&["user", "me", "DBLOCK_USER"]), "{output:#?}");
+    assert!(has(&["timeout", "-", "default"]), "{output:#?}");
+    assert!(has(&[&path.display().to_string(), "read"]), "{output:#?}");
+    assert!(!output.stdout.contains("hush"), "{output:#?}");
+    for (variable, secret) in [
+        ("DBLOCK_PASSWORD", "pa5s"),
+        ("MYSQL_PWD", "pa5s"),
+        ("DBLOCK_URL", "mysql://u:pa5s@h/"),
+    ] {
+        for args in [
+            &["config", "--no-defaults", "--host=h"][..],
+            &["config", "--json", "--no-defaults", "--host=h"],
+        ] {
+            let output = Dblock::bare().args(args).env(variable, secret).output();
+            output.expect_code(0).expect_silence();
+            assert!(
+                !output.stdout.contains("pa5s") && output.stdout.contains("***"),
+                "{output:#?}"
+            );
+        }
+    }
+}
