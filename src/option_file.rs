@@ -433,3 +433,68 @@ fn wrong_file(path: &Path, why: &str) -> Failure {
     let line = format!("cannot read the option file {}: {why}", path.display());
     Failure::new(Reason::Configuration, line)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Bytes among which those that mean something are frequent.
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        let telling: Vec<Vec<u8>> =
+            "[client] [ ] # ; ! = \" ' \\ _ - password user !include !includedir"
+                .split(' ')
+                .map(|word| word.as_bytes().to_vec())
+                .chain([b"\n".to_vec(), b"\r\n".to_vec(), b" ".to_vec(), vec![0]])
+                .collect();
+        let piece = prop_oneof![
+            4 => proptest::sample::select(telling),
+            1 => vec(any::<u8>(), 0..9),
+        ];
+        vec(piece, 0..60).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn any_file_is_read_or_refused_with_file_and_line(bytes in bytes()) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("my.cnf");
+            fs::write(&path, &bytes).unwrap();
+            let places = Places { only: Some(path.clone()), ..Places::default() };
+            match read(&places, &["client".to_owned()]) {
+                Ok(found) => {
+                    for entry in found.entries {
+                        prop_assert!(!entry.key.is_empty() && entry.group == "client");
+                        if let Value::Text(value) = entry.value {
+                            prop_assert_eq!(value_at(&entry.place, &entry.key), Ok(value));
+                        }
+                    }
+                }
+                Err(failure) => {
+                    let line = failure.line.strip_prefix(&format!("{}:", path.display()));
+                    let line = line.and_then(|line| line.split(':').next()?.parse::<usize>().ok());
+                    let lines = bytes.split(|&byte| byte == b'\n').count();
+                    prop_assert!(line.is_some_and(|line| (1..=lines).contains(&line)), "{}", failure.line);
+                }
+            }
+        }
+
+        #[test]
+        fn a_value_in_quotes_with_escapes_is_that_value(text in "[a-z \\t\\n\"'\\\\#;=é]{0,30}") {
+            let mut escaped = String::new();
+            for character in text.chars() {
+                match character {
+                    '\n' => escaped.push_str("\\n"),
+                    '\t' => escaped.push_str("\\t"),
+                    '"' | '\\' => escaped.extend(['\\', character]),
+                    other => escaped.push(other),
+                }
+            }
+            let (key, value) = option(format!("some_key = \"{escaped}\" # comment").as_bytes());
+            prop_assert_eq!(key, "some-key");
+            prop_assert_eq!(value.map(|value| value.to_vec()), Some(text.into_bytes()));
+        }
+    }
+}

@@ -184,7 +184,43 @@ pub fn cut(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::socket::send;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn any_packet_is_a_message_or_refused(
+            packet in prop_oneof![vec(any::<u8>(), 1..300), "[\\[\\]{}\",:0-9a-zA-Z]{1,300}".prop_map(String::into_bytes)],
+        ) {
+            let (one, other) = Link::pair().unwrap();
+            send(one.0.as_raw_fd(), &packet, MsgFlags::empty()).unwrap();
+            if let Err(error) = other.receive::<FromKeeper>() {
+                prop_assert!(error.raw_os_error().is_none(), "{}", error);
+            }
+            send(one.0.as_raw_fd(), &packet, MsgFlags::empty()).unwrap();
+            prop_assert!(!matches!(other.receive::<ToKeeper>(), Ok(None)));
+        }
+
+        #[test]
+        fn any_text_crosses_cut_to_its_limit(text in ".{0,3000}") {
+            let (one, other) = Link::pair().unwrap();
+            one.send(&FromKeeper::Lost(cut(&text))).unwrap();
+            let Some((FromKeeper::Lost(crossed), None)) = other.receive().unwrap() else {
+                panic!("another message");
+            };
+            prop_assert_eq!(crossed, text.chars().take(LONGEST_TEXT).collect::<String>());
+        }
+    }
+
+    #[test]
+    fn a_packet_that_is_too_long_is_refused() {
+        let (one, other) = Link::pair().unwrap();
+        send(one.0.as_raw_fd(), &vec![b'"'; 100_000], MsgFlags::empty()).unwrap();
+        assert!(other.receive::<FromKeeper>().is_err());
+    }
 
     #[test]
     fn the_longest_text_of_the_worst_characters_fits_into_a_packet() {

@@ -91,7 +91,27 @@ impl fmt::Display for Name {
 
 #[cfg(test)]
 mod tests {
-    use super::Name;
+    use proptest::prelude::*;
+
+    use super::{LONGEST_NAME, LONGEST_PLAIN_NAME, Name};
+
+    proptest! {
+        #[test]
+        fn any_name_has_its_own_short_name_on_the_server(one in ".{1,210}", other in ".{1,210}") {
+            let names = [&one, &other].map(|name| Name::parse(name));
+            for (text, name) in [&one, &other].into_iter().zip(&names) {
+                let Ok(name) = name else { continue };
+                prop_assert!(text.len() <= LONGEST_NAME && !text.contains('#'));
+                let on_server = name.on_server();
+                prop_assert!(on_server.len() <= LONGEST_PLAIN_NAME && !on_server.contains('#'));
+                prop_assert_eq!(&on_server == text, text.len() <= LONGEST_PLAIN_NAME);
+                prop_assert!(name.back_on_server(999).len() <= 64);
+            }
+            if let [Ok(one), Ok(other)] = names {
+                prop_assert_eq!(one == other, one.on_server() == other.on_server());
+            }
+        }
+    }
 
     fn on_server(name: &str) -> String {
         Name::parse(name).unwrap().on_server()

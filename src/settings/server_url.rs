@@ -148,7 +148,47 @@ fn host(text: &str) -> Result<Host, String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// A password as it stands in a URL.
+    fn encoded(text: &str) -> String {
+        percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+    }
+
+    proptest! {
+        #[test]
+        fn no_error_shows_the_password(
+            before in "(mysql|pg|)(://|:|)[a-z%@/?#,\\[\\]]{0,6}",
+            after in "[a-z0-9@:%/?#,&=.\\[\\]]{0,20}",
+        ) {
+            for url in [format!("{before}:S3CRET@{after}"), format!("mysql://u:S3CRET{after}@h{before}")] {
+                if let Err(error) = parse(&url) {
+                    prop_assert!(!error.contains("S3CRET"), "{}: {}", url, error);
+                }
+            }
+        }
+
+        #[test]
+        fn any_text_is_taken_apart_or_refused(text in "\\PC{0,60}|mysql://.{0,60}") {
+            if let Ok(parts) = parse(&text) {
+                for host in parts.hosts.into_iter().flatten() {
+                    prop_assert!(!host.name.is_empty() && host.port != Some(0));
+                }
+            }
+        }
+
+        #[test]
+        fn what_is_encoded_is_had_again(user in ".{1,20}", password in ".{0,20}", port in 1u16..) {
+            let url = format!("mysql://{}:{}@db-1.example.com:{port}/", encoded(&user), encoded(&password));
+            let parts = parse(&url).unwrap();
+            prop_assert_eq!(parts.options, [("user", user), ("password", password.clone())]);
+            prop_assert_eq!(password_in(&url).map(|found| found.to_string()), Some(password));
+            let host = &parts.hosts.unwrap()[0];
+            prop_assert_eq!((host.name.as_str(), host.port), ("db-1.example.com", Some(port)));
+        }
+    }
 
     #[test]
     fn a_url_is_taken_apart() {

@@ -209,7 +209,25 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_duration_or_refused(text in "\\PC{0,20}|[0-9.]{0,40}|([0-9]{1,25} ?[a-zµ]{1,7} ?){1,3}") {
+            match duration(&text) {
+                Ok(span) => prop_assert!(span <= LONGEST),
+                Err(why) => prop_assert!(!why.is_empty()),
+            }
+        }
+
+        #[test]
+        fn a_duration_is_had_again(millis in 0u64..LONGEST.as_millis() as u64) {
+            let span = Duration::from_millis(millis);
+            prop_assert_eq!(duration(&humantime::format_duration(span).to_string()), Ok(span));
+        }
+    }
 
     #[test]
     fn durations_are_humantime_or_seconds() {
