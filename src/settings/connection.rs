@@ -274,7 +274,7 @@ fn nothing_is_weaker(sources: &Sources) -> Result<(), Failure> {
         let Some(given) = sources.given(option) else {
             continue;
         };
-        let value = given.value.to_string_lossy().to_ascii_lowercase();
+        let value = String::from_utf8_lossy(&given.value).to_ascii_lowercase();
         let is_kept = match option {
             // The certificates of that folder are trusted besides.
             "ssl-capath" => sources.given("ssl-ca").is_some(),

@@ -17,7 +17,7 @@ pub struct Parts {
     /// The hosts, in their order; `None` where none is named.
     pub hosts: Option<Vec<Host>>,
     /// Its options, user and password among them.
-    pub options: Vec<(&'static str, String)>,
+    pub options: Vec<(&'static str, Zeroizing<String>)>,
 }
 
 /// A host as named; its port as far as the URL gives it.
@@ -91,7 +91,7 @@ pub fn parse(text: &str) -> Result<Parts, String> {
             .into_iter()
             .find(|option| *option == key)
             .ok_or_else(|| format!("the URL parameter{} is unknown", quoted(&key, text)))?;
-        options.push((option, value.into_owned()));
+        options.push((option, value.into_owned().into()));
     }
     Ok(Parts { hosts, options })
 }
@@ -101,12 +101,12 @@ pub fn password_in(text: &str) -> Option<Zeroizing<String>> {
     let mut options = parse(text).ok()?.options.into_iter();
     options
         .find(|(option, _)| *option == "password")
-        .map(|(_, password)| Zeroizing::new(password))
+        .map(|(_, password)| password)
 }
 
-fn decoded(text: &str, what: &str) -> Result<String, String> {
+fn decoded(text: &str, what: &str) -> Result<Zeroizing<String>, String> {
     let text = percent_decode_str(text).decode_utf8();
-    text.map(Into::into)
+    text.map(|text| Zeroizing::new(text.into_owned()))
         .map_err(|_| format!("the {what} in the URL is not UTF-8"))
 }
 
@@ -141,7 +141,7 @@ fn host(text: &str) -> Result<Host, String> {
     }
     let name = decoded(name.trim_start_matches('[').trim_end_matches(']'), "host")?;
     Ok(Host {
-        name,
+        name: name.to_string(),
         port: url.port(),
     })
 }
@@ -183,7 +183,7 @@ mod tests {
         fn what_is_encoded_is_had_again(user in ".{1,20}", password in ".{0,20}", port in 1u16..) {
             let url = format!("mysql://{}:{}@db-1.example.com:{port}/", encoded(&user), encoded(&password));
             let parts = parse(&url).unwrap();
-            prop_assert_eq!(parts.options, [("user", user), ("password", password.clone())]);
+            prop_assert_eq!(parts.options, [("user", user.into()), ("password", password.clone().into())]);
             prop_assert_eq!(password_in(&url).map(|found| found.to_string()), Some(password));
             let host = &parts.hosts.unwrap()[0];
             prop_assert_eq!((host.name.as_str(), host.port), ("db-1.example.com", Some(port)));
@@ -218,7 +218,7 @@ mod tests {
         ];
         assert_eq!(
             parts.options,
-            options.map(|(option, value)| (option, value.to_owned()))
+            options.map(|(option, value)| (option, value.to_owned().into()))
         );
     }
 

@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use zeroize::Zeroizing;
+
 use super::server_url::{self, Host};
 use super::value::shown_safely;
 use crate::cli::{self, Kind};
@@ -89,8 +91,8 @@ const NOT_IN_FILES: [&str; 4] = [
 pub struct Given {
     /// The option that it was given by, which for a part of a URL is `url`.
     pub option: String,
-    /// Its text; of a password in a file, nothing.
-    pub value: OsString,
+    /// Its text, which may be a password or have one; of a password in a file, nothing.
+    pub value: Zeroizing<Vec<u8>>,
     /// Where it was given.
     pub origin: Origin,
 }
@@ -107,11 +109,11 @@ pub enum Origin {
 }
 
 impl Given {
-    fn flag(option: &str, value: OsString) -> Self {
+    fn new(option: &str, value: OsString, origin: Origin) -> Self {
         Self {
             option: option.to_owned(),
-            value,
-            origin: Origin::Flag,
+            value: Zeroizing::new(value.into_vec()),
+            origin,
         }
     }
 
@@ -134,8 +136,20 @@ impl Given {
 
     /// The value, if it is UTF-8.
     pub fn text(&self) -> Result<&str, Failure> {
-        let text = self.value.to_str();
-        text.ok_or_else(|| self.wrong("the value is not UTF-8"))
+        str::from_utf8(&self.value).map_err(|_| self.wrong("the value is not UTF-8"))
+    }
+
+    /// The value as a path.
+    pub fn path(&self) -> PathBuf {
+        expanded(OsString::from_vec(self.value.to_vec()))
+    }
+
+    /// Another value from the same place.
+    fn with(&self, value: &[u8]) -> Self {
+        Self {
+            value: Zeroizing::new(value.to_vec()),
+            ..self.clone()
+        }
     }
 
     /// The value as `reader` reads it; the reader's error says what is wrong with it.
@@ -147,11 +161,7 @@ impl Given {
 /// A variable; one that is set to nothing counts as not set, as crontabs and unit files cannot unset.
 pub fn variable(option: &str, name: &'static str) -> Option<Given> {
     let value = env::var_os(name).filter(|value| !value.is_empty())?;
-    Some(Given {
-        option: option.to_owned(),
-        value,
-        origin: Origin::Variable(name),
-    })
+    Some(Given::new(option, value, Origin::Variable(name)))
 }
 
 /// What one source says. A single option in it beats its part of the URL.
@@ -187,10 +197,7 @@ impl Source {
         for (option, value) in parts.options {
             let has_password = option == "password" && self.options.contains_key("password-file");
             if !has_password {
-                let part = Given {
-                    value: value.into(),
-                    ..url.clone()
-                };
+                let part = url.with(value.as_bytes());
                 self.options.entry(option.to_owned()).or_insert(part);
             }
         }
@@ -232,7 +239,7 @@ impl Sources {
         let mut flags = Source::default();
         for (option, value) in given.options {
             if let Some(value) = value {
-                flags.insert(Given::flag(option, value));
+                flags.insert(Given::new(option, value, Origin::Flag));
             }
         }
         let mut environment = Source::default();
@@ -396,7 +403,7 @@ impl Sources {
             return Ok(None);
         };
         let value = given.read(reader)?;
-        self.note(option, given.value.to_str(), &given.place());
+        self.note(option, Some(given.text()?), &given.place());
         Ok(Some(value))
     }
 
@@ -407,14 +414,15 @@ impl Sources {
             return None;
         };
         let place = given.place();
-        let path = expanded(given.value);
+        let path = given.path();
         self.note(option, Some(&path.to_string_lossy()), &place);
         Some(path)
     }
 
     /// Whether a switch is on.
     pub fn is_on(&self, option: &str) -> bool {
-        self.given(option).is_some_and(|given| given.value == "1")
+        self.given(option)
+            .is_some_and(|given| *given.value == *b"1")
     }
 
     /// The same, as a setting that is told.
@@ -448,20 +456,17 @@ impl Sources {
 impl Source {
     /// MariaDB's clients have two switches where MySQL's have a mode.
     fn choose_ssl_mode(&mut self) {
-        let is = |option: &str, value: &str| {
-            let given = self.get(option).filter(|given| given.value == value)?;
+        let is = |option: &str, value: &[u8]| {
+            let given = self.get(option).filter(|given| *given.value == *value)?;
             Some(given.clone())
         };
-        let mode = match (is(SSL_VERIFY, "1"), is(SSL, "0")) {
+        let mode = match (is(SSL_VERIFY, b"1"), is(SSL, b"0")) {
             (Some(given), _) => Some(("verify-identity", given)),
             (None, Some(given)) => Some(("disabled", given)),
             (None, None) => None,
         };
         if let Some((mode, given)) = mode {
-            let mode = Given {
-                value: mode.into(),
-                ..given
-            };
+            let mode = given.with(mode.as_bytes());
             self.options.entry("ssl-mode".to_owned()).or_insert(mode);
         }
     }
@@ -495,9 +500,9 @@ fn add(source: &mut Source, name: &str, kind: Kind, entry: &Entry) -> Result<(),
             source.options.remove(name);
             return Ok(());
         }
-        (Value::Text(value), _) => OsString::from_vec(value.to_vec()),
-        (Value::Withheld, _) => OsString::new(),
-        (Value::None, Kind::Count) => "1".into(),
+        (Value::Text(value), _) => value.clone(),
+        (Value::Withheld, _) => Zeroizing::default(),
+        (Value::None, Kind::Count) => Zeroizing::new(b"1".to_vec()),
         (Value::None, Kind::Value) if name == "password" => {
             let why = "a password without a value would be asked for, and dblock cannot ask";
             return Err(wrong(place, why));
@@ -516,7 +521,7 @@ fn add(source: &mut Source, name: &str, kind: Kind, entry: &Entry) -> Result<(),
 fn add_switch(source: &mut Source, name: &str, value: &str, entry: &Entry) -> Result<(), Failure> {
     source.insert(Given {
         option: name.to_owned(),
-        value: value.into(),
+        value: Zeroizing::new(value.as_bytes().to_vec()),
         origin: Origin::File(entry.place.clone()),
     });
     Ok(())

@@ -223,7 +223,7 @@ mod tests {
         }
 
         #[test]
-        fn a_duration_is_had_again(millis in 0u64..LONGEST.as_millis() as u64) {
+        fn a_duration_is_had_again(millis in 0..1000 * LONGEST.as_secs()) {
             let span = Duration::from_millis(millis);
             prop_assert_eq!(duration(&humantime::format_duration(span).to_string()), Ok(span));
         }

@@ -365,8 +365,9 @@ fn the_files_are_those_of_the_mysql_client_in_its_order() {
         ("MYSQL_HOME", "mysql-home"),
         ("MARIADB_HOME", "mariadb-home"),
     ];
-    let cases: [(Vec<String>, &[(&str, &str)], Option<&str>); 8] = [
-        (vec![], &homes, Some("home")),
+    let none: &[(&str, &str)] = &[];
+    let cases = [
+        (vec![], &homes[..], Some("home")),
         (
             vec![named("extra-", "extra.cnf")],
             &homes[1..],
@@ -374,7 +375,7 @@ fn the_files_are_those_of_the_mysql_client_in_its_order() {
         ),
         (vec![], &homes[1..], Some("mariadb-home")),
         (vec![], &homes[1..2], Some("mysql-home")),
-        (vec![], &[], Some("distribution")),
+        (vec![], none, Some("distribution")),
         (vec![named("", "only.cnf")], &homes, Some("only")),
         (
             vec![named("", "only.cnf"), named("extra-", "extra.cnf")],
