@@ -11,7 +11,6 @@ use std::rc::Rc;
 use zeroize::Zeroizing;
 
 use super::server_url::{self, Host};
-use super::value::shown_safely;
 use crate::cli::{self, Kind};
 use crate::exit::{Failure, Reason};
 use crate::option_file::{self, Entry, Outcome, Place, Value, expanded, wrong};
@@ -322,7 +321,14 @@ impl Sources {
         {
             return add_switch(&mut self.all[2], name, value, entry);
         }
-        let told = format!("[dblock] has no option {}", shown_safely(name));
+        // Its first word alone: what follows may be a password that lacks its `=`.
+        let word = name
+            .split(|c: char| !c.is_ascii_alphanumeric() && c != '-')
+            .next();
+        let told = match word.unwrap_or_default() {
+            word if word != name && kind(word).is_some() => format!("an = is missing after {word}"),
+            word => format!("[dblock] has no option {word:?}"),
+        };
         if loose {
             self.notes
                 .push((Level::Warning, format!("{place}: {told}")));

@@ -30,6 +30,7 @@ mod names;
 mod option_files;
 mod pools;
 mod process_one;
+mod secrets;
 mod semaphore;
 mod sigkill;
 mod signals;
