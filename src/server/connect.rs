@@ -7,10 +7,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use mysql::{Conn, Opts, OptsBuilder};
+use mysql::{Conn, DriverError, Opts, OptsBuilder};
+use native_tls::Agreed;
 use nix::unistd::{User, geteuid};
 use zeroize::Zeroizing;
 
+use super::tls::{self, Tls};
 use super::{Fault, Listener, Session};
 use crate::exit::{Failure, Reason};
 use crate::option_file;
@@ -40,6 +42,7 @@ const PACKET_LIMIT: usize = 1024 * 1024;
 pub struct Connector {
     targets: Vec<Target>,
     account: OptsBuilder,
+    tls: Tls,
     attempt_limit: Cell<Duration>,
     /// What fails ten times a second in the same way is said once.
     said: RefCell<Vec<String>>,
@@ -63,11 +66,11 @@ enum Address {
 }
 
 impl Connector {
-    /// Reads what is still to be read: the password's file, the OS user's name. A session that keeps silent lives for the
-    /// `ttl`.
+    /// Reads what is still to be read: the password's file, those of TLS, the OS user's name. A session that keeps silent
+    /// lives for the `ttl`.
     ///
     /// # Errors
-    /// [`Reason::Configuration`] when the password's file cannot be used.
+    /// [`Reason::Configuration`] when a file cannot be used.
     pub fn new(settings: &Connection, ttl: Duration, listener: &Listener) -> Result<Self, Failure> {
         let password = password(&settings.password, listener)?;
         let user = match &settings.user {
@@ -94,6 +97,7 @@ impl Connector {
         Ok(Self {
             targets: settings.targets.clone(),
             account,
+            tls: Tls::new(&settings.tls, &settings.targets, listener)?,
             // A little less than its share, so that what it failed of can still be told.
             attempt_limit: Cell::new(settings.connect_timeout.mul_f64(0.95) / servers),
             said: RefCell::default(),
@@ -232,14 +236,54 @@ impl Connector {
         };
         listener(Level::Info, &format!("connecting to {server}"));
         let begun = Instant::now();
-        let conn =
-            Conn::new(Opts::from(options)).map_err(|error| Fault::of_connecting(error, &server))?;
+        let (conn, agreed) = self.open(target, address, options, &server, listener)?;
         let opened_in = begun.elapsed();
+        let how = agreed.map_or_else(String::new, |agreed| format!(" ({})", tls::in_use(agreed)));
         listener(
             Level::Info,
-            &format!("connected to {server} in {}", shown(opened_in)),
+            &format!("connected to {server}{how} in {}", shown(opened_in)),
         );
-        Session::new(conn, server, opened_in)
+        let mut session = Session::new(conn, server, opened_in, agreed)?;
+        if agreed.is_some() && self.tls.is_verified() {
+            session.prove_where_answers_come_from(limit, listener)?;
+        }
+        Ok(session)
+    }
+
+    /// Connects with TLS, or without where that is allowed and the server has none. One that fails of TLS is never tried
+    /// without: whoever stands in between can make it fail.
+    fn open(
+        &self,
+        target: &Target,
+        address: &Address,
+        options: OptsBuilder,
+        server: &str,
+        listener: &Listener,
+    ) -> Result<(Conn, Option<Agreed>), Fault> {
+        let failed = |error| Fault::of_connecting(error, server);
+        let tls = match (target, address) {
+            (Target::Tcp(host, _), Address::Tcp(ip, _)) => self.tls.lay_down(host, *ip)?,
+            _ => None,
+        };
+        if tls.is_some() {
+            match Conn::new(Opts::from(options.clone().ssl_opts(tls))) {
+                Err(mysql::Error::DriverError(DriverError::TlsNotSupported))
+                    if self.tls.is_optional() =>
+                {
+                    let line = format!("{server} offers no TLS; connecting without");
+                    listener(Level::Info, &line);
+                }
+                opened => {
+                    let conn = opened.map_err(failed)?;
+                    let agreed = native_tls::agreed().ok_or_else(|| {
+                        let line = format!("{server} was reached without TLS, against all orders");
+                        Fault::Final(Failure::new(Reason::Internal, line))
+                    })?;
+                    return Ok((conn, Some(agreed)));
+                }
+            }
+        }
+        Ok((Conn::new(Opts::from(options)).map_err(failed)?, None))
     }
 }
 

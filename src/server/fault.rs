@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use super::tls;
 use crate::exit::{Failure, Reason};
 use crate::report::in_words;
 
@@ -54,12 +55,43 @@ impl Fault {
                 );
                 Self::Final(Failure::new(Reason::AccountRefused, line))
             }
-            other => Self::of_transport(other, server),
+            mysql::Error::DriverError(mysql::DriverError::TlsNotSupported) => {
+                let line = format!(
+                    "{server} offers no TLS, which --ssl-mode demands; set it up there, or use --ssl-mode preferred"
+                );
+                Self::Final(Failure::new(Reason::Configuration, line))
+            }
+            mysql::Error::TlsError(error) => Self::of_handshake(&error, server),
+            // With TLS 1.3 what the server thinks of a client's certificate comes only after the handshake.
+            other => match of_rustls(&other) {
+                Some(error) => tls::fault(error, server),
+                None => Self::of_transport(other, server),
+            },
+        }
+    }
+
+    /// A TLS handshake that came to nothing.
+    fn of_handshake(error: &(dyn std::error::Error + 'static), server: &str) -> Self {
+        let door = std::iter::successors(Some(error), |error| error.source())
+            .find_map(|error| error.downcast_ref::<native_tls::Error>());
+        match door {
+            Some(native_tls::Error::Tls(error)) => tls::fault(error, server),
+            Some(native_tls::Error::Io(error)) => Self::Gone(
+                broken_off(error)
+                    .unwrap_or_else(|| "the server broke off the TLS handshake".to_owned()),
+            ),
+            _ => {
+                let line = format!("cannot set up TLS with {server}: {error}");
+                Self::Final(Failure::new(Reason::Internal, line))
+            }
         }
     }
 
     /// A fault of a statement in a session.
     pub fn of_statement(error: mysql::Error) -> Self {
+        if let Some(error) = of_rustls(&error) {
+            return Self::Gone(format!("TLS broke off: {error}"));
+        }
         let error = match error {
             mysql::Error::MySqlError(error) => error,
             // MySQL takes leave of an idle session unasked; what comes next is then no answer to the question.
@@ -153,6 +185,16 @@ fn broken_off(error: &io::Error) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The fault of TLS inside an error of a connection that had shaken hands.
+fn of_rustls(error: &mysql::Error) -> Option<&rustls::Error> {
+    let system: &io::Error = match error {
+        mysql::Error::IoError(error) => error,
+        mysql::Error::CodecError(error) => std::error::Error::source(error)?.downcast_ref()?,
+        _ => return None,
+    };
+    system.get_ref()?.downcast_ref()
 }
 
 /// Whether the server turns this account or this host away, so that trying again is of no use.

@@ -3,6 +3,7 @@
 mod connect;
 mod fault;
 mod fitness;
+mod tls;
 
 use std::fmt;
 use std::io;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use mysql::prelude::{FromValue, Queryable};
 use mysql::{Conn, Row};
+use native_tls::Agreed;
 use nix::sys::socket::{SockaddrStorage, getpeername, setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
 
@@ -18,6 +20,7 @@ pub use connect::Connector;
 pub use fault::Fault;
 pub use fitness::{Fitness, READ_ONLY, Unfit, is_read_only};
 
+use crate::exit::{Failure, Reason};
 use crate::report::Level;
 
 /// How long after the answer to the first statement of a packet that of the second may come.
@@ -31,16 +34,23 @@ pub struct Session {
     conn: Conn,
     server: String,
     opened_in: Duration,
+    agreed: Option<Agreed>,
 }
 
 impl Session {
-    /// Wraps a connection that is ready for statements. Its time limit on reading was for the handshake: a statement
+    /// Wraps a connection that is ready for statements, with the TLS that was `agreed` on. Its time limit on reading was for the handshake: a statement
     /// that waits for a lock may take hours. The limit on writing stays.
-    fn new(conn: Conn, server: String, opened_in: Duration) -> Result<Self, Fault> {
+    fn new(
+        conn: Conn,
+        server: String,
+        opened_in: Duration,
+        agreed: Option<Agreed>,
+    ) -> Result<Self, Fault> {
         let session = Self {
             conn,
             server,
             opened_in,
+            agreed,
         };
         limit_reading(session.as_fd(), Duration::ZERO)
             .map_err(|error| Fault::Gone(error.to_string()))?;
@@ -104,6 +114,37 @@ impl Session {
     /// As `setsockopt(2)`.
     pub fn answer_within(&self, limit: Duration) -> io::Result<()> {
         limit_reading(self.as_fd(), limit)
+    }
+
+    /// Has the server repeat what nobody else can know. What came in clear before TLS, right behind the server's greeting,
+    /// the crate still holds, and would take for the first answers: whoever stands in between could grant a lock with it.
+    /// The answer may take as long as the `limit`.
+    ///
+    /// # Errors
+    /// [`Fault::Final`] when something else comes back.
+    fn prove_where_answers_come_from(
+        &mut self,
+        limit: Duration,
+        listener: &Listener,
+    ) -> Result<(), Fault> {
+        let limited = |error: io::Error| Fault::Gone(error.to_string());
+        self.answer_within(limit).map_err(limited)?;
+        let secret = getrandom::u64().map_err(|error| {
+            let line = format!("cannot get random bits: {error}");
+            Fault::Final(Failure::new(Reason::OsRefused, line))
+        })?;
+        let row = self.ask(&format!("SELECT {secret}"), listener)?;
+        if row.and_then(|row| cell(&row, 0)) == Some(secret) {
+            return self.answer_within(Duration::ZERO).map_err(limited);
+        }
+        let line =
+            format!("somebody stands between dblock and {self}: the answers are not its own");
+        Err(Fault::Final(Failure::new(Reason::Internal, line)))
+    }
+
+    /// What encrypts the session, such as `TLSv1.3, TLS_AES_256_GCM_SHA384`; `None`: nothing does.
+    pub fn encryption(&self) -> Option<String> {
+        self.agreed.map(tls::in_use)
     }
 
     /// The number of the session as the handshake gave it. Behind a proxy it is the proxy's.

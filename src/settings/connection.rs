@@ -82,6 +82,19 @@ pub enum SslMode {
     VerifyIdentity,
 }
 
+impl fmt::Display for SslMode {
+    /// As a user gives it.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Self::Disabled => "disabled",
+            Self::Preferred => "preferred",
+            Self::Required => "required",
+            Self::VerifyCa => "verify-ca",
+            Self::VerifyIdentity => "verify-identity",
+        })
+    }
+}
+
 /// A password, or where it stands. `Debug` shows neither.
 #[derive(Clone)]
 pub enum Password {

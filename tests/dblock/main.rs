@@ -36,5 +36,6 @@ mod sigkill;
 mod signals;
 mod terminal;
 mod time_limits;
+mod tls;
 mod usage;
 mod waiting;

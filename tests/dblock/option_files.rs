@@ -41,9 +41,14 @@ fn file(text: &str) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
+/// `dblock`, which uses TLS as it does without a word from anybody.
+fn bare() -> Dblock {
+    Dblock::bare().env_remove("DBLOCK_SSL_MODE")
+}
+
 /// `dblock config --json`
 fn config() -> Dblock {
-    Dblock::bare().args(["config", "--json"])
+    bare().args(["config", "--json"])
 }
 
 /// `dblock config --json` with only this file.
@@ -471,11 +476,7 @@ fn every_long_option_can_stand_in_our_group() {
         host=db\nport=7\nuser=u\nssl-mode=verify_ca\nssl-ca=/ca\nssl-cert=/cert\nssl-key=/key\nconnect-timeout=3\nprotocol=TCP\n\
         password-file=/pw\nloose-wait=31s\nserver-public-key-path=/pub\njson\n";
     let (_folder, path) = file(text);
-    let dblock = || {
-        Dblock::bare()
-            .args(["config", "--defaults-file"])
-            .arg(&path)
-    };
+    let dblock = || bare().args(["config", "--defaults-file"]).arg(&path);
     for (option, expected) in [
         ("name", "x"),
         ("wait", "31s"),
@@ -548,7 +549,7 @@ fn what_is_wrong_in_our_group_is_told_with_file_and_line() {
     ] {
         let (_folder, path) = file(&format!("# first\n[dblock]\nhost=h\n{line}\n"));
         let place = format!("{}:{}", path.display(), 3 + line.lines().count());
-        let run = Dblock::bare()
+        let run = bare()
             .args(["run", "--name", "x", "--defaults-file"])
             .arg(&path);
         for dblock in [run, config_of(&path)] {
@@ -624,7 +625,7 @@ fn a_protocol_is_kept() {
         .output()
         .expect_code(CONFIGURATION)
         .expect_one_line("memory");
-    let dblock = Dblock::bare().args(["config", "--no-defaults", "--socket=/s", "--protocol=tcp"]);
+    let dblock = bare().args(["config", "--no-defaults", "--socket=/s", "--protocol=tcp"]);
     dblock
         .output()
         .expect_code(CONFIGURATION)
@@ -887,10 +888,10 @@ both_servers! {
             format!("[client]\nuser=nobody\n[dblock]\nsocket={}\nuser=dblock\npassword=\"{PASSWORD}\" # ours\n", server.socket.display()),
         ] {
             let (_folder, path) = file(&text);
-            works(Dblock::bare().args(["run", "--name", &name, "--defaults-file"]).arg(&path));
+            works(bare().args(["run", "--name", &name, "--defaults-file"]).arg(&path));
             // The later one of two ways counts.
             let (_folder, path) = file(&format!("{text}[dblock]\npassword-file=/nothing\n"));
-            let dblock = Dblock::bare().args(["run", "--name", &name, "--defaults-file"]).arg(&path);
+            let dblock = bare().args(["run", "--name", &name, "--defaults-file"]).arg(&path);
             dblock.command(["true"]).output().expect_code(CONFIGURATION).expect_one_line("/nothing");
         }
     }
@@ -899,12 +900,12 @@ both_servers! {
         let (_folder, path) = file(&format!(
             "[client]\nhost=127.0.0.1\nport={}\nuser=dblock\npassword=x\npassword={PASSWORD}\n", server.port));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        let dblock = Dblock::bare().args(["run", "--name", &unique("public"), "--defaults-file"]).arg(&path);
+        let dblock = bare().args(["run", "--name", &unique("public"), "--defaults-file"]).arg(&path);
         let output = dblock.sh("echo ran").output();
         output.expect_code(0).expect_stdout("ran\n").expect_one_line(&path.display().to_string());
         output.expect_said(["chmod 600"]);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        works(Dblock::bare().args(["run", "--name", &unique("group"), "--defaults-file"]).arg(&path));
+        works(bare().args(["run", "--name", &unique("group"), "--defaults-file"]).arg(&path));
     }
 
     fn only_the_keeper_knows_a_password_that_stands_in_a_file(server) {
@@ -917,7 +918,7 @@ both_servers! {
         let with_url = format!("[dblock]\nurl=mysql://dblock:{PASSWORD}@127.0.0.1:{}/\n", server.port);
         for text in [fs::read_to_string(&path).unwrap(), with_file, with_url] {
             let (_folder, path) = file(&text);
-            let dblock = Dblock::bare().args(["run", "--name", &unique("memory"), "--defaults-file"]).arg(&path);
+            let dblock = bare().args(["run", "--name", &unique("memory"), "--defaults-file"]).arg(&path);
             let mut running = dblock.sh("echo started; exec sleep 60").spawn();
             running.wait_line("started", SOON);
             let knows = memory_of(running.pid()).windows(PASSWORD.len()).any(|part| part == PASSWORD.as_bytes());
@@ -961,14 +962,14 @@ fn a_malformed_option_on_the_command_line_is_usage_and_in_a_file_configuration()
         .output()
         .expect_code(CONFIGURATION)
         .expect_one_line("my.cnf:3: port");
-    let dblock = Dblock::bare().args(["config", "--no-defaults", "--host", "h", "--port", "none"]);
+    let dblock = bare().args(["config", "--no-defaults", "--host", "h", "--port", "none"]);
     dblock.output().expect_code(USAGE).expect_one_line("--port");
 }
 
 #[test]
 fn the_table_shows_value_and_place_and_no_password() {
     let (_folder, path) = file("[client]\nhost=h\npassword='hush hush'\n[dblock]\nwait=5m\n");
-    let dblock = Dblock::bare()
+    let dblock = bare()
         .args(["config", "--defaults-file"])
         .arg(&path)
         .env("DBLOCK_USER", "me");
@@ -997,7 +998,7 @@ fn the_table_shows_value_and_place_and_no_password() {
             &["config", "--no-defaults", "--host=h"][..],
             &["config", "--json", "--no-defaults", "--host=h"],
         ] {
-            let output = Dblock::bare().args(args).env(variable, secret).output();
+            let output = bare().args(args).env(variable, secret).output();
             output.expect_code(0).expect_silence();
             assert!(
                 !output.stdout.contains("pa5s") && output.stdout.contains("***"),

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::harness::{Dblock, Server, both_servers, unique};
+use crate::harness::{Dblock, both_servers, unique};
 
 const SECRET: &str = "Pa55-w0rd";
 
@@ -72,6 +72,7 @@ fn no_complaint_shows_a_password() {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         for command in ["config", "check"] {
             let output = Dblock::bare()
+                .env_remove("DBLOCK_SSL_MODE")
                 .args([command, "-vv", "--defaults-file"])
                 .arg(&file)
                 .args(["--connect-timeout", "0.1"])

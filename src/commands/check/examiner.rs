@@ -19,7 +19,7 @@ use crate::keeper::{detach, die_with, fork_apart};
 use crate::lock::{Name, Opening, Request, mark};
 use crate::report::Level;
 use crate::server::{Connector, Fault, Listener, READ_ONLY, Session, Unfit, cell};
-use crate::settings::{Connection, DEFAULT_TTL, Wait};
+use crate::settings::{Connection, DEFAULT_TTL, SslMode, Wait};
 
 /// Of so many tries the middle one counts.
 const TRIES: usize = 5;
@@ -312,17 +312,36 @@ impl Examiner<'_> {
         let account: Option<String> = account.and_then(|row| cell(&row, 0));
         let account = account.unwrap_or_else(|| "not told".to_owned());
         self.tell(Finding::ok("account", &account));
-        let cipher = self
-            .shown("SESSION STATUS", "Ssl_cipher")?
-            .unwrap_or_default();
-        self.tell(match (cipher.is_empty(), self.session.is_local()) {
-            (false, _) => Finding::ok("TLS", &cipher).with("encrypted", true),
-            (true, true) => Finding::ok("TLS", "no, and no network either").with("encrypted", false),
-            (true, false) => Finding::ok("TLS", "no").with("encrypted", false).warning(
-                "the password is never sent in clear, but statements are: keep to a network that you trust, or a tunnel",
-            ),
-        });
+        self.tell(self.tls());
         Ok(())
+    }
+
+    /// As dblock sees it: behind a proxy the server would tell of the proxy's own connection.
+    fn tls(&self) -> Finding {
+        let mode = self.connection.tls.mode;
+        let local = self.session.is_local();
+        let Some(how) = self.session.encryption() else {
+            let found = |value| Finding::ok("TLS", value).with("encrypted", false);
+            return match mode {
+                _ if local => found("no, and no network either"),
+                SslMode::Disabled => found("no").warning(
+                    "the password is never sent in clear, but statements are: leave out --ssl-mode disabled",
+                ),
+                _ => found("no").warning(
+                    "the password is never sent in clear, but statements are: the server offers no TLS; set it up there, and \
+                     --ssl-mode verify-identity here",
+                ),
+            };
+        };
+        let found = Finding::ok("TLS", &how).with("encrypted", true);
+        match mode {
+            SslMode::VerifyIdentity => found.with("verified", "identity"),
+            SslMode::VerifyCa => found.with("verified", "ca"),
+            _ if local => found.with("verified", "no"),
+            _ => found
+                .with("verified", "no")
+                .note("whoever the server is; --ssl-mode verify-identity has it prove that"),
+        }
     }
 
     /// How the account logs in. What stands beside that in the server's answer is never told.

@@ -43,7 +43,8 @@ impl Dblock {
             .env("DBLOCK_PASSWORD", PASSWORD)
     }
 
-    /// `dblock`, with no argument and no variable, and no option file of this user's.
+    /// `dblock`, with no argument, and no option file of this user's; and with one variable: no TLS, whatever the server has,
+    /// so that a proxy sees what is said and each session is one connection.
     pub fn bare() -> Self {
         let ours = |name: &OsString| {
             let name = name.to_string_lossy();
@@ -54,6 +55,7 @@ impl Dblock {
             .map(|(name, _)| name)
             .filter(ours)
             .map(|name| (name, None))
+            .chain([("DBLOCK_SSL_MODE".into(), Some("disabled".into()))])
             .collect();
         Self {
             wrapper: Vec::new(),

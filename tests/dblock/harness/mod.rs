@@ -1,5 +1,6 @@
 //! What the tests share: servers, the program under test, the commands' own records, and what can stand between.
 
+pub mod certificates;
 pub mod cluster;
 mod dblock;
 mod fake;
