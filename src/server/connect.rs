@@ -77,6 +77,9 @@ impl Connector {
             Some(user) => user.clone(),
             None => os_user()?,
         };
+        if let Some(key) = &settings.tls.server_public_key {
+            tls::check_public_key(key)?;
+        }
         let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
         let user_timeout = (ttl / 4).clamp(SHORTEST_USER_TIMEOUT, USER_TIMEOUT);
         let keepalive = user_timeout / 3;

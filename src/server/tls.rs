@@ -16,7 +16,9 @@ use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
 };
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
+};
 use rustls::server::ParsedCertificate;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
@@ -163,6 +165,23 @@ fn roots(file: Option<&Path>) -> Result<RootCertStore, Failure> {
     }
     Ok(roots)
 }
+
+/// Looks at the file with the public key of a server, which the crate reads where it needs it, and trusts to be one.
+///
+/// # Errors
+/// [`Reason::Configuration`] when it cannot be used.
+pub fn check_public_key(path: &Path) -> Result<(), Failure> {
+    let file = File::read("--server-public-key-path", path)?;
+    let key = SubjectPublicKeyInfoDer::from_pem_slice(&file.bytes);
+    let is_rsa = |key: &[u8]| key.windows(RSA.len()).any(|place| place == RSA);
+    match key {
+        Ok(key) if is_rsa(&key) => Ok(()),
+        _ => Err(file.refused("it has no RSA key in PEM (-----BEGIN PUBLIC KEY-----)")),
+    }
+}
+
+/// The number by which a key says that it is one of RSA, 1.2.840.113549.1.1.1.
+const RSA: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01";
 
 /// dblock's own certificate and key, if it is to show one.
 fn identity(
