@@ -58,8 +58,8 @@ impl Report {
     }
 }
 
-/// One line with control characters made visible and with a bounded length, so that what a server says can neither
-/// steer a terminal nor flood a log.
+/// One line with control characters made visible, and those that no eye sees, and with a bounded length, so that what a
+/// server says can neither steer a terminal, nor look like what it is not, nor flood a log.
 pub fn printable(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {
@@ -69,11 +69,27 @@ pub fn printable(text: &str) -> String {
         }
         match character {
             '\n' => line.push(' '),
-            c if c.is_control() => line.extend(c.escape_default()),
+            c if c.is_control() || is_unseen(c) => line.extend(c.escape_default()),
             c => line.push(c),
         }
     }
     line
+}
+
+/// Whether a character changes the direction or the look of others, or is not seen at all.
+fn is_unseen(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}'
+        // Of no width; directions.
+        | '\u{200b}'..='\u{200f}'
+        // Line and paragraph, then directions that embed and override.
+        | '\u{2028}'..='\u{202e}'
+        // Of no width; directions that isolate.
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+        // Tags.
+        | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 /// A time span as people read it, to the millisecond.
@@ -138,6 +154,18 @@ mod tests {
     #[test]
     fn control_characters_are_made_visible_and_a_line_stays_one_line() {
         assert_eq!(printable("a\x1b[2Jb\nc\u{9b}"), "a\\u{1b}[2Jb c\\u{9b}");
+    }
+
+    #[test]
+    fn what_turns_or_hides_text_is_made_visible() {
+        for hidden in [
+            '\u{200b}', '\u{200f}', '\u{202a}', '\u{202e}', '\u{2066}', '\u{2069}', '\u{2028}',
+            '\u{2029}', '\u{feff}',
+        ] {
+            let shown = format!("a\\u{{{:x}}}b", u32::from(hidden));
+            assert_eq!(printable(&format!("a{hidden}b")), shown);
+        }
+        assert_eq!(printable("naïve, שלום, 日本"), "naïve, שלום, 日本");
     }
 
     #[test]

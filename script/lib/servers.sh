@@ -59,6 +59,23 @@ find_mariadb_plugins() {
     return 1
 }
 
+# Whether a MariaDB of this version has PARSEC passwords.
+is_parsec_age() { [[ $(printf '%s\n' 11.6 "$1" | sort -V | head -n 1) == 11.6 ]]; }
+
+# Prints the path of a MariaDB server that has PARSEC passwords: the installed one, or one that is unpacked for the purpose;
+# fails when there is none.
+find_mariadb_new() {
+    local program plugins
+    if program=$(find_mariadb) && is_parsec_age "$(server_version "$program")" &&
+        plugins=$(find_mariadb_plugins "$program") && [[ -e $plugins/auth_parsec.so ]]; then
+        echo "$program"
+    elif [[ -x $cache/mariadb-new/mariadbd ]]; then
+        echo "$cache/mariadb-new/mariadbd"
+    else
+        return 1
+    fi
+}
+
 # Prints the path of Galera's library, with which MariaDB servers form a cluster; fails when there is none.
 find_galera() {
     local library

@@ -6,13 +6,14 @@ pub mod message;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
+use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid, setsid};
 
@@ -104,13 +105,28 @@ pub fn fork_apart<M: Serialize>(
         ForkResult::Parent { child } => Ok((child, ours)),
         ForkResult::Child => {
             drop(ours);
+            limit_memory();
             guarded(|| work(&theirs, supervisor), &theirs, failed).exit()
         }
     }
 }
 
+/// Bytes of memory that a process may have in which the `mysql` crate runs. It makes room for as many columns as a server
+/// announces, and for all that it sends of them. A keeper has 9 MB, TLS and the system's certificates included under 20;
+/// a packet is 4 MB at most at the login, and 1 MB after it.
+const MEMORY: rlim_t = 64 * 1024 * 1024;
+
+/// From here on what asks for more aborts this process. The command is not concerned: its process is not forked off here.
+fn limit_memory() {
+    // One that cannot be set is no reason to keep a command from running.
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_DATA) {
+        let limit = MEMORY.min(most);
+        let _ = setrlimit(Resource::RLIMIT_DATA, limit, limit);
+    }
+}
+
 /// Where the last panic was; its message may quote what must not be seen.
-static PANICKED_AT: OnceLock<String> = OnceLock::new();
+static PANICKED_AT: Mutex<String> = Mutex::new(String::new());
 
 /// A forked process's life. Whatever happens in it, the `mysql` crate's panics included, becomes a message.
 fn guarded<M: Serialize>(
@@ -119,18 +135,15 @@ fn guarded<M: Serialize>(
     failed: fn(Failure) -> M,
 ) -> Ending {
     std::panic::set_hook(Box::new(|panic| {
-        PANICKED_AT.get_or_init(|| {
-            panic
-                .location()
-                .map_or_else(String::new, |place| format!(" ({place})"))
-        });
+        let place = panic.location().map_or_else(String::new, place);
+        *PANICKED_AT.lock().unwrap_or_else(PoisonError::into_inner) = place;
     }));
     let kept = catch_unwind(AssertUnwindSafe(work));
     let failure = match kept {
         Ok(Ok(())) => return Ending::Code(0),
         Ok(Err(failure)) => failure,
         Err(_) => {
-            let place = PANICKED_AT.get().map_or("", String::as_str);
+            let place = PANICKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
             Failure::new(
                 Reason::Internal,
                 format!(
@@ -145,6 +158,19 @@ fn guarded<M: Serialize>(
         ..failure
     }));
     Ending::Code(code)
+}
+
+/// A place in a source file, from its crate on: the folders above are of the machine that built dblock.
+fn place(location: &Location) -> String {
+    let file = location.file();
+    let file = match file.rsplit_once("/src/") {
+        Some((folder, rest)) => {
+            let name = folder.rsplit('/').next().unwrap_or_default();
+            format!("{name}/src/{rest}")
+        }
+        None => file.to_owned(),
+    };
+    format!(" ({file}:{})", location.line())
 }
 
 /// The keeper's life.

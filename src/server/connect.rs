@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use mysql::{Conn, DriverError, Opts, OptsBuilder};
+use mysql::{Conn, DriverError, LocalInfileHandler, Opts, OptsBuilder};
 use native_tls::Agreed;
 use nix::unistd::{User, geteuid};
 use zeroize::Zeroizing;
@@ -35,13 +36,18 @@ const USER_TIMEOUT: Duration = Duration::from_secs(60);
 const SHORTEST_USER_TIMEOUT: Duration = Duration::from_secs(3);
 const KEEPALIVE_PROBES: u32 = 2;
 
+/// The error of a server that knows the account by another password, or not at all.
+const WRONG_PASSWORD: u16 = 1045;
+
 /// What a packet may hold. Said, so that the crate does not ask the server; dblock's own statements are far shorter.
 const PACKET_LIMIT: usize = 1024 * 1024;
 
 /// Knows the servers and the account.
 pub struct Connector {
     targets: Vec<Target>,
+    user: String,
     account: OptsBuilder,
+    has_password: bool,
     tls: Tls,
     attempt_limit: Cell<Duration>,
     /// What fails ten times a second in the same way is said once.
@@ -83,8 +89,11 @@ impl Connector {
         let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
         let user_timeout = (ttl / 4).clamp(SHORTEST_USER_TIMEOUT, USER_TIMEOUT);
         let keepalive = user_timeout / 3;
+        let has_password = password
+            .as_deref()
+            .is_some_and(|password| !password.is_empty());
         let account = OptsBuilder::new()
-            .user(Some(user))
+            .user(Some(user.clone()))
             .pass(password.as_deref())
             // The crate would go from a loopback address to the socket that the server names; through a tunnel that is
             // another server's.
@@ -92,6 +101,10 @@ impl Connector {
             .server_key_path(settings.tls.server_public_key.clone())
             .max_allowed_packet(Some(PACKET_LIMIT))
             .stmt_cache_size(0)
+            // A server may answer any statement with the demand for a file. Refused, it is no server to go on with.
+            .local_infile_handler(Some(LocalInfileHandler::new(|_, _| {
+                Err(io::Error::other("it asks for a file of this host's"))
+            })))
             .tcp_keepalive_time_ms(Some(millis(keepalive)))
             .tcp_keepalive_probe_interval_secs(u32::try_from(keepalive.as_secs()).ok())
             .tcp_keepalive_probe_count(Some(KEEPALIVE_PROBES))
@@ -99,7 +112,9 @@ impl Connector {
         let servers = u32::try_from(settings.targets.len()).unwrap_or(u32::MAX);
         Ok(Self {
             targets: settings.targets.clone(),
+            user,
             account,
+            has_password,
             tls: Tls::new(&settings.tls, &settings.targets, listener)?,
             // A little less than its share, so that what it failed of can still be told.
             attempt_limit: Cell::new(settings.connect_timeout.mul_f64(0.95) / servers),
@@ -239,7 +254,7 @@ impl Connector {
         };
         listener(Level::Info, &format!("connecting to {server}"));
         let begun = Instant::now();
-        let (conn, agreed) = self.open(target, address, options, &server, listener)?;
+        let (conn, agreed) = self.open(target, address, &options, &server, listener)?;
         let opened_in = begun.elapsed();
         let how = agreed.map_or_else(String::new, |agreed| format!(" ({})", tls::in_use(agreed)));
         listener(
@@ -259,17 +274,17 @@ impl Connector {
         &self,
         target: &Target,
         address: &Address,
-        options: OptsBuilder,
+        options: &OptsBuilder,
         server: &str,
         listener: &Listener,
     ) -> Result<(Conn, Option<Agreed>), Fault> {
-        let failed = |error| Fault::of_connecting(error, server);
-        let tls = match (target, address) {
-            (Target::Tcp(host, _), Address::Tcp(ip, _)) => self.tls.lay_down(host, *ip)?,
+        let failed = |error| Fault::of_connecting(error, server, &self.user);
+        let host = match (target, address) {
+            (Target::Tcp(host, _), Address::Tcp(ip, _)) if self.tls.is_used() => Some((host, *ip)),
             _ => None,
         };
-        if tls.is_some() {
-            match Conn::new(Opts::from(options.clone().ssl_opts(tls))) {
+        if host.is_some() {
+            match self.log_in(options, host)? {
                 Err(mysql::Error::DriverError(DriverError::TlsNotSupported))
                     if self.tls.is_optional() =>
                 {
@@ -286,7 +301,44 @@ impl Connector {
                 }
             }
         }
-        Ok((Conn::new(Opts::from(options)).map_err(failed)?, None))
+        Ok((self.log_in(options, None)?.map_err(failed)?, None))
+    }
+
+    /// Logs in, and once more where the crate may have spoilt it: it takes a zero at the end of a server's random number for
+    /// its terminator, which it is not where MariaDB asks for ed25519 or PARSEC. So one of 256 logins with the right password
+    /// is refused there, by the server or by a panic. A password that is wrong is told twice.
+    ///
+    /// It also panics where a server asks for PARSEC and there is no password. HMAC fills up a short key with zeros, so that
+    /// there the password of one zero is the same as none: the server says what it makes of it.
+    fn log_in(
+        &self,
+        options: &OptsBuilder,
+        with_tls_at: Option<(&String, IpAddr)>,
+    ) -> Result<mysql::Result<Conn>, Fault> {
+        let attempt = |options: OptsBuilder| {
+            let options = match with_tls_at {
+                Some((host, ip)) => options.ssl_opts(self.tls.lay_down(host, ip)?),
+                None => options,
+            };
+            let connect = || Conn::new(Opts::from(options));
+            Ok::<_, Fault>(catch_unwind(AssertUnwindSafe(connect)))
+        };
+        let again = if self.has_password {
+            options.clone()
+        } else {
+            options.clone().pass(Some("\0"))
+        };
+        match attempt(options.clone())? {
+            Ok(Err(mysql::Error::MySqlError(error)))
+                if self.has_password && error.code == WRONG_PASSWORD => {}
+            Ok(connected) => return Ok(connected),
+            Err(_) => {
+                if let Ok(connected) = attempt(again.clone())? {
+                    return Ok(connected);
+                }
+            }
+        }
+        attempt(again)?.map_err(|panic| resume_unwind(panic))
     }
 }
 

@@ -35,25 +35,25 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// A fault while connecting and logging in to `server`.
-    pub fn of_connecting(error: mysql::Error, server: &str) -> Self {
+    /// A fault while connecting and logging in to `server` as `user`.
+    pub fn of_connecting(error: mysql::Error, server: &str, user: &str) -> Self {
+        let refused = |line| Self::Final(Failure::new(Reason::AccountRefused, line));
         match error {
-            mysql::Error::MySqlError(error) if is_about_the_account(&error) => {
-                let line = format!("{server} refused the account: {}", told(&error));
-                Self::Final(Failure::new(Reason::AccountRefused, line))
-            }
+            mysql::Error::MySqlError(error) if is_about_the_account(&error) => refused(format!(
+                "{server} refused the account {user}: {}",
+                told(&error)
+            )),
             // Too many connections (1040), shutting down (1053), still starting, behind a proxy without a server: all pass.
             mysql::Error::MySqlError(error) => Self::Gone(told(&error)),
-            // For an account that does not exist MySQL may pretend any plugin.
-            mysql::Error::DriverError(
-                error @ (mysql::DriverError::UnknownAuthPlugin(_)
-                | mysql::DriverError::CleartextPluginDisabled
-                | mysql::DriverError::OldMysqlPasswordDisabled),
-            ) => {
-                let line = format!(
-                    "{server} has no such account, or wants a way to log in that dblock has not: {error}"
-                );
-                Self::Final(Failure::new(Reason::AccountRefused, line))
+            // MariaDB asks for another plugin when the first of an account's was given a wrong password; the crate knows one.
+            mysql::Error::DriverError(mysql::DriverError::UnexpectedPacket) => {
+                Self::Final(Failure::new(
+                    Reason::Internal,
+                    format!(
+                        "{server} sent an unexpected packet at the login of {user}: is it a MySQL server? \
+                         If that account has several plugins, the password must be that of the first that wants one"
+                    ),
+                ))
             }
             mysql::Error::DriverError(mysql::DriverError::TlsNotSupported) => {
                 let line = format!(
@@ -61,6 +61,10 @@ impl Fault {
                 );
                 Self::Final(Failure::new(Reason::Configuration, line))
             }
+            mysql::Error::DriverError(error) => match plugin_without_support(&error) {
+                Some(plugin) => refused(no_plugin(server, user, &plugin)),
+                None => Self::of_transport(mysql::Error::DriverError(error), server),
+            },
             mysql::Error::TlsError(error) => Self::of_handshake(&error, server),
             // With TLS 1.3 what the server thinks of a client's certificate comes only after the handshake.
             other => match of_rustls(&other) {
@@ -160,6 +164,7 @@ impl Fault {
                     None => "it sends no MySQL packets".to_owned(),
                 }
             }
+            mysql::Error::DriverError(error) => error.to_string(),
             other => other.to_string(),
         };
         Self::Final(Failure::new(
@@ -167,6 +172,34 @@ impl Fault {
             format!("{server} does not speak the MySQL protocol as dblock knows it: {told}"),
         ))
     }
+}
+
+/// The authentication plugin that a server asked for in vain.
+fn plugin_without_support(error: &mysql::DriverError) -> Option<String> {
+    match error {
+        mysql::DriverError::UnknownAuthPlugin(name) => {
+            Some(name.chars().take(LONGEST_PLUGIN).collect())
+        }
+        mysql::DriverError::CleartextPluginDisabled => Some("mysql_clear_password".to_owned()),
+        mysql::DriverError::OldMysqlPasswordDisabled => Some("mysql_old_password".to_owned()),
+        _ => None,
+    }
+}
+
+/// Characters of a plugin's name at most, as servers have it.
+const LONGEST_PLUGIN: usize = 64;
+
+fn no_plugin(server: &str, user: &str, plugin: &str) -> String {
+    let why = match plugin {
+        "mysql_clear_password" | "dialog" => "and dblock sends no password in clear",
+        "mysql_old_password" => "which is not safe",
+        _ => "which dblock does not have",
+    };
+    // For an account that does not exist MySQL may pretend any plugin.
+    format!(
+        "{server} has no account {user}, or it logs in by the plugin '{plugin}', {why}; \
+         give dblock an account with caching_sha2_password, or with parsec or ed25519 on MariaDB"
+    )
 }
 
 const NO_ANSWER: &str = "no answer in time";
@@ -200,7 +233,7 @@ fn of_rustls(error: &mysql::Error) -> Option<&rustls::Error> {
 /// Whether the server turns this account or this host away, so that trying again is of no use.
 fn is_about_the_account(error: &mysql::MySqlError) -> bool {
     // SQLSTATE class 28 is "invalid authorization". Besides: no privilege, host not allowed or blocked, an old or
-    // unknown plugin, password expired, account locked, TLS demanded.
+    // unknown plugin, password expired, account locked (by MySQL, for too many wrong passwords, by MariaDB), TLS demanded.
     error.state.starts_with("28")
         || matches!(
             error.code,
@@ -217,6 +250,9 @@ fn is_about_the_account(error: &mysql::MySqlError) -> bool {
                 | 1862
                 | 3118
                 | 3159
+                | 3955
+                | 4150
+                | 4151
         )
 }
 

@@ -97,6 +97,11 @@ impl Tls {
         Ok(Some(SslOpts::default()))
     }
 
+    /// Whether any connection is to be encrypted.
+    pub fn is_used(&self) -> bool {
+        self.config.is_some()
+    }
+
     /// Whether it may be done without, where the server does not offer it.
     pub fn is_optional(&self) -> bool {
         self.mode == SslMode::Preferred

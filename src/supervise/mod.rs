@@ -275,8 +275,8 @@ impl<'a> Supervisor<'a> {
                     }
                 }
                 Event::KeeperGone => {
-                    let end = self.end_keeper().map_or_else(String::new, told);
-                    let line = format!("the keeper {end} while this was under way: {last_note}");
+                    let end = gone(self.end_keeper());
+                    let line = format!("{end} while this was under way: {last_note}");
                     return Err(Failure::new(Reason::Internal, line).into());
                 }
                 Event::Deadline if grant.is_some() => {
@@ -456,12 +456,12 @@ impl<'a> Supervisor<'a> {
                     }
                 }
                 Event::KeeperGone => {
-                    self.reap_keeper();
+                    let end = self.reap_keeper();
                     // Without a lock there is nothing to lose, and what ended with the keeper's death is told afterwards.
                     let Some(slot) = self.slot.filter(|_| child.ended().is_none()) else {
                         continue;
                     };
-                    if self.lock.is_held() && self.lose("the keeper is gone") {
+                    if self.lock.is_held() && self.lose(&gone(end)) {
                         self.end_command(child)?;
                         return Ok(Over::LockLost);
                     }
@@ -876,6 +876,18 @@ impl<'a> Supervisor<'a> {
 
 fn is_over(deadline: Option<Moment>) -> bool {
     deadline.is_some_and(|deadline| deadline <= Moment::now())
+}
+
+/// How the keeper ended without a word.
+fn gone(ending: Option<Ending>) -> String {
+    match ending {
+        // It has a limit on its memory, and hits it by an abort.
+        Some(Ending::Signal(libc::SIGABRT)) => {
+            "the keeper gave up, as it does on an answer that is too large".to_owned()
+        }
+        Some(ending) => format!("the keeper {}", told(ending)),
+        None => "the keeper is gone".to_owned(),
+    }
 }
 
 fn told(ending: Ending) -> String {

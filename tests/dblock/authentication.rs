@@ -3,12 +3,15 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use mysql::prelude::Queryable;
 use nix::unistd::{User, geteuid};
 use tempfile::TempDir;
 
-use crate::harness::{Dblock, Kind, PASSWORD, Server, both_servers, unique, url_of_port, works};
+use crate::harness::{
+    Dblock, Kind, PASSWORD, SOON, Server, both_servers, eventually, unique, url_of_port, works,
+};
 
 /// Longer than the server's salt, and not ASCII.
 const LONG_PASSWORD: &str = "a pässword that is longer than the twenty bytes of any salt";
@@ -186,6 +189,194 @@ fn an_ed25519_password_on_mariadb() {
         run_as(server, &account).env("DBLOCK_PASSWORD", "wr0ng"),
         "wr0ng",
     );
+}
+
+/// A new account with this PARSEC password.
+fn parsec_account(server: &Server, password: &str) -> String {
+    account(
+        server,
+        &format!("IDENTIFIED VIA parsec USING PASSWORD('{password}')"),
+    )
+}
+
+#[test]
+fn a_parsec_password_on_mariadb() {
+    let server = Server::with_parsec();
+    for password in ["right", LONG_PASSWORD] {
+        let account = parsec_account(server, password);
+        for _ in 0..2 {
+            works(run_as(server, &account).env("DBLOCK_PASSWORD", password));
+        }
+        let by_socket = Dblock::run_at("", &unique("parsec"))
+            .env_remove("DBLOCK_URL")
+            .args(["--user", &account, "--socket"])
+            .arg(&server.socket);
+        works(by_socket.env("DBLOCK_PASSWORD", password));
+        is_refused(
+            run_as(server, &account).env("DBLOCK_PASSWORD", "wr0ng"),
+            "wr0ng",
+        );
+    }
+}
+
+#[test]
+fn a_parsec_account_whose_password_was_forgotten_is_refused_by_name() {
+    let server = Server::with_parsec();
+    let account = parsec_account(server, "right");
+    for forgotten in [
+        run_as(server, &account).env_remove("DBLOCK_PASSWORD"),
+        run_as(server, &account).env("DBLOCK_PASSWORD", ""),
+    ] {
+        let output = forgotten.sh("echo ran").output();
+        output.expect_code(77).expect_stdout("");
+        output.expect_one_line(&format!("refused the account {account}: "));
+    }
+}
+
+#[test]
+fn a_parsec_account_without_a_password() {
+    let server = Server::with_parsec();
+    let account = parsec_account(server, "");
+    works(run_as(server, &account).env_remove("DBLOCK_PASSWORD"));
+    works(run_as(server, &account).env("DBLOCK_PASSWORD", ""));
+    is_refused(
+        run_as(server, &account).env("DBLOCK_PASSWORD", "n0ne"),
+        "n0ne",
+    );
+}
+
+#[test]
+fn a_lock_on_a_mariadb_that_has_parsec() {
+    let server = Server::with_parsec();
+    let account = parsec_account(server, "right");
+    let name = unique("new");
+    let run = || {
+        Dblock::run(server, &name)
+            .args(["--user", &account])
+            .env("DBLOCK_PASSWORD", "right")
+    };
+    let mut holder = run().stdin(Stdio::piped()).sh("echo held; cat").spawn();
+    holder.wait_line("held", SOON);
+    run()
+        .sh("echo ran")
+        .output()
+        .expect_code(75)
+        .expect_one_line("is held by");
+    let waiter = run().args(["--wait", "forever"]).sh("echo ran").spawn();
+    eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+    drop(holder.take_stdin());
+    holder.wait().expect_code(0).expect_silence();
+    waiter
+        .wait()
+        .expect_code(0)
+        .expect_stdout("ran\n")
+        .expect_silence();
+    assert_eq!(server.holder(&name), None);
+}
+
+/// Is refused at once, in one line that names the account, and what more there is to say.
+#[track_caller]
+fn is_refused_with(dblock: Dblock, account: &str, says: &[&str]) {
+    let output = dblock
+        .args(["--connect-timeout", "50"])
+        .sh("echo ran")
+        .output();
+    output.expect_code(77).expect_stdout("");
+    output.expect_one_line(account).expect_said(says);
+    assert!(output.took < SOON, "tried again: {output:#?}");
+}
+
+both_servers! {
+    fn an_account_that_may_not_log_in_is_not_tried_again(server) {
+        for state in ["ACCOUNT LOCK", "PASSWORD EXPIRE"] {
+            let account = account(server, &format!("IDENTIFIED BY 'right' {state}"));
+            let refused = run_as(server, &account).env("DBLOCK_PASSWORD", "right");
+            let output = refused.args(["--connect-timeout", "50"]).command(["true"]).output();
+            output.expect_code(77).expect_one_line("refused the account");
+            assert!(output.took < SOON, "tried again: {output:#?}");
+        }
+    }
+}
+
+#[test]
+fn an_account_that_too_many_wrong_passwords_have_blocked_is_not_tried_again() {
+    let server = Server::shared(Kind::MySql);
+    let account = account(
+        server,
+        "IDENTIFIED BY 'right' FAILED_LOGIN_ATTEMPTS 1 PASSWORD_LOCK_TIME 1",
+    );
+    let wrong = run_as(server, &account).env("DBLOCK_PASSWORD", "wr0ng");
+    is_refused(wrong, "wr0ng");
+    let right = run_as(server, &account).env("DBLOCK_PASSWORD", "right");
+    is_refused_with(right, &account, &["blocked"]);
+}
+
+#[test]
+fn a_plugin_of_mysqls_that_dblock_has_not_is_named() {
+    let server = Server::shared(Kind::MySql);
+    let mut admin = server.admin();
+    for plugin in ["mysql_no_login", "auth_socket"] {
+        let _ = admin.query_drop(format!("INSTALL PLUGIN {plugin} SONAME '{plugin}.so'"));
+    }
+    for (how, says) in [
+        // The server itself says no.
+        ("mysql_no_login", &["Access denied"][..]),
+        ("auth_socket", &["Access denied"]),
+        (
+            "sha256_password BY 'right'",
+            &["'sha256_password'", "caching_sha2_password"],
+        ),
+    ] {
+        let account = account(server, &format!("IDENTIFIED WITH {how}"));
+        let run = run_as(server, &account).env("DBLOCK_PASSWORD", "right");
+        is_refused_with(run, &account, says);
+    }
+}
+
+#[test]
+fn a_plugin_of_mariadbs_that_dblock_has_not_is_named() {
+    let server = Server::shared(Kind::MariaDb);
+    let _ = server.admin().query_drop("INSTALL SONAME 'auth_pam'");
+    for (how, says) in [
+        ("pam", &["'dialog'", "no password in clear", "ed25519"][..]),
+        ("unix_socket", &["Access denied"]),
+    ] {
+        let account = account(server, &format!("IDENTIFIED VIA {how}"));
+        let run = run_as(server, &account).env("DBLOCK_PASSWORD", "right");
+        is_refused_with(run, &account, says);
+    }
+}
+
+#[test]
+fn an_account_with_several_plugins_on_mariadb() {
+    let server = Server::shared(Kind::MariaDb);
+    // The first that wants an answer gets one; over TCP the other wants none.
+    for how in [
+        "mysql_native_password USING PASSWORD('right') OR unix_socket",
+        "unix_socket OR mysql_native_password USING PASSWORD('right')",
+    ] {
+        let account = account(server, &format!("IDENTIFIED VIA {how}"));
+        works(run_as(server, &account).env("DBLOCK_PASSWORD", "right"));
+        is_refused(
+            run_as(server, &account).env("DBLOCK_PASSWORD", "wr0ng"),
+            "wr0ng",
+        );
+    }
+    let server = Server::with_parsec();
+    let account = account(
+        server,
+        "IDENTIFIED VIA parsec USING PASSWORD('right') OR mysql_native_password USING PASSWORD('other')",
+    );
+    works(run_as(server, &account).env("DBLOCK_PASSWORD", "right"));
+    let output = run_as(server, &account)
+        .env("DBLOCK_PASSWORD", "other")
+        .sh("echo ran")
+        .output();
+    output
+        .expect_code(70)
+        .expect_stdout("")
+        .expect_one_line(&account)
+        .expect_said(["several plugins"]);
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod exclusion;
 mod exit_codes;
 mod holding;
 mod hostile;
+mod hostile_bounds;
 mod inherited;
 mod lease;
 mod lease_faults;

@@ -4,8 +4,9 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
-use super::{Kind, url_of_port};
+use super::{Kind, url_of_port, within};
 
 /// What the server answers to one statement.
 #[derive(Debug, Clone)]
@@ -20,6 +21,8 @@ pub enum Answer {
     NoRow(usize),
     /// These bytes, as they are.
     Raw(Vec<u8>),
+    /// Whatever this says, until the client has gone.
+    Talk(fn(&mut TcpStream)),
     /// Nothing, for ever.
     Silence,
     /// The connection is closed.
@@ -158,6 +161,25 @@ pub fn error(code: u16, text: &str) -> Vec<u8> {
     packet
 }
 
+/// Reads on until the other side is gone.
+pub fn until_closed(stream: &mut TcpStream) {
+    while let Ok(1..) = stream.read(&mut [0; 4096]) {}
+}
+
+/// Sends these bytes one by one, a long pause before each, until the other side is gone.
+pub fn trickle(stream: &mut TcpStream, bytes: &[u8]) {
+    for byte in bytes {
+        // A pause, unless the other side is gone.
+        let gone = within(Duration::from_millis(300), || {
+            stream.set_nonblocking(true).is_err() || matches!(stream.peek(&mut [0]), Ok(0))
+        });
+        let _ = stream.set_nonblocking(false);
+        if gone || stream.write_all(&[*byte]).is_err() {
+            return;
+        }
+    }
+}
+
 /// A payload with its header in front.
 pub fn framed(sequence: u8, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len())
@@ -202,10 +224,13 @@ impl Wire {
             Answer::Row(values) => self.rows(values.len(), Some(&values), status)?,
             Answer::NoRow(columns) => self.rows(columns, None, status)?,
             Answer::Raw(bytes) => self.stream.write_all(&bytes)?,
+            Answer::Talk(talk) => {
+                talk(&mut self.stream);
+                until_closed(&mut self.stream);
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
             Answer::Silence => {
-                // Until the client goes away.
-                let mut byte = [0];
-                while self.stream.read(&mut byte)? > 0 {}
+                until_closed(&mut self.stream);
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             Answer::Close => return Err(io::ErrorKind::ConnectionAborted.into()),

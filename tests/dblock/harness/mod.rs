@@ -18,7 +18,7 @@ pub use cluster::{Pair, galera, url_of};
 pub use dblock::{
     Dblock, Output, Running, children_of, dblock_holds, eventually_gone, processes_with, works,
 };
-pub use fake::{Answer, Fake, error, framed, greeting};
+pub use fake::{Answer, Fake, error, framed, greeting, trickle, until_closed};
 pub use island::Island;
 pub use process::{
     Frozen, PAIR, copy_program, group_of, is_stopped, quoted, runs, send, stat_field, write_program,

@@ -56,6 +56,18 @@ impl Server {
         }
     }
 
+    /// The MariaDB that all tests of this process share and that has PARSEC passwords, with that plugin loaded.
+    pub fn with_parsec() -> &'static Self {
+        static NEW: LazyLock<Server> = LazyLock::new(|| {
+            Server::start_script(
+                Kind::MariaDb,
+                "mariadb-new",
+                &["--plugin-load-add=auth_parsec"],
+            )
+        });
+        &NEW
+    }
+
     /// A server for one test.
     pub fn private(kind: Kind) -> Self {
         Self::private_with(kind, &[])
@@ -63,8 +75,12 @@ impl Server {
 
     /// A server for one test, with more options for the server program.
     pub fn private_with(kind: Kind, options: &[&str]) -> Self {
+        Self::start_script(kind, &kind.to_string(), options)
+    }
+
+    fn start_script(kind: Kind, which: &str, options: &[&str]) -> Self {
         let mut script = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/script/server"))
-            .args([&*kind.to_string(), "--"])
+            .args([which, "--"])
             .args(options)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

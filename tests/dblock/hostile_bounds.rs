@@ -1,0 +1,399 @@
+//! What a hostile server can cost: time, at every step of the talk with it, and memory.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use crate::harness::{
+    Answer, BUSY, Dblock, Fake, Kind, Output, PASSWORD, SOON, Server, error, eventually, framed,
+    greeting, processes_with, trickle, unique, until_closed, within,
+};
+use crate::hostile::{INTERNAL, OK, UNREACHABLE, against, greet};
+
+const LOCK_LOST: i32 = 74;
+
+/// The shortest lease, and when a command is dead for want of a heartbeat.
+const TTL: Duration = Duration::from_secs(4);
+const DEAD_AFTER: Duration = Duration::from_millis(3600);
+
+/// Bytes of data that a keeper may have.
+const MEMORY: u64 = 64 * 1024 * 1024;
+
+/// Somebody's.
+const PUBLIC_KEY: &str = "\x01-----BEGIN PUBLIC KEY-----
+MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAkjaQqMlGqKl1lDqjr7hY
+f4nCQIxGR5mThkADMBE8CTJL34MOjqWlSZXQVQGf1IYmmZS5XFbLXjSENgPq8137
+X3ApvvbTimGt5LzQplHKBgwCxv1U9S0x82w9SpyUUntvByWmy9jot+jhoNMA+pnN
+xkknjOw4QXZNIPvpKIFyoc6lBSLQN/RFsVqMogc5lyvtcABobyXb7ijRntSVWZ9Y
+o/nZwIN6/HYO9xTzSqrsyt1+xkGLlCMon3WOD8Wnpwm7WI0CJbFZaNsBHQFWtI/+
+ndbE0u16j/5bV6BhAudQtPzzJDi+TPAie+M76DNBv+d6OuGzesipjXbjIOET8M7k
+cwIDAQAB
+-----END PUBLIC KEY-----
+";
+
+/// One packet of the server's, and whether it is an answer to something.
+type Step = (Vec<u8>, bool);
+
+fn definition() -> Vec<u8> {
+    let mut definition = b"\x03def\0\0\0\x01c\0\x0c".to_vec();
+    definition.extend([45, 0, 255, 0, 0, 0, 253, 0, 0, 0, 0, 0]);
+    definition
+}
+
+/// The whole talk up to the first answer, by the longest way to log in.
+fn talk() -> Vec<Step> {
+    let switch = b"\xfecaching_sha2_password\0saltsaltsaltsaltsalt\0".to_vec();
+    let end = vec![0xfe, 0, 0, 2, 0];
+    let answers = [
+        (0, greeting(Kind::MySql, 7), false),
+        (2, switch, true),
+        (4, vec![1, 4], true),
+        (6, PUBLIC_KEY.into(), true),
+        (8, OK.to_vec(), true),
+        (1, vec![1], true),
+        (2, definition(), false),
+        (3, end.clone(), false),
+        (4, vec![1, b'x'], false),
+        (5, end, false),
+    ];
+    answers
+        .map(|(sequence, payload, answers)| (framed(sequence, &payload), answers))
+        .to_vec()
+}
+
+#[test]
+fn silence_and_trickle_at_every_step_before_the_lock_are_given_up() {
+    let steps = talk().len();
+    thread::scope(|scope| {
+        for (step, trickles) in (0..steps).flat_map(|step| [(step, false), (step, true)]) {
+            scope.spawn(move || {
+                let output = against(move |stream| {
+                    for (place, (packet, answers)) in talk().into_iter().enumerate() {
+                        if answers {
+                            let _ = stream.read(&mut [0; 4096]);
+                        }
+                        if place < step {
+                            let _ = stream.write_all(&packet);
+                        } else if trickles {
+                            return trickle(stream, &packet);
+                        } else {
+                            return until_closed(stream);
+                        }
+                    }
+                });
+                assert_eq!(
+                    output.code,
+                    Some(UNREACHABLE),
+                    "{step} {trickles}: {output:#?}"
+                );
+            });
+        }
+    });
+}
+
+/// The answer to a statement of which each column is so.
+fn row(values: &[Option<&str>]) -> Answer {
+    Answer::Row(
+        values
+            .iter()
+            .map(|value| value.map(str::to_owned))
+            .collect(),
+    )
+}
+
+/// The lock is had: the slot, no place, the session (a scripted server's first), not read-only, the mark, and the limit on idleness that was asked for.
+fn granted() -> Answer {
+    let [slot, none, session, ttl] = [Some("0"), None, Some("1"), Some("4")];
+    row(&[slot, slot, session, none, none, session, ttl])
+}
+
+/// A server that gives the lock to everybody, and answers a heartbeat, or a release, with something else.
+fn holding(heartbeat: Option<Answer>, release: Option<Answer>) -> Fake {
+    Fake::start(Kind::MySql, move |statement| match statement {
+        _ if !statement.starts_with("SELECT") => Answer::Ok,
+        _ if statement.contains("RELEASE_") => {
+            release.clone().unwrap_or_else(|| row(&[Some("1"), None]))
+        }
+        _ if statement.contains("GET_LOCK") => granted(),
+        _ => heartbeat
+            .clone()
+            .unwrap_or_else(|| row(&[Some("0"), Some("0"), Some("1"), None, None, None])),
+    })
+}
+
+/// What a server says instead of a whole answer.
+const UNFINISHED: [Answer; 5] = [
+    Answer::Silence,
+    Answer::Talk(|stream| trickle(stream, &[1, 0, 0, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])),
+    // The number of columns; a column; the end of them.
+    Answer::Talk(|stream| drop(stream.write_all(&framed(1, &[1])))),
+    Answer::Talk(|stream| {
+        let _ = stream.write_all(&framed(1, &[1]));
+        let _ = stream.write_all(&framed(2, &definition()));
+    }),
+    Answer::Talk(|stream| {
+        let _ = stream.write_all(&framed(1, &[1]));
+        let _ = stream.write_all(&framed(2, &definition()));
+        let _ = stream.write_all(&framed(3, &[0xfe, 0, 0, 2, 0]));
+    }),
+];
+
+#[track_caller]
+fn nothing_is_left(name: &str) {
+    eventually("no process is left", SOON, || {
+        processes_with(name).is_empty()
+    });
+}
+
+fn held(fake: &Fake, name: &str) -> Dblock {
+    Dblock::run_at(&fake.url(), name).args(["--ttl", "4", "--kill-after", "0.5"])
+}
+
+#[test]
+fn a_heartbeats_answer_that_does_not_come_whole_ends_the_command_with_the_lease() {
+    thread::scope(|scope| {
+        for answer in UNFINISHED {
+            scope.spawn(move || {
+                let fake = holding(Some(answer.clone()), None);
+                let name = unique("silent");
+                let output = held(&fake, &name).command(["sleep", "60"]).output();
+                output.expect_code(LOCK_LOST);
+                output.expect_said([&*name, "may be lost: the server has not answered"]);
+                output.expect_took(Duration::from_secs(2), DEAD_AFTER + BUSY);
+                nothing_is_left(&name);
+            });
+        }
+    });
+}
+
+#[test]
+fn a_releases_answer_that_does_not_come_whole_costs_one_connect_timeout() {
+    thread::scope(|scope| {
+        for answer in UNFINISHED {
+            scope.spawn(move || {
+                let fake = holding(None, Some(answer.clone()));
+                let name = unique("silent");
+                let dblock = held(&fake, &name).args(["--connect-timeout", "1"]);
+                let output = dblock.sh("exit 3").output();
+                output.expect_code(3).expect_one_line("did not answer");
+                output.expect_took(Duration::ZERO, Duration::from_secs(1) + BUSY);
+                nothing_is_left(&name);
+            });
+        }
+    });
+}
+
+/// A field of `/proc/PID/status`, in bytes.
+fn status_bytes(pid: i32, field: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    let kilobytes: u64 = line.trim_matches([':', ' ', '\t', 'k', 'B']).parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// Runs dblock against this server; how it ended, and the most memory that its keeper was seen with.
+#[track_caller]
+fn memory_of(fake: &Fake, limit: &str) -> (Output, u64) {
+    let name = unique("hungry");
+    let dblock = Dblock::run_at(&fake.url(), &name)
+        .args(["--connect-timeout", limit])
+        // A program with all that a debugger wants is large; one that aborts looks into itself.
+        .env("RUST_BACKTRACE", "0");
+    let mut run = dblock.sh("echo ran").spawn();
+    let mut most = 0;
+    let ended = within(SOON, || {
+        let seen = run
+            .children()
+            .into_iter()
+            .filter_map(|pid| status_bytes(pid, "VmHWM"));
+        most = seen.max().unwrap_or_default().max(most);
+        !run.is_running()
+    });
+    assert!(ended, "still runs: {}", run.stderr());
+    let output = run.wait();
+    output.expect_stdout("").expect_one_line("");
+    assert!(!output.stderr.contains(PASSWORD), "{output:#?}");
+    nothing_is_left(&name);
+    (output, most)
+}
+
+/// A number with its length in front.
+fn long(number: u64) -> Vec<u8> {
+    [&[0xfe][..], &number.to_le_bytes()].concat()
+}
+
+#[test]
+fn an_answer_without_end_costs_a_bounded_memory() {
+    let definitions: fn(&mut TcpStream) = |stream| {
+        let _ = stream.write_all(&framed(1, &long(1_000_000)));
+        let mut sequence = 1u8;
+        loop {
+            let mut many = Vec::new();
+            for _ in 0..1000 {
+                sequence = sequence.wrapping_add(1);
+                many.extend(framed(sequence, &definition()));
+            }
+            if stream.write_all(&many).is_err() {
+                return;
+            }
+        }
+    };
+    // A packet that goes on and on, 16 MB each time; and one row of a million NULLs.
+    let chain: fn(&mut TcpStream) = |stream| {
+        let piece = vec![1; 65536];
+        for sequence in (1..=255).cycle() {
+            let header = stream.write_all(&[0xff, 0xff, 0xff, sequence]);
+            for _ in 0..256 {
+                if header.is_err() || stream.write_all(&piece).is_err() {
+                    return;
+                }
+            }
+        }
+    };
+    let nulls: fn(&mut TcpStream) = |stream| {
+        let _ = stream.write_all(&framed(1, &[1]));
+        let _ = stream.write_all(&framed(2, &definition()));
+        let _ = stream.write_all(&framed(3, &[0xfe, 0, 0, 2, 0]));
+        let _ = stream.write_all(&framed(4, &vec![0xfb; 1_000_000]));
+    };
+    let endless_error: fn(&mut TcpStream) = |stream| {
+        let _ = stream.write_all(&framed(1, &error(1105, &"\x1b[2J".repeat(4_000_000))));
+    };
+    thread::scope(|scope| {
+        for (what, answer) in [
+            ("2^27 columns", Answer::Raw(framed(1, &long(1 << 27)))),
+            ("2^40 columns", Answer::Raw(framed(1, &long(1 << 40)))),
+            ("2^63 columns", Answer::Raw(framed(1, &long(1 << 63)))),
+            ("a million columns", Answer::Talk(definitions)),
+            ("a chain", Answer::Talk(chain)),
+            ("a row of NULLs", Answer::Talk(nulls)),
+            ("an endless error", Answer::Talk(endless_error)),
+            (
+                "an absurd OK",
+                Answer::Raw(framed(1, &[&[0][..], &long(u64::MAX), &long(1)].concat())),
+            ),
+            (
+                "an end in place of a row",
+                Answer::Raw(framed(1, &[0xfe, 0, 0, 2, 0])),
+            ),
+        ] {
+            scope.spawn(move || {
+                let fake = Fake::start(Kind::MySql, move |_| answer.clone());
+                let (output, most) = memory_of(&fake, "2");
+                assert!(
+                    matches!(output.code, Some(INTERNAL | UNREACHABLE)),
+                    "{what}: {output:#?}"
+                );
+                assert!(most < MEMORY + MEMORY / 4, "{what}: {most} bytes");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_keeper_has_a_limit_on_its_memory_and_the_command_has_not() {
+    let server = Server::shared(Kind::MariaDb);
+    let data = |limits: &str| {
+        let line = limits
+            .lines()
+            .find(|line| line.starts_with("Max data size"));
+        line.expect("a limit on data").to_owned()
+    };
+    let mut run = Dblock::run(server, &unique("limits"))
+        .sh("cat /proc/self/limits; echo shell $$; exec sleep 60")
+        .spawn();
+    let command = run.wait_pid("shell");
+    let keeper = run.keeper(Some(command));
+    let of_keeper = data(&fs::read_to_string(format!("/proc/{keeper}/limits")).unwrap());
+    let words: Vec<&str> = of_keeper.split_whitespace().collect();
+    assert_eq!(words[3..5], [MEMORY.to_string(), MEMORY.to_string()]);
+    let own = data(&fs::read_to_string("/proc/self/limits").unwrap());
+    assert_eq!(data(&run.stdout()), own);
+    // What it needs is far below.
+    let used = status_bytes(keeper, "VmData").expect("it runs");
+    assert!(used < MEMORY / 2, "{used} bytes");
+}
+
+#[test]
+fn a_server_that_breaks_every_keeper_is_bounded_by_the_lease() {
+    // The first answer is a lock; all later ones are too large.
+    let first = AtomicBool::new(true);
+    let fake = Fake::start(Kind::MySql, move |statement| match statement {
+        _ if !statement.starts_with("SELECT") => Answer::Ok,
+        _ if first.swap(false, Ordering::Relaxed) => granted(),
+        _ => Answer::Raw(framed(1, &long(1 << 40))),
+    });
+    let name = unique("broken");
+    let output = held(&fake, &name).command(["sleep", "60"]).output();
+    output.expect_code(LOCK_LOST);
+    output.expect_said(["the keeper gave up", "could not be had again"]);
+    assert_eq!(output.stderr.lines().count(), 3, "{output:#?}");
+    output.expect_took(Duration::from_secs(1), TTL + BUSY);
+    let tries = fake.statements().len();
+    assert!(tries < 150, "{tries} statements: a busy loop");
+    nothing_is_left(&name);
+}
+
+#[test]
+fn a_keeper_that_gives_up_before_the_lock_is_told_in_one_line() {
+    let fake = Fake::start(Kind::MySql, |_| Answer::Raw(framed(1, &long(1 << 40))));
+    let (output, _) = memory_of(&fake, "5");
+    output.expect_code(INTERNAL);
+    output.expect_said(["the keeper gave up", "too large", &fake.port.to_string()]);
+}
+
+#[test]
+fn a_check_has_the_same_limit() {
+    let fake = Fake::start(Kind::MySql, |_| Answer::Raw(framed(1, &long(1 << 27))));
+    let dblock = Dblock::bare()
+        .args(["check", "--connect-timeout", "5", "--url", &fake.url()])
+        .env("DBLOCK_PASSWORD", PASSWORD);
+    let output = dblock.output();
+    output.expect_code(INTERNAL).expect_stdout("");
+    output.expect_one_line("too large");
+}
+
+#[test]
+fn a_greeting_with_a_huge_version_is_told() {
+    let mut words = vec![10];
+    words.extend(vec![b'9'; 1_000_000]);
+    words.extend(&greeting(Kind::MySql, 7)[1..]);
+    let output = against(move |stream| {
+        let _ = stream.write_all(&framed(0, &words));
+        until_closed(stream);
+    });
+    assert!(
+        matches!(output.code, Some(INTERNAL | UNREACHABLE)),
+        "{output:#?}"
+    );
+}
+
+#[test]
+fn a_server_that_asks_for_a_file_gets_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "a-word-of-the-file").unwrap();
+    let request = [&[0xfb][..], file.to_str().unwrap().as_bytes()].concat();
+    let (tell, told) = mpsc::channel();
+    against(move |stream| {
+        greet(stream);
+        let _ = stream.write_all(&framed(2, OK));
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(&framed(1, &request));
+        let mut got = vec![0; 4096];
+        let length = stream.read(&mut got).unwrap_or(0);
+        got.truncate(length);
+        let _ = stream.write_all(&framed(3, OK));
+        let _ = stream.read_to_end(&mut got);
+        let _ = tell.send(got);
+    })
+    .expect_code(INTERNAL)
+    .expect_said(["asks for a file"]);
+    let got: Vec<Vec<u8>> = told.iter().take(1).collect();
+    let text = String::from_utf8_lossy(&got.concat()).into_owned();
+    assert!(!text.contains("a-word-of-the-file"), "{text:?}");
+}
