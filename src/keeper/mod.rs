@@ -112,8 +112,8 @@ pub fn fork_apart<M: Serialize>(
 }
 
 /// Bytes of memory that a process may have in which the `mysql` crate runs. It makes room for as many columns as a server
-/// announces, and for all that it sends of them. A keeper has 9 MB, TLS and the system's certificates included under 20;
-/// a packet is 4 MB at most at the login, and 1 MB after it.
+/// announces, and for all that it sends of them. A keeper has 9 MB, TLS and the system's certificates included; a packet is
+/// 4 MB at most at the login, and 1 MB after it.
 const MEMORY: rlim_t = 64 * 1024 * 1024;
 
 /// From here on what asks for more aborts this process. The command is not concerned: its process is not forked off here.

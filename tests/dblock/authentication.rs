@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::process::Stdio;
 
 use mysql::prelude::Queryable;
@@ -419,5 +420,46 @@ fn a_password_file_that_cannot_be_read_is_refused() {
             .expect_code(78)
             .expect_stdout("")
             .expect_one_line(file.to_str().unwrap());
+    }
+}
+
+#[test]
+fn a_password_travels_without_tls_for_the_key_that_was_named() {
+    let server = Server::shared(Kind::MySql);
+    let key: (String, String) = server
+        .admin()
+        .query_first("SHOW STATUS LIKE 'Caching_sha2_password_rsa_public_key'")
+        .unwrap()
+        .expect("it has one");
+    let (_folder, right) = file_with(&key.1);
+    let other = Command::new("sh")
+        .args(["-c", "openssl genrsa 2048 2>&- | openssl rsa -pubout 2>&-"])
+        .output()
+        .unwrap();
+    let (_other_folder, other) = file_with(&String::from_utf8(other.stdout).unwrap());
+    let run = |account: &str, key: &PathBuf| {
+        let dblock = run_as(server, account).env("DBLOCK_PASSWORD", "hush");
+        dblock.arg("--server-public-key-path").arg(key)
+    };
+    // An account's first login sends the password, and the server does not understand it by another key.
+    let account = account(server, "IDENTIFIED BY 'hush'");
+    is_refused(run(&account, &other), "hush");
+    works(run(&account, &right));
+    let (_folder, none) = file_with("no key");
+    let elliptic =
+        "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 | openssl pkey -pubout";
+    let elliptic = Command::new("sh").args(["-c", elliptic]).output().unwrap();
+    let (_folder, elliptic) = file_with(&String::from_utf8(elliptic.stdout).unwrap());
+    for wrong in [
+        none,
+        elliptic,
+        PathBuf::from("/nothing"),
+        PathBuf::from("/dev/zero"),
+    ] {
+        let output = run(&account, &wrong).command(["true"]).output();
+        output
+            .expect_code(78)
+            .expect_one_line(wrong.to_str().unwrap());
+        output.expect_said(["--server-public-key-path"]);
     }
 }

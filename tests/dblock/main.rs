@@ -33,6 +33,7 @@ mod pools;
 mod process_one;
 mod secrets;
 mod semaphore;
+mod setups;
 mod sigkill;
 mod signals;
 mod terminal;

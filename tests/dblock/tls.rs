@@ -35,14 +35,14 @@ const CONFIGURATION: i32 = 78;
 const PATIENCE: &str = "50";
 
 /// A server with TLS, whose certificate can be exchanged.
-struct Secured {
+pub struct Secured {
     server: Server,
     folder: PathBuf,
     showing: Mutex<()>,
 }
 
 /// It shows one certificate for as long as this lives.
-struct Showing<'a> {
+pub struct Showing<'a> {
     secured: &'a Secured,
     _alone: MutexGuard<'a, ()>,
 }
@@ -56,7 +56,7 @@ impl Deref for Showing<'_> {
 }
 
 impl Secured {
-    fn shared(kind: Kind) -> &'static Self {
+    pub fn shared(kind: Kind) -> &'static Self {
         static MARIADB: LazyLock<Secured> = LazyLock::new(|| Secured::start(Kind::MariaDb, &[]));
         static MYSQL: LazyLock<Secured> = LazyLock::new(|| Secured::start(Kind::MySql, &[]));
         match kind {
@@ -90,7 +90,7 @@ impl Secured {
     }
 
     /// Has it show this certificate, to one test at a time.
-    fn showing(&self, certificate: &str) -> Showing<'_> {
+    pub fn showing(&self, certificate: &str) -> Showing<'_> {
         let showing = Showing {
             _alone: self.showing.lock().unwrap_or_else(PoisonError::into_inner),
             secured: self,
@@ -171,7 +171,7 @@ fn to_with(server: &Server, mode: &str) -> Dblock {
 }
 
 /// Runs dblock with another /etc/hosts.
-fn with_hosts(dblock: Dblock, lines: &str) -> (Dblock, tempfile::NamedTempFile) {
+pub fn with_hosts(dblock: Dblock, lines: &str) -> (Dblock, tempfile::NamedTempFile) {
     let mut hosts = tempfile::NamedTempFile::new().expect("a scratch file");
     hosts.write_all(lines.as_bytes()).expect("a scratch file");
     let script = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";

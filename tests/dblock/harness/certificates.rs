@@ -87,6 +87,12 @@ impl Certificates {
             ("not-yet", "ca", FOR_HOST, future),
             ("other-name", "ca", other_name, soon),
             ("no-name", "ca", no_name, soon),
+            (
+                "rds",
+                "ca",
+                "subjectAltName=DNS:mydb.abc123.eu-west-1.rds.amazonaws.com",
+                soon,
+            ),
             ("not-for-servers", "ca", not_for_servers, soon),
         ] {
             // Its common name is right: that does not count.
