@@ -2,6 +2,7 @@
 //! trusted alone, and the name that is verified is the one that the user gave, whichever of its addresses is tried.
 
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -133,7 +134,7 @@ fn config(settings: &settings::Tls, listener: &Listener) -> Result<ClientConfig,
         verifies_name: settings.mode == SslMode::VerifyIdentity,
         algorithms: provider.signature_verification_algorithms,
     };
-    let identity = identity(settings, &provider)?;
+    let identity = identity(settings, &provider, listener)?;
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| Failure::new(Reason::Internal, format!("cannot set up TLS: {error}")))?
@@ -192,6 +193,7 @@ const RSA: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01";
 fn identity(
     settings: &settings::Tls,
     provider: &CryptoProvider,
+    listener: &Listener,
 ) -> Result<Option<CertifiedKey>, Failure> {
     let (cert, key) = match (&settings.cert, &settings.key) {
         (None, None) => return Ok(None),
@@ -224,6 +226,11 @@ fn identity(
             cert.path.display()
         )));
     }
+    if key.is_public {
+        let path = key.path.display();
+        let line = format!("the key file {path} can be read by others; chmod 600 it");
+        listener(Level::Warning, &line);
+    }
     Ok(Some(CertifiedKey::new(chain, signing)))
 }
 
@@ -232,6 +239,7 @@ struct File<'a> {
     option: &'static str,
     path: &'a Path,
     bytes: Zeroizing<Vec<u8>>,
+    is_public: bool,
 }
 
 impl<'a> File<'a> {
@@ -240,9 +248,11 @@ impl<'a> File<'a> {
             option,
             path,
             bytes: Zeroizing::default(),
+            is_public: false,
         };
         let read = regular_file::read(path).map_err(|error| file.refused(&in_words(&error)))?;
         file.bytes = read.0;
+        file.is_public = read.1.mode() & 0o006 != 0;
         Ok(file)
     }
 

@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::ops::Deref;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -383,6 +384,20 @@ both_secured! {
         let wrong = || shows("client-by-other-ca.pem", "client-by-other-ca-key.pem");
         is_refused(at(&url).args(wrong()), CONFIGURATION, ["refused the TLS handshake", "--ssl-cert"]);
         is_refused(to(&server).args(wrong()), CONFIGURATION, ["refused the TLS handshake", "--ssl-cert"]);
+    }
+
+    fn a_key_that_others_can_read_is_warned_of(secured) {
+        let server = secured.showing("right");
+        let folder = tempfile::tempdir().expect("a scratch folder");
+        let key = folder.path().join("key.pem");
+        fs::copy(Certificates::shared().path("client-key.pem"), &key).expect("a scratch file");
+        let run = |mode| {
+            fs::set_permissions(&key, fs::Permissions::from_mode(mode)).expect("a file of ours");
+            let dblock = to_with(&server, "required").args(file("--ssl-cert", "client.pem"));
+            dblock.arg("--ssl-key").arg(&key).command(["true"]).output()
+        };
+        run(0o604).expect_code(0).expect_one_line(key.to_str().unwrap()).expect_said(["chmod 600"]);
+        run(0o640).expect_code(0).expect_silence();
     }
 
     fn a_password_of_the_servers_usual_kind(secured) {
