@@ -397,11 +397,12 @@ fn password(
             (password_in(path, &place, listener), place)
         }
         Password::Option(place, option) => {
-            (option_file::value_at(place, option), place.to_string())
+            let place_name = format!("the password in {place}");
+            (option_file::value_at(place, option), place_name)
         }
     };
     let refused = |why: &str| {
-        let line = format!("cannot read the password in {place}: {why}");
+        let line = format!("cannot read {place}: {why}");
         Failure::new(Reason::Configuration, line)
     };
     let mut bytes = text.map_err(|why| refused(&why))?;
