@@ -57,8 +57,10 @@ impl fmt::Display for Place {
 pub struct Entry {
     /// Its group, without the brackets.
     pub group: String,
-    /// Its name, with dashes.
+    /// Its name, with dashes, and without `loose-`.
     pub key: String,
+    /// Whether it begins with `loose-`: then it is no error that nobody knows it.
+    pub is_loose: bool,
     /// What stands behind the `=`.
     pub value: Value,
     /// Where it stands.
@@ -171,11 +173,12 @@ pub fn expanded(path: OsString) -> PathBuf {
 impl Found {
     /// Reads a file that somebody asked for.
     fn add_named(&mut self, path: &Path, groups: &[String]) -> Result<(), Failure> {
+        let at = self.files.len();
         self.add(path, groups, 0)?;
-        let wrong = match self.files.iter().find(|(file, _)| **file == *path) {
-            Some((_, Outcome::Absent)) => "no such file",
-            Some((_, Outcome::PassedOver(why))) => why,
-            _ => return Ok(()),
+        let wrong = match &self.files[at].1 {
+            Outcome::Read => return Ok(()),
+            Outcome::Absent => "no such file",
+            Outcome::PassedOver(why) => why,
         };
         let line = format!("cannot read the option file {}: {wrong}", path.display());
         Err(Failure::new(Reason::Configuration, line))
@@ -267,27 +270,30 @@ impl Found {
         place: Place,
         public: bool,
     ) -> Result<(), Failure> {
+        let is_loose = is_loose(line);
         let (key, value) = option(line);
         if key.is_empty() {
             return Err(wrong(&place, "no option stands before the ="));
         }
         let value = match value {
             Some(value) if key == "password" && !value.is_empty() => {
-                if public {
-                    let told = format!(
-                        "the option file {} has a password and can be read by others; chmod 600 it",
-                        place.file.display()
-                    );
-                    self.note(Level::Warning, told);
-                }
+                self.warn_of_password(public, &place.file);
                 Value::Withheld
             }
-            Some(value) => Value::Text(value),
+            Some(value) => {
+                let account = value.split(|&byte| byte == b'@').next().unwrap_or_default();
+                let has_password = account.rsplit(|&byte| byte == b'/').next();
+                if key == "url" && has_password.is_some_and(|account| account.contains(&b':')) {
+                    self.warn_of_password(public && value.contains(&b'@'), &place.file);
+                }
+                Value::Text(value)
+            }
             None => Value::None,
         };
         self.entries.push(Entry {
             group: group.to_owned(),
             key,
+            is_loose,
             value,
             place,
         });
@@ -348,6 +354,16 @@ impl Found {
         Ok(())
     }
 
+    fn warn_of_password(&mut self, public: bool, file: &Path) {
+        if public {
+            let file = file.display();
+            let told = format!(
+                "the option file {file} has a password and can be read by others; chmod 600 it"
+            );
+            self.note(Level::Warning, told);
+        }
+    }
+
     fn note(&mut self, level: Level, line: String) {
         if !self.notes.iter().any(|(_, said)| *said == line) {
             self.notes.push((level, line));
@@ -368,13 +384,22 @@ fn names_in(folder: &Path) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Name and value of a line that begins with neither white space nor a comment. The name has dashes in the place of lines.
+/// Name and value of a line that begins with neither white space nor a comment. The name has dashes in the place of lines,
+/// and no `loose-`.
 fn option(line: &[u8]) -> (String, Option<Zeroizing<Vec<u8>>>) {
     let line = without_comment(line);
     let equals = line.iter().position(|&byte| byte == b'=');
     let key = line[..equals.unwrap_or(line.len())].trim_ascii_end();
     let key = String::from_utf8_lossy(key).replace('_', "-");
+    let key = key.strip_prefix(LOOSE).unwrap_or(&key).to_owned();
     (key, equals.map(|equals| value(&line[equals + 1..])))
+}
+
+/// What stands before the name of an option that not every program knows.
+const LOOSE: &str = "loose-";
+
+fn is_loose(line: &[u8]) -> bool {
+    line.starts_with(b"loose-") || line.starts_with(b"loose_")
 }
 
 /// A line up to its comment, which begins with a `#` that is in no quotes.

@@ -4,6 +4,7 @@
 pub mod message;
 
 use std::ffi::CStr;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
@@ -15,7 +16,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
-use nix::unistd::{ForkResult, Pid, fork, getpid, getppid, setsid};
+use nix::unistd::{ForkResult, Pid, dup2_stderr, fork, getpid, getppid, setsid};
 
 use serde::Serialize;
 
@@ -119,9 +120,9 @@ const MEMORY: rlim_t = 64 * 1024 * 1024;
 /// From here on what asks for more aborts this process. The command is not concerned: its process is not forked off here.
 fn limit_memory() {
     // One that cannot be set is no reason to keep a command from running.
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_DATA) {
-        let limit = MEMORY.min(most);
-        let _ = setrlimit(Resource::RLIMIT_DATA, limit, limit);
+    if let Ok((now, most)) = getrlimit(Resource::RLIMIT_DATA) {
+        let limit = MEMORY.min(now);
+        let _ = setrlimit(Resource::RLIMIT_DATA, limit, limit.min(most));
     }
 }
 
@@ -190,10 +191,10 @@ fn keep(work: Work, link: &Link, supervisor: Pid) -> Result<(), Failure> {
             link.send_if_heard(&FromKeeper::Note(level, cut(text)));
         }
     };
-    // First, for a password's file may be named by a descriptor that dblock inherited.
+    keep_to_itself(supervisor)?;
+    // Before the descriptors are let go, for a password's file may be named by one that dblock inherited.
     let connector = Connector::new(&task.run.connection, task.run.ttl, &listener)?;
     detach(link, c"dblock-keeper")?;
-    die_with(supervisor)?;
     let taker = Taker {
         connector: &connector,
         listener: &listener,
@@ -210,6 +211,26 @@ fn keep(work: Work, link: &Link, supervisor: Pid) -> Result<(), Failure> {
     }
 }
 
+/// Before a secret is read: dies with the supervisor, leaves no core file, lets nobody look into its memory, and says nothing on
+/// the user's terminal, as an allocation that fails would.
+///
+/// # Errors
+/// [`Reason::OsRefused`].
+pub fn keep_to_itself(supervisor: Pid) -> Result<(), Failure> {
+    let kept = || -> io::Result<()> {
+        prctl::set_dumpable(false)?;
+        let null = File::options().write(true).open("/dev/null")?;
+        Ok(dup2_stderr(&null)?)
+    };
+    kept().map_err(|error| cannot_detach(&error))?;
+    die_with(supervisor)
+}
+
+fn cannot_detach(error: &io::Error) -> Failure {
+    let told = format!("cannot detach a process: {}", in_words(error));
+    Failure::new(Reason::OsRefused, told)
+}
+
 /// Leaves everything that is the supervisor's or the command's: signals, terminal, descriptors; and takes a `name` of at
 /// most 15 bytes.
 ///
@@ -224,14 +245,9 @@ pub fn detach(link: &Link, name: &CStr) -> Result<(), Failure> {
         descriptors::let_go_of_all_but(&[link.as_fd().as_raw_fd()])?;
         // Whoever kills every `dblock` by name leaves the keeper to end the commands.
         prctl::set_name(name)?;
-        // No core file after an abort on a hostile packet, and no look into the memory with the password.
-        prctl::set_dumpable(false)?;
         Ok(())
     };
-    detached().map_err(|error| {
-        let told = format!("cannot detach a process: {}", in_words(&error));
-        Failure::new(Reason::OsRefused, told)
-    })
+    detached().map_err(|error| cannot_detach(&error))
 }
 
 /// As long as there is no command, the keeper dies with the supervisor: its place in the queue is free at once.

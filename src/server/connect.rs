@@ -143,38 +143,44 @@ impl Connector {
                 self.said.borrow_mut().push(what);
             }
         };
-        let mut outcome = None;
+        let mut outcome: Option<Fault> = None;
         self.passed_over.borrow_mut().clear();
         for target in &self.targets {
-            match self.try_target(target, &once, &mut open) {
+            let fault = match self.try_target(target, &once, &mut open) {
                 Ok(opened) => {
                     self.said.borrow_mut().clear();
                     return Ok(opened);
                 }
                 Err(fault @ Fault::Final(_)) => return Err(fault),
-                Err(fault) => {
-                    let line = match &fault {
-                        Fault::ReadOnly(cause) => format!("{target} {cause}"),
-                        fault => format!("cannot connect to {target}: {fault}"),
-                    };
-                    once(Level::Info, &line);
-                    let read_only = matches!(fault, Fault::ReadOnly(_));
-                    let passed_over = PassedOver {
-                        line: line.clone(),
-                        read_only,
-                    };
-                    self.passed_over.borrow_mut().push(passed_over);
-                    outcome = match (outcome, fault) {
-                        (None | Some(Fault::ReadOnly(_)), Fault::ReadOnly(_)) => {
-                            Some(Fault::ReadOnly(line))
-                        }
-                        (None | Some(Fault::ReadOnly(_)), other) => Some(other),
-                        (other, _) => other,
-                    };
-                }
-            }
+                Err(fault) => fault,
+            };
+            let line = match &fault {
+                Fault::ReadOnly(cause) => format!("{target} {cause}"),
+                Fault::Untrusted(failure) => failure.line.clone(),
+                fault => format!("cannot connect to {target}: {fault}"),
+            };
+            // That a server is not the right one is known to nobody else while another takes its place.
+            let warns = matches!(fault, Fault::Untrusted(_)) && self.targets.len() > 1;
+            once(if warns { Level::Warning } else { Level::Info }, &line);
+            let read_only = matches!(fault, Fault::ReadOnly(_));
+            let fault = if read_only {
+                Fault::ReadOnly(line.clone())
+            } else {
+                fault
+            };
+            self.passed_over
+                .borrow_mut()
+                .push(PassedOver { line, read_only });
+            outcome = Some(match outcome {
+                Some(outcome) => outcome.decided_by(fault),
+                None => fault,
+            });
         }
-        Err(outcome.unwrap_or_else(|| Fault::Gone("no server is named".to_owned())))
+        Err(match outcome {
+            Some(Fault::Untrusted(failure)) => Fault::Final(failure),
+            Some(fault) => fault,
+            None => Fault::Gone("no server is named".to_owned()),
+        })
     }
 
     /// From now on no server gets more than this for an answer.
@@ -196,24 +202,22 @@ impl Connector {
         let addresses = addresses(target, listener)?;
         let limit =
             self.attempt_limit.get() / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
-        let mut last = Fault::Gone("the name has no address".to_owned());
-        let mut reached_none = false;
+        let mut outcome: Option<Fault> = None;
         for address in addresses {
             let opened = self
                 .try_address(target, &address, limit, listener)
                 .and_then(|mut session| Ok((open(&mut session)?, session)));
-            match opened {
-                Ok((opened, session)) => return Ok((session, opened)),
-                Err(fault @ Fault::Final(_)) => return Err(fault),
-                // One that is read-only is no reason to forget one that could not be reached.
-                Err(Fault::ReadOnly(_)) if reached_none => {}
-                Err(fault) => {
-                    reached_none = !matches!(fault, Fault::ReadOnly(_));
-                    last = fault;
-                }
+            match (opened, outcome.take()) {
+                (Ok((opened, session)), _) => return Ok((session, opened)),
+                (Err(fault @ Fault::Final(_)), _) => return Err(fault),
+                // They are one server's, as a rule: one that is not the right one decides.
+                (Err(_), Some(fault @ Fault::Untrusted(_)))
+                | (Err(fault @ Fault::Untrusted(_)), _)
+                | (Err(fault), None) => outcome = Some(fault),
+                (Err(fault), Some(before)) => outcome = Some(before.decided_by(fault)),
             }
         }
-        Err(last)
+        Err(outcome.unwrap_or_else(|| Fault::Gone("the name has no address".to_owned())))
     }
 
     fn try_address(
@@ -306,7 +310,8 @@ impl Connector {
 
     /// Logs in, and once more where the crate may have spoilt it: it takes a zero at the end of a server's random number for
     /// its terminator, which it is not where MariaDB asks for ed25519 or PARSEC. So one of 256 logins with the right password
-    /// is refused there, by the server or by a panic. A password that is wrong is told twice.
+    /// is refused there, by the server or (twice at most is tried again then) by a panic. After a refusal nothing tells which
+    /// server it was, so a password that is wrong is sent twice to any.
     ///
     /// It also panics where a server asks for PARSEC and there is no password. HMAC fills up a short key with zeros, so that
     /// there the password of one zero is the same as none: the server says what it makes of it.
@@ -328,17 +333,25 @@ impl Connector {
         } else {
             options.clone().pass(Some("\0"))
         };
-        match attempt(options.clone())? {
+        let refused = match attempt(options.clone())? {
             Ok(Err(mysql::Error::MySqlError(error)))
-                if self.has_password && error.code == WRONG_PASSWORD => {}
+                if self.has_password && error.code == WRONG_PASSWORD =>
+            {
+                error
+            }
             Ok(connected) => return Ok(connected),
             Err(_) => {
                 if let Ok(connected) = attempt(again.clone())? {
                     return Ok(connected);
                 }
+                return attempt(again)?.map_err(|panic| resume_unwind(panic));
             }
-        }
-        attempt(again)?.map_err(|panic| resume_unwind(panic))
+        };
+        // By now the server may have blocked the account for too many wrong passwords: the first answer says why.
+        Ok(match attempt(again)? {
+            Ok(Ok(conn)) => Ok(conn),
+            _ => Err(mysql::Error::MySqlError(refused)),
+        })
     }
 }
 

@@ -16,6 +16,9 @@ pub enum Fault {
     Unclear(String),
     /// The server takes no writes: a lock there meets nobody. Another server may be the one, or this one in a moment.
     ReadOnly(String),
+    /// There is no TLS with this server such as was asked for. Another server may be the one; where there is none, this is
+    /// final.
+    Untrusted(Failure),
     /// The server does not know this variable; it has done nothing.
     NoSuchVariable(String),
     /// No further attempt will help.
@@ -29,12 +32,27 @@ impl fmt::Display for Fault {
             Self::Gone(cause) | Self::Unclear(cause) => f.write_str(cause),
             Self::ReadOnly(cause) => write!(f, "it {cause}"),
             Self::NoSuchVariable(name) => write!(f, "it has no variable {name}"),
-            Self::Final(failure) => f.write_str(&failure.line),
+            Self::Untrusted(failure) | Self::Final(failure) => f.write_str(&failure.line),
         }
     }
 }
 
 impl Fault {
+    /// Of what several servers failed of, what decides whether another attempt may succeed: this, or the `next`.
+    #[must_use]
+    pub fn decided_by(self, next: Self) -> Self {
+        let weight = |fault: &Self| match fault {
+            Self::ReadOnly(_) => 0,
+            Self::Untrusted(_) => 1,
+            _ => 2,
+        };
+        if weight(&next) > weight(&self) {
+            next
+        } else {
+            self
+        }
+    }
+
     /// A fault while connecting and logging in to `server` as `user`.
     pub fn of_connecting(error: mysql::Error, server: &str, user: &str) -> Self {
         let refused = |line| Self::Final(Failure::new(Reason::AccountRefused, line));
@@ -56,10 +74,9 @@ impl Fault {
                 ))
             }
             mysql::Error::DriverError(mysql::DriverError::TlsNotSupported) => {
-                let line = format!(
-                    "{server} offers no TLS, which --ssl-mode demands; set it up there, or use --ssl-mode preferred"
-                );
-                Self::Final(Failure::new(Reason::Configuration, line))
+                let line =
+                    format!("{server} offers no TLS, which --ssl-mode demands; set it up there");
+                Self::Untrusted(Failure::new(Reason::Configuration, line))
             }
             mysql::Error::DriverError(error) => match plugin_without_support(&error) {
                 Some(plugin) => refused(no_plugin(server, user, &plugin)),

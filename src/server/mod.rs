@@ -38,8 +38,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Wraps a connection that is ready for statements, with the TLS that was `agreed` on. Its time limit on reading was for the handshake: a statement
-    /// that waits for a lock may take hours. The limit on writing stays.
+    /// Wraps a connection that is ready for statements, with the TLS that was `agreed` on. Its time limit on reading was for the
+    /// handshake: a statement that waits for a lock may take hours. The limit on writing stays.
     fn new(
         conn: Conn,
         server: String,

@@ -78,7 +78,7 @@ impl Tls {
     /// `None` is no TLS.
     ///
     /// # Errors
-    /// [`Fault::Final`] when no certificate can be for that host.
+    /// [`Fault::Untrusted`] when no certificate can be for that host.
     pub fn lay_down(&self, host: &str, address: IpAddr) -> Result<Option<SslOpts>, Fault> {
         let Some(config) = &self.config else {
             return Ok(None);
@@ -90,7 +90,7 @@ impl Tls {
                 let line = format!(
                     "no certificate can be for the host {host}; use its name, or --ssl-mode verify-ca"
                 );
-                return Err(Fault::Final(refusal(line)));
+                return Err(Fault::Untrusted(refusal(line)));
             }
             Err(_) => ServerName::IpAddress(address.into()),
         };
@@ -148,6 +148,8 @@ fn config(settings: &settings::Tls, listener: &Listener) -> Result<ClientConfig,
     };
     // Each connection proves anew who is there: the server may be another one, or have another certificate.
     config.resumption = Resumption::disabled();
+    // The name is nobody's business where it proves nothing; as with the `mysql` client, to which it is an option.
+    config.enable_sni = settings.mode == SslMode::VerifyIdentity;
     Ok(config)
 }
 
@@ -271,9 +273,10 @@ impl<'a> File<'a> {
 
     fn private_key(&self) -> Result<PrivateKeyDer<'static>, Failure> {
         use rustls::pki_types::pem::Error::NoItemsFound;
-        // Both ways to write it: `BEGIN ENCRYPTED PRIVATE KEY`, and `Proc-Type: 4,ENCRYPTED` after the first line.
-        let mut places = self.bytes.windows(b"ENCRYPTED".len());
-        if places.any(|place| place == b"ENCRYPTED") {
+        // Both ways to write it.
+        let encrypted: [&[u8]; 2] = [b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED"];
+        let has = |words: &[u8]| self.bytes.windows(words.len()).any(|place| place == words);
+        if encrypted.into_iter().any(has) {
             return Err(self.refused(
                 "the key is encrypted, and dblock asks for no passphrase; `openssl pkey` writes it without one",
             ));
@@ -391,8 +394,7 @@ pub fn fault(error: &rustls::Error, server: &str) -> Fault {
         PeerIncompatible(why) => (
             Reason::Configuration,
             format!(
-                "{server} has no TLS that dblock has, which is 1.2 and 1.3 with today's ciphers ({why:?}); renew the server, or \
-                 do without by --ssl-mode disabled"
+                "{server} has no TLS that dblock has, which is 1.2 and 1.3 with today's ciphers ({why:?}); renew the server"
             ),
         ),
         other => (
@@ -400,7 +402,11 @@ pub fn fault(error: &rustls::Error, server: &str) -> Fault {
             format!("{server} does not speak TLS as dblock knows it: {other}"),
         ),
     };
-    Fault::Final(Failure::new(reason, line))
+    let failure = Failure::new(reason, line);
+    match reason {
+        Reason::Configuration => Fault::Untrusted(failure),
+        _ => Fault::Final(failure),
+    }
 }
 
 /// What an alert of the server's says.
@@ -419,7 +425,7 @@ fn meaning(alert: AlertDescription) -> String {
             format!("it does not accept the certificate of --ssl-cert ({alert:?})")
         }
         AlertDescription::ProtocolVersion => {
-            "it has neither TLS 1.2 nor TLS 1.3; set its tls_version, or do without by --ssl-mode disabled".to_owned()
+            "it has neither TLS 1.2 nor TLS 1.3; set its tls_version".to_owned()
         }
         AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => format!(
             "it has no cipher that dblock has, or no certificate to show, or wants one ({alert:?})"

@@ -7,10 +7,13 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use super::server_url::{self, Host};
-use super::sources::{Origin, SECURING, Source, Sources};
+use super::sources::{Given, OF_ALL_CLIENTS, Origin, Source, Sources, variable};
 use super::value;
 use crate::exit::{Failure, Reason};
 use crate::option_file::Place;
+
+/// The variables that name the CAs which the system trusts, in the place of its own; the same as with OpenSSL.
+const SYSTEM_CAS: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// The TCP port where nothing names one.
 const DEFAULT_PORT: &str = "3306";
@@ -136,6 +139,11 @@ pub fn read(sources: &mut Sources) -> Result<Connection, Failure> {
     let password = password(sources)?;
     let tls = tls(sources)?;
     let targets = targets(sources)?;
+    // The local socket has no TLS.
+    let is_remote = |target: &Target| matches!(target, Target::Tcp(..));
+    if tls.mode != SslMode::Disabled && targets.iter().any(is_remote) {
+        nothing_is_weaker(sources)?;
+    }
     let shown: Vec<_> = targets.iter().map(Target::to_string).collect();
     sources.note("servers", Some(&shown.join(", ")), "host, port, socket");
     Ok(Connection {
@@ -205,13 +213,12 @@ fn named(
     sources: &mut Sources,
     protocol: Option<Protocol>,
 ) -> Result<(usize, Option<Vec<Host>>), Failure> {
-    let last = sources.all.len() - 1;
     for (strength, source) in sources.all.iter().enumerate() {
         let (hosts, given) = match (source.get("host"), &source.hosts) {
             (Some(given), _) => (vec![given.read(value::host)?], given),
             (None, Some((hosts, given))) => (hosts.clone(), given),
             (None, None) => {
-                let takes_socket = strength < last && protocol != Some(Protocol::Tcp);
+                let takes_socket = strength != OF_ALL_CLIENTS && protocol != Some(Protocol::Tcp);
                 if takes_socket && source.get("socket").is_some() {
                     return Ok((strength, None));
                 }
@@ -222,7 +229,7 @@ fn named(
         sources.note("host", Some(&shown), &place);
         return Ok((strength, Some(hosts)));
     }
-    let hint = sources.all[last].get("socket").map(|given| {
+    let hint = sources.all[OF_ALL_CLIENTS].get("socket").map(|given| {
         let place = given.place();
         format!("; the socket in {place} may be a default, and is used if the host is localhost")
     });
@@ -264,31 +271,37 @@ fn password(sources: &mut Sources) -> Result<Password, Failure> {
 }
 
 fn tls(sources: &mut Sources) -> Result<Tls, Failure> {
-    let default = match sources.given("ssl-ca") {
-        Some(_) => "verify-ca",
-        None => "preferred",
+    // A CA by itself means verify-ca. A mode of a weaker source does not take that back.
+    let implied = match (sources.strength("ssl-ca"), sources.strength("ssl-mode")) {
+        (Some(ca), Some(mode)) => ca < mode,
+        (ca, _) => ca.is_some(),
     };
-    let tls = Tls {
-        mode: sources.value("ssl-mode", value::ssl_mode, default)?,
+    let mode = if implied {
+        let place = sources.given("ssl-ca").map(Given::place);
+        sources.note("ssl-mode", Some("verify-ca"), &place.unwrap_or_default());
+        SslMode::VerifyCa
+    } else {
+        sources.value("ssl-mode", value::ssl_mode, "preferred")?
+    };
+    for name in SYSTEM_CAS {
+        if let Some(given) = variable(name, name) {
+            sources.note(name, given.text().ok(), "environment");
+        }
+    }
+    Ok(Tls {
+        mode,
         ca: sources.path("ssl-ca"),
         cert: sources.path("ssl-cert"),
         key: sources.path("ssl-key"),
         server_public_key: sources.path("server-public-key-path"),
-    };
-    if tls.mode != SslMode::Disabled {
-        nothing_is_weaker(sources)?;
-    }
-    Ok(tls)
+    })
 }
 
 /// Refuses what secures another client's connections and not ours.
 fn nothing_is_weaker(sources: &Sources) -> Result<(), Failure> {
-    for option in SECURING {
-        let Some(given) = sources.given(option) else {
-            continue;
-        };
+    for given in sources.all[OF_ALL_CLIENTS].unknown_of_tls() {
         let value = String::from_utf8_lossy(&given.value).to_ascii_lowercase();
-        let is_kept = match option {
+        let is_kept = match given.option.as_str() {
             // The certificates of that folder are trusted besides.
             "ssl-capath" => sources.given("ssl-ca").is_some(),
             "ssl-fips-mode" => matches!(&*value, "off" | "0"),

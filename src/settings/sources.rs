@@ -57,22 +57,22 @@ const OF_CLIENTS: [&str; 14] = [
     SSL_VERIFY,
 ];
 
-/// What it looks at there because a connection without it would be less secure than its owner wanted.
-pub const SECURING: [&str; 9] = [
-    "ssl-capath",
-    "ssl-cipher",
-    "ssl-crl",
-    "ssl-crlpath",
-    "ssl-fips-mode",
-    "ssl-fp",
-    "ssl-fplist",
-    "tls-ciphersuites",
-    "tls-version",
+/// What concerns TLS there and takes no security away when it is passed over. Every other option of TLS that dblock does not
+/// know is refused: without it a connection could be less secure than its owner wanted.
+const HARMLESS: [&str; 3] = [
+    "tls-sni-servername",
+    "ssl-session-data",
+    "ssl-session-data-continue-on-failed-reuse",
 ];
 
 /// MariaDB's switches, in the place of an `ssl-mode`.
 const SSL: &str = "ssl";
 const SSL_VERIFY: &str = "ssl-verify-server-cert";
+
+/// The places of some sources among all.
+const ENVIRONMENT: usize = 1;
+const OWN: usize = 2;
+pub const OF_ALL_CLIENTS: usize = 3;
 
 /// The place of what nothing says.
 const DEFAULT: &str = "default";
@@ -265,61 +265,55 @@ impl Sources {
             files: found.files,
             notes: found.notes,
         };
+        let mut known = Vec::new();
         for entry in found.entries {
             if entry.group == OWN_GROUP || entry.group.strip_suffix(&suffix) == Some(OWN_GROUP) {
-                sources.add_own(&entry)?;
+                if known.is_empty() {
+                    known = cli::long_options();
+                }
+                sources.add_own(&entry, &known)?;
             } else {
                 sources.add_of_clients(&entry)?;
             }
         }
-        sources.all[3].choose_ssl_mode();
+        sources.all[OF_ALL_CLIENTS].choose_ssl_mode();
         for source in &mut sources.all {
             source.take_url_apart()?;
         }
-        // What other clients read of the environment; the weakest that it has.
-        for (strength, option, name) in [
-            (1, "password", "MYSQL_PWD"),
-            (3, "socket", "MYSQL_UNIX_PORT"),
+        // What other clients read of the environment: the weakest that it has, and weaker than all files.
+        for (source, option, name) in [
+            (ENVIRONMENT, "password", "MYSQL_PWD"),
+            (OF_ALL_CLIENTS, "socket", "MYSQL_UNIX_PORT"),
         ] {
             if let Some(given) = variable(option, name) {
-                sources.all[strength]
-                    .options
-                    .entry(option.to_owned())
-                    .or_insert(given);
+                let options = &mut sources.all[source].options;
+                options.entry(option.to_owned()).or_insert(given);
             }
         }
         Ok(sources)
     }
 
     /// An option that stands in `[dblock]`.
-    fn add_own(&mut self, entry: &Entry) -> Result<(), Failure> {
-        let place = entry.place.clone();
-        let known = cli::long_options();
-        let (name, loose) = match entry.key.strip_prefix("loose-") {
-            Some(name) => (name, true),
-            None => (entry.key.as_str(), false),
-        };
+    fn add_own(&mut self, entry: &Entry, known: &[(String, Kind)]) -> Result<(), Failure> {
+        let (name, place) = (entry.key.as_str(), &entry.place);
+        if NOT_IN_FILES.contains(&name) {
+            let told = format!("{name} cannot stand in an option file");
+            return Err(wrong(place, &told));
+        }
         let kind = |name: &str| match name {
             "password" => Some(Kind::Value),
-            _ if NOT_IN_FILES.contains(&name) => None,
             _ => known
                 .iter()
                 .find(|known| known.0 == name)
                 .map(|known| known.1),
         };
-        if NOT_IN_FILES.contains(&name) {
-            return Err(wrong(
-                &place,
-                &format!("{name} cannot stand in an option file"),
-            ));
-        }
         if let Some(kind) = kind(name) {
-            return add(&mut self.all[2], name, kind, entry);
+            return add(&mut self.all[OWN], name, kind, entry);
         }
-        if let Some((name, value)) = negated(name)
+        if let Some((name, prefix_turns)) = prefixed(name)
             && kind(name) == Some(Kind::Switch)
         {
-            return add_switch(&mut self.all[2], name, value, entry);
+            return add_switch(&mut self.all[OWN], name, prefix_turns, entry);
         }
         // Its first word alone: what follows may be a password that lacks its `=`.
         let word = name
@@ -329,27 +323,25 @@ impl Sources {
             word if word != name && kind(word).is_some() => format!("an = is missing after {word}"),
             word => format!("[dblock] has no option {word:?}"),
         };
-        if loose {
+        if entry.is_loose {
             self.notes
                 .push((Level::Warning, format!("{place}: {told}")));
             return Ok(());
         }
-        Err(wrong(&place, &told))
+        Err(wrong(place, &told))
     }
 
     /// An option of a group that other clients read too.
     fn add_of_clients(&mut self, entry: &Entry) -> Result<(), Failure> {
-        let source = &mut self.all[3];
-        let name = entry.key.strip_prefix("loose-").unwrap_or(&entry.key);
-        let no_limit = name == "connect-timeout"
-            && matches!(&entry.value, Value::Text(value) if **value == *b"0");
-        match negated(name) {
-            Some((switch, value)) if matches!(switch, SSL | SSL_VERIFY) => {
-                add_switch(source, switch, value, entry)
-            }
-            _ if matches!(name, SSL | SSL_VERIFY) => add(source, name, Kind::Switch, entry),
-            _ if no_limit => Ok(()),
-            _ if OF_CLIENTS.contains(&name) || SECURING.contains(&name) => {
+        let source = &mut self.all[OF_ALL_CLIENTS];
+        let name = entry.key.as_str();
+        // To the clients 0 is the default, or no limit.
+        let is_zero = matches!(&entry.value, Value::Text(value) if **value == *b"0");
+        match prefixed(name) {
+            Some((switch @ (SSL | SSL_VERIFY), turns)) => add_switch(source, switch, turns, entry),
+            _ if matches!(name, SSL | SSL_VERIFY) => add_switch(source, name, true, entry),
+            _ if is_zero && matches!(name, "connect-timeout" | "port") => Ok(()),
+            _ if OF_CLIENTS.contains(&name) || is_unknown_of_tls(name) => {
                 add(source, name, Kind::Value, entry)
             }
             _ => Ok(()),
@@ -460,47 +452,49 @@ impl Sources {
 }
 
 impl Source {
-    /// MariaDB's clients have two switches where MySQL's have a mode.
+    /// MariaDB's clients have two switches where MySQL's have a mode. Of both the one that asks for more counts.
     fn choose_ssl_mode(&mut self) {
         let is = |option: &str, value: &[u8]| {
             let given = self.get(option).filter(|given| *given.value == *value)?;
             Some(given.clone())
         };
-        let mode = match (is(SSL_VERIFY, b"1"), is(SSL, b"0")) {
-            (Some(given), _) => Some(("verify-identity", given)),
-            (None, Some(given)) => Some(("disabled", given)),
-            (None, None) => None,
-        };
-        if let Some((mode, given)) = mode {
-            let mode = given.with(mode.as_bytes());
+        let (verified, none) = (is(SSL_VERIFY, b"1"), is(SSL, b"0"));
+        if let Some(given) = verified {
+            let mode = given.with(b"verify-identity");
+            self.options.insert("ssl-mode".to_owned(), mode);
+        } else if let Some(given) = none {
+            let mode = given.with(b"disabled");
             self.options.entry("ssl-mode".to_owned()).or_insert(mode);
         }
     }
+
+    /// What this source says of TLS that dblock does not know.
+    pub fn unknown_of_tls(&self) -> impl Iterator<Item = &Given> {
+        let mut all = self.options.iter();
+        std::iter::from_fn(move || {
+            all.find(|(name, _)| is_unknown_of_tls(name))
+                .map(|found| found.1)
+        })
+    }
 }
 
-/// A switch that is turned off or on by a word in front of its name, and what it is turned to.
-fn negated(name: &str) -> Option<(&str, &'static str)> {
-    let off = ["skip-", "disable-"];
-    let off = off.iter().find_map(|prefix| name.strip_prefix(prefix));
-    match (off, name.strip_prefix("enable-")) {
-        (Some(name), _) => Some((name, "0")),
-        (None, Some(name)) => Some((name, "1")),
-        (None, None) => None,
-    }
+fn is_unknown_of_tls(name: &str) -> bool {
+    let concerns_tls = name.starts_with("ssl") || name.starts_with("tls-");
+    concerns_tls && !OF_CLIENTS.contains(&name) && !HARMLESS.contains(&name)
+}
+
+/// A switch with a word in front of its name, and whether that word turns it on.
+fn prefixed(name: &str) -> Option<(&str, bool)> {
+    let words = [("skip-", false), ("disable-", false), ("enable-", true)];
+    words
+        .into_iter()
+        .find_map(|(word, turns_on)| Some((name.strip_prefix(word)?, turns_on)))
 }
 
 fn add(source: &mut Source, name: &str, kind: Kind, entry: &Entry) -> Result<(), Failure> {
     let place = &entry.place;
     let value = match (&entry.value, kind) {
-        (Value::None, Kind::Switch) => return add_switch(source, name, "1", entry),
-        (Value::Text(value), Kind::Switch) => {
-            let value = match value.to_ascii_lowercase().as_slice() {
-                b"1" | b"on" | b"true" => "1",
-                b"0" | b"off" | b"false" => "0",
-                _ => return Err(wrong(place, &format!("{name} is neither on nor off"))),
-            };
-            return add_switch(source, name, value, entry);
-        }
+        (_, Kind::Switch) => return add_switch(source, name, true, entry),
         // As a variable that is set to nothing; it takes back what was said before it.
         (Value::Text(value), _) if value.is_empty() => {
             source.options.remove(name);
@@ -523,11 +517,25 @@ fn add(source: &mut Source, name: &str, kind: Kind, entry: &Entry) -> Result<(),
     Ok(())
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as what else adds something")]
-fn add_switch(source: &mut Source, name: &str, value: &str, entry: &Entry) -> Result<(), Failure> {
+/// A switch, which its name `turns` on or off, and the value 0 the other way.
+fn add_switch(source: &mut Source, name: &str, turns: bool, entry: &Entry) -> Result<(), Failure> {
+    let as_named = match &entry.value {
+        Value::None | Value::Withheld => true,
+        Value::Text(value) => match value.to_ascii_lowercase().as_slice() {
+            b"1" | b"on" | b"true" => true,
+            b"0" | b"off" | b"false" => false,
+            _ => {
+                return Err(wrong(
+                    &entry.place,
+                    &format!("{name} is neither on nor off"),
+                ));
+            }
+        },
+    };
+    let value = if turns == as_named { b"1" } else { b"0" };
     source.insert(Given {
         option: name.to_owned(),
-        value: Zeroizing::new(value.as_bytes().to_vec()),
+        value: Zeroizing::new(value.to_vec()),
         origin: Origin::File(entry.place.clone()),
     });
     Ok(())

@@ -883,7 +883,7 @@ fn gone(ending: Option<Ending>) -> String {
     match ending {
         // It has a limit on its memory, and hits it by an abort.
         Some(Ending::Signal(libc::SIGABRT)) => {
-            "the keeper gave up, as it does on an answer that is too large".to_owned()
+            "the keeper gave up: it may have no more than 64 MB of memory".to_owned()
         }
         Some(ending) => format!("the keeper {}", told(ending)),
         None => "the keeper is gone".to_owned(),

@@ -214,6 +214,7 @@ fn memory_of(fake: &Fake, limit: &str) -> (Output, u64) {
         !run.is_running()
     });
     assert!(ended, "still runs: {}", run.stderr());
+    assert!(most > 0, "its keeper was not seen: {}", run.stderr());
     let output = run.wait();
     output.expect_stdout("").expect_one_line("");
     assert!(!output.stderr.contains(PASSWORD), "{output:#?}");
@@ -343,7 +344,7 @@ fn a_keeper_that_gives_up_before_the_lock_is_told_in_one_line() {
     let fake = Fake::start(Kind::MySql, |_| Answer::Raw(framed(1, &long(1 << 40))));
     let (output, _) = memory_of(&fake, "5");
     output.expect_code(INTERNAL);
-    output.expect_said(["the keeper gave up", "too large", &fake.port.to_string()]);
+    output.expect_said(["the keeper gave up", "64 MB", &fake.port.to_string()]);
 }
 
 #[test]
@@ -354,7 +355,7 @@ fn a_check_has_the_same_limit() {
         .env("DBLOCK_PASSWORD", PASSWORD);
     let output = dblock.output();
     output.expect_code(INTERNAL).expect_stdout("");
-    output.expect_one_line("too large");
+    output.expect_one_line("64 MB");
 }
 
 #[test]

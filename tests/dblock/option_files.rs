@@ -183,6 +183,7 @@ fn a_value_means_what_it_means_to_the_mysql_client() {
         "é",
         "\"a\\\\\" # \"b\"",
         "\t joe\t",
+        "a\\\"b#c\"d",
     ] {
         all_find_the_same(&format!("[client]\nuser={spelling}\n"));
         all_find_the_same(&format!("[client]\n  user  =  {spelling}  \r\n"));
@@ -649,6 +650,15 @@ fn mariadbs_switches_of_tls_are_understood_and_nothing_becomes_weaker() {
         ("ssl-fips-mode=OFF\n", "preferred"),
         ("ssl-cipher=\n", "preferred"),
         ("ssl-cipher=X\nskip-ssl\n", "disabled"),
+        ("skip-ssl=0\n", "preferred"),
+        ("enable-ssl=0\n", "disabled"),
+        ("disable-ssl-verify-server-cert=0\n", "verify-identity"),
+        (
+            "loose-ssl-mode=PREFERRED\nssl-verify-server-cert\n",
+            "verify-identity",
+        ),
+        ("loose_ssl_verify_server_cert\n", "verify-identity"),
+        ("tls-sni-servername=x\nssl-session-data=/x\n", "preferred"),
     ] {
         let (_folder, path) = file(&format!("[client]\nhost=h\n{text}"));
         let output = config_of(&path).output();
@@ -669,6 +679,11 @@ fn mariadbs_switches_of_tls_are_understood_and_nothing_becomes_weaker() {
         "ssl-fplist",
         "ssl-fips-mode",
         "tls-version",
+        // Not known to anybody yet, and the beginnings of names, which MariaDB's clients understand.
+        "ssl-something",
+        "tls-something",
+        "ssl-verify",
+        "ssl-verify-serv",
     ] {
         let (_folder, path) = file(&format!("[client]\nhost=h\n{option}=x\n"));
         let output = config_of(&path).output();
@@ -890,6 +905,8 @@ both_servers! {
             let (_folder, path) = file(&text);
             works(bare().args(["run", "--name", &name, "--defaults-file"]).arg(&path));
             // The later one of two ways counts.
+            let (_folder, path) = file(&format!("[dblock]\npassword-file=/nothing\npassword={PASSWORD}\n{}", text.replace("password=wrong\n", "")));
+            works(bare().args(["run", "--name", &name, "--defaults-file"]).arg(&path));
             let (_folder, path) = file(&format!("{text}[dblock]\npassword-file=/nothing\n"));
             let dblock = bare().args(["run", "--name", &name, "--defaults-file"]).arg(&path);
             dblock.command(["true"]).output().expect_code(CONFIGURATION).expect_one_line("/nothing");
@@ -909,6 +926,12 @@ both_servers! {
     }
 
     fn only_the_keeper_knows_a_password_that_stands_in_a_file(server) {
+        let knows = |dblock: Dblock| {
+            let mut running = dblock.sh("echo started; exec sleep 60").spawn();
+            running.wait_line("started", SOON);
+            memory_of(running.pid()).windows(PASSWORD.len()).any(|part| part == PASSWORD.as_bytes())
+        };
+        assert!(knows(Dblock::run(server, &unique("memory"))), "it is in the environment");
         let account = format!("[client]\nhost=127.0.0.1\nport={}\nuser=dblock\n", server.port);
         let (folder, path) = file(&format!("{account}password={PASSWORD}\n"));
         let password_file = folder.path().join("password");
@@ -919,10 +942,7 @@ both_servers! {
         for text in [fs::read_to_string(&path).unwrap(), with_file, with_url] {
             let (_folder, path) = file(&text);
             let dblock = bare().args(["run", "--name", &unique("memory"), "--defaults-file"]).arg(&path);
-            let mut running = dblock.sh("echo started; exec sleep 60").spawn();
-            running.wait_line("started", SOON);
-            let knows = memory_of(running.pid()).windows(PASSWORD.len()).any(|part| part == PASSWORD.as_bytes());
-            assert!(!knows, "the supervisor knows it from {text}");
+            assert!(!knows(dblock), "the supervisor knows it from {text}");
         }
     }
 }
@@ -1005,5 +1025,127 @@ fn the_table_shows_value_and_place_and_no_password() {
                 "{output:#?}"
             );
         }
+    }
+}
+
+#[test]
+fn a_ca_beats_the_mode_of_a_weaker_source() {
+    let mode = |text: &str, args: &[&str]| {
+        let (_folder, path) = file(&format!("[client]\nhost=h\n{text}"));
+        value(config_of(&path).args(args), "ssl-mode").unwrap()
+    };
+    for weak in ["skip-ssl", "ssl-mode=DISABLED", "ssl-mode=REQUIRED"] {
+        assert_eq!(mode(weak, &["--ssl-ca=/ca"]), "verify-ca", "{weak}");
+        let both = mode(weak, &["--ssl-ca=/ca", "--ssl-mode=required"]);
+        assert_eq!(both, "required", "what one source says of both counts");
+    }
+    assert_eq!(mode("ssl-mode=REQUIRED\nssl-ca=/ca", &[]), "REQUIRED");
+    assert_eq!(mode("ssl-ca=/ca", &["--ssl-mode=preferred"]), "preferred");
+}
+
+#[test]
+fn what_secures_only_tls_is_of_no_matter_to_the_local_socket() {
+    let (_folder, path) = file("[client]\nhost=localhost\nssl-crl=/x\n");
+    config_of(&path).output().expect_code(0).expect_silence();
+}
+
+#[test]
+fn what_is_zero_to_the_clients_is_their_default() {
+    let (_folder, path) = file("[client]\nhost=h\nport=0\nconnect_timeout=0\n");
+    assert_eq!(
+        value(config_of(&path), "servers").as_deref(),
+        Some("h:3306")
+    );
+    assert_eq!(
+        value(config_of(&path), "connect-timeout").as_deref(),
+        Some("10s")
+    );
+}
+
+#[test]
+fn files_include_one_another_as_deep_as_for_the_mysql_client() {
+    let files: Vec<_> = (0..14)
+        .map(|depth| {
+            let text = format!(
+                "[client]\nuser=u{depth}\n!include FOLDER/{}.cnf\n",
+                depth + 1
+            );
+            (format!("{depth}.cnf"), text)
+        })
+        .collect();
+    let files: Vec<_> = files
+        .iter()
+        .map(|(name, text)| (name.as_str(), text.as_str()))
+        .collect();
+    let folder = folder(&files);
+    let path = folder.path().join("0.cnf");
+    let only = format!("--defaults-file={}", path.display());
+    let ours = value(config_of(&path), "user");
+    for kind in [Kind::MariaDb, Kind::MySql] {
+        assert_eq!(
+            found_by(kind, &[&only], "user"),
+            Ok(ours.clone()),
+            "{kind:?}"
+        );
+    }
+}
+
+#[test]
+fn all_files_together_are_of_bounded_length() {
+    let long = format!("#{}\n", "x".repeat(900_000));
+    let files = ["a", "b", "c", "d", "e"].map(|name| (format!("many/{name}.cnf"), long.clone()));
+    let mut all = vec![("my.cnf", "[client]\nuser=u\n!includedir FOLDER/many\n")];
+    all.extend(
+        files
+            .iter()
+            .map(|(name, text)| (name.as_str(), text.as_str())),
+    );
+    let folder = folder(&all);
+    let path = folder.path().join("my.cnf");
+    config_of(&path)
+        .output()
+        .expect_code(CONFIGURATION)
+        .expect_one_line("4 MiB");
+}
+
+#[test]
+fn of_two_ways_to_say_a_thing_the_stronger_source_counts() {
+    let (_folder, path) = file("[dblock]\nslots=a,b\nquiet\n");
+    let dblock = || config_of(&path).args(["--host", "h"]);
+    assert_eq!(value(dblock(), "slots").as_deref(), Some("a,b"));
+    assert_eq!(
+        value(dblock().args(["-m", "5"]), "max-concurrency").as_deref(),
+        Some("5")
+    );
+    assert_eq!(value(dblock(), "quiet").as_deref(), Some("on"));
+    assert_eq!(value(dblock().arg("-v"), "verbose").as_deref(), Some("1"));
+    let (_folder, path) = file("[dblock]\nverbose\nmax-concurrency=3\n");
+    let dblock = || config_of(&path).args(["--host", "h"]);
+    assert_eq!(value(dblock().arg("-q"), "quiet").as_deref(), Some("on"));
+    assert_eq!(
+        value(dblock().args(["--slots", "x"]), "slots").as_deref(),
+        Some("x")
+    );
+    // A port by itself beats one in a URL, but not in a stronger one.
+    let (_folder, path) = file("[dblock]\nurl=mysql://h:1/\nport=2\n");
+    assert_eq!(value(config_of(&path), "servers").as_deref(), Some("h:2"));
+    let stronger = config_of(&path).env("DBLOCK_URL", "mysql://g:3/");
+    assert_eq!(value(stronger, "servers").as_deref(), Some("g:3"));
+}
+
+both_servers! {
+    fn a_password_may_be_loose(server) {
+        for text in [
+            format!("[client]\nhost=127.0.0.1\nport={}\nuser=dblock\nloose-password={PASSWORD}\n", server.port),
+            format!("[dblock]\nloose_url=mysql://dblock:{PASSWORD}@127.0.0.1:{}/\n", server.port),
+        ] {
+            let (_folder, path) = file(&text);
+            works(bare().args(["run", "--name", &unique("loose"), "--defaults-file"]).arg(&path));
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+            config_of(&path).output().expect_code(0).expect_one_line("can be read by others");
+        }
+        let (_folder, path) = file(&format!("[dblock]\nurl=mysql://dblock@127.0.0.1:{}/\n", server.port));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        config_of(&path).output().expect_code(0).expect_silence();
     }
 }

@@ -502,6 +502,39 @@ both_secured! {
         proxy.refuse(true);
     }
 
+    fn the_name_of_the_server_is_said_only_where_it_is_verified(secured) {
+        let server = secured.showing("right");
+        let says = |mode: &str| {
+            let tap = Tap::to(server.port, Vec::new());
+            let url = tap.url().replace("127.0.0.1", HOST);
+            let dblock = at(&url).args(["--ssl-mode", mode]).args(file("--ssl-ca", "ca.pem")).arg("-q");
+            let (dblock, _hosts) = with_hosts(dblock, &format!("127.0.0.1 {HOST}\n"));
+            works(dblock);
+            contains(&tap.heard(), HOST.as_bytes())
+        };
+        assert_eq!(["preferred", "verify-ca", "verify-identity"].map(says), [false, false, true]);
+    }
+
+    fn a_server_that_is_not_trusted_is_passed_over_where_there_is_another(secured) {
+        let server = secured.showing("right");
+        let other = Server::shared(server.kind);
+        // The first has no certificate of that CA, or no TLS.
+        let url = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/", other.port, server.port);
+        let run = || at(&url).args(["--ssl-mode", "verify-ca"]).args(file("--ssl-ca", "ca.pem"));
+        let output = run().sh("echo ran").output();
+        output.expect_code(0).expect_stdout("ran\n").expect_one_line(&other.port.to_string());
+        // Where no other is left it is the reason.
+        let alone = format!("mysql://dblock@127.0.0.1:{0},127.0.0.1:{0}/", other.port);
+        let alone = at(&alone).args(["--ssl-mode", "verify-ca"]).args(file("--ssl-ca", "ca.pem"));
+        let output = alone.args(["--connect-timeout", PATIENCE]).sh("echo ran").output();
+        output.expect_code(CONFIGURATION).expect_stdout("");
+        assert!(output.took < SOON, "{output:#?}");
+        // One that cannot be reached may come back.
+        let gone = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:1/", other.port);
+        let gone = at(&gone).args(["--ssl-mode", "verify-ca", "--connect-timeout", "1"]).args(file("--ssl-ca", "ca.pem"));
+        gone.command(["true"]).output().expect_code(UNREACHABLE);
+    }
+
     fn a_network_that_falls_silent_in_the_handshake_is_given_up(secured) {
         let server = secured.showing("right");
         // It carries the server's greeting and then nothing: what the client says next is never answered.

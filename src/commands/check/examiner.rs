@@ -15,7 +15,7 @@ use super::{Next, end, next};
 use crate::clock::Moment;
 use crate::exit::{Failure, Reason};
 use crate::keeper::message::{Link, cut};
-use crate::keeper::{detach, die_with, fork_apart};
+use crate::keeper::{detach, die_with, fork_apart, keep_to_itself};
 use crate::lock::{Name, Opening, Request, mark};
 use crate::report::Level;
 use crate::server::{Connector, Fault, Listener, READ_ONLY, Session, Unfit, cell};
@@ -81,10 +81,10 @@ pub fn examine(
             let _ = link.send(&FromExaminer::Note(level, cut(text)));
         }
     };
-    // First, for a password's file may be named by a descriptor that dblock inherited.
+    keep_to_itself(parent)?;
+    // Before the descriptors are let go, for a password's file may be named by a descriptor that dblock inherited.
     let connector = Connector::new(connection, DEFAULT_TTL, &listener)?;
     detach(link, c"dblock-check")?;
-    die_with(parent)?;
     // Of what is wrong with a server the findings tell.
     let listener = |level: Level, text: &str| {
         if level != Level::Warning {
