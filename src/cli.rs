@@ -206,7 +206,7 @@ pub struct ConnectionArgs {
     pub defaults_group_suffix: Option<OsString>,
 
     /// Read no option file
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["defaults_file", "defaults_extra_file"])]
     pub no_defaults: bool,
 
     /// Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use std::rc::Rc;
 
 use zeroize::Zeroizing;
@@ -40,10 +40,12 @@ pub struct Places {
 /// Where an option stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The file, as it was named.
+    /// The file, by a path from the root.
     pub file: Rc<Path>,
     /// The line, from 1.
     pub line: usize,
+    /// The group in which that is, without the brackets and in small letters; empty before the first one.
+    pub group: Rc<str>,
 }
 
 impl fmt::Display for Place {
@@ -55,9 +57,7 @@ impl fmt::Display for Place {
 /// An option as it stands in a file.
 #[derive(Debug)]
 pub struct Entry {
-    /// Its group, without the brackets.
-    pub group: String,
-    /// Its name, with dashes, and without `loose-`.
+    /// Its name in small letters, with dashes, and without `loose-`.
     pub key: String,
     /// Whether it begins with `loose-`: then it is no error that nobody knows it.
     pub is_loose: bool,
@@ -97,8 +97,22 @@ pub enum Outcome {
     Read,
     /// There is none.
     Absent,
+    /// This user may not read it; the client says nothing of that either.
+    Unreadable,
     /// It was passed over; why.
     PassedOver(String),
+}
+
+impl Outcome {
+    /// Why it was not read.
+    fn trouble(&self) -> Option<&str> {
+        match self {
+            Self::Read => None,
+            Self::Absent => Some("no such file"),
+            Self::Unreadable => Some("permission denied"),
+            Self::PassedOver(why) => Some(why),
+        }
+    }
 }
 
 impl fmt::Display for Outcome {
@@ -106,53 +120,28 @@ impl fmt::Display for Outcome {
         match self {
             Self::Read => f.write_str("read"),
             Self::Absent => f.write_str("absent"),
+            Self::Unreadable => f.write_str("passed over: permission denied"),
             Self::PassedOver(why) => write!(f, "passed over: {why}"),
         }
     }
 }
 
-/// Reads the groups of these names, in small letters, from the files of these places.
+/// The value of the option that was found in this place. It is that of the last one of its name in the same group, so that it
+/// is found again where the file has been changed since.
 ///
 /// # Errors
-/// [`Reason::Configuration`] when a file that was named cannot be read, and for a line that is none, with file and line.
-pub fn read(places: &Places, groups: &[String]) -> Result<Found, Failure> {
-    let mut found = Found::default();
-    if places.none {
-        return Ok(found);
-    }
-    if let Some(path) = &places.only {
-        found.add_named(path, groups)?;
-        return Ok(found);
-    }
-    for path in GLOBAL {
-        found.add(Path::new(path), groups, 0)?;
-    }
-    // MariaDB's clients look at the first one only if it is set.
-    let folders = ["MARIADB_HOME", "MYSQL_HOME"];
-    if let Some(folder) = folders.into_iter().find_map(folder) {
-        found.add(&folder.join("my.cnf"), groups, 0)?;
-    }
-    if let Some(path) = &places.extra {
-        found.add_named(path, groups)?;
-    }
-    if let Some(home) = folder("HOME") {
-        found.add(&home.join(".my.cnf"), groups, 0)?;
-    }
-    Ok(found)
-}
-
-/// The value of the option that stands in this place.
-///
-/// # Errors
-/// That it does not stand there any more, or cannot be read; as the end of a sentence.
+/// That there is none any more, or that the file cannot be read; as the end of a sentence.
 pub fn value_at(place: &Place, key: &str) -> Result<Zeroizing<Vec<u8>>, String> {
     let (bytes, _) = regular_file::read(&place.file).map_err(|error| in_words(&error))?;
-    let line = bytes.split(|&byte| byte == b'\n').nth(place.line - 1);
-    let (found, value) = option(line.unwrap_or_default().trim_ascii_start());
-    match value {
-        Some(value) if found == key => Ok(value),
-        _ => Err("it has been changed meanwhile".to_owned()),
-    }
+    let mut found = Found::default();
+    // What it includes is another file's.
+    let groups = [place.group.to_string()];
+    let read = found.lines(&place.file, &bytes, false, &groups, DEEPEST);
+    read.map_err(|failure| failure.line)?;
+    let last = found.entries.iter().rfind(|entry| entry.key == key);
+    let line = last.and_then(|entry| bytes.split(|&byte| byte == b'\n').nth(entry.place.line - 1));
+    let (_, value) = option(line.unwrap_or_default().trim_ascii_start());
+    value.ok_or_else(|| "it stands there no more".to_owned())
 }
 
 /// A folder that a variable names.
@@ -171,22 +160,60 @@ pub fn expanded(path: OsString) -> PathBuf {
 }
 
 impl Found {
+    /// Reads the groups of these names, in small letters, from the files of these places.
+    ///
+    /// # Errors
+    /// [`Reason::Configuration`] when a file that was named cannot be read, and for a line that is none, with file and line.
+    /// What was found before that is there.
+    pub fn read(&mut self, places: &Places, groups: &[String]) -> Result<(), Failure> {
+        if places.none {
+            return Ok(());
+        }
+        if let Some(path) = &places.only {
+            return self.add_named(path, groups);
+        }
+        for path in GLOBAL {
+            self.add_unasked(Path::new(path), groups, 0)?;
+        }
+        // MariaDB's clients look at the first one only if it is set.
+        let folders = ["MARIADB_HOME", "MYSQL_HOME"];
+        if let Some(folder) = folders.into_iter().find_map(folder) {
+            self.add_unasked(&folder.join("my.cnf"), groups, 0)?;
+        }
+        if let Some(path) = &places.extra {
+            self.add_named(path, groups)?;
+        }
+        match folder("HOME") {
+            Some(home) => self.add_unasked(&home.join(".my.cnf"), groups, 0),
+            None => Ok(()),
+        }
+    }
+
     /// Reads a file that somebody asked for.
     fn add_named(&mut self, path: &Path, groups: &[String]) -> Result<(), Failure> {
         let at = self.files.len();
         self.add(path, groups, 0)?;
-        let wrong = match &self.files[at].1 {
-            Outcome::Read => return Ok(()),
-            Outcome::Absent => "no such file",
-            Outcome::PassedOver(why) => why,
-        };
-        let line = format!("cannot read the option file {}: {wrong}", path.display());
-        Err(Failure::new(Reason::Configuration, line))
+        match self.files[at].1.trouble() {
+            Some(why) => Err(wrong_file(path, why)),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads a file that nobody named, if it is there.
+    fn add_unasked(&mut self, path: &Path, groups: &[String], depth: usize) -> Result<(), Failure> {
+        let at = self.files.len();
+        self.add(path, groups, depth)?;
+        if let Outcome::PassedOver(why) = &self.files[at].1 {
+            let told = format!("the option file {} is passed over: {why}", path.display());
+            self.note(Level::Warning, told);
+        }
+        Ok(())
     }
 
     /// Reads a file if it is there.
     fn add(&mut self, path: &Path, groups: &[String], depth: usize) -> Result<(), Failure> {
-        let file: Rc<Path> = Rc::from(path);
+        // The empty path has none.
+        let file: Rc<Path> = Rc::from(absolute(path).unwrap_or_default());
         if self.files.len() == MOST_FILES {
             return Err(wrong_file(path, "more than 500 option files are included"));
         }
@@ -196,7 +223,10 @@ impl Found {
             Ok(read) => read,
             Err(error) => {
                 self.files[place].1 = match error.kind() {
-                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Outcome::Absent,
+                    io::ErrorKind::NotFound
+                    | io::ErrorKind::NotADirectory
+                    | io::ErrorKind::InvalidInput => Outcome::Absent,
+                    io::ErrorKind::PermissionDenied => Outcome::Unreadable,
                     _ => Outcome::PassedOver(in_words(&error)),
                 };
                 return Ok(());
@@ -205,10 +235,6 @@ impl Found {
         if metadata.mode() & 0o002 != 0 {
             // As the client does: anybody could have written it.
             let why = "every user can write to it".to_owned();
-            self.note(
-                Level::Warning,
-                format!("the option file {} is ignored: {why}", path.display()),
-            );
             self.files[place].1 = Outcome::PassedOver(why);
             return Ok(());
         }
@@ -228,11 +254,13 @@ impl Found {
         groups: &[String],
         depth: usize,
     ) -> Result<(), Failure> {
-        let mut group: Option<String> = None;
+        let mut group: Rc<str> = Rc::default();
+        let mut has_group = false;
         for (line, number) in bytes.split(|&byte| byte == b'\n').zip(1..) {
             let place = || Place {
                 file: Rc::clone(file),
                 line: number,
+                group: Rc::clone(&group),
             };
             let line = line.trim_ascii_start();
             match line.first() {
@@ -243,19 +271,20 @@ impl Found {
                     let end = line.iter().position(|&byte| byte == b']');
                     let name = end.ok_or_else(|| wrong(&place(), "a group's name ends with ]"))?;
                     let name = line[1..name].trim_ascii_end();
-                    group = Some(String::from_utf8_lossy(name).to_ascii_lowercase());
+                    group = Rc::from(String::from_utf8_lossy(name).to_ascii_lowercase());
+                    has_group = true;
                 }
                 Some(_) => {
-                    let Some(group) = &group else {
+                    if !has_group {
                         let why = if line.starts_with(b"\xef\xbb\xbf") {
                             "the file begins with a byte order mark; save it as UTF-8 without one"
                         } else {
                             "an option stands before the first [group]"
                         };
                         return Err(wrong(&place(), why));
-                    };
-                    if groups.contains(group) {
-                        self.entry(group, line, place(), public)?;
+                    }
+                    if groups.iter().any(|wanted| **wanted == *group) {
+                        self.entry(line, place(), public)?;
                     }
                 }
             }
@@ -263,13 +292,7 @@ impl Found {
         Ok(())
     }
 
-    fn entry(
-        &mut self,
-        group: &str,
-        line: &[u8],
-        place: Place,
-        public: bool,
-    ) -> Result<(), Failure> {
+    fn entry(&mut self, line: &[u8], place: Place, public: bool) -> Result<(), Failure> {
         let is_loose = is_loose(line);
         let (key, value) = option(line);
         if key.is_empty() {
@@ -291,7 +314,6 @@ impl Found {
             None => Value::None,
         };
         self.entries.push(Entry {
-            group: group.to_owned(),
             key,
             is_loose,
             value,
@@ -313,7 +335,7 @@ impl Found {
             None => (line, &b""[..]),
         };
         let path = without_comment(path).trim_ascii();
-        let path = Path::new(OsStr::from_bytes(path));
+        let path = &expanded(OsStr::from_bytes(path).to_owned());
         let is_folder = word == b"!includedir";
         if !is_folder && word != b"!include" {
             // As the client does.
@@ -331,13 +353,10 @@ impl Found {
         if !is_folder {
             let at = self.files.len();
             self.add(path, groups, depth + 1)?;
-            let why = match &self.files[at].1 {
-                Outcome::Read => return Ok(()),
-                Outcome::Absent => "no such file".to_owned(),
-                Outcome::PassedOver(why) => why.clone(),
-            };
-            let told = format!("{place}: cannot include {}: {why}", path.display());
-            self.note(Level::Warning, told);
+            if let Some(why) = self.files[at].1.trouble() {
+                let told = format!("{place}: cannot include {}: {why}", path.display());
+                self.note(Level::Warning, told);
+            }
             return Ok(());
         }
         let names = names_in(path).map_err(|error| {
@@ -349,7 +368,7 @@ impl Found {
             wrong(place, &why)
         })?;
         for name in names {
-            self.add(&path.join(name), groups, depth + 1)?;
+            self.add_unasked(&path.join(name), groups, depth + 1)?;
         }
         Ok(())
     }
@@ -384,13 +403,15 @@ fn names_in(folder: &Path) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Name and value of a line that begins with neither white space nor a comment. The name has dashes in the place of lines,
-/// and no `loose-`.
+/// Name and value of a line that begins with neither white space nor a comment. The name is in small letters, has dashes in the
+/// place of lines, and no `loose-`.
 fn option(line: &[u8]) -> (String, Option<Zeroizing<Vec<u8>>>) {
     let line = without_comment(line);
     let equals = line.iter().position(|&byte| byte == b'=');
     let key = line[..equals.unwrap_or(line.len())].trim_ascii_end();
-    let key = String::from_utf8_lossy(key).replace('_', "-");
+    let key = String::from_utf8_lossy(key)
+        .replace('_', "-")
+        .to_ascii_lowercase();
     let key = key.strip_prefix(LOOSE).unwrap_or(&key).to_owned();
     (key, equals.map(|equals| value(&line[equals + 1..])))
 }
@@ -399,7 +420,11 @@ fn option(line: &[u8]) -> (String, Option<Zeroizing<Vec<u8>>>) {
 const LOOSE: &str = "loose-";
 
 fn is_loose(line: &[u8]) -> bool {
-    line.starts_with(b"loose-") || line.starts_with(b"loose_")
+    let start = line
+        .get(..LOOSE.len())
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    matches!(start.as_slice(), b"loose-" | b"loose_")
 }
 
 /// A line up to its comment, which begins with a `#` that is in no quotes.
@@ -488,12 +513,14 @@ mod tests {
             let path = folder.path().join("my.cnf");
             fs::write(&path, &bytes).unwrap();
             let places = Places { only: Some(path.clone()), ..Places::default() };
-            match read(&places, &["client".to_owned()]) {
-                Ok(found) => {
-                    for entry in found.entries {
-                        prop_assert!(!entry.key.is_empty() && entry.group == "client");
-                        if let Value::Text(value) = entry.value {
-                            prop_assert_eq!(value_at(&entry.place, &entry.key), Ok(value));
+            let mut found = Found::default();
+            match found.read(&places, &["client".to_owned()]) {
+                Ok(()) => {
+                    for (at, entry) in found.entries.iter().enumerate() {
+                        prop_assert!(!entry.key.is_empty() && &*entry.place.group == "client");
+                        let is_last = found.entries[at + 1..].iter().all(|later| later.key != entry.key);
+                        if let Value::Text(value) = &entry.value && is_last {
+                            prop_assert_eq!(value_at(&entry.place, &entry.key), Ok(value.clone()));
                         }
                     }
                 }

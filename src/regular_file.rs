@@ -15,14 +15,7 @@ pub const LARGEST: u64 = 1024 * 1024;
 /// # Errors
 /// As `open(2)` and `read(2)`; and that it is not a regular file, or larger than [`LARGEST`].
 pub fn read(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, Metadata)> {
-    // Asked before it is opened: opening some devices has effects.
-    regular(fs::metadata(path)?)?;
-    // Something else may have come to that name since; opening a pipe would wait for its writer.
-    let file = File::options()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)?;
-    let metadata = regular(file.metadata()?)?;
+    let (file, metadata) = open(path)?;
     // As large as it says, for a buffer that grows leaves its first bytes somewhere.
     let expected = usize::try_from(metadata.len().min(LARGEST) + 2).unwrap_or_default();
     let mut bytes = Zeroizing::new(Vec::with_capacity(expected));
@@ -31,6 +24,26 @@ pub fn read(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, Metadata)> {
         return Err(io::Error::other("it is larger than 1 MiB"));
     }
     Ok((bytes, metadata))
+}
+
+fn open(path: &Path) -> io::Result<(File, Metadata)> {
+    // Asked before it is opened: opening some devices has effects.
+    regular(fs::metadata(path)?)?;
+    // Something else may have come to that name since; opening a pipe would wait for its writer.
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)?;
+    let metadata = regular(file.metadata()?)?;
+    Ok((file, metadata))
+}
+
+/// Whether this user can read a regular file of that name.
+///
+/// # Errors
+/// As `open(2)`, and that it is not a regular file.
+pub fn can_be_read(path: &Path) -> io::Result<()> {
+    open(path).map(drop)
 }
 
 fn regular(metadata: Metadata) -> io::Result<Metadata> {

@@ -11,12 +11,12 @@ use crate::exit::Ending;
 use crate::report::printable;
 use crate::settings::{self, Config};
 
-/// Prints the settings, as far as they could be read, and returns how dblock is to end.
+/// Prints the settings, as far as they could be read and whatever is wrong, and returns how dblock is to end.
 ///
 /// # Errors
 /// What is wrong with them.
 pub fn config(args: ConfigArgs) -> anyhow::Result<Ending> {
-    let config = settings::config(args)?;
+    let config = settings::config(args);
     print(&if config.json {
         as_json(&config)
     } else {

@@ -444,6 +444,12 @@ fn password_in(
     while bytes.last() == Some(&b'\r') {
         bytes.pop();
     }
+    if bytes.starts_with(b"\xef\xbb\xbf") {
+        return Err("it begins with a byte order mark; save it as UTF-8 without one".to_owned());
+    }
+    if bytes.contains(&0) {
+        return Err("the password has a byte 0".to_owned());
+    }
     Ok(bytes)
 }
 

@@ -49,7 +49,7 @@ impl Tls {
     /// Reads the files. What makes no difference to these targets is not looked at.
     ///
     /// # Errors
-    /// [`Reason::Configuration`] when a file cannot be used, or the mode cannot be kept over a local socket.
+    /// [`Reason::Configuration`] when a file cannot be used.
     pub fn new(
         settings: &settings::Tls,
         targets: &[Target],
@@ -57,14 +57,6 @@ impl Tls {
     ) -> Result<Self, Failure> {
         let mode = settings.mode;
         let is_socket = |target: &&Target| !matches!(target, Target::Tcp(..));
-        if let Some(socket) = targets.iter().find(is_socket)
-            && mode >= SslMode::Required
-        {
-            return Err(refusal(format!(
-                "--ssl-mode {mode} cannot be kept over the local socket ({socket}): dblock has no TLS there; name a host, or \
-                 use --ssl-mode preferred"
-            )));
-        }
         let config = if mode == SslMode::Disabled || targets.iter().all(|target| is_socket(&target))
         {
             None
@@ -117,18 +109,10 @@ impl Tls {
 /// What rustls is to do.
 fn config(settings: &settings::Tls, listener: &Listener) -> Result<ClientConfig, Failure> {
     let provider = Arc::new(ring::default_provider());
-    let roots = if settings.mode >= SslMode::VerifyCa {
-        Some(roots(settings.ca.as_deref())?)
-    } else {
-        if settings.ca.is_some() {
-            let line = format!(
-                "--ssl-ca is of no use with --ssl-mode {}, which verifies no server; use verify-ca or verify-identity",
-                settings.mode
-            );
-            listener(Level::Warning, &line);
-        }
-        None
-    };
+    let asks_who = settings.mode >= SslMode::VerifyCa;
+    let roots = asks_who
+        .then(|| roots(settings.ca.as_deref()))
+        .transpose()?;
     let verifier = Verifier {
         roots,
         verifies_name: settings.mode == SslMode::VerifyIdentity,
@@ -197,19 +181,12 @@ fn identity(
     provider: &CryptoProvider,
     listener: &Listener,
 ) -> Result<Option<CertifiedKey>, Failure> {
-    let (cert, key) = match (&settings.cert, &settings.key) {
-        (None, None) => return Ok(None),
-        (Some(cert), Some(key)) => (cert, key),
-        (Some(_), None) => {
-            return Err(refusal("--ssl-cert wants --ssl-key with it".to_owned()));
-        }
-        (None, Some(_)) => {
-            return Err(refusal("--ssl-key wants --ssl-cert with it".to_owned()));
-        }
+    let Some(identity) = &settings.identity else {
+        return Ok(None);
     };
-    let cert = File::read("--ssl-cert", cert)?;
+    let cert = File::read("--ssl-cert", &identity.cert)?;
     let chain = cert.certificates()?;
-    let key = File::read("--ssl-key", key)?;
+    let key = File::read("--ssl-key", &identity.key)?;
     let signing = provider
         .key_provider
         .load_private_key(key.private_key()?)

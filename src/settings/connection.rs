@@ -11,6 +11,8 @@ use super::sources::{Given, OF_ALL_CLIENTS, Origin, Source, Sources, variable};
 use super::value;
 use crate::exit::{Failure, Reason};
 use crate::option_file::Place;
+use crate::regular_file;
+use crate::report::in_words;
 
 /// The variables that name the CAs which the system trusts, in the place of its own; the same as with OpenSSL.
 const SYSTEM_CAS: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
@@ -62,12 +64,19 @@ pub struct Tls {
     pub mode: SslMode,
     /// The certificates of the CAs to trust, in PEM; `None`: those that the system trusts.
     pub ca: Option<PathBuf>,
-    /// dblock's own certificate, and those between it and its CA, in PEM; `None`: it shows none.
-    pub cert: Option<PathBuf>,
-    /// The certificate's private key, in PEM.
-    pub key: Option<PathBuf>,
+    /// How dblock proves who it is; `None`: not by a certificate.
+    pub identity: Option<Identity>,
     /// The server's public key for a password that travels without TLS, in PEM; `None`: the one that the server shows.
     pub server_public_key: Option<PathBuf>,
+}
+
+/// A certificate of dblock's own.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The certificate, and those between it and its CA, in PEM.
+    pub cert: PathBuf,
+    /// Its private key, in PEM.
+    pub key: PathBuf,
 }
 
 /// What is asked of the encryption of a connection, as by the `mysql` client's option of this name.
@@ -132,7 +141,12 @@ pub enum Protocol {
 /// [`Reason::Usage`] or [`Reason::Configuration`].
 pub fn read(sources: &mut Sources) -> Result<Connection, Failure> {
     for source in &sources.all {
-        is_well_formed(source)?;
+        match is_well_formed(source) {
+            Err(failure) if sources.is_lenient => {
+                sources.failure.get_or_insert(failure);
+            }
+            outcome => outcome?,
+        }
     }
     let connect_timeout = sources.value("connect-timeout", value::connect_timeout, "10s")?;
     let user = sources.optional_or("user", value::any, "the OS user's name")?;
@@ -140,9 +154,19 @@ pub fn read(sources: &mut Sources) -> Result<Connection, Failure> {
     let tls = tls(sources)?;
     let targets = targets(sources)?;
     // The local socket has no TLS.
-    let is_remote = |target: &Target| matches!(target, Target::Tcp(..));
-    if tls.mode != SslMode::Disabled && targets.iter().any(is_remote) {
+    let is_remote = |target: &&Target| matches!(target, Target::Tcp(..));
+    if tls.mode != SslMode::Disabled && targets.iter().any(|target| is_remote(&target)) {
         nothing_is_weaker(sources)?;
+    }
+    if tls.mode >= SslMode::Required
+        && let Some(socket) = targets.iter().find(|target| !is_remote(target))
+    {
+        let told = format!(
+            "--ssl-mode {} cannot be kept over the local socket ({socket}): dblock has no TLS there; name a host, or use \
+             --ssl-mode preferred",
+            tls.mode
+        );
+        return Err(Failure::new(Reason::Configuration, told));
     }
     let shown: Vec<_> = targets.iter().map(Target::to_string).collect();
     sources.note("servers", Some(&shown.join(", ")), "host, port, socket");
@@ -172,13 +196,11 @@ fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
     let protocol = sources.optional("protocol", value::protocol)?;
     let port = sources.value("port", value::port_number, DEFAULT_PORT)?;
     let socket = sources.optional("socket", value::socket_path)?;
-    let (strength, hosts) = named(sources, protocol)?;
+    let (strength, hosts, is_url) = named(sources, protocol)?;
     let Some(hosts) = hosts else {
         return Ok(socket.map(Target::Socket).into_iter().collect());
     };
-    let is_local = |host: &Host| {
-        protocol != Some(Protocol::Tcp) && host.name.eq_ignore_ascii_case("localhost")
-    };
+    let is_local = |host: &Host| protocol != Some(Protocol::Tcp) && host.name == "localhost";
     if protocol == Some(Protocol::Socket)
         && let Some(host) = hosts.iter().find(|host| !is_local(host))
     {
@@ -189,13 +211,23 @@ fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
     let is_strong = sources
         .strength("port")
         .is_some_and(|port| port <= strength);
-    let has_port = |host: &Host| is_strong || host.port.is_some();
-    if sources.all[strength].get("socket").is_some() && !hosts.iter().any(is_local) {
-        sources.warn("the socket is not used: it belongs to localhost, and another host is named");
+    // To the other clients a socket beside a host is nothing unusual, nor is a port beside localhost.
+    if strength != OF_ALL_CLIENTS {
+        let has_port = |host: &Host| is_strong || host.port.is_some();
+        if sources.all[strength].get("socket").is_some() && !hosts.iter().any(is_local) {
+            sources
+                .warn("the socket is not used: it belongs to localhost, and another host is named");
+        }
+        if hosts.iter().any(|host| is_local(host) && has_port(host)) {
+            sources.warn("localhost means the local socket, not a port; for TCP write 127.0.0.1");
+        }
     }
-    if hosts.iter().any(|host| is_local(host) && has_port(host)) {
-        sources.warn("localhost means the local socket, not a port; for TCP write 127.0.0.1");
-    }
+    // Nor does a weaker source say the port of a URL: the same one would mean another server on another host.
+    let port = if is_url && !is_strong {
+        value::port_number(DEFAULT_PORT).expect("a port")
+    } else {
+        port
+    };
     let target = |host: &Host| match &socket {
         Some(path) if is_local(host) => Target::Socket(path.clone()),
         None if is_local(host) => Target::UsualSocket,
@@ -207,12 +239,12 @@ fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
     Ok(hosts.iter().map(target).collect())
 }
 
-/// The hosts of the strongest source that names a host or a socket, and its place in order. A socket that only the groups
-/// of all clients name is no such server: distributions put one there.
+/// The place in order of the strongest source that names a host or a socket, its hosts, and whether a URL names them. A socket
+/// that only the groups of all clients name is no such server: distributions put one there.
 fn named(
     sources: &mut Sources,
     protocol: Option<Protocol>,
-) -> Result<(usize, Option<Vec<Host>>), Failure> {
+) -> Result<(usize, Option<Vec<Host>>, bool), Failure> {
     for (strength, source) in sources.all.iter().enumerate() {
         let (hosts, given) = match (source.get("host"), &source.hosts) {
             (Some(given), _) => (vec![given.read(value::host)?], given),
@@ -220,18 +252,25 @@ fn named(
             (None, None) => {
                 let takes_socket = strength != OF_ALL_CLIENTS && protocol != Some(Protocol::Tcp);
                 if takes_socket && source.get("socket").is_some() {
-                    return Ok((strength, None));
+                    return Ok((strength, None, false));
                 }
                 continue;
             }
         };
         let (shown, place) = (server_url::shown(&hosts), given.place());
+        let is_url = given.option == "url";
         sources.note("host", Some(&shown), &place);
-        return Ok((strength, Some(hosts)));
+        return Ok((strength, Some(hosts), is_url));
     }
-    let hint = sources.all[OF_ALL_CLIENTS].get("socket").map(|given| {
+    let hint = sources.given("socket").map(|given| {
         let place = given.place();
-        format!("; the socket in {place} may be a default, and is used if the host is localhost")
+        if protocol == Some(Protocol::Tcp) {
+            format!("; the protocol is tcp, which leaves out the socket of {place}")
+        } else {
+            format!(
+                "; the socket of {place} may be a default, and is used if the host is localhost"
+            )
+        }
     });
     Err(Failure::new(
         Reason::Configuration,
@@ -288,13 +327,69 @@ fn tls(sources: &mut Sources) -> Result<Tls, Failure> {
             sources.note(name, given.text().ok(), "environment");
         }
     }
+    let ca = sources.path("ssl-ca");
+    if ca.is_some() && matches!(mode, SslMode::Preferred | SslMode::Required) {
+        sources.warn(&format!(
+            "--ssl-ca is of no use with --ssl-mode {mode}, which verifies no server; use verify-ca or verify-identity"
+        ));
+    }
+    let identity = match (sources.path("ssl-cert"), sources.path("ssl-key")) {
+        (Some(cert), Some(key)) => Some(Identity { cert, key }),
+        (None, None) => None,
+        (Some(_), None) => {
+            sources.refuse("ssl-cert", "wants --ssl-key with it")?;
+            None
+        }
+        (None, Some(_)) => {
+            sources.refuse("ssl-key", "wants --ssl-cert with it")?;
+            None
+        }
+    };
     Ok(Tls {
         mode,
-        ca: sources.path("ssl-ca"),
-        cert: sources.path("ssl-cert"),
-        key: sources.path("ssl-key"),
+        ca,
+        identity,
         server_public_key: sources.path("server-public-key-path"),
     })
+}
+
+/// Looks whether the files are there that the settings name, and can be read. What is in them is not looked at.
+///
+/// # Errors
+/// [`Reason::Configuration`] for the first that is not.
+pub fn files_can_be_read(connection: &Connection) -> Result<(), Failure> {
+    let tls = &connection.tls;
+    let password_file = match &connection.password {
+        Password::File(path) => Some(path),
+        _ => None,
+    };
+    let identity = tls
+        .identity
+        .as_ref()
+        .filter(|_| tls.mode > SslMode::Disabled);
+    for (option, path) in [
+        ("password-file", password_file),
+        (
+            "ssl-ca",
+            tls.ca.as_ref().filter(|_| tls.mode >= SslMode::VerifyCa),
+        ),
+        ("ssl-cert", identity.map(|identity| &identity.cert)),
+        ("ssl-key", identity.map(|identity| &identity.key)),
+        ("server-public-key-path", tls.server_public_key.as_ref()),
+    ] {
+        let readable = path.map_or(Ok(()), |path| regular_file::can_be_read(path));
+        readable.map_err(|error| {
+            let path = path
+                .map(|path| path.display().to_string())
+                .unwrap_or_default();
+            let told = format!(
+                "cannot read the file of --{option}, {path}: {}",
+                in_words(&error)
+            );
+            Failure::new(Reason::Configuration, told)
+        })?;
+    }
+    Ok(())
 }
 
 /// Refuses what secures another client's connections and not ours.

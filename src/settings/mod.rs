@@ -121,8 +121,9 @@ pub struct Config {
 /// [`Reason::Usage`] names the option or variable with a malformed value; [`Reason::Configuration`] the place in an option
 /// file, or that no server is named.
 pub fn run(args: RunArgs) -> Result<(Run, Report), Failure> {
-    let given = args.connection.given(&args.verbosity, args.options.given());
-    let mut sources = Sources::read(given)?;
+    let (mut sources, read_sources) =
+        Sources::read(args.connection.given(&args.verbosity, args.options.given()));
+    read_sources?;
     let report = report(&mut sources)?;
     let name = name(&mut sources)?.ok_or_else(|| {
         Failure::new(Reason::Usage, "no name is given; name the lock with --name")
@@ -138,7 +139,9 @@ pub fn run(args: RunArgs) -> Result<(Run, Report), Failure> {
 /// As [`run`].
 pub fn check(args: CheckArgs) -> Result<(Check, Report), Failure> {
     let options = vec![("json", on(args.json))];
-    let mut sources = Sources::read(args.connection.given(&args.verbosity, options))?;
+    let (mut sources, read_sources) =
+        Sources::read(args.connection.given(&args.verbosity, options));
+    read_sources?;
     let report = report(&mut sources)?;
     let check = Check {
         json: sources.is_on("json"),
@@ -148,31 +151,41 @@ pub fn check(args: CheckArgs) -> Result<(Check, Report), Failure> {
     Ok((check, report))
 }
 
-/// Reads the settings of all commands, as far as that goes.
-///
-/// # Errors
-/// As [`run`], where it goes nowhere.
-pub fn config(args: ConfigArgs) -> Result<Config, Failure> {
+/// Reads the settings of all commands, as far as that goes, and looks whether the files are there that they name.
+pub fn config(args: ConfigArgs) -> Config {
     let mut options = args.options.given();
     options.push(("json", on(args.json)));
-    let mut sources = Sources::read(args.connection.given(&args.verbosity, options))?;
-    let report = report(&mut sources)?;
-    let json = sources.is_on("json");
+    let (mut sources, read_sources) =
+        Sources::read(args.connection.given(&args.verbosity, options));
+    sources.is_lenient = true;
+    let report = report(&mut sources);
     // Nothing else depends on the name, and it need not be given.
     let unnamed = Name::parse("unnamed").expect("a name");
-    let name = name(&mut sources);
-    let settings = name.and_then(|name| read(&mut sources, name.unwrap_or(unnamed), Vec::new()));
-    if settings.is_err() && !sources.has_read("connect-timeout") {
-        // It is the first error that is told.
-        let _ = connection::read(&mut sources);
+    let name = name(&mut sources).ok().flatten().unwrap_or(unnamed);
+    let settings = read(&mut sources, name, Vec::new());
+    let files = settings
+        .as_ref()
+        .ok()
+        .map(|run| connection::files_can_be_read(&run.connection));
+    if let Ok(report) = &report {
+        tell(&sources, *report);
     }
-    tell(&sources, report);
-    Ok(Config {
+    sources.tell_os_user();
+    sources.tell_unknown_variables();
+    let json = sources.is_on("json");
+    let failures = [
+        read_sources.err(),
+        sources.failure,
+        report.err(),
+        settings.err(),
+        files.and_then(Result::err),
+    ];
+    Config {
         settings: sources.in_force,
         files: sources.files,
         json,
-        failure: settings.err(),
-    })
+        failure: failures.into_iter().flatten().next(),
+    }
 }
 
 /// Says what the user should know of the settings.
@@ -188,7 +201,8 @@ fn report(sources: &mut Sources) -> Result<Report, Failure> {
         (Some(quiet), Some(verbose)) => quiet <= verbose,
         (quiet, _) => quiet.is_some(),
     };
-    if is_quiet && sources.switch("quiet") {
+    let is_quiet = is_quiet && sources.switch("quiet");
+    if is_quiet {
         return Ok(Report {
             shown: Level::Error,
         });

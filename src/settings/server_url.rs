@@ -91,6 +91,9 @@ pub fn parse(text: &str) -> Result<Parts, String> {
             .into_iter()
             .find(|option| *option == key)
             .ok_or_else(|| format!("the URL parameter{} is unknown", quoted(&key, text)))?;
+        if options.iter().any(|(given, _)| *given == option) {
+            return Err(format!("the URL parameter {option} is there twice"));
+        }
         options.push((option, value.into_owned().into()));
     }
     Ok(Parts { hosts, options })
@@ -105,9 +108,21 @@ pub fn password_in(text: &str) -> Option<Zeroizing<String>> {
 }
 
 fn decoded(text: &str, what: &str) -> Result<Zeroizing<String>, String> {
+    let is_encoded = |code: &str| {
+        let code = code.as_bytes().get(..2);
+        code.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !text.split('%').skip(1).all(is_encoded) {
+        return Err(format!(
+            "a % in the {what} of the URL must be written as %25"
+        ));
+    }
     let text = percent_decode_str(text).decode_utf8();
-    text.map(|text| Zeroizing::new(text.into_owned()))
-        .map_err(|_| format!("the {what} in the URL is not UTF-8"))
+    match text {
+        Ok(text) if text.contains('\0') => Err(format!("the {what} in the URL has a byte 0")),
+        Ok(text) => Ok(Zeroizing::new(text.into_owned())),
+        Err(_) => Err(format!("the {what} in the URL is not UTF-8")),
+    }
 }
 
 /// ` "word"`, unless it may be a part of a password: behind a `/`, `?` or `#` that was not encoded in one, the end of the
@@ -180,7 +195,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_encoded_is_had_again(user in ".{1,20}", password in ".{0,20}", port in 1u16..) {
+        fn what_is_encoded_is_had_again(user in "[^\\x00\\n]{1,20}", password in "[^\\x00]{0,20}", port in 1u16..) {
             let url = format!("mysql://{}:{}@db-1.example.com:{port}/", encoded(&user), encoded(&password));
             let parts = parse(&url).unwrap();
             prop_assert_eq!(parts.options, [("user", user.into()), ("password", password.clone().into())]);

@@ -8,12 +8,13 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use nix::unistd::{User, geteuid};
 use zeroize::Zeroizing;
 
 use super::server_url::{self, Host};
 use crate::cli::{self, Kind};
 use crate::exit::{Failure, Reason};
-use crate::option_file::{self, Entry, Outcome, Place, Value, expanded, wrong};
+use crate::option_file::{Entry, Found, Outcome, Place, Value, expanded, wrong};
 use crate::report::{Level, printable};
 
 /// The options that a variable can give, and the variable.
@@ -69,7 +70,8 @@ const HARMLESS: [&str; 3] = [
 const SSL: &str = "ssl";
 const SSL_VERIFY: &str = "ssl-verify-server-cert";
 
-/// The places of some sources among all.
+/// The places of the sources among all.
+const FLAGS: usize = 0;
 const ENVIRONMENT: usize = 1;
 const OWN: usize = 2;
 pub const OF_ALL_CLIENTS: usize = 3;
@@ -182,6 +184,8 @@ impl Source {
         match given.option.as_str() {
             "password" => self.options.remove("password-file"),
             "password-file" => self.options.remove("password"),
+            // To MariaDB's clients a later one of these turns TLS on again.
+            "ssl-ca" | "ssl-cert" | "ssl-key" => self.options.remove(SSL),
             _ => None,
         };
         self.options.insert(given.option.clone(), given);
@@ -217,7 +221,7 @@ pub struct InForce {
 }
 
 /// All sources, and what was taken from them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Sources {
     /// The strongest first.
     pub all: [Source; 4],
@@ -227,24 +231,27 @@ pub struct Sources {
     pub files: Vec<(Rc<Path>, Outcome)>,
     /// What the user should know.
     pub notes: Vec<(Level, String)>,
+    /// Whether a value that is wrong is noted with the rest, and the default taken for it.
+    pub is_lenient: bool,
+    /// The first value that was wrong, where that is no reason to stop.
+    pub failure: Option<Failure>,
 }
 
 impl Sources {
-    /// Takes the flags, and reads the environment and the option files.
+    /// Takes the flags, and reads the environment and the option files. With what is wrong comes what could be read.
     ///
     /// # Errors
     /// [`Reason::Configuration`] for option files, [`Reason::Usage`] for a malformed URL.
-    pub fn read(given: cli::Given) -> Result<Self, Failure> {
-        let mut flags = Source::default();
+    pub fn read(given: cli::Given) -> (Self, Result<(), Failure>) {
+        let mut sources = Self::default();
         for (option, value) in given.options {
             if let Some(value) = value {
-                flags.insert(Given::new(option, value, Origin::Flag));
+                sources.all[FLAGS].insert(Given::new(option, value, Origin::Flag));
             }
         }
-        let mut environment = Source::default();
         for (option, name) in VARIABLES {
             if let Some(given) = variable(option, name) {
-                environment.insert(given);
+                sources.all[ENVIRONMENT].insert(given);
             }
         }
         let suffix = given
@@ -253,32 +260,38 @@ impl Sources {
             .unwrap_or_default()
             .to_string_lossy()
             .to_ascii_lowercase();
+        let mut found = Found::default();
         let groups: Vec<String> = CLIENT_GROUPS
             .into_iter()
             .chain([OWN_GROUP])
             .flat_map(|group| [group.to_owned(), format!("{group}{suffix}")])
             .collect();
-        let found = option_file::read(&given.places, &groups)?;
-        let mut sources = Self {
-            all: [flags, environment, Source::default(), Source::default()],
-            in_force: Vec::new(),
-            files: found.files,
-            notes: found.notes,
-        };
+        let read = found.read(&given.places, &groups);
+        let read = read.and(sources.take(&found.entries, &suffix));
+        sources.files = found.files;
+        sources.notes.extend(found.notes);
+        (sources, read)
+    }
+
+    /// Takes what stands in the option files, and what is the same in all sources.
+    fn take(&mut self, entries: &[Entry], suffix: &str) -> Result<(), Failure> {
         let mut known = Vec::new();
-        for entry in found.entries {
-            if entry.group == OWN_GROUP || entry.group.strip_suffix(&suffix) == Some(OWN_GROUP) {
+        let mut outcome = Ok(());
+        for entry in entries {
+            let group = &*entry.place.group;
+            let taken = if group == OWN_GROUP || group.strip_suffix(suffix) == Some(OWN_GROUP) {
                 if known.is_empty() {
                     known = cli::long_options();
                 }
-                sources.add_own(&entry, &known)?;
+                self.add_own(entry, &known)
             } else {
-                sources.add_of_clients(&entry)?;
-            }
+                self.add_of_clients(entry)
+            };
+            outcome = outcome.and(taken);
         }
-        sources.all[OF_ALL_CLIENTS].choose_ssl_mode();
-        for source in &mut sources.all {
-            source.take_url_apart()?;
+        self.all[OF_ALL_CLIENTS].choose_ssl_mode();
+        for source in &mut self.all {
+            outcome = outcome.and(source.take_url_apart());
         }
         // What other clients read of the environment: the weakest that it has, and weaker than all files.
         for (source, option, name) in [
@@ -286,11 +299,11 @@ impl Sources {
             (OF_ALL_CLIENTS, "socket", "MYSQL_UNIX_PORT"),
         ] {
             if let Some(given) = variable(option, name) {
-                let options = &mut sources.all[source].options;
+                let options = &mut self.all[source].options;
                 options.entry(option.to_owned()).or_insert(given);
             }
         }
-        Ok(sources)
+        outcome
     }
 
     /// An option that stands in `[dblock]`.
@@ -310,10 +323,15 @@ impl Sources {
         if let Some(kind) = kind(name) {
             return add(&mut self.all[OWN], name, kind, entry);
         }
-        if let Some((name, prefix_turns)) = prefixed(name)
-            && kind(name) == Some(Kind::Switch)
-        {
-            return add_switch(&mut self.all[OWN], name, prefix_turns, entry);
+        match prefixed(name) {
+            Some(("password", false)) => {
+                self.all[OWN].options.remove("password");
+                return Ok(());
+            }
+            Some((name, turns)) if kind(name) == Some(Kind::Switch) => {
+                return add_switch(&mut self.all[OWN], name, turns, entry);
+            }
+            _ => {}
         }
         // Its first word alone: what follows may be a password that lacks its `=`.
         let word = name
@@ -339,6 +357,10 @@ impl Sources {
         let is_zero = matches!(&entry.value, Value::Text(value) if **value == *b"0");
         match prefixed(name) {
             Some((switch @ (SSL | SSL_VERIFY), turns)) => add_switch(source, switch, turns, entry),
+            Some(("password", false)) => {
+                source.options.remove("password");
+                Ok(())
+            }
             _ if matches!(name, SSL | SSL_VERIFY) => add_switch(source, name, true, entry),
             _ if is_zero && matches!(name, "connect-timeout" | "port") => Ok(()),
             _ if OF_CLIENTS.contains(&name) || is_unknown_of_tls(name) => {
@@ -400,9 +422,20 @@ impl Sources {
             self.note(option, default, DEFAULT);
             return Ok(None);
         };
-        let value = given.read(reader)?;
-        self.note(option, Some(given.text()?), &given.place());
-        Ok(Some(value))
+        let shown = String::from_utf8_lossy(&given.value);
+        match given.read(reader) {
+            Ok(value) => {
+                self.note(option, Some(&shown), &given.place());
+                Ok(Some(value))
+            }
+            Err(failure) if self.is_lenient => {
+                // It may be a URL that landed in the wrong place.
+                self.note(option, Some("(malformed)"), &given.place());
+                self.failure.get_or_insert(failure);
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
     }
 
     /// The file that an option names.
@@ -431,9 +464,57 @@ impl Sources {
         is_on
     }
 
-    /// Whether this option has been read.
-    pub fn has_read(&self, option: &str) -> bool {
-        self.in_force.iter().any(|setting| setting.option == option)
+    /// Refuses an option that does not fit to another one.
+    ///
+    /// # Errors
+    /// [`Reason::Configuration`], unless what is wrong is no reason to stop.
+    pub fn refuse(&mut self, option: &str, why: &str) -> Result<(), Failure> {
+        let place = self
+            .given(option)
+            .map_or_else(String::new, |given| match given.origin {
+                Origin::File(_) => format!("{}: {option}", given.place()),
+                _ => given.place(),
+            });
+        let failure = Failure::new(Reason::Configuration, format!("{place} {why}"));
+        if !self.is_lenient {
+            return Err(failure);
+        }
+        self.failure.get_or_insert(failure);
+        Ok(())
+    }
+
+    /// Tells the OS user's name in the place of the words for it.
+    pub fn tell_os_user(&mut self) {
+        let name = match User::from_uid(geteuid()) {
+            Ok(Some(user)) => user.name,
+            _ => format!("none: the OS user {} has no name", geteuid()),
+        };
+        let default = |setting: &&mut InForce| setting.option == "user" && setting.from == DEFAULT;
+        if let Some(setting) = self.in_force.iter_mut().find(default) {
+            setting.value = Some(name);
+        }
+    }
+
+    /// Tells of variables that look like dblock's, and are not.
+    pub fn tell_unknown_variables(&mut self) {
+        for (name, _) in env::vars_os() {
+            let name = name.to_string_lossy();
+            let is_known = VARIABLES.iter().any(|(_, known)| *known == name)
+                || [
+                    "DBLOCK_NAME",
+                    "DBLOCK_SLOT",
+                    "DBLOCK_SLOT_NAME",
+                    "DBLOCK_CONNECTION_ID",
+                ]
+                .contains(&&*name);
+            if name.starts_with("DBLOCK_") && !is_known {
+                self.note(
+                    &printable(&name),
+                    None,
+                    "environment; dblock has no such variable",
+                );
+            }
+        }
     }
 
     /// Something that the user should know.

@@ -5,14 +5,15 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
-use nix::unistd::mkfifo;
+use nix::unistd::{User, geteuid, mkfifo};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::harness::{
     BUSY, Dblock, Kind, PASSWORD, SOON, Server, both_servers, copy_program, my_print_defaults,
-    unique, works,
+    send, unique, works,
 };
 
 const USAGE: i32 = 64;
@@ -94,7 +95,9 @@ fn found_by(kind: Kind, args: &[&str], option: &str) -> Result<Option<String>, S
         let end = start.find("\n--").map_or(start.len(), |end| end + 1);
         let (entry, after) = start.split_at(end);
         rest = after;
-        if let Some(value) = entry.strip_prefix(&format!("{option}=")) {
+        let (name, value) = entry.split_once('=').unwrap_or((entry, ""));
+        // MariaDB's clients take names in capitals as well; to MySQL's they are an error.
+        if name.eq_ignore_ascii_case(option) {
             found = Some(value.strip_suffix('\n').unwrap_or(value).to_owned());
         }
     }
@@ -102,6 +105,12 @@ fn found_by(kind: Kind, args: &[&str], option: &str) -> Result<Option<String>, S
     Ok(found
         .filter(|value| !value.is_empty())
         .map(|value| shown(&value)))
+}
+
+/// Whom dblock logs in as where nothing says it.
+fn os_user() -> String {
+    let user = User::from_uid(geteuid()).unwrap();
+    user.expect("the tests' user has a name").name
 }
 
 /// Control characters made visible, as dblock does.
@@ -127,11 +136,15 @@ fn all_find_the_same(text: &str) {
         match found_by(kind, &[&only], "user") {
             Ok(theirs) => {
                 let ours = value(config_of(&path), "user");
-                let theirs = theirs.or(Some("the OS user's name".to_owned()));
+                let theirs = theirs.or_else(|| Some(os_user()));
                 assert_eq!(ours, theirs, "{kind:?}: {text}");
             }
             Err(theirs) => {
-                assert_eq!(ours.stdout, "", "{kind:?} says {theirs} of {text}");
+                assert_eq!(
+                    ours.code,
+                    Some(CONFIGURATION),
+                    "{kind:?} says {theirs} of {text}"
+                );
                 ours.expect_code(CONFIGURATION)
                     .expect_one_line(&path.display().to_string());
             }
@@ -325,6 +338,8 @@ fn the_files_are_those_of_the_mysql_client_in_its_order() {
     let at = |name: &str| folder.path().join(name);
     let named =
         |option: &str, name: &str| format!("--defaults-{option}file={}", at(name).display());
+    // That /etc knows no users.
+    let nameless = "none: the OS user 0 has no name";
     // Each file beats those before it, so they are taken away one by one.
     let inside = r#"mount --bind "$0/etc" /etc && exec "$@""#;
     let found = |program: &[String], variables: &[(&str, &str)]| {
@@ -401,7 +416,7 @@ fn the_files_are_those_of_the_mysql_client_in_its_order() {
         let ours = ours(&[&args[..], &host].concat(), variables);
         assert_eq!(
             ours.as_deref(),
-            expected.or(Some("the OS user's name")),
+            expected.or(Some(nameless)),
             "{args:?} {variables:?}"
         );
     }
@@ -642,11 +657,17 @@ fn mariadbs_switches_of_tls_are_understood_and_nothing_becomes_weaker() {
         ("disable-ssl\n", "disabled"),
         ("ssl-verify-server-cert\n", "verify-identity"),
         ("ssl-verify-server-cert=OFF\n", "preferred"),
-        ("ssl-ca=/ca\n", "verify-ca"),
-        ("ssl-ca=/ca\nssl-verify-server-cert\n", "verify-identity"),
+        ("ssl-ca=/etc/passwd\n", "verify-ca"),
+        (
+            "ssl-ca=/etc/passwd\nssl-verify-server-cert\n",
+            "verify-identity",
+        ),
+        ("ssl-ca=/etc/passwd\nskip-ssl\n", "disabled"),
+        ("skip-ssl\nssl-ca=/etc/passwd\n", "verify-ca"),
+        ("SSL-VERIFY-SERVER-CERT\n", "verify-identity"),
         ("ssl-mode=VERIFY_CA\nskip-ssl\n", "VERIFY_CA"),
         ("tls-version=TLSv1.2,TLSv1.3\n", "preferred"),
-        ("ssl-ca=/ca\nssl-capath=/cas\n", "verify-ca"),
+        ("ssl-ca=/etc/passwd\nssl-capath=/cas\n", "verify-ca"),
         ("ssl-fips-mode=OFF\n", "preferred"),
         ("ssl-cipher=\n", "preferred"),
         ("ssl-cipher=X\nskip-ssl\n", "disabled"),
@@ -724,16 +745,29 @@ fn an_option_file_that_is_none_is_told_at_once() {
             at(name)
         };
         for option in ["--defaults-file", "--defaults-extra-file"] {
-            let output = config()
+            for command in [&["run", "--name", "x"][..], &["check"], &["config"]] {
+                let dblock = bare()
+                    .args(command)
+                    .arg(option)
+                    .arg(&path)
+                    .args(["--host", "h"]);
+                let dblock = if command[0] == "check" {
+                    dblock
+                } else {
+                    dblock.command(["true"])
+                };
+                let output = dblock.output();
+                output.expect_code(CONFIGURATION).expect_one_line(said);
+                assert!(output.took < BUSY, "{output:#?}");
+            }
+            // It is told in which files it was.
+            let dblock = bare()
+                .arg("config")
                 .arg(option)
                 .arg(&path)
-                .args(["--host", "h"])
-                .output();
-            output
-                .expect_code(CONFIGURATION)
-                .expect_one_line(said)
-                .expect_stdout("");
-            assert!(output.took < BUSY, "{output:#?}");
+                .args(["--host", "h"]);
+            let output = dblock.output();
+            assert!(output.stdout.contains("OPTION FILES"), "{output:#?}");
         }
         // Where it is not asked for it is passed over, if it cannot be read at all.
         if matches!(name, "fifo" | "folder" | "cycle" | "long") {
@@ -743,7 +777,7 @@ fn an_option_file_that_is_none_is_told_at_once() {
                 .env("HOME", home.path())
                 .args(["--host", "h"])
                 .output();
-            output.expect_code(0).expect_silence();
+            output.expect_code(0).expect_one_line("passed over");
             assert!(output.stdout.contains("passed over"), "{output:#?}");
             assert!(output.took < BUSY, "{output:#?}");
         }
@@ -806,7 +840,10 @@ fn what_cannot_be_included_is_told() {
             );
         }
     }
-    let output = config_of(&at("twice.cnf")).output();
+    let dblock = bare()
+        .args(["run", "--name", "x", "--defaults-file"])
+        .arg(at("twice.cnf"));
+    let output = dblock.command(["true"]).output();
     output.expect_code(CONFIGURATION).expect_one_line("500");
     assert!(output.took < BUSY, "{output:#?}");
 }
@@ -861,11 +898,8 @@ fn a_file_that_every_user_can_write_is_ignored() {
     output
         .expect_code(0)
         .expect_one_line(&path.display().to_string())
-        .expect_said(["ignored"]);
-    assert_eq!(
-        value(dblock(), "user").as_deref(),
-        Some("the OS user's name")
-    );
+        .expect_said(["passed over"]);
+    assert_eq!(value(dblock(), "user"), Some(os_user()));
     config_of(&path).output().expect_code(CONFIGURATION);
 }
 
@@ -1147,5 +1181,165 @@ both_servers! {
         let (_folder, path) = file(&format!("[dblock]\nurl=mysql://dblock@127.0.0.1:{}/\n", server.port));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         config_of(&path).output().expect_code(0).expect_silence();
+    }
+}
+
+#[test]
+fn config_tells_all_that_it_can_and_the_first_thing_that_is_wrong() {
+    let folder = folder(&[(
+        "my.cnf",
+        "[client]\nhost=h\nuser=u\nport=33x\n[dblock]\nttl=9\nwait=soon\nnonsense\n",
+    )]);
+    let path = folder.path().join("my.cnf");
+    let place = |line: u32| format!("{}:{line}", path.display());
+    let dblock = || {
+        config_of(&path)
+            .args(["--name", "a#b"])
+            .env("DBLOCK_CONNECT_TIMEOUT", "abc")
+    };
+    dblock()
+        .output()
+        .expect_code(CONFIGURATION)
+        .expect_one_line(&place(8));
+    let with = |value: &str, from: String| (Some(value.to_owned()), from);
+    for (option, expected) in [
+        ("name", with("(malformed)", "--name".into())),
+        ("wait", with("(malformed)", place(7))),
+        ("ttl", with("9", place(6))),
+        ("port", with("(malformed)", place(4))),
+        (
+            "connect-timeout",
+            with("(malformed)", "DBLOCK_CONNECT_TIMEOUT".into()),
+        ),
+        ("user", with("u", place(3))),
+        ("servers", with("h:3306", "host, port, socket".into())),
+    ] {
+        assert_eq!(setting(dblock(), option), expected, "{option}");
+    }
+    // What run would refuse for its files is refused here as well.
+    let good = || config().args(["--no-defaults", "--host", "h"]);
+    good().output().expect_code(0).expect_silence();
+    for (args, said) in [
+        (&["--password-file", "/nothing"][..], "--password-file"),
+        (&["--ssl-ca", "/nothing"], "--ssl-ca"),
+        (&["--ssl-ca", "/dev/zero"], "regular"),
+        (&["--ssl-cert", "/etc/passwd"], "--ssl-key"),
+        (&["--ssl-key", "/etc/passwd"], "--ssl-cert"),
+        (
+            &["--ssl-key", "/nothing", "--ssl-cert", "/etc/passwd"],
+            "--ssl-key",
+        ),
+        (
+            &["--server-public-key-path", "/nothing"],
+            "--server-public-key-path",
+        ),
+    ] {
+        good()
+            .args(args)
+            .output()
+            .expect_code(CONFIGURATION)
+            .expect_one_line(said);
+    }
+    let output = config()
+        .args(["--no-defaults", "--socket=/x", "--ssl-mode=required"])
+        .output();
+    output
+        .expect_code(CONFIGURATION)
+        .expect_one_line("local socket");
+    // A variable that dblock does not have is not passed over without a word.
+    let unknown = setting(good().env("DBLOCK_SSLMODE", "s3cret"), "DBLOCK_SSLMODE");
+    assert!(
+        unknown.0.is_none() && unknown.1.contains("no such variable"),
+        "{unknown:?}"
+    );
+}
+
+#[test]
+fn the_port_of_a_url_is_the_same_on_every_host() {
+    let (_folder, path) = file("[client]\nport=3333\n");
+    let servers = |dblock: Dblock| value(dblock, "servers").unwrap();
+    assert_eq!(
+        servers(config_of(&path).env("DBLOCK_URL", "mysql://h/")),
+        "h:3306"
+    );
+    assert_eq!(
+        servers(config_of(&path).args(["--url", "mysql://h/", "--port", "5"])),
+        "h:5"
+    );
+    // One by one as with the mysql client.
+    assert_eq!(servers(config_of(&path).args(["--host", "h"])), "h:3333");
+}
+
+#[test]
+fn what_distributions_put_into_client_is_no_reason_for_a_warning() {
+    for text in [
+        "[client-server]\nsocket=/run/x.sock\n[client]\nhost=db\n",
+        "[client]\nhost=localhost\nport=3306\nsocket=/run/x.sock\n",
+    ] {
+        let (_folder, path) = file(text);
+        config_of(&path).output().expect_code(0).expect_silence();
+    }
+    let (_folder, path) = file("[dblock]\nhost=db\nsocket=/run/x.sock\n");
+    config_of(&path)
+        .output()
+        .expect_code(0)
+        .expect_one_line("socket");
+}
+
+#[test]
+fn a_home_folder_is_found_where_the_mysql_client_finds_it() {
+    let home = folder(&[
+        ("my.cnf", "[client]\n!include ~/other.cnf\n"),
+        ("other.cnf", "[client]\nuser=home\n"),
+    ]);
+    let path = home.path().join("my.cnf");
+    let only = format!("--defaults-file={}", path.display());
+    for kind in [Kind::MariaDb, Kind::MySql] {
+        let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
+            || PathBuf::from(std::env::var_os("HOME").expect("a home folder")).join(".cache"),
+            PathBuf::from,
+        );
+        let mut theirs = my_print_defaults(kind);
+        theirs
+            .args([&only, "client"])
+            .env("HOME", home.path())
+            .env("XDG_CACHE_HOME", cache);
+        let told = theirs.output().unwrap().stdout;
+        assert_eq!(String::from_utf8_lossy(&told), "--user=home\n", "{kind:?}");
+    }
+    assert_eq!(
+        value(config_of(&path).env("HOME", home.path()), "user").as_deref(),
+        Some("home")
+    );
+    let dblock = bare()
+        .args([
+            "config",
+            "--json",
+            "--defaults-file=~/my.cnf",
+            "--ssl-key=~/k",
+        ])
+        .env("HOME", home.path());
+    assert_eq!(
+        value(dblock, "ssl-key"),
+        Some(home.path().join("k").display().to_string())
+    );
+}
+
+both_servers! {
+    fn a_password_is_found_again_where_its_file_was_changed(server) {
+        let (_folder, path) = file(&format!(
+            "[client]\nhost=127.0.0.1\nport={}\nuser=dblock\npassword=old\npassword={PASSWORD}\n", server.port));
+        let name = unique("moved");
+        let mut run = bare().args(["run", "--ttl", "4", "--name", &name, "--defaults-file"]).arg(&path).sh("echo began; read line; exit 5").stdin(std::process::Stdio::piped()).spawn();
+        run.wait_line("began", SOON);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("# A comment.\n{text}\n")).unwrap();
+        let holder = server.holder(&name).expect("it is held");
+        let keeper = run.children().into_iter().find(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.contains("keeper")));
+        send(keeper.expect("a keeper"), Signal::SIGKILL);
+        run.wait_stderr("had again", SOON);
+        assert_ne!(server.holder(&name), Some(holder));
+        drop(run.take_stdin());
+        run.wait_within(SOON).expect_code(5);
     }
 }
