@@ -160,22 +160,17 @@ both_servers! {
     fn a_lock_that_somebody_else_has_by_then_is_lost(server) {
         for script in [TELLS_ITS_END, "trap '' TERM; echo shell $$; while :; do echo ended $(date +%s%N); sleep 0.01; done"] {
             let name = unique("stranger");
-            let mut first = holder(Dblock::run(server, &name), script).spawn();
+            // MySQL closes a killed session's connection before it frees its locks: a holder on an idle machine finds its own
+            // session there yet, and has the lock again before the other. That is another case; this one's network is slow.
+            let proxy = Proxy::to(server);
+            proxy.delay(Duration::from_millis(50));
+            let mut first = holder(Dblock::run_at(&proxy.url(), &name), script).spawn();
             let command = first.wait_pid("shell");
             let mut second = second(server, &name, TELLS_ITS_BEGIN);
-            // MySQL closes a killed session's connection before it frees its locks: a holder that is quick enough finds its own
-            // session there yet, and has the lock again before the other. That is not the case here.
-            let mut times = 0;
-            let (mut end, took) = loop {
-                kill_session(server, &name);
-                let killed = Instant::now();
-                times += 1;
-                let decided = within(SOON, || !first.is_running() || first.stderr().matches("had again").count() == times);
-                assert!(decided && times < 10, "killed {times} times: {}", first.stderr());
-                if !first.is_running() {
-                    break (first.wait_within(SOON), killed.elapsed());
-                }
-            };
+            kill_session(server, &name);
+            let killed = Instant::now();
+            let mut end = first.wait_within(SOON);
+            let took = killed.elapsed();
             assert_told(end.expect_code(74), &name);
             assert!(!runs(command));
             let stubborn = script != TELLS_ITS_END;
