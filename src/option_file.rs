@@ -99,8 +99,10 @@ pub enum Outcome {
     Absent,
     /// This user may not read it; the client says nothing of that either.
     Unreadable,
-    /// It was passed over; why.
-    PassedOver(String),
+    /// Every user can write to it, so anybody could have written it; the client passes it over with a warning.
+    Untrusted,
+    /// It cannot be read; why.
+    Unusable(String),
 }
 
 impl Outcome {
@@ -110,7 +112,8 @@ impl Outcome {
             Self::Read => None,
             Self::Absent => Some("no such file"),
             Self::Unreadable => Some("permission denied"),
-            Self::PassedOver(why) => Some(why),
+            Self::Untrusted => Some("every user can write to it"),
+            Self::Unusable(why) => Some(why),
         }
     }
 }
@@ -120,8 +123,7 @@ impl fmt::Display for Outcome {
         match self {
             Self::Read => f.write_str("read"),
             Self::Absent => f.write_str("absent"),
-            Self::Unreadable => f.write_str("passed over: permission denied"),
-            Self::PassedOver(why) => write!(f, "passed over: {why}"),
+            outcome => write!(f, "not read: {}", outcome.trouble().unwrap_or_default()),
         }
     }
 }
@@ -203,9 +205,16 @@ impl Found {
     fn add_unasked(&mut self, path: &Path, groups: &[String], depth: usize) -> Result<(), Failure> {
         let at = self.files.len();
         self.add(path, groups, depth)?;
-        if let Outcome::PassedOver(why) = &self.files[at].1 {
-            let told = format!("the option file {} is passed over: {why}", path.display());
-            self.note(Level::Warning, told);
+        match &self.files[at].1 {
+            // A weaker file would decide in its place.
+            Outcome::Unusable(why) => return Err(wrong_file(path, why)),
+            Outcome::Untrusted => {
+                let path = path.display();
+                let told =
+                    format!("the option file {path} is passed over: every user can write to it");
+                self.note(Level::Warning, told);
+            }
+            Outcome::Read | Outcome::Absent | Outcome::Unreadable => {}
         }
         Ok(())
     }
@@ -227,15 +236,13 @@ impl Found {
                     | io::ErrorKind::NotADirectory
                     | io::ErrorKind::InvalidInput => Outcome::Absent,
                     io::ErrorKind::PermissionDenied => Outcome::Unreadable,
-                    _ => Outcome::PassedOver(in_words(&error)),
+                    _ => Outcome::Unusable(in_words(&error)),
                 };
                 return Ok(());
             }
         };
         if metadata.mode() & 0o002 != 0 {
-            // As the client does: anybody could have written it.
-            let why = "every user can write to it".to_owned();
-            self.files[place].1 = Outcome::PassedOver(why);
+            self.files[place].1 = Outcome::Untrusted;
             return Ok(());
         }
         self.bytes += bytes.len();
@@ -354,8 +361,11 @@ impl Found {
             let at = self.files.len();
             self.add(path, groups, depth + 1)?;
             if let Some(why) = self.files[at].1.trouble() {
-                let told = format!("{place}: cannot include {}: {why}", path.display());
-                self.note(Level::Warning, told);
+                let told = format!("cannot include {}: {why}", path.display());
+                if let Outcome::Unusable(_) = &self.files[at].1 {
+                    return Err(wrong(place, &told));
+                }
+                self.note(Level::Warning, format!("{place}: {told}"));
             }
             return Ok(());
         }
@@ -390,12 +400,13 @@ impl Found {
     }
 }
 
-/// The names that end in `.cnf`, in the order of their bytes.
+/// The names that end in `.cnf`, in the order of their bytes, without those of folders, in which the client reads nothing.
 fn names_in(folder: &Path) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)?.take(100 * MOST_FILES) {
-        let name = entry?.file_name();
-        if name.as_bytes().ends_with(b".cnf") {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.as_bytes().ends_with(b".cnf") && !entry.path().is_dir() {
             names.push(name);
         }
     }

@@ -16,8 +16,8 @@ pub const LARGEST: u64 = 1024 * 1024;
 /// As `open(2)` and `read(2)`; and that it is not a regular file, or larger than [`LARGEST`].
 pub fn read(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, Metadata)> {
     let (file, metadata) = open(path)?;
-    // As large as it says, for a buffer that grows leaves its first bytes somewhere.
-    let expected = usize::try_from(metadata.len().min(LARGEST) + 2).unwrap_or_default();
+    // Larger than it says, for a buffer that grows, or is nearly full, leaves some bytes behind elsewhere.
+    let expected = usize::try_from(metadata.len().min(LARGEST) + 64).unwrap_or_default();
     let mut bytes = Zeroizing::new(Vec::with_capacity(expected));
     file.take(LARGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LARGEST {

@@ -120,9 +120,9 @@ const MEMORY: rlim_t = 64 * 1024 * 1024;
 /// From here on what asks for more aborts this process. The command is not concerned: its process is not forked off here.
 fn limit_memory() {
     // One that cannot be set is no reason to keep a command from running.
-    if let Ok((now, most)) = getrlimit(Resource::RLIMIT_DATA) {
+    if let Ok((now, _)) = getrlimit(Resource::RLIMIT_DATA) {
         let limit = MEMORY.min(now);
-        let _ = setrlimit(Resource::RLIMIT_DATA, limit, limit.min(most));
+        let _ = setrlimit(Resource::RLIMIT_DATA, limit, limit);
     }
 }
 

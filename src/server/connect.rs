@@ -13,6 +13,7 @@ use native_tls::Agreed;
 use nix::unistd::{User, geteuid};
 use zeroize::Zeroizing;
 
+use super::fault::is_about_the_account;
 use super::tls::{self, Tls};
 use super::{Fault, Listener, Session};
 use crate::exit::{Failure, Reason};
@@ -347,10 +348,13 @@ impl Connector {
                 return attempt(again)?.map_err(|panic| resume_unwind(panic));
             }
         };
-        // By now the server may have blocked the account for too many wrong passwords: the first answer says why.
         Ok(match attempt(again)? {
-            Ok(Ok(conn)) => Ok(conn),
-            _ => Err(mysql::Error::MySqlError(refused)),
+            // By now the server may have blocked the account for too many wrong passwords: the first answer says why.
+            Ok(Err(mysql::Error::MySqlError(error))) if is_about_the_account(&error) => {
+                Err(mysql::Error::MySqlError(refused))
+            }
+            Ok(connected) => connected,
+            Err(_) => Err(mysql::Error::MySqlError(refused)),
         })
     }
 }

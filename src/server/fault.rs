@@ -42,8 +42,8 @@ impl Fault {
     #[must_use]
     pub fn decided_by(self, next: Self) -> Self {
         let weight = |fault: &Self| match fault {
-            Self::ReadOnly(_) => 0,
-            Self::Untrusted(_) => 1,
+            Self::Untrusted(_) => 0,
+            Self::ReadOnly(_) => 1,
             _ => 2,
         };
         if weight(&next) > weight(&self) {
@@ -248,7 +248,7 @@ fn of_rustls(error: &mysql::Error) -> Option<&rustls::Error> {
 }
 
 /// Whether the server turns this account or this host away, so that trying again is of no use.
-fn is_about_the_account(error: &mysql::MySqlError) -> bool {
+pub fn is_about_the_account(error: &mysql::MySqlError) -> bool {
     // SQLSTATE class 28 is "invalid authorization". Besides: no privilege, host not allowed or blocked, an old or
     // unknown plugin, password expired, account locked (by MySQL, for too many wrong passwords, by MariaDB), TLS demanded.
     error.state.starts_with("28")

@@ -7,7 +7,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use super::server_url::{self, Host};
-use super::sources::{Given, OF_ALL_CLIENTS, Origin, Source, Sources, variable};
+use super::sources::{OF_ALL_CLIENTS, Origin, Source, Sources, variable};
 use super::value;
 use crate::exit::{Failure, Reason};
 use crate::option_file::Place;
@@ -154,8 +154,8 @@ pub fn read(sources: &mut Sources) -> Result<Connection, Failure> {
     let tls = tls(sources)?;
     let targets = targets(sources)?;
     // The local socket has no TLS.
-    let is_remote = |target: &&Target| matches!(target, Target::Tcp(..));
-    if tls.mode != SslMode::Disabled && targets.iter().any(|target| is_remote(&target)) {
+    let is_remote = |target: &Target| matches!(target, Target::Tcp(..));
+    if tls.mode != SslMode::Disabled && targets.iter().any(is_remote) {
         nothing_is_weaker(sources)?;
     }
     if tls.mode >= SslMode::Required
@@ -310,18 +310,13 @@ fn password(sources: &mut Sources) -> Result<Password, Failure> {
 }
 
 fn tls(sources: &mut Sources) -> Result<Tls, Failure> {
-    // A CA by itself means verify-ca. A mode of a weaker source does not take that back.
-    let implied = match (sources.strength("ssl-ca"), sources.strength("ssl-mode")) {
-        (Some(ca), Some(mode)) => ca < mode,
-        (ca, _) => ca.is_some(),
-    };
-    let mode = if implied {
-        let place = sources.given("ssl-ca").map(Given::place);
-        sources.note("ssl-mode", Some("verify-ca"), &place.unwrap_or_default());
-        SslMode::VerifyCa
-    } else {
-        sources.value("ssl-mode", value::ssl_mode, "preferred")?
-    };
+    let (ca, given) = (sources.strength("ssl-ca"), sources.strength("ssl-mode"));
+    let mut mode = sources.value("ssl-mode", value::ssl_mode, "preferred")?;
+    // A CA by itself means verify-ca. A mode of a weaker source that says less does not take that back.
+    if ca.is_some_and(|ca| given.is_none_or(|given| ca < given)) && mode < SslMode::VerifyCa {
+        mode = SslMode::VerifyCa;
+        sources.correct("ssl-mode", "verify-ca", "ssl-ca");
+    }
     for name in SYSTEM_CAS {
         if let Some(given) = variable(name, name) {
             sources.note(name, given.text().ok(), "environment");
@@ -359,6 +354,10 @@ fn tls(sources: &mut Sources) -> Result<Tls, Failure> {
 /// [`Reason::Configuration`] for the first that is not.
 pub fn files_can_be_read(connection: &Connection) -> Result<(), Failure> {
     let tls = &connection.tls;
+    let is_used = connection
+        .targets
+        .iter()
+        .any(|target| matches!(target, Target::Tcp(..)));
     let password_file = match &connection.password {
         Password::File(path) => Some(path),
         _ => None,
@@ -366,12 +365,14 @@ pub fn files_can_be_read(connection: &Connection) -> Result<(), Failure> {
     let identity = tls
         .identity
         .as_ref()
-        .filter(|_| tls.mode > SslMode::Disabled);
+        .filter(|_| is_used && tls.mode > SslMode::Disabled);
     for (option, path) in [
         ("password-file", password_file),
         (
             "ssl-ca",
-            tls.ca.as_ref().filter(|_| tls.mode >= SslMode::VerifyCa),
+            tls.ca
+                .as_ref()
+                .filter(|_| is_used && tls.mode >= SslMode::VerifyCa),
         ),
         ("ssl-cert", identity.map(|identity| &identity.cert)),
         ("ssl-key", identity.map(|identity| &identity.key)),
@@ -379,9 +380,8 @@ pub fn files_can_be_read(connection: &Connection) -> Result<(), Failure> {
     ] {
         let readable = path.map_or(Ok(()), |path| regular_file::can_be_read(path));
         readable.map_err(|error| {
-            let path = path
-                .map(|path| path.display().to_string())
-                .unwrap_or_default();
+            let path = path.map(|path| path.display().to_string());
+            let path = value::without_password(path.unwrap_or_default());
             let told = format!(
                 "cannot read the file of --{option}, {path}: {}",
                 in_words(&error)

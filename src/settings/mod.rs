@@ -128,9 +128,9 @@ pub fn run(args: RunArgs) -> Result<(Run, Report), Failure> {
     let name = name(&mut sources)?.ok_or_else(|| {
         Failure::new(Reason::Usage, "no name is given; name the lock with --name")
     })?;
-    let run = read(&mut sources, name, args.command)?;
+    let run = read(&mut sources, name, args.command);
     tell(&sources, report);
-    Ok((run, report))
+    Ok((run?, report))
 }
 
 /// Reads the settings of `dblock check`, and where to report to.
@@ -143,11 +143,12 @@ pub fn check(args: CheckArgs) -> Result<(Check, Report), Failure> {
         Sources::read(args.connection.given(&args.verbosity, options));
     read_sources?;
     let report = report(&mut sources)?;
+    let connection = connection::read(&mut sources);
+    tell(&sources, report);
     let check = Check {
         json: sources.is_on("json"),
-        connection: connection::read(&mut sources)?,
+        connection: connection?,
     };
-    tell(&sources, report);
     Ok((check, report))
 }
 
@@ -259,11 +260,11 @@ fn slots(sources: &mut Sources) -> Result<(u32, Vec<String>), Failure> {
         sources.strength("max-concurrency"),
         sources.strength("slots"),
     );
-    if let (Some(number), Some(names)) = (number, names)
-        && number == names
-        && let Some(given) = sources.given("slots")
-    {
-        return Err(given.wrong("max-concurrency is given as well; give one of them"));
+    if number.is_some() && number == names {
+        sources.refuse(
+            "slots",
+            "does not go with max-concurrency; give one of them",
+        )?;
     }
     let is_pool = match (number, names) {
         (Some(number), Some(names)) => names < number,

@@ -12,6 +12,7 @@ use nix::unistd::{User, geteuid};
 use zeroize::Zeroizing;
 
 use super::server_url::{self, Host};
+use super::value::without_password;
 use crate::cli::{self, Kind};
 use crate::exit::{Failure, Reason};
 use crate::option_file::{Entry, Found, Outcome, Place, Value, expanded, wrong};
@@ -267,7 +268,9 @@ impl Sources {
             .flat_map(|group| [group.to_owned(), format!("{group}{suffix}")])
             .collect();
         let read = found.read(&given.places, &groups);
-        let read = read.and(sources.take(&found.entries, &suffix));
+        // What was found before a line that is wrong is taken, too.
+        let taken = sources.take(&found.entries, &suffix);
+        let read = read.and(taken);
         sources.files = found.files;
         sources.notes.extend(found.notes);
         (sources, read)
@@ -464,6 +467,18 @@ impl Sources {
         is_on
     }
 
+    /// Tells another value of an option than the one that was read, because of what `other` says.
+    pub fn correct(&mut self, option: &str, value: &str, other: &str) {
+        let place = self.given(other).map(Given::place).unwrap_or_default();
+        let setting = self
+            .in_force
+            .iter_mut()
+            .find(|setting| setting.option == option);
+        if let Some(setting) = setting {
+            (setting.value, setting.from) = (Some(value.to_owned()), place);
+        }
+    }
+
     /// Refuses an option that does not fit to another one.
     ///
     /// # Errors
@@ -472,8 +487,8 @@ impl Sources {
         let place = self
             .given(option)
             .map_or_else(String::new, |given| match given.origin {
-                Origin::File(_) => format!("{}: {option}", given.place()),
-                _ => given.place(),
+                Origin::Flag if given.option == option => given.place(),
+                _ => format!("{}: {option}", given.place()),
             });
         let failure = Failure::new(Reason::Configuration, format!("{place} {why}"));
         if !self.is_lenient {
@@ -485,14 +500,19 @@ impl Sources {
 
     /// Tells the OS user's name in the place of the words for it.
     pub fn tell_os_user(&mut self) {
-        let name = match User::from_uid(geteuid()) {
-            Ok(Some(user)) => user.name,
-            _ => format!("none: the OS user {} has no name", geteuid()),
-        };
         let default = |setting: &&mut InForce| setting.option == "user" && setting.from == DEFAULT;
-        if let Some(setting) = self.in_force.iter_mut().find(default) {
-            setting.value = Some(name);
+        let Some(setting) = self.in_force.iter_mut().find(default) else {
+            return;
+        };
+        if let Ok(Some(user)) = User::from_uid(geteuid()) {
+            setting.value = Some(user.name);
+            return;
         }
+        let told = format!("the OS user {} has no name", geteuid());
+        setting.value = Some(format!("none: {told}"));
+        let line = format!("{told}; give the account with --user or DBLOCK_USER");
+        let failure = Failure::new(Reason::Configuration, line);
+        self.failure.get_or_insert(failure);
     }
 
     /// Tells of variables that look like dblock's, and are not.
@@ -526,7 +546,7 @@ impl Sources {
     pub fn note(&mut self, option: &str, value: Option<&str>, from: &str) {
         self.in_force.push(InForce {
             option: option.to_owned(),
-            value: value.map(printable),
+            value: value.map(|value| without_password(printable(value))),
             from: from.to_owned(),
         });
     }
@@ -551,11 +571,10 @@ impl Source {
 
     /// What this source says of TLS that dblock does not know.
     pub fn unknown_of_tls(&self) -> impl Iterator<Item = &Given> {
-        let mut all = self.options.iter();
-        std::iter::from_fn(move || {
-            all.find(|(name, _)| is_unknown_of_tls(name))
-                .map(|found| found.1)
-        })
+        self.options
+            .iter()
+            .filter(|(name, _)| is_unknown_of_tls(name))
+            .map(|(_, given)| given)
     }
 }
 
@@ -601,6 +620,10 @@ fn add(source: &mut Source, name: &str, kind: Kind, entry: &Entry) -> Result<(),
 /// A switch, which its name `turns` on or off, and the value 0 the other way.
 fn add_switch(source: &mut Source, name: &str, turns: bool, entry: &Entry) -> Result<(), Failure> {
     let as_named = match &entry.value {
+        Value::Text(value) if value.is_empty() => {
+            source.options.remove(name);
+            return Ok(());
+        }
         Value::None | Value::Withheld => true,
         Value::Text(value) => match value.to_ascii_lowercase().as_slice() {
             b"1" | b"on" | b"true" => true,

@@ -26,6 +26,14 @@ pub fn shown_safely(text: &str) -> String {
     }
 }
 
+/// A value that is told, unless a URL with a password has landed there.
+pub fn without_password(text: String) -> String {
+    match text.split_once('@') {
+        Some((account, _)) if account.contains(':') => "(with a password)".to_owned(),
+        _ => text,
+    }
+}
+
 /// The value of `--host`: one name or address, an IPv6 address with or without brackets. The errors do not quote it: a
 /// URL with a password may have landed there.
 pub fn host(text: &str) -> Result<Host, String> {

@@ -671,6 +671,7 @@ fn mariadbs_switches_of_tls_are_understood_and_nothing_becomes_weaker() {
         ("ssl-fips-mode=OFF\n", "preferred"),
         ("ssl-cipher=\n", "preferred"),
         ("ssl-cipher=X\nskip-ssl\n", "disabled"),
+        ("skip-ssl\nssl=\n", "preferred"),
         ("skip-ssl=0\n", "preferred"),
         ("enable-ssl=0\n", "disabled"),
         ("disable-ssl-verify-server-cert=0\n", "verify-identity"),
@@ -769,16 +770,15 @@ fn an_option_file_that_is_none_is_told_at_once() {
             let output = dblock.output();
             assert!(output.stdout.contains("OPTION FILES"), "{output:#?}");
         }
-        // Where it is not asked for it is passed over, if it cannot be read at all.
+        // Where it is not asked for it is no other: a weaker file would decide in its place.
         if matches!(name, "fifo" | "folder" | "cycle" | "long") {
             let home = tempfile::tempdir().unwrap();
             symlink(&path, home.path().join(".my.cnf")).unwrap();
-            let output = config()
-                .env("HOME", home.path())
-                .args(["--host", "h"])
-                .output();
-            output.expect_code(0).expect_one_line("passed over");
-            assert!(output.stdout.contains("passed over"), "{output:#?}");
+            let dblock = bare()
+                .args(["run", "--name", "x", "--host", "h"])
+                .env("HOME", home.path());
+            let output = dblock.command(["true"]).output();
+            output.expect_code(CONFIGURATION).expect_one_line(said);
             assert!(output.took < BUSY, "{output:#?}");
         }
     }
@@ -819,8 +819,8 @@ fn what_cannot_be_included_is_told() {
     symlink("cycle", at("cycle")).unwrap();
     for (name, code, line, said) in [
         ("missing.cnf", 0, 3, "no such file"),
-        ("fifo.cnf", 0, 3, "regular"),
-        ("cycle.cnf", 0, 3, "symbolic links"),
+        ("fifo.cnf", CONFIGURATION, 3, "regular"),
+        ("cycle.cnf", CONFIGURATION, 3, "symbolic links"),
         ("itself.cnf", 0, 3, "10 deep"),
         ("many/a.cnf", 0, 3, "10 deep"),
         ("folder.cnf", CONFIGURATION, 3, "nothing"),
@@ -901,6 +901,12 @@ fn a_file_that_every_user_can_write_is_ignored() {
         .expect_said(["passed over"]);
     assert_eq!(value(dblock(), "user"), Some(os_user()));
     config_of(&path).output().expect_code(CONFIGURATION);
+    // That is why there is no server, and told before.
+    let dblock = bare().args(["run", "--name", "x"]).env("HOME", home.path());
+    let output = dblock.command(["true"]).output();
+    output
+        .expect_code(CONFIGURATION)
+        .expect_said(["every user can write", "no server is named"]);
 }
 
 /// What the memory of a process holds.
@@ -1072,6 +1078,12 @@ fn a_ca_beats_the_mode_of_a_weaker_source() {
         assert_eq!(mode(weak, &["--ssl-ca=/ca"]), "verify-ca", "{weak}");
         let both = mode(weak, &["--ssl-ca=/ca", "--ssl-mode=required"]);
         assert_eq!(both, "required", "what one source says of both counts");
+    }
+    for strong in ["ssl-mode=VERIFY_IDENTITY", "ssl-verify-server-cert"] {
+        let mode = mode(strong, &["--ssl-ca=/ca"])
+            .to_ascii_lowercase()
+            .replace('_', "-");
+        assert_eq!(mode, "verify-identity", "{strong}");
     }
     assert_eq!(mode("ssl-mode=REQUIRED\nssl-ca=/ca", &[]), "REQUIRED");
     assert_eq!(mode("ssl-ca=/ca", &["--ssl-mode=preferred"]), "preferred");
@@ -1246,6 +1258,31 @@ fn config_tells_all_that_it_can_and_the_first_thing_that_is_wrong() {
     output
         .expect_code(CONFIGURATION)
         .expect_one_line("local socket");
+    // Files of TLS are of no matter to the local socket.
+    let output = config()
+        .args([
+            "--no-defaults",
+            "--socket=/x",
+            "--ssl-key=/nope",
+            "--ssl-cert=/nope",
+        ])
+        .output();
+    output.expect_code(0).expect_silence();
+    // A URL that landed in the wrong place is not shown.
+    for option in [
+        "--user",
+        "--name",
+        "--socket",
+        "--ssl-ca",
+        "--ssl-key",
+        "--password-file",
+    ] {
+        let output = good().args([option, "mysql://u:s3cret@h/"]).output();
+        assert!(
+            !output.stdout.contains("s3cret") && !output.stderr.contains("s3cret"),
+            "{output:#?}"
+        );
+    }
     // A variable that dblock does not have is not passed over without a word.
     let unknown = setting(good().env("DBLOCK_SSLMODE", "s3cret"), "DBLOCK_SSLMODE");
     assert!(
