@@ -81,6 +81,14 @@ fn assert_told(output: &Output, name: &str) {
 }
 
 #[track_caller]
+/// A way to the server that takes its time. MySQL closes a killed session's connection before it frees its locks: on an idle
+/// machine a holder is back so soon that it finds its own session there yet, and has the lock again before those who wait.
+fn far_away(server: &Server) -> Proxy {
+    let proxy = Proxy::to(server);
+    proxy.delay(Duration::from_millis(50));
+    proxy
+}
+
 fn kill_session(server: &Server, name: &str) -> u64 {
     let mut admin = server.admin();
     let session = crate::harness::holder(&mut admin, name).expect("somebody holds it");
@@ -160,10 +168,7 @@ both_servers! {
     fn a_lock_that_somebody_else_has_by_then_is_lost(server) {
         for script in [TELLS_ITS_END, "trap '' TERM; echo shell $$; while :; do echo ended $(date +%s%N); sleep 0.01; done"] {
             let name = unique("stranger");
-            // MySQL closes a killed session's connection before it frees its locks: a holder on an idle machine finds its own
-            // session there yet, and has the lock again before the other. That is another case; this one's network is slow.
-            let proxy = Proxy::to(server);
-            proxy.delay(Duration::from_millis(50));
+            let proxy = far_away(server);
             let mut first = holder(Dblock::run_at(&proxy.url(), &name), script).spawn();
             let command = first.wait_pid("shell");
             let mut second = second(server, &name, TELLS_ITS_BEGIN);
@@ -249,7 +254,8 @@ both_servers! {
 
     fn a_stopped_dblock_does_not_let_a_command_run_on_without_its_lock(server) {
         let name = unique("stopped");
-        let mut first = holder(Dblock::run(server, &name), TELLS_ITS_END).spawn();
+        let proxy = far_away(server);
+        let mut first = holder(Dblock::run_at(&proxy.url(), &name), TELLS_ITS_END).spawn();
         let command = first.wait_pid("shell");
         let mut second = second(server, &name, "echo began; sleep 9");
         first.signal(Signal::SIGSTOP);
