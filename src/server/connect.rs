@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use mysql::{Conn, DriverError, LocalInfileHandler, Opts, OptsBuilder};
 use native_tls::Agreed;
-use nix::unistd::{User, geteuid};
 use zeroize::Zeroizing;
 
 use super::fault::is_about_the_account;
@@ -20,7 +19,7 @@ use crate::exit::{Failure, Reason};
 use crate::option_file;
 use crate::regular_file;
 use crate::report::{Level, in_words, shown};
-use crate::settings::{Connection, Password, Target, password_in_url};
+use crate::settings::{Connection, Password, Target, os_user, password_in_url};
 
 /// Where distributions and MySQL's own builds put the local socket.
 const USUAL_SOCKETS: [&str; 4] = [
@@ -455,17 +454,4 @@ fn password_in(
         return Err("the password has a byte 0".to_owned());
     }
     Ok(bytes)
-}
-
-fn os_user() -> Result<String, Failure> {
-    match User::from_uid(geteuid()) {
-        Ok(Some(user)) => Ok(user.name),
-        _ => Err(Failure::new(
-            Reason::Configuration,
-            format!(
-                "the OS user {} has no name; give the account with --user or DBLOCK_USER",
-                geteuid()
-            ),
-        )),
-    }
 }

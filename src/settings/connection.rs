@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nix::unistd::{User, geteuid};
 use zeroize::Zeroizing;
 
 use super::server_url::{self, Host};
@@ -346,6 +347,23 @@ fn tls(sources: &mut Sources) -> Result<Tls, Failure> {
         identity,
         server_public_key: sources.path("server-public-key-path"),
     })
+}
+
+/// Whom dblock logs in as where nothing says it. It may ask a directory service, which may take its time.
+///
+/// # Errors
+/// [`Reason::Configuration`] for a user without a name.
+pub fn os_user() -> Result<String, Failure> {
+    match User::from_uid(geteuid()) {
+        Ok(Some(user)) => Ok(user.name),
+        _ => Err(Failure::new(
+            Reason::Configuration,
+            format!(
+                "the OS user {} has no name; give the account with --user or DBLOCK_USER",
+                geteuid()
+            ),
+        )),
+    }
 }
 
 /// Looks whether the files are there that the settings name, and can be read. What is in them is not looked at.

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-pub use connection::{Connection, Password, Protocol, SslMode, Target, Tls};
+pub use connection::{Connection, Password, Protocol, SslMode, Target, Tls, os_user};
 pub use server_url::password_in as password_in_url;
 pub use sources::{InForce, VARIABLES};
 

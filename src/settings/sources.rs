@@ -8,9 +8,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use nix::unistd::{User, geteuid};
 use zeroize::Zeroizing;
 
+use super::connection::os_user;
 use super::server_url::{self, Host};
 use super::value::without_password;
 use crate::cli::{self, Kind};
@@ -504,15 +504,13 @@ impl Sources {
         let Some(setting) = self.in_force.iter_mut().find(default) else {
             return;
         };
-        if let Ok(Some(user)) = User::from_uid(geteuid()) {
-            setting.value = Some(user.name);
-            return;
+        match os_user() {
+            Ok(name) => setting.value = Some(name),
+            Err(failure) => {
+                setting.value = None;
+                self.failure.get_or_insert(failure);
+            }
         }
-        let told = format!("the OS user {} has no name", geteuid());
-        setting.value = Some(format!("none: {told}"));
-        let line = format!("{told}; give the account with --user or DBLOCK_USER");
-        let failure = Failure::new(Reason::Configuration, line);
-        self.failure.get_or_insert(failure);
     }
 
     /// Tells of variables that look like dblock's, and are not.

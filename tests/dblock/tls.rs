@@ -535,6 +535,18 @@ both_secured! {
         gone.command(["true"]).output().expect_code(UNREACHABLE);
     }
 
+    fn a_server_that_is_read_only_is_waited_for_beside_one_that_is_not_trusted(secured) {
+        let other = Server::shared(secured.server.kind);
+        let replica = Secured::start(secured.server.kind, &[]);
+        replica.server.set_read_only(true);
+        let url = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/", other.port, replica.server.port);
+        let dblock = at(&url).args(["--ssl-mode", "verify-ca", "--connect-timeout", PATIENCE, "-v"]).args(file("--ssl-ca", "ca.pem"));
+        let mut run = dblock.sh("echo ran").spawn();
+        run.wait_stderr("is read-only", SOON);
+        replica.server.set_read_only(false);
+        run.wait_within(SOON).expect_code(0).expect_stdout("ran\n");
+    }
+
     fn a_network_that_falls_silent_in_the_handshake_is_given_up(secured) {
         let server = secured.showing("right");
         // It carries the server's greeting and then nothing: what the client says next is never answered.
