@@ -25,10 +25,56 @@ pub struct Cli {
 pub enum Command {
     /// Run a command while holding a lock, and exit as it exited
     Run(RunArgs),
+    /// Tell who holds a lock, who waits for it, and for how long
+    Status(StatusArgs),
+    /// End the holder of a lock, and its command
+    Kill(KillArgs),
     /// Tell whether a server is fit to lock on, and how fast it is
     Check(CheckArgs),
     /// Print every setting in force and where it comes from
     Config(ConfigArgs),
+}
+
+/// `dblock status`.
+#[derive(Debug, Args)]
+#[command(after_help = STATUS_HELP)]
+pub struct StatusArgs {
+    /// The locks; without any all that the server lets this account see
+    #[arg(value_name = "NAME")]
+    pub names: Vec<OsString>,
+
+    /// Print JSON in place of the table
+    #[arg(long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub verbosity: VerbosityArgs,
+
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+}
+
+/// `dblock kill`.
+#[derive(Debug, Args)]
+#[command(after_help = KILL_HELP, override_usage = "dblock kill [OPTIONS] <NAME>[#<SLOT>]")]
+pub struct KillArgs {
+    /// The lock, and which of its slots where several are held: backup#2
+    #[arg(value_name = "NAME[#SLOT]")]
+    pub holder: OsString,
+
+    /// How long to wait until the command of the holder has ended: 0 does not wait, forever has no limit [default: 30s]
+    #[arg(short, long, value_name = "DURATION", allow_negative_numbers = true)]
+    pub wait: Option<OsString>,
+
+    /// Tell who would be ended, and end nobody
+    #[arg(long)]
+    pub dry_run: bool,
+
+    #[command(flatten)]
+    pub verbosity: VerbosityArgs,
+
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
 }
 
 /// `dblock check`.
@@ -64,7 +110,7 @@ pub struct ConfigArgs {
     pub connection: ConnectionArgs,
 
     /// What would be run; it is not
-    #[arg(value_name = "COMMAND", num_args = 0.., trailing_var_arg = true)]
+    #[arg(value_name = "COMMAND", num_args = 0.., trailing_var_arg = true, help_heading = None)]
     pub command: Vec<OsString>,
 }
 
@@ -85,7 +131,7 @@ pub struct RunArgs {
     pub connection: ConnectionArgs,
 
     /// The command to run, and its arguments
-    #[arg(value_name = "COMMAND", required = true, num_args = 1.., trailing_var_arg = true)]
+    #[arg(value_name = "COMMAND", required = true, num_args = 1.., trailing_var_arg = true, help_heading = None)]
     pub command: Vec<OsString>,
 }
 
@@ -143,6 +189,10 @@ pub struct RunOptions {
     /// Lock also on a server where the lock may not exclude (Galera, a replica), with a warning instead of 78
     #[arg(long)]
     pub allow_unfit_server: bool,
+
+    /// Append one line of JSON to this file at the end of each run, skips and failures included; - is stdout
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<OsString>,
 
     /// Take DBLOCK_URL and what else tells dblock of the server, and MYSQL_PWD, out of the command's environment
     #[arg(long)]
@@ -267,6 +317,7 @@ impl RunOptions {
             ("hold-at-least", self.hold_at_least),
             ("if-unreachable", self.if_unreachable),
             ("allow-unfit-server", on(self.allow_unfit_server)),
+            ("report", self.report),
             ("scrub-env", on(self.scrub_env)),
         ]
     }
@@ -341,6 +392,19 @@ pub fn long_options() -> Vec<(String, Kind)> {
     });
     options.collect()
 }
+
+const STATUS_HELP: &str = "\
+It takes no lock. What the server does not let this account see is told, and what would show it.
+
+Exit codes: 0, also when nobody has the lock; 69 no server in time; 77 the account was refused; 78 bad configuration;
+64 bad usage; 70 internal error; 71 the system refused.";
+
+const KILL_HELP: &str = "\
+The holder's dblock ends its command, SIGTERM first, and does not take the lock again, whatever it was told to do on a loss;
+it exits with 74. Nobody gets the slot before that. A holder that is another program only loses its session.
+
+Exit codes: 0, also when nobody has the lock; 75 the end of the command was not heard of in time; 77 this account may not
+end that session; 69 no server in time; 78 bad configuration; 64 bad usage; 70 internal error; 71 the system refused.";
 
 const CONFIG_HELP: &str = "\
 A flag beats the environment, which beats [dblock] in a MySQL option file, which beats [client] there, which beats the

@@ -8,12 +8,15 @@ mod descriptors;
 mod exit;
 mod keeper;
 mod lock;
+#[cfg(test)]
+mod manual;
 mod option_file;
 mod processes;
 mod regular_file;
 mod report;
 mod server;
 mod settings;
+mod statically_linked;
 mod supervise;
 
 use std::fmt::Display;
@@ -26,6 +29,7 @@ use exit::{Ending, Failure, Reason};
 use report::{Level, Report};
 
 fn main() {
+    statically_linked::load_no_modules();
     let ending = match Cli::try_parse() {
         Ok(cli) => dispatch(cli),
         Err(error)
@@ -49,6 +53,8 @@ fn main() {
 fn dispatch(cli: Cli) -> Ending {
     let ended = match cli.command {
         Command::Run(args) => commands::run::run(args),
+        Command::Status(args) => commands::status::status(args),
+        Command::Kill(args) => commands::kill::kill(args),
         Command::Check(args) => commands::check::check(args),
         Command::Config(args) => commands::config::config(args),
     };

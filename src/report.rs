@@ -1,7 +1,7 @@
 //! What goes to stderr, and at which level. A full, stuck or closed stderr costs a line at most, never time without end.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
@@ -76,6 +76,21 @@ pub fn printable(text: &str) -> String {
     line
 }
 
+/// A text of JSON with the characters of [`printable`] as JSON writes them: a program reads what was there, and a terminal shows it.
+pub fn json_printable(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c != '\n' && (c.is_control() || is_unseen(c)) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = std::fmt::Write::write_fmt(&mut text, format_args!("\\u{unit:04x}"));
+            }
+        } else {
+            text.push(c);
+        }
+    }
+    text
+}
+
 /// Whether a character changes the direction or the look of others, or is not seen at all.
 fn is_unseen(c: char) -> bool {
     matches!(c,
@@ -99,6 +114,11 @@ pub fn shown(span: Duration) -> impl Display {
     ))
 }
 
+/// A time span in whole seconds.
+pub fn in_seconds(span: Duration) -> impl Display {
+    humantime::format_duration(Duration::from_secs(span.as_secs()))
+}
+
 /// A system error in words alone, without Rust's `(os error 2)`.
 pub fn in_words(error: &impl Display) -> String {
     let text = error.to_string();
@@ -108,36 +128,39 @@ pub fn in_words(error: &impl Display) -> String {
         .to_owned()
 }
 
-/// Writes without ever blocking for long. The descriptor is shared with the command and with the caller, so it must not
-/// be made non-blocking itself.
+/// What cannot be written is dropped.
 fn write_stderr(bytes: &[u8]) {
-    let stderr = std::io::stderr();
-    if !writable(stderr.as_fd()) {
-        return;
+    let _ = write_at_once(io::stderr().as_fd(), bytes);
+}
+
+/// Writes without ever blocking for long. The descriptor is shared with the command and with the caller, so it must not
+/// be made non-blocking itself. How much was written.
+///
+/// # Errors
+/// As `write(2)`; and when there is no room within a tenth of a second.
+pub fn write_at_once(descriptor: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
+    if !writable(descriptor) {
+        return Err(io::Error::other("nobody reads it"));
     }
-    let kind = fstat(&stderr).map(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT);
-    match kind {
-        Ok(SFlag::S_IFSOCK) => {
-            let _ = send(
-                stderr.as_raw_fd(),
-                bytes,
-                MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL,
-            );
+    let stat = fstat(descriptor)?;
+    let plain = || Ok(nix::unistd::write(descriptor, bytes)?);
+    match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
+        SFlag::S_IFSOCK => {
+            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+            Ok(send(descriptor.as_raw_fd(), bytes, flags)?)
         }
         // Between the question and the write the command may fill a pipe: a descriptor of our own does not block.
-        Ok(SFlag::S_IFIFO) => {
+        SFlag::S_IFIFO => {
             let own = std::fs::OpenOptions::new()
                 .write(true)
                 .custom_flags(libc::O_NONBLOCK)
-                .open("/proc/self/fd/2");
-            let _ = match own {
+                .open(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
+            match own {
                 Ok(mut pipe) => pipe.write(bytes),
-                Err(_) => stderr.lock().write(bytes),
-            };
+                Err(_) => plain(),
+            }
         }
-        _ => {
-            let _ = stderr.lock().write(bytes);
-        }
+        _ => plain(),
     }
 }
 
@@ -166,6 +189,18 @@ mod tests {
             assert_eq!(printable(&format!("a{hidden}b")), shown);
         }
         assert_eq!(printable("naïve, שלום, 日本"), "naïve, שלום, 日本");
+    }
+
+    #[test]
+    fn json_that_a_terminal_shows_is_the_same_to_a_program() {
+        let text = "a\u{202e}\u{9b}\u{e0001}\n\"é";
+        let json = json_printable(&serde_json::json!({ "x": text }).to_string());
+        assert!(
+            !json.contains(['\u{202e}', '\u{9b}', '\u{e0001}']),
+            "{json}"
+        );
+        let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(read["x"], text);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::json;
 
-use super::print;
+use super::{in_columns, print};
 use crate::cli::ConfigArgs;
 use crate::exit::Ending;
 use crate::report::printable;
@@ -46,19 +46,11 @@ fn as_json(config: &Config) -> String {
 fn as_table(config: &Config) -> String {
     let settings = config.settings.iter().map(|setting| {
         let value = setting.value.clone().unwrap_or_else(|| "-".to_owned());
-        [setting.option.clone(), value, printable(&setting.from)]
+        vec![setting.option.clone(), value, printable(&setting.from)]
     });
-    let mut rows = vec![["SETTING", "VALUE", "FROM"].map(str::to_owned)];
-    rows.extend(settings);
-    let width = |column: usize| {
-        let widths = rows.iter().map(|row| row[column].chars().count());
-        widths.max().unwrap_or_default()
-    };
-    let (first, second) = (width(0), width(1));
-    let mut table = String::new();
-    for [option, value, from] in &rows {
-        let _ = writeln!(table, "{option:first$}  {value:second$}  {from}");
-    }
+    let head = ["SETTING", "VALUE", "FROM"].map(str::to_owned).to_vec();
+    let rows: Vec<_> = std::iter::once(head).chain(settings).collect();
+    let mut table = in_columns(&rows);
     let _ = writeln!(table, "\nOPTION FILES");
     for (file, outcome) in &config.files {
         let (file, outcome) = (file.display().to_string(), outcome.to_string());

@@ -1,9 +1,13 @@
 //! One file for each subcommand.
 
+mod apart;
 pub mod check;
 pub mod config;
+pub mod kill;
 pub mod run;
+pub mod status;
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use crate::exit::{Failure, Reason};
@@ -22,4 +26,22 @@ fn print(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Rows of as many cells each, in columns that are as wide as need be.
+fn in_columns(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
+    let mut table = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(line, "{cell:width$}  ");
+        }
+        let _ = writeln!(table, "{}", line.trim_end());
+    }
+    table
 }

@@ -1,19 +1,38 @@
 //! `dblock run`: take the lock, run the command, give the lock back, end as the command ended.
 
+mod record;
+
 use crate::cli::RunArgs;
 use crate::exit::{Ending, Failure, Reason};
 use crate::keeper::{self, Task, Work};
 use crate::lock;
-use crate::report::Level;
-use crate::settings::{self, IfUnreachable};
-use crate::supervise::{Asked, Signals, Supervisor};
+use crate::report::{Level, Report, in_words};
+use crate::settings::{self, IfUnreachable, ReportTo, Run};
+use crate::supervise::{Asked, History, Outcome, Signals, Supervisor};
 
-/// Runs it, and returns how dblock is to end.
+/// Runs it, reports on it where that is asked for, and returns how dblock is to end.
 ///
 /// # Errors
 /// Everything that has an exit code of its own, and a line.
 pub fn run(args: RunArgs) -> anyhow::Result<Ending> {
     let (run, report) = settings::run(args)?;
+    let mut history = History::begin();
+    if run.report == Some(ReportTo::Stdout) {
+        history.kept = record::own_stdout();
+    }
+    let ended = run_under_lock(&run, report, &mut history);
+    if let Some(to) = &run.report
+        && let Err(error) = record::append(to, &run, &history, &ended)
+    {
+        report.warning(format_args!(
+            "cannot write the report to {to}: {}",
+            in_words(&error)
+        ));
+    }
+    ended
+}
+
+fn run_under_lock(run: &Run, report: Report, history: &mut History) -> anyhow::Result<Ending> {
     let refused = |error| {
         Failure::new(
             Reason::OsRefused,
@@ -23,8 +42,8 @@ pub fn run(args: RunArgs) -> anyhow::Result<Ending> {
     let signals = Signals::collect().map_err(refused)?;
 
     let mark = lock::mark()?;
-    let (keeper, link) = keeper::fork_off(Work::Acquire(Task::new(&run, &mark, report.shown)))?;
-    let mut supervisor = Supervisor::new(&run, &mark, report, signals, keeper, link)?;
+    let (keeper, link) = keeper::fork_off(Work::Acquire(Task::new(run, &mark, report.shown)))?;
+    let mut supervisor = Supervisor::new(run, &mark, history, report, signals, keeper, link)?;
     match supervisor.wait_for_lock()? {
         Asked::Held(grant, lease) => supervisor.run_command(Some((grant, lease))),
         Asked::Taken(holder) => {
@@ -33,16 +52,24 @@ pub fn run(args: RunArgs) -> anyhow::Result<Ending> {
             } else {
                 Level::Warning
             };
-            report.say(level, format_args!("{} is {holder}; not run", run.name));
+            let told = format!("{} is {holder}; not run", run.name);
+            report.say(level, &told);
+            history.outcome = Outcome::Skipped;
+            history.message = Some(told);
             Ok(Ending::Code(run.conflict_exit_code))
         }
         Asked::Unreachable(failure) if run.if_unreachable == IfUnreachable::Run => {
-            report.error(format_args!("{failure}; running without the lock"));
+            let told = format!("{failure}; running without the lock");
+            report.error(&told);
+            supervisor.history.message = Some(told);
             let (keeper, link) = keeper::fork_off(Work::GuardOnly)?;
             supervisor.set_keeper(keeper, link);
             supervisor.run_command(None)
         }
         Asked::Unreachable(failure) => Err(failure.into()),
-        Asked::Ended(signal) => Ok(Ending::Signal(signal as i32)),
+        Asked::Ended(signal) => {
+            history.outcome = Outcome::Stopped;
+            Ok(Ending::Signal(signal as i32))
+        }
     }
 }

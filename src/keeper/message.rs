@@ -23,6 +23,8 @@ pub enum FromKeeper {
     Note(Level, String),
     /// Somebody has the lock; the waiting begins. The text says who.
     Waiting(String),
+    /// On which server the lock is asked for.
+    Reached(String),
     /// Is the supervisor there, and not stopped? It answers [`ToKeeper::Here`].
     AreYouThere,
     /// Every server is read-only, as the latest round showed; the text names one. `None`: that is over.
@@ -36,11 +38,14 @@ pub enum FromKeeper {
     Taken(String),
     /// The session is gone, and with it the lock. The text is the cause.
     Lost(String),
+    /// Somebody ends the holder of the slot, which is us (`dblock kill`): the command must end, and the lock is not taken
+    /// again. The text says who. After [`ToKeeper::Release`] he is told that it has ended.
+    Killed(String),
     /// A lock that was lost is not to be had again. The text says why, as the end of a sentence about the lock.
     GivenUp(String),
     /// The command is killed for the lost lock, for the supervisor, which is stopped, has not ended it in time.
     EndsCommand,
-    /// The lock has been given back.
+    /// The lock has been given back, or the one who ended its holder knows of the end.
     Released,
     /// The keeper ends without the lock.
     Failed(Failure),

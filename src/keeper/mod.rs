@@ -23,11 +23,11 @@ use serde::Serialize;
 use crate::clock::{Alarm, Moment};
 use crate::descriptors;
 use crate::exit::{Ending, Failure, Reason};
-use crate::lock::{Again, Grant, Holders, Lease, Opening, Outcome, Request};
+use crate::lock::{Again, Grant, Holders, Killer, Lease, Opening, Outcome, Request};
 use crate::processes::Processes;
 use crate::report::{Level, in_words};
-use crate::server::{Connector, Fault, Listener, Session};
-use crate::settings::{LONGEST_TTL, OnLockLost, Run};
+use crate::server::{Connector, Fault, Introduction, Listener, Session};
+use crate::settings::{LONGEST_TTL, OnLockLost, Run, Wait};
 use message::{FromKeeper, Link, ToKeeper, cut};
 
 /// From a lost session to the next attempt.
@@ -39,6 +39,9 @@ const HOLD_BACK: Duration = Duration::from_secs(2);
 /// From a slot that another session has to the next attempt.
 const PAUSE_IF_TAKEN: Duration = Duration::from_secs(1);
 
+/// How long an answer may take of a server that is to tell somebody of the command's end.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+
 /// From one look at processes that are being killed to the next: the first, and at most. One that may not be killed can
 /// take hours to end.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -48,6 +51,7 @@ const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(1);
 pub struct Task<'a> {
     run: &'a Run,
     request: Request,
+    introduction: Introduction,
     /// The least important level that is shown.
     shown: Level,
 }
@@ -59,6 +63,15 @@ impl<'a> Task<'a> {
         Self {
             run,
             request: request.allow_unfit(run.allow_unfit_server),
+            introduction: Introduction {
+                pid: getpid(),
+                lock: Some(run.name.clone()),
+                command: run.program(),
+                started: run.started,
+                waits: run.wait != Wait::For(Duration::ZERO),
+                slots: run.max_concurrency,
+                ttl: run.ttl,
+            },
             shown,
         }
     }
@@ -193,7 +206,7 @@ fn keep(work: Work, link: &Link, supervisor: Pid) -> Result<(), Failure> {
     };
     keep_to_itself(supervisor)?;
     // Before the descriptors are let go, for a password's file may be named by one that dblock inherited.
-    let connector = Connector::new(&task.run.connection, task.run.ttl, &listener)?;
+    let connector = Connector::new(&task.run.connection, &task.introduction, &listener)?;
     detach(link, c"dblock-keeper")?;
     let taker = Taker {
         connector: &connector,
@@ -275,8 +288,19 @@ impl Taker<'_> {
     /// Connects and takes the lock, however often the session is lost meanwhile; then keeps it. It is the supervisor that
     /// ends this when the time is over.
     fn acquire(&self, mut request: Request) -> Result<(), Failure> {
+        let mut lost = None;
         loop {
             let (mut session, opening) = self.open(&mut request)?;
+            self.tell_of_server(&session);
+            // One that ends a holder may mean one that was granted the slot, and has not believed it yet.
+            if let Some(lost) = lost
+                && let Ok(Some(killer)) =
+                    Request::killed_while_asking(lost, &mut session, self.listener)
+            {
+                let line = format!("{} was ended by {}", self.run.name, killer.client);
+                return Err(Failure::new(Reason::LockLost, line));
+            }
+            lost = Some(opening.connection_id());
             let on_wait = |holders: &Holders| {
                 let _ = self
                     .link
@@ -298,7 +322,8 @@ impl Taker<'_> {
                         request,
                         slot: grant.slot,
                         held: Some((session, lease)),
-                        given_up: self.run.on_lock_lost != OnLockLost::Reacquire,
+                        killed: None,
+                        given_up: false,
                         over: lease.over(),
                     };
                     Guard::new(self.link, self.supervisor, Some(lock)).stand();
@@ -363,6 +388,7 @@ impl Taker<'_> {
             request,
             slot,
             held: None,
+            killed: None,
             given_up: false,
             // The supervisor knows, and lives.
             over: Moment::now() + LONGEST_TTL,
@@ -383,6 +409,11 @@ impl Taker<'_> {
                 break;
             }
         }
+    }
+
+    fn tell_of_server(&self, session: &Session) {
+        let server = cut(&session.to_string());
+        let _ = self.link.send(&FromKeeper::Reached(server));
     }
 
     /// Tells the supervisor of the grant. A lock that it does not know of must not be kept.
@@ -408,6 +439,8 @@ struct Lock<'a> {
     slot: u32,
     /// `None` while it is lost.
     held: Option<(Session, Lease)>,
+    /// The session on which it was found that somebody ends the holder, and who.
+    killed: Option<(Session, Killer)>,
     /// Whether it is not taken again for a command that runs.
     given_up: bool,
     /// By when the command must be gone unless the lock is had again.
@@ -448,6 +481,50 @@ impl Lock<'_> {
     /// The command is to end at once, by the supervisor.
     fn end_soon(&mut self) {
         self.over = self.over.min(Moment::now() + self.taker.run.kill_after);
+    }
+
+    /// One attempt to take the slot again; to a policy that does not, to find out whether somebody ends its holder, whose word
+    /// counts more than any policy.
+    ///
+    /// # Errors
+    /// As [`Connector::connect`].
+    fn attempt(&mut self, again: bool) -> Result<(Session, Again), Fault> {
+        let (taker, slot, request) = (self.taker, self.slot, &mut self.request);
+        taker.connector.connect(taker.listener, |session| {
+            if again {
+                return request.take_again(slot, session, taker.listener);
+            }
+            let killer = request.look_for_killer(slot, session, taker.listener)?;
+            Ok(killer.map_or(Again::NotForUs, Again::Killed))
+        })
+    }
+
+    /// The command is gone, and who wanted that is told so.
+    fn answer_killer(&mut self) {
+        for _ in 0..2 {
+            let Some((mut session, killer)) = self.killed.take() else {
+                return;
+            };
+            let _ = session.answer_within(ANSWER_LIMIT);
+            let (request, listener) = (&self.request, self.taker.listener);
+            if request
+                .answer_killer(self.slot, &killer, &mut session, listener)
+                .is_ok()
+            {
+                return;
+            }
+            // That session is lost by now: on another, if he is still there.
+            self.look_for_killer();
+        }
+    }
+
+    /// Whether the session was lost to somebody who is waiting for the command's end.
+    fn look_for_killer(&mut self) {
+        if let Ok((session, Again::Killed(killer))) = self.attempt(false) {
+            let who = cut(&killer.client.to_string());
+            let _ = self.taker.link.send(&FromKeeper::Killed(who));
+            self.killed = Some((session, killer));
+        }
     }
 
     fn give_up(&mut self, why: &str) {
@@ -549,7 +626,8 @@ impl<'a> Guard<'a> {
     fn seeks(&self) -> bool {
         !self.paused
             && self.lock.as_ref().is_some_and(|lock| {
-                lock.held.is_none() && (self.command_has_ended || !lock.given_up)
+                let is_killed = lock.killed.is_some();
+                lock.held.is_none() && !is_killed && (self.command_has_ended || !lock.given_up)
             })
     }
 
@@ -563,25 +641,42 @@ impl<'a> Guard<'a> {
         let Some(lock) = &mut self.lock else {
             return false;
         };
-        let (taker, slot) = (lock.taker, lock.slot);
-        let attempt = taker.connector.connect(taker.listener, |session| {
-            lock.request.take_again(slot, session, taker.listener)
-        });
+        let taker = lock.taker;
+        let again = self.command_has_ended || taker.run.on_lock_lost == OnLockLost::Reacquire;
         let mut pause = PAUSE;
-        match attempt {
+        match lock.attempt(again) {
             Ok((session, Again::Had(grant, lease))) => {
                 if !self.command_has_ended {
                     let _ = prctl::set_pdeathsig(None);
                 }
+                taker.tell_of_server(&session);
                 // A lock that the supervisor does not know of is not kept.
                 if taker.tell(grant, lease, &session).is_ok() {
                     lock.held = Some((session, lease));
                 }
                 return true;
             }
+            Ok((session, Again::Killed(killer))) => {
+                let _ = taker
+                    .link
+                    .send(&FromKeeper::Killed(cut(&killer.client.to_string())));
+                lock.killed = Some((session, killer));
+                lock.given_up = true;
+                lock.end_soon();
+                self.guard_again();
+                return true;
+            }
+            Ok((_, Again::NotForUs)) => {
+                lock.given_up = true;
+                self.guard_again();
+                return true;
+            }
             Ok((_, Again::Taken(_))) | Err(Fault::Final(_)) if self.command_has_ended => {
                 pause = PAUSE_IF_TAKEN;
             }
+            // Whoever has ended the session would have ended it long ago.
+            Err(_) if !again && lock.over <= Moment::now() => lock.given_up = true,
+            Err(Fault::Final(_)) if !again => lock.given_up = true,
             Ok((_, Again::Taken(holders))) => lock.give_up(&format!("is {holders}")),
             Err(Fault::Final(failure)) => {
                 lock.give_up(&format!("cannot be taken again: {failure}"));
@@ -596,6 +691,13 @@ impl<'a> Guard<'a> {
         match poll(&mut descriptors, millis) {
             Ok(1..) => self.hear(),
             _ => true,
+        }
+    }
+
+    /// The command must be gone before the keeper goes.
+    fn guard_again(&self) {
+        if !self.command_has_ended {
+            let _ = prctl::set_pdeathsig(None);
         }
     }
 
@@ -619,6 +721,8 @@ impl<'a> Guard<'a> {
             }
             ToKeeper::Here => {}
             ToKeeper::Release => {
+                // There is nothing left to end first.
+                let _ = die_with(self.supervisor);
                 release(self.link, self.lock.take());
                 return false;
             }
@@ -629,7 +733,8 @@ impl<'a> Guard<'a> {
     /// When a command must be gone whose lock is lost.
     fn over(&self) -> Option<Moment> {
         let lock = self.lock.as_ref()?;
-        let ends = lock.held.is_none() && lock.taker.run.on_lock_lost != OnLockLost::Ignore;
+        let policy = lock.taker.run.on_lock_lost;
+        let ends = lock.held.is_none() && policy != OnLockLost::Ignore || lock.killed.is_some();
         ends.then_some(lock.over)
     }
 
@@ -648,6 +753,9 @@ impl<'a> Guard<'a> {
         {
             self.link.send_if_heard(&FromKeeper::EndsCommand);
             end(command);
+            if let Some(lock) = &mut self.lock {
+                lock.answer_killer();
+            }
         }
     }
 
@@ -673,22 +781,25 @@ fn end(command: Processes) {
 }
 
 fn release(link: &Link, lock: Option<Lock>) {
-    let Some(Lock {
-        taker,
-        request,
-        slot,
-        held: Some((mut session, _)),
-        ..
-    }) = lock
-    else {
-        return;
-    };
-    let released = request.release(slot, &mut session, taker.listener);
-    drop(session);
+    let Some(mut lock) = lock else { return };
+    let released = lock.held.take().map(|(mut session, _)| {
+        let listener = lock.taker.listener;
+        lock.request.release(lock.slot, &mut session, listener)
+    });
     let message = match released {
-        Ok(true) => FromKeeper::Released,
-        Ok(false) => FromKeeper::Lost("the server says that it was not held".to_owned()),
-        Err(fault) => FromKeeper::Lost(cut(&fault.to_string())),
+        Some(Ok(true)) => FromKeeper::Released,
+        Some(Ok(false)) => FromKeeper::Lost("the server says that it was not held".to_owned()),
+        lost => {
+            // Somebody may have ended the session, and be waiting for this end.
+            if lock.killed.is_none() && !lock.given_up {
+                lock.look_for_killer();
+            }
+            lock.answer_killer();
+            match lost {
+                Some(Err(fault)) => FromKeeper::Lost(cut(&fault.to_string())),
+                _ => FromKeeper::Released,
+            }
+        }
     };
     let _ = link.send(&message);
 }

@@ -405,6 +405,7 @@ impl World {
                 Slot::Had(slot) => Some(slot.into()),
                 _ => None,
             },
+            kills: false,
             place: slots > 1 && self.place.owner == own,
             connection_id: number as u64,
         };

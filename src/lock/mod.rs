@@ -16,13 +16,17 @@ use mysql::Row;
 use serde::{Deserialize, Serialize};
 
 pub use lease::Lease;
-pub use name::{Name, mark};
+pub use name::{Name, gone, kill, mark, sign};
 pub use slots::MOST_SLOTS;
+pub use statements::{keep_session, literal, take, take_a_kill};
 
 use crate::clock::Moment;
 use crate::exit::{Failure, Reason};
 use crate::report::{Level, shown};
-use crate::server::{Fault, Fitness, Listener, READ_ONLY, Session, Unfit, cell, is_read_only};
+use crate::server::{
+    AsHolder, Client, Fault, Fitness, Listener, OWN_ATTRIBUTES, READ_ONLY, Session, Unfit, cell,
+    claims, client, is_read_only,
+};
 use crate::settings::Wait;
 use slots::{Answer, Next, Step, Way};
 use statements::{RECHECK, Statements};
@@ -43,6 +47,10 @@ const MOST_NAMED: u32 = 3;
 const READ_ONLY_COLUMNS: [usize; 2] = [3, 4];
 const FIRST_TRAIT: usize = 5;
 
+/// The columns of a proof that tell who comes again for the slot, and who is ending its holder.
+const BACK: usize = 5;
+const KILLER: usize = 6;
+
 /// How long the session that has a slot may be one of our own on its way out; and how long, when we come back, a waiter's
 /// that is about to let it go. Beyond that it is a stranger's.
 const LINGERS: Duration = Duration::from_millis(20);
@@ -51,6 +59,9 @@ const LETS_GO: Duration = Duration::from_millis(500);
 /// How long a session that was killed may take to end, and from one look at it to the next.
 const LONGEST_END: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// From one look at who ends the holder of a slot to the next.
+pub const LOOK_AGAIN_AT_KILLER: Duration = Duration::from_millis(20);
 
 /// A lock and how long to wait for it.
 pub struct Request {
@@ -109,8 +120,18 @@ impl Opening {
 pub enum Again {
     /// It is ours.
     Had(Grant, Lease),
+    /// Somebody ends its holder, which is us: it is not for us any more.
+    Killed(Killer),
+    /// It was not asked for.
+    NotForUs,
     /// Another session has it.
     Taken(Holders),
+}
+
+/// Who ends the holder of a slot (`dblock kill`).
+pub struct Killer {
+    /// The session that has the marker.
+    pub client: Client,
 }
 
 /// A slot of a lock, had on a session.
@@ -141,45 +162,39 @@ pub struct Holders {
 /// Who has a slot, as far as the server tells.
 #[derive(PartialEq)]
 enum Holder {
-    /// The session of this number; and `user@host:port` if this account may see it.
-    Session(u64, Option<String>),
+    /// This session.
+    Session(Box<Client>),
     /// Nobody, when the server was asked.
     Nobody,
+    /// Nobody: this one is ending the holder, whose command may still run.
+    Killer(Box<Client>),
     /// The server did not tell.
     Unknown,
 }
 
 impl fmt::Display for Holders {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let mut sessions = self.named.iter().filter_map(|holder| match holder {
-            Holder::Session(id, client) => Some((id, client)),
+        let sessions = self.named.iter().filter_map(|holder| match holder {
+            Holder::Session(client) => Some(AsHolder(client).to_string()),
             _ => None,
         });
-        match (sessions.next(), &self.named[..]) {
-            (None, [Holder::Nobody]) if self.slots == 1 => {
+        let sessions = sessions.collect::<Vec<_>>().join("; ");
+        match (&*sessions, &self.named[..]) {
+            ("", [Holder::Nobody]) if self.slots == 1 => {
                 return write!(f, "taken, and was freed this moment");
             }
-            (None, [Holder::Nobody]) => return write!(f, "taken, or others wait ahead for it"),
-            (None, _) => return write!(f, "taken"),
-            (Some((id, client)), _) => {
-                write!(f, "held by ")?;
-                connection(f, *id, client.as_deref())?;
+            ("", [Holder::Nobody]) => return write!(f, "taken, or others wait ahead for it"),
+            ("", [Holder::Killer(client), ..]) => {
+                return write!(f, "taken: its last holder is being ended by {client}");
             }
-        }
-        for (id, client) in sessions {
-            write!(f, ", ")?;
-            connection(f, *id, client.as_deref())?;
+            ("", _) => return write!(f, "taken"),
+            (sessions, _) => write!(f, "held by {sessions}")?,
         }
         match self.slots.saturating_sub(MOST_NAMED) {
             0 => Ok(()),
             more => write!(f, " and {more} more"),
         }
     }
-}
-
-fn connection(f: &mut fmt::Formatter, id: u64, client: Option<&str>) -> fmt::Result {
-    write!(f, "connection {id}")?;
-    client.map_or(Ok(()), |client| write!(f, " ({client})"))
 }
 
 /// How often the server told nothing.
@@ -213,6 +228,26 @@ fn end_older(older: u64, session: &mut Session, listener: &Listener) -> Result<(
     }
     let line = format!("ended the session {older}, which was our own");
     listener(Level::Info, &line);
+    Ok(())
+}
+
+/// Waits until a killer has let go of what `owner` asks for, so that he has heard the answer, or does not seem to listen.
+fn heard(
+    owner: &str,
+    killer: u64,
+    session: &mut Session,
+    listener: &Listener,
+) -> Result<(), Fault> {
+    let begun = Instant::now();
+    while begun.elapsed() < LONGEST_END {
+        match session.ask(owner, listener) {
+            Ok(row) if row.as_ref().and_then(|row| cell(row, 0)) != Some(killer) => break,
+            Ok(_) | Err(Fault::Unclear(_)) => sleep(LOOK_AGAIN_AT_KILLER),
+            Err(fault) => return Err(fault),
+        }
+    }
+    // Another who waits for the same end may look for the answer, too.
+    sleep(2 * LOOK_AGAIN_AT_KILLER);
     Ok(())
 }
 
@@ -413,10 +448,15 @@ impl Request {
         } = *opening;
         let mut answer = Some(answer);
         let (mut kept, mut waits) = (true, false);
+        // A step that is to be taken once more, and whether that was said.
+        let (mut again, mut said) = (None, false);
         loop {
             let late = self.is_late();
             let refused = answer.is_some_and(|answer| answer.refused);
-            let next = match way.next(step, answer, late) {
+            let next = match again
+                .take()
+                .map_or_else(|| way.next(step, answer, late), Next::Ask)
+            {
                 Next::Held(grant) => {
                     // That this is carried out shows also that the session, and so the proof, was not over by then.
                     if !kept {
@@ -462,11 +502,35 @@ impl Request {
             answer = match row {
                 Ok(Some(row)) => {
                     self.check_writes(&row)?;
-                    if proves && cell::<u64>(&row, FIRST_TRAIT).is_some() {
+                    let answer = self.answer(&row);
+                    let is_used = |column| proves && cell::<u64>(&row, column).is_some();
+                    if is_used(BACK) {
                         let back = "its holder was cut off, and comes again";
                         return Err(Fault::Gone(back.to_owned()));
                     }
-                    self.answer(&row)
+                    if let (true, Some(slot)) = (is_used(KILLER), answer.and_then(|had| had.slot)) {
+                        if self.statements.be_careful() {
+                            // Another of the slots may be free.
+                            self.release(slot, session, listener)?;
+                            again = Some(way.first());
+                            continue;
+                        }
+                        // Ours next, when the command of the one before is gone.
+                        if self.is_late() {
+                            self.release(slot, session, listener)?;
+                            return Ok(Outcome::Taken(self.holders(session, listener)?));
+                        }
+                        if !said {
+                            said = true;
+                            listener(
+                                Level::Info,
+                                "the holder before is being ended; waiting for that",
+                            );
+                        }
+                        sleep(self.left().unwrap_or(PAUSE).min(PAUSE));
+                        again = Some(step);
+                    }
+                    answer
                 }
                 Ok(None) | Err(Fault::Unclear(_)) => None,
                 Err(fault) => return Err(fault),
@@ -552,6 +616,14 @@ impl Request {
                 return Ok(Again::Had(grant, Lease { ttl, proved }));
             }
             self.check_writes(&row)?;
+            if cell(&row, 0) == Some(statements::KILLED) {
+                // Should he be gone by now, the slot may be taken again.
+                if let Some(killer) = self.killer(slot, session, listener)? {
+                    return Ok(Again::Killed(killer));
+                }
+                opened = true;
+                continue;
+            }
             // A session of our own may be on its way out, and a waiter that sees us come back lets the slot go.
             if let (true, Some(holder)) = (owner == Some(answer.connection_id), holder) {
                 let since = match stranger {
@@ -578,6 +650,86 @@ impl Request {
             }
             sleep(LOOK_AGAIN);
         }
+    }
+
+    /// Who is ending the holder of a slot, if somebody is.
+    ///
+    /// # Errors
+    /// Any fault of a statement, and [`Fault::ReadOnly`].
+    fn killer(
+        &self,
+        slot: u32,
+        session: &mut Session,
+        listener: &Listener,
+    ) -> Result<Option<Killer>, Fault> {
+        let Some(row) = session.ask(&self.statements.killer(slot), listener)? else {
+            return Ok(None);
+        };
+        self.check_writes(&row)?;
+        let Some(id) = cell(&row, 0) else {
+            return Ok(None);
+        };
+        // From here on nobody has the slot, also when he goes away.
+        set(session, &self.statements.begin_end(slot), listener)?;
+        let client = client(id, session, listener)?;
+        Ok(Some(Killer { client }))
+    }
+
+    /// Who ended the session of this number, which was lost while the lock was asked for. He is told that there is no command,
+    /// and hears it.
+    ///
+    /// # Errors
+    /// Any fault of a statement.
+    pub fn killed_while_asking(
+        lost: u64,
+        session: &mut Session,
+        listener: &Listener,
+    ) -> Result<Option<Killer>, Fault> {
+        let sign = literal(&kill(lost));
+        let owner = format!("SELECT IS_USED_LOCK({sign})");
+        let Some(id) = session.ask(&owner, listener)?.and_then(|row| cell(&row, 0)) else {
+            return Ok(None);
+        };
+        let client = client(id, session, listener)?;
+        set(session, &statements::take(&gone(id)), listener)?;
+        heard(&owner, id, session, listener)?;
+        Ok(Some(Killer { client }))
+    }
+
+    /// Who is ending the holder of a slot, on a new session whose server takes writes.
+    ///
+    /// # Errors
+    /// As [`Request::open`].
+    pub fn look_for_killer(
+        &mut self,
+        slot: u32,
+        session: &mut Session,
+        listener: &Listener,
+    ) -> Result<Option<Killer>, Fault> {
+        set(session, &self.statements.open_session(self.ttl), listener)?;
+        loop {
+            match self.killer(slot, session, listener) {
+                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {}
+                found => return found,
+            }
+        }
+    }
+
+    /// Tells the one who ends this holder that the holder's command is gone, and returns when he has heard of it, or does not
+    /// seem to listen.
+    ///
+    /// # Errors
+    /// Any fault of a statement: he is not told.
+    pub fn answer_killer(
+        &self,
+        slot: u32,
+        killer: &Killer,
+        session: &mut Session,
+        listener: &Listener,
+    ) -> Result<(), Fault> {
+        let killer = killer.client.connection;
+        set(session, &self.statements.tell_end(slot, killer), listener)?;
+        heard(&self.statements.killer(slot), killer, session, listener)
     }
 
     /// Gives a slot back and wakes the head of the queue, if there is one. `false`: it was no longer ours.
@@ -634,8 +786,23 @@ impl Request {
                 .and_then(|slot| u32::try_from(slot).ok())
                 .filter(|&slot| slot < self.slots),
             place: cell(row, 1) == Some(1u8),
+            kills: cell(row, 1) == Some(2u8),
             connection_id: cell(row, 2)?,
         })
+    }
+
+    /// Who has the marker of somebody who ends the holder of a slot.
+    fn marked_by(
+        &self,
+        slot: u32,
+        session: &mut Session,
+        listener: &Listener,
+    ) -> Result<Option<Client>, Fault> {
+        let row = session.inquire(&self.statements.killer(slot), listener)?;
+        match row.ok().flatten().and_then(|row| cell(&row, 0)) {
+            Some(id) => client(id, session, listener).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Asks who has the lock.
@@ -647,8 +814,18 @@ impl Request {
         for slot in 0..self.slots.min(MOST_NAMED) {
             let holder = match session.ask(&self.statements.holder(slot), listener) {
                 Ok(Some(row)) => match cell(&row, 0) {
-                    Some(id) => Holder::Session(id, cell(&row, 1)),
-                    None => Holder::Nobody,
+                    Some(connection) => {
+                        let claims = claims(session, OWN_ATTRIBUTES, Some(connection), listener)?;
+                        Holder::Session(Box::new(Client {
+                            connection,
+                            seen: cell(&row, 1),
+                            claims: claims.ok().and_then(|mut all| all.remove(&connection)),
+                        }))
+                    }
+                    None => match self.marked_by(slot, session, listener)? {
+                        Some(client) => Holder::Killer(Box::new(client)),
+                        None => Holder::Nobody,
+                    },
                 },
                 Err(fault @ Fault::Gone(_)) => return Err(fault),
                 // Who it is matters less than that it is taken.

@@ -64,10 +64,42 @@ impl Name {
         format!("{}#wait", self.on_server())
     }
 
+    /// The server's name of the marker that somebody is ending the holder of a slot.
+    pub fn kill_on_server(&self, slot: u32) -> String {
+        format!("{}#kill{slot}", self.on_server())
+    }
+
+    /// The server's names of the signs that a holder of some slot is being ended: whoever ends one, and whoever is ended, has one
+    /// of them. They are asked for where the slots are too many to ask for the markers of each.
+    pub fn kills_on_server(&self) -> [String; 8] {
+        ["a", "b", "c", "d", "e", "f", "g", "h"]
+            .map(|letter| format!("{}#kill{letter}", self.on_server()))
+    }
+
+    /// The server's name of the sign that the holder of a slot, which somebody ends, is ending its command.
+    pub fn end_on_server(&self, slot: u32) -> String {
+        format!("{}#end{slot}", self.on_server())
+    }
+
     /// The server's name of the sign that the holder of a slot comes again.
     pub fn back_on_server(&self, slot: u32) -> String {
         format!("{}#back{slot}", self.on_server())
     }
+}
+
+/// The server's name of the sign that the session of this number is a dblock's, which it has itself.
+pub fn sign(connection: u64) -> String {
+    format!("#{connection}")
+}
+
+/// The server's name of the sign that somebody ends the session of this number, for one that waits and has no slot by then.
+pub fn kill(connection: u64) -> String {
+    format!("#kill{connection}")
+}
+
+/// The server's name of the answer to the session of this number, which ends a holder: that the holder's command is gone.
+pub fn gone(connection: u64) -> String {
+    format!("#gone{connection}")
 }
 
 /// The server's name of a lock that nobody else has: `#` and 128 random bits. No name of a user's has a `#`.
@@ -105,7 +137,7 @@ mod tests {
                 let on_server = name.on_server();
                 prop_assert!(on_server.len() <= LONGEST_PLAIN_NAME && !on_server.contains('#'));
                 prop_assert_eq!(&on_server == text, text.len() <= LONGEST_PLAIN_NAME);
-                prop_assert!(name.back_on_server(999).len() <= 64);
+                prop_assert!(name.back_on_server(999).len() <= 64 && name.kill_on_server(999).len() <= 64);
             }
             if let [Ok(one), Ok(other)] = names {
                 prop_assert_eq!(one == other, one.on_server() == other.on_server());

@@ -6,6 +6,10 @@ use super::Grant;
 /// Slots of a lock at most.
 pub const MOST_SLOTS: u32 = 1000;
 
+/// So many slots are asked for together with the markers of those who end their holders: for a thousand slots these would be
+/// most of the statement.
+pub const FEW: u32 = 16;
+
 /// A question to the server. After each the session holds at most one slot, and at most one place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
@@ -32,6 +36,8 @@ pub struct Answer {
     pub slot: Option<u32>,
     /// Whether the place at the head of the queue is held.
     pub place: bool,
+    /// Whether the holder of some slot is being ended, which of few slots is asked for together with each.
+    pub kills: bool,
     /// The server's number of the session.
     pub connection_id: u64,
 }
@@ -78,6 +84,7 @@ impl Way {
             refused,
             slot,
             place,
+            kills,
             connection_id,
         }) = answer
         else {
@@ -88,6 +95,10 @@ impl Way {
             });
         };
         match (slot, step) {
+            // It may be that of one whose command still runs.
+            (Some(slot), Step::Try | Step::TryUnlessQueued) if kills => {
+                Next::Ask(Step::Confirm(slot))
+            }
             // Only an answer that nobody waited for can be trusted by itself. One that was waited for may have come late,
             // when the server had long given up this session and its locks.
             (Some(slot), Step::Try | Step::TryUnlessQueued | Step::Confirm(_)) => {

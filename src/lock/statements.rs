@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::name::Name;
-use super::slots::Step;
+use super::name::{Name, gone};
+use super::slots::{FEW, Step};
 
 /// Seconds that the server keeps the session of a waiter between two statements: one that is gone when it is granted
 /// something costs the others that much. While a statement waits, this limit does not count.
@@ -17,6 +17,9 @@ const LONGEST_STATEMENT: Duration = Duration::from_secs(40 * 24 * 3600);
 /// waits for whole seconds.
 pub const RECHECK: Duration = Duration::from_secs(1);
 
+/// In the place of a slot's number: somebody is ending its holder.
+pub const KILLED: i64 = -2;
+
 /// Writes the statements for one lock. Names are literals that no `sql_mode` and no character set changes.
 pub struct Statements {
     /// Of each slot.
@@ -26,6 +29,8 @@ pub struct Statements {
     /// Of the lock that tells this dblock's sessions from all others.
     mark: String,
     name: Name,
+    /// Whether each slot is asked for together with the marker of whoever ends its holder.
+    is_careful: bool,
     /// Variables that the server has not.
     unknown: Vec<String>,
 }
@@ -40,8 +45,14 @@ impl Statements {
             place: literal(&name.place_on_server()),
             mark: literal(mark),
             name: name.clone(),
+            is_careful: slots <= FEW,
             unknown: Vec::new(),
         }
+    }
+
+    /// From now on no slot is taken whose holder somebody is ending. `false`: that was so before.
+    pub fn be_careful(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_careful, true)
     }
 
     /// Notes that the server has no such variable. `false`: that was known, or is none that is asked for.
@@ -81,10 +92,11 @@ impl Statements {
         )
     }
 
-    /// Makes a new session fit to hold a lock, as [`keep_session`] does, and takes the mark.
+    /// Makes a new session fit to hold a lock, as [`keep_session`] does, and takes the mark, and the [`sign`](super::name::sign)
+    /// that it is a dblock's.
     pub fn open_session(&self, ttl: Duration) -> String {
         format!(
-            "{}, @dblock = GET_LOCK({}, 0)",
+            "{}, @dblock = GET_LOCK({}, 0), @dblock = GET_LOCK(CONCAT('#', CONNECTION_ID()), 0)",
             keep_session(ttl),
             self.mark
         )
@@ -97,8 +109,9 @@ impl Statements {
     }
 
     /// The statement of a step; `left` is the time left to wait, `None` without limit. The row in answer: the number of
-    /// the slot that was had or is held, -1 for none, NULL if that is not known; whether the place is held; the session's
-    /// own number; two that tell whether the server is read-only; with a proof, who comes again for the slot.
+    /// the slot that was had or is held, -1 for none, NULL if that is not known; whether the place is held, or 2; the session's
+    /// own number; two that tell whether the server is read-only; with a proof, who comes again for the slot, and who is ending
+    /// its holder.
     ///
     /// What a session asks first makes it fit to keep a lock in the same packet. Later packets have one statement only: a
     /// `KILL QUERY` that comes during the first of two makes both servers pass over the second without a word, and the
@@ -151,10 +164,22 @@ impl Statements {
             }
         };
         let back = match step {
-            Step::Confirm(slot) => format!(", IS_USED_LOCK({})", self.back(slot)),
+            Step::Confirm(slot) => {
+                format!(
+                    ", IS_USED_LOCK({}), IFNULL(IS_USED_LOCK({}), IS_USED_LOCK({}))",
+                    self.back(slot),
+                    self.kill(slot),
+                    self.end(slot)
+                )
+            }
             _ => String::new(),
         };
-        let place = if alone { "0" } else { &place };
+        let place = match step {
+            _ if alone => "0",
+            // After a slot was taken, for that is when it counts.
+            Step::Try | Step::TryUnlessQueued if !self.is_careful => &self.kills(),
+            _ => &place,
+        };
         let limit = limit.map_or_else(String::new, statement_limit);
         format!(
             "SELECT {limit}{slot}, {place}, CONNECTION_ID(), {}{back}",
@@ -166,9 +191,48 @@ impl Statements {
         literal(&self.name.back_on_server(slot))
     }
 
+    fn kill(&self, slot: u32) -> String {
+        literal(&self.name.kill_on_server(slot))
+    }
+
+    fn end(&self, slot: u32) -> String {
+        literal(&self.name.end_on_server(slot))
+    }
+
+    /// Tells that the holder of a slot, which somebody ends, is ending its command: until then the slot is for nobody.
+    pub fn begin_end(&self, slot: u32) -> String {
+        let kill = take_a_kill(&self.name);
+        format!("SELECT GET_LOCK({}, 0), {kill}", self.end(slot))
+    }
+
+    /// Whether the holder of some slot is being ended, in the place of a place: 2, or 0.
+    fn kills(&self) -> String {
+        let kills = self.name.kills_on_server();
+        let kills = kills.map(|kill| format!("IS_USED_LOCK({})", literal(&kill)));
+        format!("CASE WHEN COALESCE({}) THEN 2 ELSE 0 END", kills.join(", "))
+    }
+
+    /// Takes that back, and tells whoever ends the holder, the session of this number, that the command is gone.
+    pub fn tell_end(&self, slot: u32, killer: u64) -> String {
+        format!(
+            "SELECT RELEASE_LOCK({}), GET_LOCK({}, 0)",
+            self.end(slot),
+            literal(&gone(killer))
+        )
+    }
+
+    /// Who is ending the holder of a slot, and as the fourth and fifth column whether the server is read-only.
+    pub fn killer(&self, slot: u32) -> String {
+        format!(
+            "SELECT IS_USED_LOCK({}), 0, 0, {}",
+            self.kill(slot),
+            self.writes()
+        )
+    }
+
     /// Tells those who wait for a slot that its holder comes again: whoever is granted it meanwhile lets it go.
     pub fn come_back(&self, slot: u32) -> String {
-        format!("SELECT GET_LOCK({}, 0)", self.back(slot))
+        take(&self.name.back_on_server(slot))
     }
 
     /// Takes that back.
@@ -177,15 +241,16 @@ impl Statements {
     }
 
     /// Takes one slot without waiting, as [`Statements::first`] takes any; but not while an older session has the mark. The
-    /// second column is who has the slot then.
+    /// second column is who has the slot then. [`KILLED`] in the first one: somebody is ending its holder.
     pub fn again(&self, slot: u32) -> String {
         let (slot, writes, traits) = (slot as usize, self.writes(), self.traits());
         let name = &self.slots[slot];
-        let had = one(name, slot, "0");
+        let had = self.one(slot, "0");
         let marked = is_held(&self.mark);
+        let kill = self.kill(u32::try_from(slot).unwrap_or(u32::MAX));
         format!(
-            "SELECT CASE WHEN {marked} THEN {had} ELSE -1 END, IS_USED_LOCK({name}), CONNECTION_ID(), \
-             {writes}, {traits}"
+            "SELECT CASE WHEN IS_USED_LOCK({kill}) THEN {KILLED} WHEN {marked} THEN {had} ELSE -1 END, \
+             IS_USED_LOCK({name}), CONNECTION_ID(), {writes}, {traits}"
         )
     }
 
@@ -220,16 +285,41 @@ impl Statements {
     /// The first free slot, the last of them with this time-out. Of CASE both servers promise that it goes no further than
     /// the first that is true (of `1 IN (…)` MySQL evaluates everything).
     fn any(&self, timeout: &str) -> String {
-        let (last, others) = self.slots.split_last().expect("at least one slot");
-        let last = one(last, others.len(), timeout);
-        if others.is_empty() {
+        let last = self.slots.len() - 1;
+        let mut case = "CASE".to_owned();
+        for slot in 0..last {
+            let _ = write!(case, " WHEN {} THEN {slot}", self.had(slot, "0"));
+        }
+        let last = self.one(last, timeout);
+        if case == "CASE" {
             return last;
         }
-        let mut case = "CASE".to_owned();
-        for (slot, name) in others.iter().enumerate() {
-            let _ = write!(case, " WHEN GET_LOCK({name}, 0) THEN {slot}");
-        }
         case + " ELSE " + &last + " END"
+    }
+
+    /// One slot. Its number, -1 if another has it; NULL stays NULL.
+    fn one(&self, slot: usize, timeout: &str) -> String {
+        format!(
+            "CASE {} WHEN 1 THEN {slot} WHEN 0 THEN -1 END",
+            self.had(slot, timeout)
+        )
+    }
+
+    /// Whether a slot is had. One whose holder somebody is ending is let go at once: its command may still run. That is asked
+    /// after it was taken, for the marker was there before the holder lost it. What was waited for is proved by a statement of
+    /// its own, and one of very many where some holder is being ended.
+    fn had(&self, slot: usize, timeout: &str) -> String {
+        let name = &self.slots[slot];
+        let had = format!("GET_LOCK({name}, {timeout})");
+        if timeout != "0" || !self.is_careful {
+            return had;
+        }
+        let slot = u32::try_from(slot).unwrap_or(u32::MAX);
+        let (kill, end) = (self.kill(slot), self.end(slot));
+        // RELEASE_LOCK is never below zero.
+        format!(
+            "{had} AND (IS_FREE_LOCK({kill}) AND IS_FREE_LOCK({end}) OR RELEASE_LOCK({name}) < 0)"
+        )
     }
 
     /// The slot that is held, `otherwise` if none is.
@@ -247,13 +337,20 @@ fn is_held(name: &str) -> String {
     format!("IFNULL(IS_USED_LOCK({name}) = CONNECTION_ID(), 0)")
 }
 
-/// One slot. Its number, -1 if another has it; NULL stays NULL.
-fn one(name: &str, slot: usize, timeout: &str) -> String {
-    format!("CASE GET_LOCK({name}, {timeout}) WHEN 1 THEN {slot} WHEN 0 THEN -1 END")
+/// Takes one of the signs that a holder of a lock is being ended, if one is free: 1, else NULL.
+pub fn take_a_kill(name: &Name) -> String {
+    let kills = name.kills_on_server();
+    let kills = kills.map(|kill| format!("WHEN GET_LOCK({}, 0) THEN 1", literal(&kill)));
+    format!("CASE {} END", kills.join(" "))
+}
+
+/// Takes a lock of this name on the server, if nobody has it.
+pub fn take(name: &str) -> String {
+    format!("SELECT GET_LOCK({}, 0)", literal(name))
 }
 
 /// A name as an SQL literal.
-fn literal(name: &str) -> String {
+pub fn literal(name: &str) -> String {
     let mut literal = "_utf8mb4 x'".to_owned();
     for byte in name.bytes() {
         let _ = write!(literal, "{byte:02x}");

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::fault::is_about_the_account;
 use super::tls::{self, Tls};
-use super::{Fault, Listener, Session};
+use super::{Fault, Introduction, Listener, Session};
 use crate::exit::{Failure, Reason};
 use crate::option_file;
 use crate::regular_file;
@@ -73,11 +73,15 @@ enum Address {
 
 impl Connector {
     /// Reads what is still to be read: the password's file, those of TLS, the OS user's name. A session that keeps silent
-    /// lives for the `ttl`.
+    /// lives for the time that the introduction says.
     ///
     /// # Errors
     /// [`Reason::Configuration`] when a file cannot be used.
-    pub fn new(settings: &Connection, ttl: Duration, listener: &Listener) -> Result<Self, Failure> {
+    pub fn new(
+        settings: &Connection,
+        introduction: &Introduction,
+        listener: &Listener,
+    ) -> Result<Self, Failure> {
         let password = password(&settings.password, listener)?;
         let user = match &settings.user {
             Some(user) => user.clone(),
@@ -87,7 +91,7 @@ impl Connector {
             tls::check_public_key(key)?;
         }
         let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
-        let user_timeout = (ttl / 4).clamp(SHORTEST_USER_TIMEOUT, USER_TIMEOUT);
+        let user_timeout = (introduction.ttl / 4).clamp(SHORTEST_USER_TIMEOUT, USER_TIMEOUT);
         let keepalive = user_timeout / 3;
         let has_password = password
             .as_deref()
@@ -98,6 +102,7 @@ impl Connector {
             // The crate would go from a loopback address to the socket that the server names; through a tunnel that is
             // another server's.
             .prefer_socket(false)
+            .connect_attrs(Some(introduction.attributes()))
             .server_key_path(settings.tls.server_public_key.clone())
             .max_allowed_packet(Some(PACKET_LIMIT))
             .stmt_cache_size(0)

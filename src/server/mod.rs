@@ -1,5 +1,6 @@
 //! A session with a server: statements go out, rows and faults come back.
 
+mod client;
 mod connect;
 mod fault;
 mod fitness;
@@ -16,6 +17,9 @@ use native_tls::Agreed;
 use nix::sys::socket::{SockaddrStorage, getpeername, setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
 
+pub use client::{
+    ALL_ATTRIBUTES, AsHolder, Claims, Client, Introduction, OWN_ATTRIBUTES, claims, client,
+};
 pub use connect::Connector;
 pub use fault::Fault;
 pub use fitness::{Fitness, READ_ONLY, Unfit, is_read_only};
@@ -25,6 +29,9 @@ use crate::report::Level;
 
 /// How long after the answer to the first statement of a packet that of the second may come.
 const PROMISED: Duration = Duration::from_secs(2);
+
+/// Rows of a list at most, ten for each of more sessions than a server has.
+const MOST_ROWS: usize = 200_000;
 
 /// Told of each step and statement: the level and the line.
 pub type Listener<'a> = dyn Fn(Level, &str) + 'a;
@@ -75,9 +82,33 @@ impl Session {
         statement: &str,
         listener: &Listener,
     ) -> Result<Result<Option<Row>, u16>, Fault> {
+        self.refusable(statement, listener, |session| session.first_row(statement))
+    }
+
+    /// As [`Session::inquire`], for all rows.
+    ///
+    /// # Errors
+    /// The session must be dropped.
+    pub fn inquire_all(
+        &mut self,
+        statement: &str,
+        listener: &Listener,
+    ) -> Result<Result<Vec<Row>, u16>, Fault> {
+        self.refusable(statement, listener, |session| {
+            let result = session.conn.query_iter(statement)?;
+            result.take(MOST_ROWS).collect()
+        })
+    }
+
+    fn refusable<T>(
+        &mut self,
+        statement: &str,
+        listener: &Listener,
+        ask: impl FnOnce(&mut Self) -> mysql::Result<T>,
+    ) -> Result<Result<T, u16>, Fault> {
         listener(Level::Statement, statement);
-        let error = match self.first_row(statement) {
-            Ok(row) => return Ok(Ok(row)),
+        let error = match ask(self) {
+            Ok(answer) => return Ok(Ok(answer)),
             Err(error) => error,
         };
         let refused = match &error {

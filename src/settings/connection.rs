@@ -305,7 +305,7 @@ fn password(sources: &mut Sources) -> Result<Password, Failure> {
             "the password in --url can be read by every user of this host; use DBLOCK_PASSWORD, DBLOCK_URL or \
              --password-file",
         ),
-        Origin::Variable(_) => {}
+        Origin::Variable(_) | Origin::Argument => {}
     }
     Ok(Password::Given(Zeroizing::new(given.text()?.to_owned())))
 }
@@ -347,6 +347,19 @@ fn tls(sources: &mut Sources) -> Result<Tls, Failure> {
         identity,
         server_public_key: sources.path("server-public-key-path"),
     })
+}
+
+/// The OS user's name as this host's own file has it, else the number: no directory service is asked, which may take its time.
+pub fn local_user() -> String {
+    let number = geteuid().to_string();
+    let file = regular_file::read("/etc/passwd".as_ref());
+    let file = file.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned());
+    let name = file.unwrap_or_default().lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1) == Some(&*number)).then(|| name.to_owned())
+    });
+    name.unwrap_or(number)
 }
 
 /// Whom dblock logs in as where nothing says it. It may ask a directory service, which may take its time.

@@ -6,17 +6,18 @@ mod sources;
 mod value;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-pub use connection::{Connection, Password, Protocol, SslMode, Target, Tls, os_user};
+pub use connection::{Connection, Password, Protocol, SslMode, Target, Tls, local_user, os_user};
 pub use server_url::password_in as password_in_url;
 pub use sources::{InForce, VARIABLES};
 
-use crate::cli::{CheckArgs, ConfigArgs, RunArgs, on};
+use crate::cli::{CheckArgs, ConfigArgs, KillArgs, RunArgs, StatusArgs, on};
 use crate::exit::{CONFLICT, Failure, Reason};
-use crate::lock::Name;
+use crate::lock::{MOST_SLOTS, Name};
 use crate::option_file::Outcome;
 use crate::report::{Level, Report, shown};
 use sources::Sources;
@@ -26,12 +27,17 @@ pub const DEFAULT_TTL: Duration = Duration::from_secs(300);
 /// The longest that may be said.
 pub const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
 
+/// How long `dblock kill` waits for the command's end where nothing says it.
+const DEFAULT_WAIT_FOR_END: Wait = Wait::For(Duration::from_secs(30));
+
 /// From SIGTERM to SIGKILL where nothing says it, or a quarter of the TTL where that is less.
 const DEFAULT_KILL_AFTER: Duration = Duration::from_secs(10);
 
 /// Everything that `dblock run` was asked to do.
 #[derive(Debug)]
 pub struct Run {
+    /// When dblock was started.
+    pub started: SystemTime,
     /// The lock.
     pub name: Name,
     /// How many may hold it at once: 1 to [`MOST_SLOTS`].
@@ -56,12 +62,58 @@ pub struct Run {
     pub allow_unfit_server: bool,
     /// How long the lock is kept at least, from when it was had.
     pub hold_at_least: Duration,
+    /// Where one line of JSON goes at the end; `None`: nowhere.
+    pub report: Option<ReportTo>,
     /// Whether the command does not get the variables that tell dblock of the server.
     pub scrub_env: bool,
     /// Where the lock lives.
     pub connection: Connection,
     /// What to run: program and arguments, never empty.
     pub command: Vec<OsString>,
+}
+
+/// Where the report of a run goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReportTo {
+    /// dblock's stdout, which is its command's, too.
+    Stdout,
+    /// The end of this file.
+    File(PathBuf),
+}
+
+impl fmt::Display for ReportTo {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Stdout => f.write_str("stdout"),
+            Self::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// Everything that `dblock status` was asked to do.
+#[derive(Debug)]
+pub struct Status {
+    /// The locks; none: all that can be seen.
+    pub names: Vec<Name>,
+    /// The server.
+    pub connection: Connection,
+    /// Whether a program reads what is found.
+    pub json: bool,
+}
+
+/// Everything that `dblock kill` was asked to do.
+#[derive(Debug)]
+pub struct Kill {
+    /// The lock.
+    pub name: Name,
+    /// Which of its slots; `None`: the one that is held.
+    pub slot: Option<u32>,
+    /// How long to wait until the command has ended.
+    pub wait: Wait,
+    /// Whether nobody is ended.
+    pub dry_run: bool,
+    /// The server.
+    pub connection: Connection,
 }
 
 /// Everything that `dblock check` was asked to do.
@@ -71,6 +123,15 @@ pub struct Check {
     pub connection: Connection,
     /// Whether a program reads what is found.
     pub json: bool,
+}
+
+impl Run {
+    /// The name of the command's program, without its folder.
+    pub fn program(&self) -> String {
+        let program = self.command.first().map(Path::new);
+        let name = program.and_then(|path| path.file_name().or(Some(path.as_os_str())));
+        name.unwrap_or_default().to_string_lossy().into_owned()
+    }
 }
 
 /// What to do when the session, and with it the lock, is lost while the command runs.
@@ -152,6 +213,61 @@ pub fn check(args: CheckArgs) -> Result<(Check, Report), Failure> {
     Ok((check, report))
 }
 
+/// Reads the settings of `dblock status`, and where to report to.
+///
+/// # Errors
+/// As [`run`].
+pub fn status(args: StatusArgs) -> Result<(Status, Report), Failure> {
+    let options = vec![("json", on(args.json))];
+    let (mut sources, read_sources) =
+        Sources::read(args.connection.given(&args.verbosity, options));
+    read_sources?;
+    let report = report(&mut sources)?;
+    let mut names = Vec::new();
+    for name in args.names {
+        let name = sources::argument("NAME", name).read(lock_name)?;
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let connection = connection::read(&mut sources);
+    tell(&sources, report);
+    let status = Status {
+        names,
+        json: sources.is_on("json"),
+        connection: connection?,
+    };
+    Ok((status, report))
+}
+
+/// Reads the settings of `dblock kill`, and where to report to.
+///
+/// # Errors
+/// As [`run`].
+pub fn kill(args: KillArgs) -> Result<(Kill, Report), Failure> {
+    let options = vec![("dry-run", on(args.dry_run))];
+    let (mut sources, read_sources) =
+        Sources::read(args.connection.given(&args.verbosity, options));
+    read_sources?;
+    let report = report(&mut sources)?;
+    let (name, slot) = sources::argument("NAME", args.holder).read(holder)?;
+    // Another wait than that of `run`, which an option file may say.
+    let wait = match args.wait {
+        Some(wait) => sources::argument("--wait", wait).read(value::wait)?,
+        None => DEFAULT_WAIT_FOR_END,
+    };
+    let connection = connection::read(&mut sources);
+    tell(&sources, report);
+    let kill = Kill {
+        name,
+        slot,
+        wait,
+        dry_run: sources.is_on("dry-run"),
+        connection: connection?,
+    };
+    Ok((kill, report))
+}
+
 /// Reads the settings of all commands, as far as that goes, and looks whether the files are there that they name.
 pub fn config(args: ConfigArgs) -> Config {
     let mut options = args.options.given();
@@ -217,8 +333,26 @@ fn report(sources: &mut Sources) -> Result<Report, Failure> {
 }
 
 fn name(sources: &mut Sources) -> Result<Option<Name>, Failure> {
-    let name = |text: &str| Name::parse(text).map_err(|wrong| format!("the name {wrong}"));
-    sources.optional("name", name)
+    sources.optional("name", lock_name)
+}
+
+fn lock_name(text: &str) -> Result<Name, String> {
+    Name::parse(text).map_err(|wrong| format!("the name {wrong}"))
+}
+
+/// A lock's name, and the number of one of its slots.
+fn holder(text: &str) -> Result<(Name, Option<u32>), String> {
+    let Some((name, slot)) = text.split_once('#') else {
+        return Ok((lock_name(text)?, None));
+    };
+    let name = lock_name(name)?;
+    match slot.parse::<u32>() {
+        Ok(number) if number < MOST_SLOTS && slot == number.to_string() => Ok((name, Some(number))),
+        _ => Err(format!(
+            "behind # stands the number of a slot, 0 to {}",
+            MOST_SLOTS - 1
+        )),
+    }
 }
 
 /// Reads the settings of `dblock run`.
@@ -234,6 +368,7 @@ fn read(sources: &mut Sources, name: Name, command: Vec<OsString>) -> Result<Run
     let ttl = sources.value("ttl", value::ttl, "5m")?;
     let kill_after = kill_after(sources, ttl)?;
     Ok(Run {
+        started: SystemTime::now(),
         name,
         max_concurrency,
         slot_names,
@@ -248,6 +383,7 @@ fn read(sources: &mut Sources, name: Name, command: Vec<OsString>) -> Result<Run
         hold_at_least: sources
             .optional("hold-at-least", value::duration)?
             .unwrap_or_default(),
+        report: report_to(sources)?,
         scrub_env: sources.switch("scrub-env"),
         connection: connection::read(sources)?,
         command,
@@ -281,6 +417,22 @@ fn slots(sources: &mut Sources) -> Result<(u32, Vec<String>), Failure> {
         .unwrap_or_default();
     let number = u32::try_from(names.len()).expect("at most a thousand");
     Ok((number, names))
+}
+
+fn report_to(sources: &mut Sources) -> Result<Option<ReportTo>, Failure> {
+    if let Some(given) = sources
+        .given("report")
+        .filter(|given| given.value.is_empty())
+    {
+        return Err(given.wrong("a file is named, or - for stdout"));
+    }
+    Ok(sources.path("report").map(|path| {
+        if path.as_os_str() == "-" {
+            ReportTo::Stdout
+        } else {
+            ReportTo::File(path)
+        }
+    }))
 }
 
 fn kill_after(sources: &mut Sources, ttl: Duration) -> Result<Duration, Failure> {

@@ -104,6 +104,8 @@ pub struct Given {
 pub enum Origin {
     /// On the command line.
     Flag,
+    /// On the command line, without an option of the sources: the name is its own.
+    Argument,
     /// In a variable of the environment.
     Variable(&'static str),
     /// In an option file.
@@ -123,6 +125,7 @@ impl Given {
     pub fn place(&self) -> String {
         match &self.origin {
             Origin::Flag => format!("--{}", self.option),
+            Origin::Argument => self.option.clone(),
             Origin::Variable(name) => (*name).to_owned(),
             Origin::File(place) => place.to_string(),
         }
@@ -158,6 +161,11 @@ impl Given {
     pub fn read<T>(&self, reader: impl FnOnce(&str) -> Result<T, String>) -> Result<T, Failure> {
         reader(self.text()?).map_err(|why| self.wrong(&why))
     }
+}
+
+/// What stands on the command line and nowhere else, under the name that an error has for it.
+pub fn argument(name: &str, value: OsString) -> Given {
+    Given::new(name, value, Origin::Argument)
 }
 
 /// A variable; one that is set to nothing counts as not set, as crontabs and unit files cannot unset.

@@ -1,6 +1,7 @@
 //! The process that cron sees: waits for the lock, runs the command, keeps every deadline, and never waits for a server.
 
 mod child;
+mod history;
 mod inherited;
 mod leash;
 mod signals;
@@ -9,13 +10,14 @@ use std::env;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid, getsid};
 
+pub use history::{History, Outcome, What};
 pub use signals::Signals;
 
 use crate::clock::{Alarm, Moment};
@@ -60,6 +62,8 @@ pub struct Supervisor<'a> {
     run: &'a Run,
     /// What all sessions of this dblock have.
     mark: &'a str,
+    /// What happened so far.
+    pub history: &'a mut History,
     report: Report,
     signals: Signals,
     alarm: Alarm,
@@ -69,6 +73,8 @@ pub struct Supervisor<'a> {
     slot: Option<u32>,
     /// Whether a signal asked the command, or dblock after it, to end.
     asked_to_end: bool,
+    /// Whether somebody has ended this holder, and waits to hear that the command is gone.
+    killed: bool,
 }
 
 /// The keeper as the supervisor knows it.
@@ -164,6 +170,7 @@ impl<'a> Supervisor<'a> {
     pub fn new(
         run: &'a Run,
         mark: &'a str,
+        history: &'a mut History,
         report: Report,
         signals: Signals,
         keeper: Pid,
@@ -176,6 +183,7 @@ impl<'a> Supervisor<'a> {
         Ok(Self {
             run,
             mark,
+            history,
             report,
             signals,
             alarm,
@@ -183,6 +191,7 @@ impl<'a> Supervisor<'a> {
             lock: Possession::None,
             slot: None,
             asked_to_end: false,
+            killed: false,
         })
     }
 
@@ -197,6 +206,7 @@ impl<'a> Supervisor<'a> {
     /// What the keeper failed of.
     pub fn wait_for_lock(&mut self) -> anyhow::Result<Asked> {
         let asked = self.ask();
+        self.history.decided();
         if !matches!(asked, Ok(Asked::Held(..))) {
             self.end_keeper();
         }
@@ -320,23 +330,30 @@ impl<'a> Supervisor<'a> {
                 return Err(failure.into());
             }
         };
+        self.history.started = Some(SystemTime::now());
         let time_over = self.run.timeout.map(|timeout| begun + timeout);
         self.slot = grant.map(|(grant, _)| grant.slot);
         let watched = self.watch(&child, time_over);
         let ending = child.ended();
         match ending {
-            Some(ending) => self.report.info(format_args!(
-                "the command {} after {}",
-                told(ending),
-                shown(begun.elapsed())
-            )),
+            Some(ending) => {
+                let ran = begun.elapsed();
+                self.history.ended = Some((SystemTime::now(), ending));
+                self.history.ran = Some(ran);
+                self.report.info(format_args!(
+                    "the command {} after {}",
+                    told(ending),
+                    shown(ran)
+                ));
+            }
             // Only after an error of the system's, which `watched` tells: no command runs on behind dblock's back.
             None => {
                 child.processes.signal(libc::SIGKILL);
             }
         }
         let hold_until = Some(had + self.run.hold_at_least).filter(|_| {
-            grant.is_some() && matches!(watched, Ok(Over::ByItself | Over::TimedOut { .. }))
+            let is_due = matches!(watched, Ok(Over::ByItself | Over::TimedOut { .. }));
+            grant.is_some() && is_due && !self.killed
         });
         match hold_until {
             Some(until) if until > Moment::now() && !self.asked_to_end => {
@@ -346,6 +363,9 @@ impl<'a> Supervisor<'a> {
                 held?;
             }
             _ => self.release(Some(child), self.run.connection.connect_timeout)?,
+        }
+        if let Ok(Over::TimedOut { .. }) = watched {
+            self.history.outcome = Outcome::TimedOut;
         }
         match watched? {
             Over::ByItself => ending.ok_or_else(|| {
@@ -436,7 +456,7 @@ impl<'a> Supervisor<'a> {
                     self.tell_of_the_end();
                     self.end_command(child)?;
                     // There is nobody to take it back from us.
-                    self.lock.lose();
+                    self.lock = Possession::None;
                     return Ok(Over::LockLost);
                 }
             } else {
@@ -498,10 +518,17 @@ impl<'a> Supervisor<'a> {
             .then(|| lease.end_command(self.run.kill_after))
     }
 
+    /// Notes what the keeper says of the lock.
+    fn note(&mut self, message: &FromKeeper) {
+        self.lock.note(message);
+        self.killed |= matches!(message, FromKeeper::Killed(_));
+    }
+
     /// What the keeper says while the command runs. Whether the command is to be ended for it.
     fn hear(&mut self, message: FromKeeper) -> bool {
-        let (before, name) = (self.lock, &self.run.name);
-        self.lock.note(&message);
+        let before = self.lock;
+        self.note(&message);
+        let name = &self.run.name;
         match message {
             FromKeeper::Lost(cause) => return self.tell_of_the_loss(&cause),
             FromKeeper::Held(grant, _) => {
@@ -513,6 +540,12 @@ impl<'a> Supervisor<'a> {
                     "{name} was had again after {span}, on connection {}",
                     grant.connection_id
                 ));
+            }
+            FromKeeper::Killed(who) => {
+                self.report.error(format_args!(
+                    "{name} was ended by {who}; ending the command"
+                ));
+                return true;
             }
             FromKeeper::GivenUp(why) if self.run.on_lock_lost == OnLockLost::Reacquire => {
                 self.report
@@ -535,6 +568,7 @@ impl<'a> Supervisor<'a> {
     /// Notes a loss that nobody has told of, and tells of it. Whether the command is to be ended for it.
     fn lose(&mut self, cause: &str) -> bool {
         self.lock.lose();
+        self.history.lose(cause);
         self.tell_of_the_loss(cause)
     }
 
@@ -553,19 +587,20 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Tells why the lease is over.
-    fn tell_of_the_end(&self) {
-        let name = &self.run.name;
-        match self.lock {
-            Possession::Lost(since, _) => self.report.error(format_args!(
-                "{name} could not be had again within {}; ending the command",
-                shown(since.elapsed())
-            )),
-            Possession::Held(lease) => self.report.error(format_args!(
-                "{name} may be lost: the server has not answered for {}; ending the command",
+    fn tell_of_the_end(&mut self) {
+        let why = match self.lock {
+            Possession::Lost(since, _) => {
+                format!("could not be had again within {}", shown(since.elapsed()))
+            }
+            Possession::Held(lease) => format!(
+                "may be lost: the server has not answered for {}",
                 shown(lease.proved.elapsed())
-            )),
-            Possession::None => {}
-        }
+            ),
+            Possession::None => return,
+        };
+        self.history.note(What::GivenUp, &why);
+        self.report
+            .error(format_args!("{} {why}; ending the command", self.run.name));
     }
 
     /// A message of the keeper's that is there already.
@@ -694,11 +729,13 @@ impl<'a> Supervisor<'a> {
         self.tell_keeper(&ToKeeper::Hold);
         child.reap();
         let session = self.keeper.session.as_ref().map(AsRawFd::as_raw_fd);
+        let for_report = self.history.kept.as_ref().map(AsRawFd::as_raw_fd);
         let kept = [
             Some(self.signals.as_fd().as_raw_fd()),
             Some(self.alarm.as_fd().as_raw_fd()),
             Some(self.keeper.link.as_fd().as_raw_fd()),
             session,
+            for_report,
         ];
         descriptors::let_go_of_all_but(&kept.into_iter().flatten().collect::<Vec<_>>())?;
         while !is_over(Some(until)) {
@@ -722,7 +759,12 @@ impl<'a> Supervisor<'a> {
                     }
                 }
                 // What was lost is sought again, by the keeper; the command is not concerned any more.
-                Event::Message(message) => self.lock.note(&message),
+                Event::Message(message) => {
+                    self.note(&message);
+                    if self.killed {
+                        return Ok(self.run.connection.connect_timeout);
+                    }
+                }
                 Event::Deadline => {}
             }
         }
@@ -746,11 +788,12 @@ impl<'a> Supervisor<'a> {
         while !self.lock.is_held()
             && let Some(message) = self.pending()
         {
-            self.lock.note(&message);
+            self.note(&message);
         }
         let name = &self.run.name;
+        // Whoever ended the holder of a lock that was lost is waiting for a word, and the keeper may not know of him yet.
         let mut deadline = Moment::now() + limit;
-        while self.lock.is_held() {
+        while !matches!(self.lock, Possession::None) {
             let event = if self.keeper.gone {
                 Event::KeeperGone
             } else {
@@ -758,19 +801,9 @@ impl<'a> Supervisor<'a> {
             };
             let lost = match event {
                 Event::Message(FromKeeper::Released) => {
-                    self.report.info(format_args!("{name} is free"));
-                    break;
-                }
-                Event::Message(FromKeeper::Lost(cause)) => cause,
-                Event::Message(message @ FromKeeper::Held(..)) => {
-                    self.lock.note(&message);
-                    continue;
-                }
-                Event::KeeperGone => "the keeper is gone".to_owned(),
-                Event::Deadline => {
-                    self.report.warning(format_args!(
-                        "the server did not answer; it frees {name} when it sees that dblock is gone"
-                    ));
+                    if self.lock.is_held() {
+                        self.report.info(format_args!("{name} is free"));
+                    }
                     break;
                 }
                 Event::Message(FromKeeper::Note(level, text)) => {
@@ -783,6 +816,19 @@ impl<'a> Supervisor<'a> {
                         deadline = deadline.min(Moment::now() + LAST_CHANCE);
                     }
                     continue;
+                }
+                Event::Message(message @ (FromKeeper::Held(..) | FromKeeper::Killed(_))) => {
+                    self.note(&message);
+                    continue;
+                }
+                Event::KeeperGone | Event::Deadline if !self.lock.is_held() => break,
+                Event::Message(FromKeeper::Lost(cause)) if self.lock.is_held() => cause,
+                Event::KeeperGone => "the keeper is gone".to_owned(),
+                Event::Deadline => {
+                    self.report.warning(format_args!(
+                        "the server did not answer; it frees {name} when it sees that dblock is gone"
+                    ));
+                    break;
                 }
                 Event::Message(_) => continue,
             };
@@ -865,6 +911,7 @@ impl<'a> Supervisor<'a> {
             self.keeper.gone = true;
             return None;
         };
+        self.history.hear(&message);
         match message {
             FromKeeper::Held(..) => self.keeper.session = descriptor,
             FromKeeper::Lost(_) => self.keeper.session = None,

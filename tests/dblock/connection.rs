@@ -321,7 +321,7 @@ fn a_server_that_is_shutting_down_is_tried_again() {
         let mut first = true;
         let fake = Fake::start(kind, move |statement| match statement {
             _ if std::mem::take(&mut first) => Answer::error(1053, "Server shutdown in progress"),
-            release if release.contains("RELEASE_LOCK") => {
+            release if release.contains("SELECT RELEASE_LOCK") => {
                 Answer::Row(vec![Some("1".into()), None])
             }
             // Slot 0, no place in a queue, on connection 7, which has the mark.

@@ -115,7 +115,7 @@ fn granted() -> Answer {
 fn holding(heartbeat: Option<Answer>, release: Option<Answer>) -> Fake {
     Fake::start(Kind::MySql, move |statement| match statement {
         _ if !statement.starts_with("SELECT") => Answer::Ok,
-        _ if statement.contains("RELEASE_") => {
+        _ if statement.contains("SELECT RELEASE_") => {
             release.clone().unwrap_or_else(|| row(&[Some("1"), None]))
         }
         _ if statement.contains("GET_LOCK") => granted(),

@@ -41,7 +41,7 @@ const FIT: Traits = Traits {
 fn server(kind: Kind, traits: Traits) -> Fake {
     Fake::start(kind, move |statement| match statement {
         _ if !statement.starts_with("SELECT") => Answer::Ok,
-        _ if statement.contains("RELEASE_LOCK") => row(&[Some("1"), None]),
+        _ if statement.contains("SELECT RELEASE_LOCK") => row(&[Some("1"), None]),
         _ => row(&[
             Some("0"),
             Some("0"),
@@ -205,7 +205,7 @@ fn a_session_that_turns_out_to_be_another_ones_is_refused() {
         for kept in [true, false] {
             let fake = Fake::start(kind, move |statement| match statement {
                 _ if !statement.starts_with("SELECT") => Answer::Ok,
-                _ if statement.contains("RELEASE_LOCK") => row(&[Some("1"), None]),
+                _ if statement.contains("SELECT RELEASE_LOCK") => row(&[Some("1"), None]),
                 _ if statement.contains("GET_LOCK") => {
                     row(&[Some("0"), Some("0"), Some(OWN), None, None, Some(OWN)])
                 }
@@ -233,7 +233,7 @@ fn a_server_that_lacks_a_variable_is_waited_on_in_one_session() {
             }
             match statement {
                 _ if !statement.starts_with("SELECT") => Answer::Ok,
-                _ if statement.contains("RELEASE_LOCK") => row(&[Some("1"), None]),
+                _ if statement.contains("SELECT RELEASE_LOCK") => row(&[Some("1"), None]),
                 _ if statement.contains("wait_timeout") => {
                     row(&[Some("-1"), None, Some(OWN), None, None, Some(OWN)])
                 }
@@ -267,7 +267,7 @@ fn a_server_that_lacks_a_variable_is_asked_without_it() {
             }
             match statement {
                 _ if !statement.starts_with("SELECT") => Answer::Ok,
-                _ if statement.contains("RELEASE_LOCK") => row(&[Some("1"), None]),
+                _ if statement.contains("SELECT RELEASE_LOCK") => row(&[Some("1"), None]),
                 _ => row(&[Some("0"), Some("0"), Some(OWN), None, None, Some(OWN)]),
             }
         });

@@ -17,6 +17,8 @@ const PLACE: &str = "2377616974";
 
 /// The end of a name, `#back0`.
 const BACK: &str = "236261636B30";
+/// The marker of whoever ends the holder of slot 0, in hex digits.
+const KILL: &str = "236B696C6C30";
 
 /// The beginning of the lock's name that tells dblock's sessions from others, `#`, as the statements have it.
 const MARK: &str = "X'23";
@@ -90,8 +92,9 @@ fn server(kind: Kind, replies: &[Reply]) -> Fake {
         }
         let cell = |item: &String| match item {
             _ if item.contains(MARK) => Some(OWN.to_owned()),
-            // Nobody comes back for the slot.
+            // Nobody comes back for the slot, and nobody ends its holder.
             _ if item.contains(BACK) => None,
+            _ if item.contains(KILL) && !item.contains("GET_LOCK(") => None,
             // CASE GET_LOCK(…) WHEN 1 THEN 0 WHEN 0 THEN -1 END: the number of the slot, or none.
             _ if item.contains("GET_LOCK(") => match value.as_deref() {
                 Some("1") => Some("0".to_owned()),
@@ -269,8 +272,12 @@ fn a_grant_whose_holder_comes_back_for_it_is_let_go() {
         let server = Fake::start(kind, move |statement| {
             let cells = match statement {
                 _ if !statement.starts_with("SELECT") => return Answer::Ok,
-                _ if statement.contains("RELEASE_LOCK") => {
+                _ if statement.contains("SELECT RELEASE_LOCK") => {
                     return Answer::Row(vec![Some("1".to_owned()), None]);
+                }
+                // Nobody has ended the session that was given up.
+                _ if statement.starts_with("SELECT IS_USED_LOCK(") => {
+                    return Answer::Row(vec![None]);
                 }
                 // Taken at first; granted after a wait.
                 _ if statement.contains("GET_LOCK(") && statement.contains("wait_timeout") => {
@@ -305,7 +312,7 @@ fn a_lock_that_may_be_ours_is_not_asked_for_again() {
                 let cells = [Some("0"), None, Some(OWN), None, None, mark];
                 cells.map(|cell| cell.map(str::to_owned)).to_vec()
             };
-            if statement.contains("RELEASE_LOCK") {
+            if statement.contains("SELECT RELEASE_LOCK") {
                 return Answer::Row(vec![Some("1".to_owned())]);
             }
             interrupted += 1;
@@ -474,7 +481,7 @@ both_servers! {
         eventually("the goodbye", SOON, || proxy.packets().iter().any(Packet::is_quit));
         let packets = proxy.packets();
         assert_eq!((packets.len(), proxy.connections()), (3, 1), "{packets:?}");
-        assert!(packets[1].statements().expect("statements").contains("RELEASE_LOCK"));
+        assert!(packets[1].statements().expect("statements").contains("SELECT RELEASE_LOCK"));
         assert!(packets[2].is_quit());
     }
 }

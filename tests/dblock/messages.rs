@@ -7,7 +7,7 @@ use std::process::Stdio;
 use mysql::prelude::Queryable;
 
 use crate::harness::{
-    Answer, Dblock, Fake, Kind, Output, PASSWORD, SOON, both_servers, eventually, unique,
+    Answer, Dblock, Fake, Kind, Output, PASSWORD, SOON, Server, both_servers, eventually, unique,
     url_of_port,
 };
 
@@ -222,5 +222,41 @@ both_servers! {
         let end = run.wait();
         end.expect_code(74).expect_said(["was lost while the command runs", "the command was ended for it"]);
         assert_eq!(end.stderr.lines().count(), 2, "{end:#?}");
+    }
+}
+
+#[test]
+fn a_skip_names_the_holders_host_process_and_program_and_since_when() {
+    let host = nix::unistd::gethostname().unwrap().into_string().unwrap();
+    for server in [
+        Server::shared(Kind::MySql),
+        Server::with_performance_schema(),
+    ] {
+        let name = unique("named");
+        let hold = "echo held; exec sleep 600";
+        let mut first = Dblock::run(server, &name).sh(hold).spawn();
+        first.wait_line("held", SOON);
+        let skip = || Dblock::run(server, &name).command(["true"]).output();
+        let start = format!("dblock: {name} is held by {host}, pid {} (sh)", first.pid());
+        let run = skip();
+        run.expect_code(75).expect_one_line("s; not run\n");
+        run.expect_line(&format!("{start}, for "));
+        eventually("it is held for longer", SOON, || {
+            skip().stderr == format!("{start}, for 1s; not run\n")
+        });
+        // One that waited for it has had it since later than it was started.
+        let mut second = Dblock::run(server, &name)
+            .args(["--wait", "60"])
+            .sh(hold)
+            .spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        drop(first);
+        second.wait_line("held", SOON);
+        let run = skip();
+        run.expect_code(75).expect_one_line("s ago; not run\n");
+        let pid = second.pid();
+        run.expect_line(&format!(
+            "dblock: {name} is held by {host}, pid {pid} (sh), which asked for it "
+        ));
     }
 }

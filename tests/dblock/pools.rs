@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mysql::prelude::Queryable;
 
-use crate::harness::{Dblock, Running, SOON, Server, both_servers, eventually, unique};
+use crate::harness::{Dblock, Kind, Running, SOON, Server, both_servers, eventually, unique};
 use crate::names::on_server;
 
 /// Prints what the command is told of its slot.
@@ -20,6 +20,14 @@ struct Holder {
 }
 
 impl Holder {
+    /// How a line names it: as it says itself, where the server keeps that.
+    fn named(&self, server: &Server) -> String {
+        match server.kind {
+            Kind::MariaDb => format!("connection {} ", self.connection),
+            Kind::MySql => format!("pid {} ", self.run.pid()),
+        }
+    }
+
     /// Starts it, and waits until it has a slot.
     #[track_caller]
     fn start(dblock: Dblock) -> Self {
@@ -74,7 +82,7 @@ both_servers! {
         }
         let fourth = three().sh("echo ran").output();
         fourth.expect_code(75).expect_stdout("").expect_one_line(&name);
-        fourth.expect_said(holders.iter().map(|holder| format!("connection {}", holder.connection)));
+        fourth.expect_said(holders.iter().map(|holder| holder.named(server)));
         assert!(!fourth.stderr.contains("more"), "{fourth:#?}");
         let [first, second, third] = holders;
         second.end();
@@ -93,12 +101,11 @@ both_servers! {
         let five = || pool(server, &name, "a,b,c,d,e");
         let mut holders = [(); 5].map(|()| Holder::start(five()));
         holders.sort_by_key(|holder| holder.slot);
-        let ids: Vec<_> = holders.iter().map(|holder| holder.connection).collect();
+        let names: Vec<_> = holders.iter().map(|holder| holder.named(server)).collect();
         let sixth = five().command(["true"]).output();
         sixth.expect_code(75).expect_one_line(" and 2 more; not run");
-        for (slot, id) in ids.iter().enumerate() {
-            let said = sixth.stderr.contains(&format!("connection {id} "));
-            assert_eq!(said, slot < 3, "slot {slot}, connection {id}: {sixth:#?}");
+        for (slot, holder) in names.iter().enumerate() {
+            assert_eq!(sixth.stderr.contains(holder), slot < 3, "slot {slot}, {holder}: {sixth:#?}");
         }
     }
 

@@ -11,14 +11,14 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::finding::Finding;
-use super::{Next, end, next};
 use crate::clock::Moment;
+use crate::commands::apart::{Next, Word, end, lost, next};
 use crate::exit::{Failure, Reason};
 use crate::keeper::message::{Link, cut};
 use crate::keeper::{detach, die_with, fork_apart, keep_to_itself};
 use crate::lock::{Name, Opening, Request, mark};
 use crate::report::Level;
-use crate::server::{Connector, Fault, Listener, READ_ONLY, Session, Unfit, cell};
+use crate::server::{Connector, Fault, Introduction, Listener, READ_ONLY, Session, Unfit, cell};
 use crate::settings::{Connection, DEFAULT_TTL, SslMode, Wait};
 
 /// Of so many tries the middle one counts.
@@ -37,19 +37,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 const FEW_FREE: u64 = 20;
 
 /// From the process that talks to the server.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum FromExaminer {
-    /// What is being done or has just failed.
-    Note(Level, String),
-    /// There is a session with this server.
-    Reached(String),
-    /// The next finding.
-    Found(Finding),
-    /// There are no more.
-    Done,
-    /// The server cannot be examined.
-    Failed(Failure),
-}
+type FromExaminer = Word<Finding>;
 
 /// From the process with the second session.
 #[derive(Debug, Serialize, Deserialize)]
@@ -83,7 +71,11 @@ pub fn examine(
     };
     keep_to_itself(parent)?;
     // Before the descriptors are let go, for a password's file may be named by a descriptor that dblock inherited.
-    let connector = Connector::new(connection, DEFAULT_TTL, &listener)?;
+    let connector = Connector::new(
+        connection,
+        &Introduction::of_command("dblock check", parent, DEFAULT_TTL),
+        &listener,
+    )?;
     detach(link, c"dblock-check")?;
     // Of what is wrong with a server the findings tell.
     let listener = |level: Level, text: &str| {
@@ -110,13 +102,7 @@ pub fn examine(
     };
     let done = examiner.examine(&connector, &lock, &opening, accept_read_only);
     let freed = done.and_then(|()| examiner.ask(&format!("DO RELEASE_LOCK('{own_mark}')")));
-    freed.map_err(|fault| match fault {
-        Fault::Final(failure) => failure,
-        fault => {
-            let told = format!("lost the session with {server}: {fault}");
-            Failure::new(Reason::Unreachable, told)
-        }
-    })?;
+    freed.map_err(|fault| lost(&server, fault))?;
     // The good-bye to the server comes before the last word.
     drop(examiner);
     let _ = link.send(&FromExaminer::Done);
@@ -212,7 +198,7 @@ impl Examiner<'_> {
     }
 
     fn tell(&self, finding: Finding) {
-        let _ = self.link.send(&FromExaminer::Found(finding));
+        let _ = self.link.send(&FromExaminer::Item(finding));
     }
 
     /// A statement's row, `None` also where the server refuses it.
@@ -631,7 +617,7 @@ impl Examiner<'_> {
     fn hand_over(&mut self, link: &Link, lock: &Lock) -> Result<Result<HandOver, NotSeen>, Fault> {
         let begun = Moment::now();
         let free = format!("SELECT RELEASE_LOCK({})", lock.server_name);
-        let asking = next(link, begun + self.connection.connect_timeout);
+        let asking = next(link, Some(begun + self.connection.connect_timeout));
         let id = match asking {
             Next::Message(FromSecond::Asking(id)) => id,
             other => {
@@ -649,7 +635,7 @@ impl Examiner<'_> {
         }
         let freed = Moment::now();
         self.ask(&free)?;
-        let span = match next(link, freed + HAND_OVER_LIMIT) {
+        let span = match next(link, Some(freed + HAND_OVER_LIMIT)) {
             Next::Message(FromSecond::Had(had)) => had.since(freed),
             other => return Ok(Err(NotSeen::of(other))),
         };
@@ -659,7 +645,7 @@ impl Examiner<'_> {
             .is_ok();
         let killed = accepted
             && matches!(
-                next(link, Moment::now() + HAND_OVER_LIMIT),
+                next(link, Some(Moment::now() + HAND_OVER_LIMIT)),
                 Next::Message(FromSecond::Ended)
             );
         // The server frees the lock a moment after it has closed the session.

@@ -126,15 +126,9 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// None yet.
-    pub fn of(server: String) -> Self {
-        let all = Vec::new();
+    /// What was found about this server.
+    pub fn new(server: String, all: Vec<Finding>) -> Self {
         Self { server, all }
-    }
-
-    /// One more.
-    pub fn add(&mut self, finding: Finding) {
-        self.all.push(finding);
     }
 
     /// The weightiest state.
@@ -210,8 +204,8 @@ mod tests {
     #[test]
     fn a_table_is_no_wider_than_it_should_be_and_keeps_every_word() {
         let words = "word ".repeat(70);
-        let mut findings = Findings::of("server".to_owned());
-        findings.add(Finding::ok("some_thing", &words).warning(&words));
+        let finding = Finding::ok("some_thing", &words).warning(&words);
+        let findings = Findings::new("server".to_owned(), vec![finding]);
         let table = findings.table();
         assert!(table.lines().all(|line| line.chars().count() <= WIDTH));
         assert_eq!(table.matches("word").count(), 140);

@@ -21,6 +21,7 @@ type Hook = Box<dyn FnMut() -> io::Result<()> + Send + Sync>;
 
 /// A call of dblock that is being put together. The environment has none of dblock's variables but those set here.
 pub struct Dblock {
+    program: OsString,
     wrapper: Vec<OsString>,
     args: Vec<OsString>,
     command: Vec<OsString>,
@@ -33,6 +34,19 @@ impl Dblock {
     /// `dblock run --name NAME`, with URL and password of `server` in the environment.
     pub fn run(server: &Server, name: &str) -> Self {
         Self::run_at(&server.url(), name)
+    }
+
+    /// `dblock COMMAND`, with URL and password of `server` in the environment.
+    pub fn at(server: &Server, command: &str) -> Self {
+        Self::bare()
+            .arg(command)
+            .env("DBLOCK_URL", server.url())
+            .env("DBLOCK_PASSWORD", PASSWORD)
+    }
+
+    /// As another account, which has the usual password.
+    pub fn user(self, account: &str) -> Self {
+        self.env("DBLOCK_USER", account)
     }
 
     /// `dblock run --name NAME`, with this URL and the usual password in the environment.
@@ -58,6 +72,7 @@ impl Dblock {
             .chain([("DBLOCK_SSL_MODE".into(), Some("disabled".into()))])
             .collect();
         Self {
+            program: env!("CARGO_BIN_EXE_dblock").into(),
             wrapper: Vec::new(),
             args: Vec::new(),
             command: Vec::new(),
@@ -107,6 +122,12 @@ impl Dblock {
         self.command(["sh", "-c", script])
     }
 
+    /// Another dblock than the one that was built with the tests.
+    pub fn program(mut self, program: impl AsRef<OsStr>) -> Self {
+        self.program = program.as_ref().into();
+        self
+    }
+
     /// Puts a program and its arguments in front of dblock, say `unshare --pid --fork`.
     pub fn under<A: AsRef<OsStr>>(mut self, wrapper: impl IntoIterator<Item = A>) -> Self {
         self.wrapper = wrapper
@@ -151,7 +172,7 @@ impl Dblock {
 
     /// Starts it.
     pub fn spawn(self) -> Running {
-        let program = [OsString::from(env!("CARGO_BIN_EXE_dblock"))];
+        let program = [self.program];
         let mut words = self.wrapper.into_iter().chain(program).chain(self.args);
         let mut command = Command::new(words.next().expect("at least the program"));
         command.args(words);

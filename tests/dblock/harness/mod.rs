@@ -4,7 +4,9 @@ pub mod certificates;
 pub mod cluster;
 mod dblock;
 mod fake;
+pub mod host;
 mod island;
+pub mod pages;
 mod process;
 mod proxy;
 pub mod pty;
@@ -61,6 +63,12 @@ macro_rules! both_servers {
     )*};
 }
 pub(crate) use both_servers;
+
+/// Fails for want of a program of the package of its name.
+#[track_caller]
+pub fn missing(program: &str, error: &std::io::Error) -> ! {
+    panic!("{program}: {error}; script/bootstrap installs it, or: apt-get install {program}")
+}
 
 /// A lock name that nobody else uses, also no other test process.
 pub fn unique(what: &str) -> String {

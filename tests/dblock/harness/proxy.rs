@@ -104,6 +104,11 @@ impl Proxy {
     /// A proxy that listens on `address`, to whatever listens on this port of 127.0.0.1.
     pub fn at(address: Ipv4Addr, target: u16) -> Self {
         let listener = TcpListener::bind((address, 0)).expect("a free port");
+        Self::of(listener, address, target)
+    }
+
+    /// A proxy that takes the connections of `listener`, whichever network that is in.
+    pub fn of(listener: TcpListener, address: Ipv4Addr, target: u16) -> Self {
         let port = listener.local_addr().expect("bound").port();
         let shared = Arc::<Shared>::default();
         let state = Arc::clone(&shared);

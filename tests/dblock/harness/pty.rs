@@ -1,10 +1,11 @@
 //! An interactive shell with job control, on a new pseudo-terminal.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use nix::sys::stat::Mode;
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use nix::unistd::{Pid, setsid};
 
-use super::{PASSWORD, SOON, Server, stat_field, unique, within};
+use super::{PASSWORD, SOON, Server, missing, stat_field, unique, within};
 
 /// Ctrl-C.
 pub const INTERRUPT: &str = "\x03";
@@ -28,7 +29,7 @@ pub const SUSPEND: &str = "\x1a";
 #[derive(Debug)]
 pub struct Shell {
     terminal: File,
-    bash: Child,
+    child: Child,
     read: String,
     /// How much of what was read has been looked for and found.
     found: usize,
@@ -36,10 +37,32 @@ pub struct Shell {
     pub name: String,
 }
 
+/// PATH, with the program under test in front.
+pub fn path_with_dblock() -> OsString {
+    let folder = Path::new(env!("CARGO_BIN_EXE_dblock")).parent();
+    let mut path = folder.expect("it lies in a folder").as_os_str().to_owned();
+    let rest = std::env::var_os("PATH");
+    path.push(":");
+    path.push(rest.as_deref().unwrap_or(OsStr::new("/usr/bin:/bin")));
+    path
+}
+
 impl Shell {
     /// Starts `bash -i`, in which `dblock` is the program under test, `$name` a lock name, and the server named.
     pub fn start(server: &Server) -> Self {
         let name = unique("terminal");
+        let mut bash = Command::new("bash");
+        bash.args(["--norc", "--noprofile", "--noediting", "-i"])
+            .env("name", &name)
+            .envs([
+                ("DBLOCK_URL", server.url().as_str()),
+                ("DBLOCK_PASSWORD", PASSWORD),
+            ]);
+        Self::of(bash, name)
+    }
+
+    /// Starts this shell, in which `dblock` is the program under test.
+    pub fn of(mut shell: Command, name: String) -> Self {
         // Nobody else may inherit an end: the terminal would not hang up when this one is closed.
         let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let master = posix_openpt(flags).expect("a pseudo-terminal");
@@ -54,30 +77,14 @@ impl Shell {
         // Ctrl-C must not throw away what a quick command has already answered to it.
         mode.local_flags.insert(LocalFlags::NOFLSH);
         tcsetattr(&slave, SetArg::TCSANOW, &mode).expect("a terminal takes a mode");
-        let folder = std::path::Path::new(env!("CARGO_BIN_EXE_dblock"))
-            .parent()
-            .expect("it lies in a folder");
-        let mut path = folder.as_os_str().to_owned();
-        path.push(":");
-        path.push(
-            std::env::var_os("PATH")
-                .as_deref()
-                .unwrap_or(OsStr::new("/usr/bin:/bin")),
-        );
-        let mut bash = Command::new("bash");
-        bash.args(["--norc", "--noprofile", "--noediting", "-i"])
+        shell
             .envs([
                 ("PS1", "> "),
                 ("TERM", "dumb"),
                 ("LC_ALL", "C"),
                 ("HISTFILE", ""),
-                ("name", &name),
             ])
-            .envs([
-                ("DBLOCK_URL", server.url().as_str()),
-                ("DBLOCK_PASSWORD", PASSWORD),
-            ])
-            .env("PATH", path)
+            .env("PATH", path_with_dblock())
             .stdin(slave.try_clone().expect("one more descriptor"))
             .stdout(slave.try_clone().expect("one more descriptor"))
             .stderr(slave);
@@ -90,13 +97,15 @@ impl Shell {
             }
         };
         // SAFETY: only system calls are made between fork and exec.
-        unsafe { bash.pre_exec(control) };
-        let bash = bash.spawn().expect("bash starts");
+        unsafe { shell.pre_exec(control) };
+        let program = shell.get_program().to_owned();
+        let child = shell.spawn();
+        let child = child.unwrap_or_else(|error| missing(&program.to_string_lossy(), &error));
         fcntl(&master, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))
             .expect("a terminal can be non-blocking");
         let mut started = Self {
             terminal: OwnedFd::from(master).into(),
-            bash,
+            child,
             read: String::new(),
             found: 0,
             name,
@@ -188,7 +197,7 @@ impl Shell {
 
     /// The shell's own process.
     pub fn pid(&self) -> i32 {
-        self.bash.id().cast_signed()
+        self.child.id().cast_signed()
     }
 }
 
@@ -198,9 +207,9 @@ impl Drop for Shell {
         let session = self.pid();
         let _ = kill(Pid::from_raw(session), Signal::SIGHUP);
         within(Duration::from_secs(2), || {
-            !matches!(self.bash.try_wait(), Ok(None))
+            !matches!(self.child.try_wait(), Ok(None))
         });
-        let _ = (self.bash.kill(), self.bash.wait());
+        let _ = (self.child.kill(), self.child.wait());
         // What took no notice of it.
         let processes = std::fs::read_dir("/proc")
             .expect("/proc is mounted")

@@ -68,6 +68,25 @@ impl Server {
         &NEW
     }
 
+    /// The MariaDB that all tests of this process share and that keeps what sessions say of themselves, as MySQL does.
+    pub fn with_performance_schema() -> &'static Self {
+        static SERVER: LazyLock<Server> =
+            LazyLock::new(|| Server::private_with(Kind::MariaDb, &["--performance-schema=ON"]));
+        &SERVER
+    }
+
+    /// The MariaDB that all tests of this process share and that lists all named locks.
+    pub fn with_lock_info() -> &'static Self {
+        static SERVER: LazyLock<Server> = LazyLock::new(|| {
+            let plugin = [
+                "--plugin-load-add=metadata_lock_info",
+                "--plugin-maturity=experimental",
+            ];
+            Server::private_with(Kind::MariaDb, &plugin)
+        });
+        &SERVER
+    }
+
     /// A server for one test.
     pub fn private(kind: Kind) -> Self {
         Self::private_with(kind, &[])
@@ -156,6 +175,19 @@ impl Server {
             .user(Some(user))
             .pass(Some(password));
         Conn::new(options)
+    }
+
+    /// A new account without a privilege, with the usual password; its name.
+    pub fn account(&self) -> String {
+        let name = super::unique("account");
+        let create = format!(
+            "CREATE USER '{name}'@'%' IDENTIFIED BY '{}'",
+            super::PASSWORD
+        );
+        self.admin()
+            .query_drop(create)
+            .expect("the admin may do that");
+        name
     }
 
     /// What a user gives as `--url`.

@@ -1,0 +1,243 @@
+
+using namespace System.Management.Automation
+using namespace System.Management.Automation.Language
+
+Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
+    param($wordToComplete, $commandAst, $cursorPosition)
+
+    $commandElements = $commandAst.CommandElements
+    $command = @(
+        'dblock'
+        for ($i = 1; $i -lt $commandElements.Count; $i++) {
+            $element = $commandElements[$i]
+            if ($element -isnot [StringConstantExpressionAst] -or
+                $element.StringConstantType -ne [StringConstantType]::BareWord -or
+                $element.Value.StartsWith('-') -or
+                $element.Value -eq $wordToComplete) {
+                break
+        }
+        $element.Value
+    }) -join ';'
+
+    $completions = @(switch ($command) {
+        'dblock' {
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('-V', '-V ', [CompletionResultType]::ParameterName, 'Print version')
+            [CompletionResult]::new('--version', '--version', [CompletionResultType]::ParameterName, 'Print version')
+            [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run a command while holding a lock, and exit as it exited')
+            [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Tell who holds a lock, who waits for it, and for how long')
+            [CompletionResult]::new('kill', 'kill', [CompletionResultType]::ParameterValue, 'End the holder of a lock, and its command')
+            [CompletionResult]::new('check', 'check', [CompletionResultType]::ParameterValue, 'Tell whether a server is fit to lock on, and how fast it is')
+            [CompletionResult]::new('config', 'config', [CompletionResultType]::ParameterValue, 'Print every setting in force and where it comes from')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'dblock;run' {
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The lock. The same name excludes across every host that talks to the same server')
+            [CompletionResult]::new('--name', '--name', [CompletionResultType]::ParameterName, 'The lock. The same name excludes across every host that talks to the same server')
+            [CompletionResult]::new('-m', '-m', [CompletionResultType]::ParameterName, 'N holders at once, 1 to 1000, instead of one [default: 1]')
+            [CompletionResult]::new('--max-concurrency', '--max-concurrency', [CompletionResultType]::ParameterName, 'N holders at once, 1 to 1000, instead of one [default: 1]')
+            [CompletionResult]::new('--slots', '--slots', [CompletionResultType]::ParameterName, 'A pool: as many holders as names, each told by DBLOCK_SLOT_NAME which one it has')
+            [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'How long to wait for the lock: 0 does not wait, forever has no limit [default: 0]')
+            [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How long to wait for the lock: 0 does not wait, forever has no limit [default: 0]')
+            [CompletionResult]::new('-E', '-E ', [CompletionResultType]::ParameterName, 'Exit code when the lock was not had in time, 0 to 255; 0 makes a skip a success [default: 75]')
+            [CompletionResult]::new('--conflict-exit-code', '--conflict-exit-code', [CompletionResultType]::ParameterName, 'Exit code when the lock was not had in time, 0 to 255; 0 makes a skip a success [default: 75]')
+            [CompletionResult]::new('-t', '-t', [CompletionResultType]::ParameterName, 'End the command when it has run longer: SIGTERM, then SIGKILL; exit 124, or 137 if it took SIGKILL; 0 is no limit')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'End the command when it has run longer: SIGTERM, then SIGKILL; exit 124, or 137 if it took SIGKILL; 0 is no limit')
+            [CompletionResult]::new('-k', '-k', [CompletionResultType]::ParameterName, 'From SIGTERM to SIGKILL when dblock ends the command; 0 is both at once; a third of the TTL at most [default: 10s, or a quarter of the TTL where that is less]')
+            [CompletionResult]::new('--kill-after', '--kill-after', [CompletionResultType]::ParameterName, 'From SIGTERM to SIGKILL when dblock ends the command; 0 is both at once; a third of the TTL at most [default: 10s, or a quarter of the TTL where that is less]')
+            [CompletionResult]::new('--ttl', '--ttl', [CompletionResultType]::ParameterName, 'The longest the server keeps the lock of a host that has vanished, and how long a lost session may be sought again: whole seconds, 4s to 1d. Longer than a fail-over takes [default: 5m]')
+            [CompletionResult]::new('--on-lock-lost', '--on-lock-lost', [CompletionResultType]::ParameterName, 'When the session is lost while the command runs: take the lock again, and end the command if that fails; end it at once; or let it run [default: reacquire]')
+            [CompletionResult]::new('--hold-at-least', '--hold-at-least', [CompletionResultType]::ParameterName, 'Keep the lock for at least this long from when it was taken, also when the command ends sooner: a host whose clock is late then finds it taken. dblock stays as long, so what follows it after && is delayed. TERM, INT, QUIT and HUP end it')
+            [CompletionResult]::new('--if-unreachable', '--if-unreachable', [CompletionResultType]::ParameterName, 'No server in time: fail with 69, or run the command without the lock and say so [default: fail]')
+            [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Append one line of JSON to this file at the end of each run, skips and failures included; - is stdout')
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket where nothing says it [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Read this option file besides, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Read also the groups [client…] and [dblock…] with this behind their names [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the server''s word is taken for it [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to seek a server: names resolved, hosts tried, hands shaken [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('--allow-unfit-server', '--allow-unfit-server', [CompletionResultType]::ParameterName, 'Lock also on a server where the lock may not exclude (Galera, a replica), with a warning instead of 78')
+            [CompletionResult]::new('--scrub-env', '--scrub-env', [CompletionResultType]::ParameterName, 'Take DBLOCK_URL and what else tells dblock of the server, and MYSQL_PWD, out of the command''s environment')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;status' {
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket where nothing says it [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Read this option file besides, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Read also the groups [client…] and [dblock…] with this behind their names [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the server''s word is taken for it [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to seek a server: names resolved, hosts tried, hands shaken [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON in place of the table')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;kill' {
+            [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'How long to wait until the command of the holder has ended: 0 does not wait, forever has no limit [default: 30s]')
+            [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How long to wait until the command of the holder has ended: 0 does not wait, forever has no limit [default: 30s]')
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket where nothing says it [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Read this option file besides, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Read also the groups [client…] and [dblock…] with this behind their names [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the server''s word is taken for it [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to seek a server: names resolved, hosts tried, hands shaken [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('--dry-run', '--dry-run', [CompletionResultType]::ParameterName, 'Tell who would be ended, and end nobody')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;check' {
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket where nothing says it [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Read this option file besides, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Read also the groups [client…] and [dblock…] with this behind their names [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the server''s word is taken for it [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to seek a server: names resolved, hosts tried, hands shaken [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON in place of the table')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;config' {
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The lock. The same name excludes across every host that talks to the same server')
+            [CompletionResult]::new('--name', '--name', [CompletionResultType]::ParameterName, 'The lock. The same name excludes across every host that talks to the same server')
+            [CompletionResult]::new('-m', '-m', [CompletionResultType]::ParameterName, 'N holders at once, 1 to 1000, instead of one [default: 1]')
+            [CompletionResult]::new('--max-concurrency', '--max-concurrency', [CompletionResultType]::ParameterName, 'N holders at once, 1 to 1000, instead of one [default: 1]')
+            [CompletionResult]::new('--slots', '--slots', [CompletionResultType]::ParameterName, 'A pool: as many holders as names, each told by DBLOCK_SLOT_NAME which one it has')
+            [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'How long to wait for the lock: 0 does not wait, forever has no limit [default: 0]')
+            [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How long to wait for the lock: 0 does not wait, forever has no limit [default: 0]')
+            [CompletionResult]::new('-E', '-E ', [CompletionResultType]::ParameterName, 'Exit code when the lock was not had in time, 0 to 255; 0 makes a skip a success [default: 75]')
+            [CompletionResult]::new('--conflict-exit-code', '--conflict-exit-code', [CompletionResultType]::ParameterName, 'Exit code when the lock was not had in time, 0 to 255; 0 makes a skip a success [default: 75]')
+            [CompletionResult]::new('-t', '-t', [CompletionResultType]::ParameterName, 'End the command when it has run longer: SIGTERM, then SIGKILL; exit 124, or 137 if it took SIGKILL; 0 is no limit')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'End the command when it has run longer: SIGTERM, then SIGKILL; exit 124, or 137 if it took SIGKILL; 0 is no limit')
+            [CompletionResult]::new('-k', '-k', [CompletionResultType]::ParameterName, 'From SIGTERM to SIGKILL when dblock ends the command; 0 is both at once; a third of the TTL at most [default: 10s, or a quarter of the TTL where that is less]')
+            [CompletionResult]::new('--kill-after', '--kill-after', [CompletionResultType]::ParameterName, 'From SIGTERM to SIGKILL when dblock ends the command; 0 is both at once; a third of the TTL at most [default: 10s, or a quarter of the TTL where that is less]')
+            [CompletionResult]::new('--ttl', '--ttl', [CompletionResultType]::ParameterName, 'The longest the server keeps the lock of a host that has vanished, and how long a lost session may be sought again: whole seconds, 4s to 1d. Longer than a fail-over takes [default: 5m]')
+            [CompletionResult]::new('--on-lock-lost', '--on-lock-lost', [CompletionResultType]::ParameterName, 'When the session is lost while the command runs: take the lock again, and end the command if that fails; end it at once; or let it run [default: reacquire]')
+            [CompletionResult]::new('--hold-at-least', '--hold-at-least', [CompletionResultType]::ParameterName, 'Keep the lock for at least this long from when it was taken, also when the command ends sooner: a host whose clock is late then finds it taken. dblock stays as long, so what follows it after && is delayed. TERM, INT, QUIT and HUP end it')
+            [CompletionResult]::new('--if-unreachable', '--if-unreachable', [CompletionResultType]::ParameterName, 'No server in time: fail with 69, or run the command without the lock and say so [default: fail]')
+            [CompletionResult]::new('--report', '--report', [CompletionResultType]::ParameterName, 'Append one line of JSON to this file at the end of each run, skips and failures included; - is stdout')
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket where nothing says it [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Read this option file besides, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Read also the groups [client…] and [dblock…] with this behind their names [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the server''s word is taken for it [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to seek a server: names resolved, hosts tried, hands shaken [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON in place of the table')
+            [CompletionResult]::new('--allow-unfit-server', '--allow-unfit-server', [CompletionResultType]::ParameterName, 'Lock also on a server where the lock may not exclude (Galera, a replica), with a warning instead of 78')
+            [CompletionResult]::new('--scrub-env', '--scrub-env', [CompletionResultType]::ParameterName, 'Take DBLOCK_URL and what else tells dblock of the server, and MYSQL_PWD, out of the command''s environment')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;help' {
+            [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run a command while holding a lock, and exit as it exited')
+            [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Tell who holds a lock, who waits for it, and for how long')
+            [CompletionResult]::new('kill', 'kill', [CompletionResultType]::ParameterValue, 'End the holder of a lock, and its command')
+            [CompletionResult]::new('check', 'check', [CompletionResultType]::ParameterValue, 'Tell whether a server is fit to lock on, and how fast it is')
+            [CompletionResult]::new('config', 'config', [CompletionResultType]::ParameterValue, 'Print every setting in force and where it comes from')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'dblock;help;run' {
+            break
+        }
+        'dblock;help;status' {
+            break
+        }
+        'dblock;help;kill' {
+            break
+        }
+        'dblock;help;check' {
+            break
+        }
+        'dblock;help;config' {
+            break
+        }
+        'dblock;help;help' {
+            break
+        }
+    })
+
+    $completions.Where{ $_.CompletionText -like "$wordToComplete*" } |
+        Sort-Object -Property ListItemText
+}

@@ -1,0 +1,106 @@
+# shellcheck shell=bash
+# Completes dblock in bash. Made by script/generate of src/cli.rs and src/manual/dblock.bash: change those.
+
+_dblock() {
+    local words=() at=() line=${COMP_LINE:0:COMP_POINT} i word last
+    COMPREPLY=()
+    # The words as they were typed, for bash takes = and : for words of their own; and which of its own each begins with.
+    for ((i = 0; i <= COMP_CWORD; i++)); do
+        word=${COMP_WORDS[i]}
+        if ((i == 0)) || [[ $line == [[:blank:]]* ]]; then
+            line=${line#"${line%%[![:blank:]]*}"}
+            words+=('')
+            at+=("$i")
+        fi
+        last=$((${#words[@]} - 1))
+        # Of the last one, what is left of the cursor.
+        if ((i == COMP_CWORD)); then word=$line; fi
+        words[last]+=$word
+        line=${line#"$word"}
+    done
+
+    # What is before the word that is being typed: dblock's command, where the one that it runs begins, and which option wants
+    # this word for its value.
+    local command='' runs='' takes='' value=$2
+    for ((i = 1; i < last; i++)); do
+        word=${words[i]}
+        takes=''
+        if [[ ! $command ]]; then
+            if [[ $word != -* ]]; then command=$word; fi
+        elif [[ $word == -- ]]; then
+            runs=$((i + 1))
+            break
+        elif [[ $word == -* ]]; then
+            _dblock_takes "$word"
+            # Its value may look like anything.
+            if [[ $takes ]] && ((++i < last)); then takes=''; fi
+        else
+            runs=$i
+            break
+        fi
+    done
+    word=${words[last]}
+
+    local options='-h --help -V --version'
+    case $command in
+        run) options='-n --name -m --max-concurrency --slots -w --wait -E --conflict-exit-code -t --timeout -k --kill-after --ttl --on-lock-lost --hold-at-least --if-unreachable --allow-unfit-server --report --scrub-env -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        status) options='--json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        kill) options='-w --wait --dry-run -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        check) options='--json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        config) options='--json -n --name -m --max-concurrency --slots -w --wait -E --conflict-exit-code -t --timeout -k --kill-after --ttl --on-lock-lost --hold-at-least --if-unreachable --allow-unfit-server --report --scrub-env -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        '') if [[ $word != -* ]]; then options='run status kill check config help'; fi ;;
+        help) options='run status kill check config help' ;;
+        *) return ;;
+    esac
+    case $command in
+        run | config)
+            if [[ ! $runs && ! $takes && $word && $word != -* ]]; then runs=$last; fi
+            if [[ $runs ]]; then
+                _dblock_command "${at[runs]}" "$value"
+                return
+            fi
+            ;;
+    esac
+    if [[ ! $takes && $word == --*=* ]]; then
+        _dblock_takes "${word%%=*}"
+        value=${word#*=}
+    fi
+    case $takes in
+        '') ;;
+        # Nothing is said, and readline knows files best.
+        file) compopt -o default && return ;;
+        host) mapfile -t COMPREPLY < <(compgen -A hostname -- "$value") && return ;;
+        anything) return ;;
+        *) mapfile -t COMPREPLY < <(compgen -W "$takes" -- "$value") && return ;;
+    esac
+    mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
+}
+
+# _dblock_takes OPTION: sets `takes` to what its value is, in a word or as all the words that it may be.
+_dblock_takes() {
+    case $1 in
+        --defaults-extra-file | --defaults-file | --password-file | --report | --server-public-key-path | --socket | --ssl-ca | --ssl-cert | --ssl-key) takes='file' ;;
+        --host) takes='host' ;;
+        --ssl-mode) takes='disabled preferred required verify-ca verify-identity' ;;
+        --if-unreachable) takes='fail run' ;;
+        --on-lock-lost) takes='reacquire terminate ignore' ;;
+        --protocol) takes='tcp socket' ;;
+        --conflict-exit-code | --connect-timeout | --defaults-group-suffix | --hold-at-least | --kill-after | --max-concurrency | --name | --port | --slots | --timeout | --ttl | --url | --user | --wait | -E | -k | -m | -n | -t | -w) takes='anything' ;;
+        *) takes='' ;;
+    esac
+}
+
+# _dblock_command INDEX WORD: completes the command that begins with this word of the line, as if it stood there alone.
+_dblock_command() {
+    if declare -F _comp_command_offset >/dev/null; then
+        _comp_command_offset "$1"
+    elif declare -F _command_offset >/dev/null; then
+        _command_offset "$1"
+    elif (($1 == COMP_CWORD)) && [[ $2 != */* ]]; then
+        mapfile -t COMPREPLY < <(compgen -c -- "$2" | sort -u)
+    else
+        compopt -o default
+    fi
+}
+
+complete -F _dblock dblock

@@ -1,0 +1,183 @@
+//! The report of a run (`--report`): one line of JSON, written whole, which never changes how dblock ends.
+//! `docs/report.schema.json` describes it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::time::{Duration, SystemTime};
+
+use humantime::format_rfc3339_millis;
+use nix::sys::signal::Signal;
+use nix::unistd::{gethostname, getpid};
+use serde_json::{Value, json};
+
+use crate::exit::{Ending, Failure, Reason};
+use crate::report::{json_printable, write_at_once};
+use crate::settings::{ReportTo, Run, local_user};
+use crate::supervise::{History, Outcome, What};
+
+/// Bytes of the line at most, so that a pipe takes it at once: `PIPE_BUF`, less the end of the line.
+const LONGEST_LINE: usize = 4095;
+
+/// Characters of a text at most; half of that, and so on, where the line would be longer.
+const LONGEST_TEXT: usize = 400;
+
+/// Appends the line of a run that has `ended`.
+///
+/// # Errors
+/// As `open(2)` and `write(2)`; and when only a part was written.
+pub fn append(
+    to: &ReportTo,
+    run: &Run,
+    history: &History,
+    ended: &anyhow::Result<Ending>,
+) -> io::Result<()> {
+    let line = whole_line(run, history, ended);
+    match (to, &history.kept) {
+        (ReportTo::File(path), _) => {
+            let open = |reads: bool| {
+                // A pipe without a reader is no reason to wait.
+                let mut options = File::options();
+                options.read(reads).append(true).create(true);
+                options
+                    .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+                    .open(path)
+            };
+            // What a full disk has left of a line is not to spoil this one, too.
+            let is_regular = path.metadata().is_ok_and(|file| file.is_file());
+            let file = open(is_regular).or_else(|_| open(false))?;
+            let line = if is_regular && is_torn(&file) {
+                format!("\n{line}")
+            } else {
+                line
+            };
+            write_whole(file.as_fd(), &line)
+        }
+        (ReportTo::Stdout, Some(stdout)) => {
+            let written = write_whole(stdout.as_fd(), &line);
+            // A reader that has seen enough, as `head`, is no error.
+            written.or_else(|error| match error.kind() {
+                io::ErrorKind::BrokenPipe => Ok(()),
+                _ => Err(error),
+            })
+        }
+        (ReportTo::Stdout, None) => Err(io::Error::from_raw_os_error(libc::EBADF)),
+    }
+}
+
+/// dblock's stdout, on a number of its own that no program inherits.
+pub fn own_stdout() -> Option<OwnedFd> {
+    io::stdout().as_fd().try_clone_to_owned().ok()
+}
+
+/// Whether a file does not end with the end of a line.
+fn is_torn(file: &File) -> bool {
+    let length = file.metadata().map_or(0, |file| file.len());
+    let mut last = [b'\n'];
+    length > 0 && file.read_exact_at(&mut last, length - 1).is_ok() && last != [b'\n']
+}
+
+/// One write(2): what others append at the same time comes before it or after it.
+fn write_whole(descriptor: BorrowedFd, line: &str) -> io::Result<()> {
+    // A limit on the size of files (`ulimit -f`) is to be an error.
+    // SAFETY: sets a disposition that has no handler; the command has its own by now.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    if write_at_once(descriptor, line.as_bytes())? < line.len() {
+        return Err(io::Error::other("only a part of it could be written"));
+    }
+    Ok(())
+}
+
+/// The line of a run, with texts as long as fit into it.
+fn whole_line(run: &Run, history: &History, ended: &anyhow::Result<Ending>) -> String {
+    let mut longest = LONGEST_TEXT;
+    loop {
+        let line = json_printable(&line(run, history, ended, longest).to_string());
+        if line.len() <= LONGEST_LINE || longest == 0 {
+            return line + "\n";
+        }
+        longest /= 2;
+    }
+}
+
+fn line(run: &Run, history: &History, ended: &anyhow::Result<Ending>, longest: usize) -> Value {
+    let host = gethostname().unwrap_or_default();
+    let slot = history.grant.map(|grant| grant.slot);
+    let failure = ended.as_ref().err();
+    let reason = failure.map(|error| {
+        let failure = error.downcast_ref::<Failure>();
+        failure.map_or(Reason::Internal, |failure| failure.reason)
+    });
+    let exit_code = match (ended, reason) {
+        (Ok(Ending::Code(code)), _) => i32::from(*code),
+        (Ok(Ending::Signal(signal)), _) => 128 + signal,
+        (Err(_), reason) => reason.unwrap_or(Reason::Internal).code().into(),
+    };
+    let outcome = match (reason, history.outcome) {
+        (Some(Reason::LockLost), _) => "lost",
+        (Some(_), _) => "failed",
+        (None, Outcome::Ran) => "ran",
+        (None, Outcome::TimedOut) => "timed_out",
+        (None, Outcome::Skipped) => "skipped",
+        (None, Outcome::Stopped) => "stopped",
+    };
+    let signal = match (history.ended, ended) {
+        (Some((_, Ending::Signal(signal))), _) | (None, &Ok(Ending::Signal(signal))) => {
+            Some(name_of(signal))
+        }
+        _ => None,
+    };
+    let message = failure.map(|error| format!("{error:#}"));
+    let message = message.or_else(|| history.message.clone());
+    let events = history.events.iter().map(|event| {
+        let what = match event.what {
+            What::Lost => "lost",
+            What::HadAgain => "had_again",
+            What::GivenUp => "given_up",
+            What::Killed => "killed",
+        };
+        json!({"at": moment(event.at), "event": what, "detail": short(&event.detail, longest)})
+    });
+    json!({
+        "name": run.name.to_string(),
+        "slot": slot,
+        "slot_name": slot.and_then(|slot| run.slot_names.get(slot as usize)),
+        "host": host.to_string_lossy(),
+        "pid": getpid().as_raw(),
+        "user": local_user(),
+        "program": short(&run.program(), longest),
+        "server": history.server.as_deref().map(|server| short(server, longest)),
+        "connection": history.grant.map(|grant| grant.connection_id),
+        "asked": moment(run.started),
+        "had": history.had.map(moment),
+        "started": history.started.map(moment),
+        "ended": history.ended.map(|(at, _)| moment(at)),
+        "waited_seconds": seconds(history.waited),
+        "ran_seconds": history.ran.map(seconds),
+        "outcome": outcome,
+        "exit_code": exit_code,
+        "signal": signal,
+        "lock": events.collect::<Vec<_>>(),
+        "lock_left_out": history.left_out,
+        "message": message.map(|message| short(&message, longest)),
+        "dblock": env!("CARGO_PKG_VERSION"),
+    })
+}
+
+/// A real-time signal has no name.
+fn name_of(signal: i32) -> String {
+    Signal::try_from(signal).map_or_else(|_| signal.to_string(), |signal| signal.to_string())
+}
+
+fn short(text: &str, longest: usize) -> String {
+    text.chars().take(longest).collect()
+}
+
+fn moment(moment: SystemTime) -> String {
+    format_rfc3339_millis(moment).to_string()
+}
+
+fn seconds(span: Duration) -> f64 {
+    Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)).as_secs_f64()
+}

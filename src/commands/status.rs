@@ -1,0 +1,270 @@
+//! `dblock status`: who holds a lock, who waits for it, and for how long.
+
+mod census;
+
+use std::fmt::Write;
+use std::time::{Duration, SystemTime};
+
+use humantime::format_rfc3339_millis;
+use serde_json::{Value, json};
+
+use super::apart::{self, Limits};
+use super::{in_columns, print};
+use crate::cli::StatusArgs;
+use crate::exit::Ending;
+use crate::report::{in_seconds, json_printable, printable};
+use crate::server::Client;
+use crate::settings;
+use census::{Found, Holder, Waiter};
+
+/// All of it takes at most so many connect time-outs.
+const WHOLE: u32 = 3;
+
+/// A lock, and what was found of it.
+struct Lock {
+    name: String,
+    holders: Vec<Holder>,
+    /// The slots whose holder is being ended, and by whom.
+    ending: Vec<(u32, Client)>,
+    waiters: Vec<Waiter>,
+}
+
+/// Asks the server, prints what it tells, and returns how dblock is to end.
+///
+/// # Errors
+/// What kept the server from being asked.
+pub fn status(args: StatusArgs) -> anyhow::Result<Ending> {
+    let (status, report) = settings::status(args)?;
+    let connect = status.connection.connect_timeout;
+    let limits = Limits {
+        connect,
+        whole: Some(connect.saturating_mul(WHOLE)),
+    };
+    let mut found = Vec::new();
+    let server = apart::ask(
+        "the status",
+        |link, parent| census::take(&status, report.shown, link, parent),
+        limits,
+        report,
+        |one: Found| found.push(one),
+        |_| "what was found last".to_owned(),
+    )?;
+    let mut locks: Vec<Lock> = Vec::new();
+    let mut unseen = Vec::new();
+    for one in found {
+        match (one, locks.last_mut()) {
+            (Found::Lock(name), _) => locks.push(Lock {
+                name,
+                holders: Vec::new(),
+                ending: Vec::new(),
+                waiters: Vec::new(),
+            }),
+            (Found::Holder(holder), Some(lock)) => lock.holders.push(*holder),
+            (Found::Ending(slot, client), Some(lock)) => lock.ending.push((slot, *client)),
+            (Found::Waiter(waiter), Some(lock)) => lock.waiters.push(*waiter),
+            (Found::Unseen(line), _) => unseen.push(line),
+            (_, None) => {}
+        }
+    }
+    print(&if status.json {
+        as_json(&server, &locks, &unseen)
+    } else {
+        as_table(&locks, &unseen)
+    })?;
+    Ok(Ending::Code(0))
+}
+
+fn as_table(locks: &[Lock], unseen: &[String]) -> String {
+    let titles = [
+        "LOCK",
+        "SLOT",
+        "STATE",
+        "FOR",
+        "HOST",
+        "PID",
+        "PROGRAM",
+        "USER",
+        "HEARD",
+        "CONNECTION",
+        "SEEN BY THE SERVER",
+    ];
+    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    for lock in locks {
+        if lock.holders.is_empty() && lock.ending.is_empty() {
+            let mut free = vec![printable(&lock.name), "-".to_owned(), "free".to_owned()];
+            free.resize(titles.len(), "-".to_owned());
+            rows.push(free);
+        }
+        for holder in &lock.holders {
+            let state = "held".to_owned();
+            let heard = holder.heard.map(|span| format!("{} ago", in_seconds(span)));
+            rows.push(row(
+                &lock.name,
+                holder.slot.to_string(),
+                state,
+                span_of(holder),
+                &holder.client,
+                holder.is_dblock,
+                heard,
+            ));
+        }
+        for (slot, killer) in &lock.ending {
+            let state = format!("its holder is being ended by {killer}");
+            let mut row = vec![printable(&lock.name), slot.to_string(), printable(&state)];
+            row.resize(titles.len(), "-".to_owned());
+            rows.push(row);
+        }
+        for (place, waiter) in (1..).zip(&lock.waiters) {
+            let span = waiter.waits_for.map(|span| in_seconds(span).to_string());
+            let is_dblock = waiter.client.dblock().is_some();
+            rows.push(row(
+                &lock.name,
+                "-".to_owned(),
+                format!("waits {place}"),
+                span,
+                &waiter.client,
+                is_dblock,
+                None,
+            ));
+        }
+    }
+    let mut table = if locks.is_empty() {
+        let nothing = "no lock of dblock's is held or waited for, as far as this account can see";
+        format!("{nothing}\n")
+    } else {
+        in_columns(&rows)
+    };
+    if locks.iter().any(|lock| !lock.holders.is_empty()) {
+        let _ = writeln!(table);
+        let _ = writeln!(
+            table,
+            "To end a holder and its command: dblock kill LOCK#SLOT"
+        );
+    }
+    if !unseen.is_empty() {
+        let _ = writeln!(table, "\nNOT VISIBLE");
+    }
+    for line in unseen {
+        let _ = writeln!(table, "{}", printable(line));
+    }
+    table
+}
+
+/// For how long a slot is held: at most so long where its holder may have waited for it before.
+fn span_of(holder: &Holder) -> Option<String> {
+    if let Some(span) = holder.held_for {
+        return Some(in_seconds(span).to_string());
+    }
+    let (_, claims) = holder.client.dblock()?;
+    let most = claims.started?.elapsed().unwrap_or_default();
+    Some(format!("at most {}", in_seconds(most)))
+}
+
+fn row(
+    lock: &str,
+    slot: String,
+    state: String,
+    span: Option<String>,
+    client: &Client,
+    is_dblock: bool,
+    heard: Option<String>,
+) -> Vec<String> {
+    let claims = client.claims.as_ref();
+    let program = match (claims, is_dblock) {
+        (Some(claims), true) if claims.is_dblock() => claims.command.clone(),
+        (Some(claims), false) if claims.is_dblock() => {
+            let command = claims.command.as_deref().unwrap_or_default();
+            Some(format!("{command} (dblock, unproved)"))
+        }
+        (Some(claims), _) => claims
+            .program
+            .as_ref()
+            .map(|program| format!("{program} (not dblock)")),
+        (None, true) => Some("(a dblock)".to_owned()),
+        (None, false) if slot == "-" => None,
+        (None, false) => Some("(not dblock)".to_owned()),
+    };
+    let said = |field: fn(&crate::server::Claims) -> Option<String>| claims.and_then(field);
+    let cells = [
+        Some(lock.to_owned()),
+        Some(slot),
+        Some(state),
+        span,
+        said(|claims| claims.host.clone()),
+        said(|claims| claims.pid.clone()),
+        program,
+        said(|claims| claims.os_user.clone()),
+        heard,
+        Some(client.connection.to_string()),
+        client.seen.clone(),
+    ];
+    cells
+        .into_iter()
+        .map(|cell| cell.map_or_else(|| "-".to_owned(), |text| printable(&text)))
+        .collect()
+}
+
+fn as_json(server: &str, locks: &[Lock], unseen: &[String]) -> String {
+    let locks = locks.iter().map(|lock| {
+        let holders = lock.holders.iter().map(|holder| {
+            let mut one = client(&holder.client);
+            one["slot"] = json!(holder.slot);
+            one["dblock"] = json!(holder.is_dblock);
+            let since = holder
+                .held_for
+                .and_then(|span| SystemTime::now().checked_sub(span));
+            one["since"] = json!(since.map(moment));
+            one["held_seconds"] = json!(holder.held_for.map(seconds));
+            one["heard_seconds"] = json!(holder.heard.map(seconds));
+            one
+        });
+        let waiters = lock.waiters.iter().map(|waiter| {
+            let mut one = client(&waiter.client);
+            one["waited_seconds"] = json!(waiter.waits_for.map(seconds));
+            one
+        });
+        let ending = lock.ending.iter().map(|(slot, who)| {
+            let mut one = client(who);
+            one["slot"] = json!(slot);
+            one
+        });
+        json!({
+            "name": lock.name,
+            "ended_by": ending.collect::<Vec<_>>(),
+            "holders": holders.collect::<Vec<_>>(),
+            "waiters": waiters.collect::<Vec<_>>(),
+        })
+    });
+    let whole = json!({
+        "server": server,
+        "locks": locks.collect::<Vec<_>>(),
+        "not_visible": unseen,
+    });
+    format!("{}\n", json_printable(&format!("{whole:#}")))
+}
+
+fn client(client: &Client) -> Value {
+    let claims = client.claims.clone().unwrap_or_default();
+    json!({
+        "connection": client.connection,
+        "seen": client.seen,
+        "client": claims.program,
+        "host": claims.host,
+        "pid": claims.pid.as_ref().and_then(|pid| pid.parse::<u64>().ok()),
+        "program": claims.command,
+        "user": claims.os_user,
+        "started": claims.started.map(moment),
+    })
+}
+
+fn moment(moment: SystemTime) -> String {
+    // There is no such text before 1970, and beyond the year 9999, which a client may claim.
+    let moment = moment.max(SystemTime::UNIX_EPOCH);
+    let latest = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+    format_rfc3339_millis(moment.min(latest)).to_string()
+}
+
+/// Seconds, to the millisecond.
+fn seconds(span: Duration) -> f64 {
+    Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)).as_secs_f64()
+}

@@ -1,0 +1,221 @@
+//! The completions of each shell. What may be typed for a value is told by the value's name; what clap's own scripts do not know,
+//! above all the command that is run, is written by hand beside this file.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Command, CommandFactory, ValueEnum, ValueHint};
+use clap_complete::Shell;
+
+use super::at;
+use crate::cli::Cli;
+
+/// The file of each shell.
+pub fn all() -> Vec<(PathBuf, String)> {
+    let folder = Path::new("completions");
+    let made = |shell: &Shell| {
+        let (name, text) = match shell {
+            Shell::Bash => ("dblock.bash", bash()),
+            Shell::Zsh => ("_dblock", zsh()),
+            Shell::Fish => ("dblock.fish", fish()),
+            Shell::Elvish => ("dblock.elv", by_clap(Shell::Elvish)),
+            Shell::PowerShell => ("_dblock.ps1", by_clap(Shell::PowerShell)),
+            other => panic!("which file completes in {other}?"),
+        };
+        // Some of what clap makes has spaces at the ends of lines.
+        let lines = text.lines().map(|line| format!("{}\n", line.trim_end()));
+        (folder.join(name), lines.collect())
+    };
+    Shell::value_variants().iter().map(made).collect()
+}
+
+/// What can be typed as a value.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Takes {
+    File,
+    Host,
+    /// A command and its arguments.
+    Command,
+    /// One of these.
+    Words(Vec<String>),
+    /// What nobody can guess.
+    Anything,
+}
+
+impl Takes {
+    /// What is taken by `argument`, by the name of its value: the parser takes any bytes.
+    fn of(argument: &Arg) -> Self {
+        let name = &*argument.get_value_names().expect("a value has a name")[0];
+        match name {
+            "FILE" | "FILE|-" | "PATH" => Self::File,
+            "HOST" => Self::Host,
+            "COMMAND" => Self::Command,
+            "A,B,C" | "CODE" | "DURATION" | "N" | "NAME" | "NAME[#SLOT]" | "PORT" | "TEXT"
+            | "URL" | "USER" => Self::Anything,
+            words if words.contains('|') && !words.contains(char::is_uppercase) => {
+                Self::Words(words.split('|').map(str::to_owned).collect())
+            }
+            _ => panic!("what completes a {name}? Say it in src/manual/completions.rs"),
+        }
+    }
+}
+
+/// dblock, whose arguments know what can be typed.
+fn dblock() -> Command {
+    let told = |argument: Arg| {
+        if !argument.is_positional() && !argument.get_action().takes_values() {
+            return argument;
+        }
+        let hint = match Takes::of(&argument) {
+            Takes::Words(words) => {
+                // What clap may keep of a text that is made has to stay.
+                let words = words.into_iter().map(|word| &*word.leak());
+                return argument.value_parser(PossibleValuesParser::new(words));
+            }
+            Takes::File => ValueHint::FilePath,
+            Takes::Host => ValueHint::Hostname,
+            Takes::Command => ValueHint::CommandWithArguments,
+            Takes::Anything => ValueHint::Other,
+        };
+        argument.value_hint(hint)
+    };
+    Cli::command().mut_subcommands(|command| command.mut_args(told))
+}
+
+fn by_clap(shell: Shell) -> String {
+    let mut bytes = Vec::new();
+    clap_complete::generate(shell, &mut dblock(), "dblock", &mut bytes);
+    String::from_utf8(bytes).expect("a script is text")
+}
+
+/// A file beside this one, with what stands in it between @ replaced.
+fn by_hand(file: &str, tables: &[(&str, String)]) -> String {
+    let path = at("src/manual").join(file);
+    let mut text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
+    for (name, table) in tables {
+        let place = format!("@{name}@");
+        assert!(text.contains(&place), "{file} has no {place}");
+        text = text.replace(&place, table);
+    }
+    text
+}
+
+/// `-n` and `--name`.
+fn spellings(option: &Arg) -> impl Iterator<Item = String> {
+    let short = option.get_short().map(|short| format!("-{short}"));
+    let long = option.get_long().map(|long| format!("--{long}"));
+    short.into_iter().chain(long)
+}
+
+/// What is taken by the options that take something, by their spellings: the same in all commands.
+fn values() -> BTreeMap<String, Takes> {
+    let mut values = BTreeMap::new();
+    for command in super::dblock().get_subcommands() {
+        for option in command.get_opts() {
+            for spelling in spellings(option) {
+                let takes = Takes::of(option);
+                let other = values.insert(spelling.clone(), takes.clone());
+                assert!(
+                    other.is_none_or(|other| other == takes),
+                    "{spelling} is two things"
+                );
+            }
+        }
+    }
+    values
+}
+
+/// The commands, and the one that is clap's.
+fn commands() -> String {
+    let dblock = super::dblock();
+    let names = dblock.get_subcommands().map(Command::get_name);
+    names.chain(["help"]).collect::<Vec<_>>().join(" ")
+}
+
+/// The commands that run another one.
+fn runners() -> Vec<String> {
+    let dblock = super::dblock();
+    let runs = |command: &&Command| {
+        let mut positionals = command.get_positionals();
+        positionals.any(|argument| Takes::of(argument) == Takes::Command)
+    };
+    let runners = dblock.get_subcommands().filter(runs);
+    runners
+        .map(|command| command.get_name().to_owned())
+        .collect()
+}
+
+/// By hand, with tables: clap's knows no command to run, and takes a URL, which bash makes several words of, for arguments.
+fn bash() -> String {
+    let dblock = super::dblock();
+    let options = |command: &Command| {
+        let options = command.get_arguments().flat_map(spellings);
+        options.collect::<Vec<_>>().join(" ")
+    };
+    let of_commands = dblock.get_subcommands().map(|command| {
+        format!(
+            "        {}) options='{}' ;;",
+            command.get_name(),
+            options(command)
+        )
+    });
+    let mut by_value: BTreeMap<Takes, Vec<String>> = BTreeMap::new();
+    for (option, takes) in values() {
+        by_value.entry(takes).or_default().push(option);
+    }
+    let of_values = by_value.into_iter().map(|(takes, options)| {
+        let takes = match takes {
+            Takes::File => "file".to_owned(),
+            Takes::Host => "host".to_owned(),
+            Takes::Words(words) => words.join(" "),
+            Takes::Anything => "anything".to_owned(),
+            Takes::Command => panic!("no option takes a command"),
+        };
+        format!("        {}) takes='{takes}' ;;", options.join(" | "))
+    });
+    by_hand(
+        "dblock.bash",
+        &[
+            ("COMMANDS", commands()),
+            ("RUNNERS", runners().join(" | ")),
+            ("OPTIONS", options(&dblock)),
+            (
+                "OPTIONS_OF_COMMANDS",
+                of_commands.collect::<Vec<_>>().join("\n"),
+            ),
+            ("VALUES", of_values.collect::<Vec<_>>().join("\n")),
+        ],
+    )
+}
+
+/// clap's, but that options are offered in the place of a name that nobody can guess, and behind it. For such a name clap says
+/// nothing, and zsh then offers nothing at all.
+fn zsh() -> String {
+    let lines = by_clap(Shell::Zsh);
+    let lines = lines.lines().map(|line| {
+        let positional = line.strip_prefix("'*::").map(|rest| ("'*:", rest));
+        let positional = positional.or_else(|| Some(("':", line.strip_prefix("':")?)));
+        match positional.and_then(|(start, rest)| Some((start, rest.strip_suffix(":' \\")?))) {
+            Some((start, rest)) => format!("{start}{rest}:( )' \\\n"),
+            None => format!("{line}\n"),
+        }
+    });
+    lines.collect()
+}
+
+/// clap's table of options, and by hand the conditions that its lines ask.
+fn fish() -> String {
+    let clap = by_clap(Shell::Fish);
+    let table = clap.find("complete -c").expect("lines that complete");
+    by_hand(
+        "dblock.fish",
+        &[
+            ("COMMANDS", commands()),
+            ("RUNNERS", runners().join(" ")),
+            ("VALUES", values().into_keys().collect::<Vec<_>>().join(" ")),
+            ("TABLE", clap[table..].trim_end().to_owned()),
+        ],
+    )
+}

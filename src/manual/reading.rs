@@ -1,0 +1,250 @@
+//! The pages as they are read: mandoc and man have nothing to warn of, and what the program has is told, no more and no less.
+
+use std::collections::BTreeSet;
+use std::process::{Command, Output};
+
+use super::page::{self, Page};
+use super::{WRITE, at};
+use crate::exit;
+use crate::settings::VARIABLES;
+
+/// What dblock tells its command.
+const TOLD: [&str; 4] = [
+    "DBLOCK_NAME",
+    "DBLOCK_SLOT",
+    "DBLOCK_SLOT_NAME",
+    "DBLOCK_CONNECTION_ID",
+];
+
+/// Options that the pages speak of and that dblock does not have: one that is missed, and one of a script in an example.
+const OF_OTHERS: [&str; 2] = ["--password", "--key"];
+
+/// Runs a program that comes with a package of Debian's.
+fn run(program: &str, package: &str, args: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    command.args(args).envs([
+        ("LC_ALL", "C.UTF-8"),
+        ("MANWIDTH", "80"),
+        ("MANPAGER", "cat"),
+    ]);
+    let outcome = command.output();
+    outcome.unwrap_or_else(|error| {
+        panic!("{program}: {error}; script/bootstrap installs it, or: apt-get install {package}")
+    })
+}
+
+/// The committed file of a page.
+fn file(page: &Page) -> String {
+    let path = at("man").join(page.file_name());
+    assert!(
+        path.exists(),
+        "{} is missing: script/generate",
+        path.display()
+    );
+    path.display().to_string()
+}
+
+/// A page as `man` shows it.
+fn shown(page: &Page) -> String {
+    let output = run("man", "man-db", &["-E", "UTF-8", "-l", &file(page)]);
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// One section of it, without its name.
+fn section(page: &Page, name: &str) -> String {
+    let shown = shown(page);
+    let lines = shown.lines().skip_while(|line| *line != name).skip(1);
+    let lines: Vec<_> = lines
+        .take_while(|line| line.is_empty() || line.starts_with(' '))
+        .collect();
+    assert!(!lines.is_empty(), "no {name} in {}:\n{shown}", page.name);
+    lines.join("\n")
+}
+
+/// The page of a command, say `run`.
+fn page_of(command: &str) -> Page {
+    let name = format!("dblock-{command}");
+    let page = page::all().into_iter().find(|page| page.name == name);
+    page.expect("a command has a page")
+}
+
+/// The words of letters, digits, dashes and underscores.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !letter.is_alphanumeric() && letter != '-' && letter != '_')
+}
+
+/// The numbers with which the paragraphs of a section begin.
+fn codes(section: &str) -> BTreeSet<u8> {
+    let firsts = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("       ")?.split(' ').next());
+    firsts.filter_map(|word| word.parse().ok()).collect()
+}
+
+#[test]
+fn mandoc_and_man_have_nothing_to_warn_of() {
+    for page in page::all() {
+        let file = file(&page);
+        for (program, package, args) in [
+            ("mandoc", "mandoc", &["-Tlint", "-Wall", &*file][..]),
+            (
+                "man",
+                "man-db",
+                &["--warnings", "-E", "UTF-8", "-l", &*file],
+            ),
+        ] {
+            let output = run(program, package, args);
+            let told = String::from_utf8_lossy(&output.stderr);
+            // mandoc's lint is its output.
+            let found = String::from_utf8_lossy(&output.stdout);
+            let is_lint = program == "mandoc" && !found.is_empty();
+            assert!(
+                output.status.success() && told.is_empty() && !is_lint,
+                "{program} {args:?}:\n{told}{}",
+                if is_lint { &found } else { "" }
+            );
+        }
+    }
+}
+
+#[test]
+fn each_page_has_the_sections_of_a_manual_page() {
+    for page in page::all() {
+        let shown = shown(&page);
+        let is_name = |line: &&str| line.starts_with(char::is_uppercase) && !line.contains('(');
+        let sections: Vec<_> = shown.lines().filter(is_name).collect();
+        let mut expected = vec![
+            "NAME",
+            "SYNOPSIS",
+            "DESCRIPTION",
+            "OPTIONS",
+            "EXIT STATUS",
+            "ENVIRONMENT",
+            "FILES",
+            "EXAMPLES",
+            "SEE ALSO",
+        ];
+        let more: &[(usize, &str)] = match &*page.name {
+            "dblock" => &[(4, "COMMANDS")],
+            "dblock-run" => &[(5, "SIGNALS"), (8, "CAVEATS")],
+            "dblock-check" => &[(7, "CAVEATS")],
+            _ => &[],
+        };
+        for &(at, name) in more {
+            expected.insert(at, name);
+        }
+        assert_eq!(sections, expected, "{}", page.name);
+    }
+}
+
+#[test]
+fn each_option_of_the_command_line_has_its_place() {
+    for page in page::all() {
+        let options = section(&page, "OPTIONS");
+        let begins = |what: &str| {
+            let mut lines = options.lines().map(str::trim_start);
+            lines.any(|line| {
+                let spellings = line.split(", ").filter_map(|word| word.split(' ').next());
+                line.starts_with('-') && spellings.into_iter().any(|word| word == what)
+            })
+        };
+        let arguments = page.command.get_arguments();
+        for option in arguments.filter_map(clap::Arg::get_long) {
+            assert!(
+                begins(&format!("--{option}")),
+                "--{option} in {}",
+                page.name
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_run_is_no_part_of_the_connection() {
+    for page in [page_of("run"), page_of("config")] {
+        let options = section(&page, "OPTIONS");
+        let (before, behind) = options.split_once("   Connection").expect("a heading");
+        assert!(
+            before.contains("COMMAND") && !behind.contains("COMMAND"),
+            "{options}"
+        );
+    }
+}
+
+#[test]
+fn no_option_is_spoken_of_that_does_not_exist() {
+    let pages = page::all();
+    let options = |page: &Page| {
+        let options = page.command.get_arguments().filter_map(clap::Arg::get_long);
+        options
+            .map(|option| format!("--{option}"))
+            .collect::<Vec<_>>()
+    };
+    let known: BTreeSet<_> = pages.iter().flat_map(options).collect();
+    for page in &pages {
+        let shown = shown(page);
+        let spoken_of = words(&shown).filter(|word| word.starts_with("--") && word.len() > 2);
+        for option in spoken_of.filter(|option| !OF_OTHERS.contains(option)) {
+            assert!(known.contains(option), "{option} in {}", page.name);
+        }
+    }
+}
+
+#[test]
+fn each_exit_code_is_told() {
+    let source = include_str!("../exit.rs");
+    let arms = source
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Self::"));
+    let numbers = arms.filter_map(|arm| arm.split_once(" => ")?.1.strip_suffix(',')?.parse().ok());
+    let mut codes_of_dblock: BTreeSet<u8> = numbers.collect();
+    assert!(
+        codes_of_dblock.contains(&exit::Reason::Usage.code()),
+        "{codes_of_dblock:?}"
+    );
+    codes_of_dblock.extend([exit::CONFLICT, exit::TIMED_OUT, exit::TIMED_OUT_KILLED]);
+    let told = codes(&section(&page_of("run"), "EXIT STATUS"));
+    assert_eq!(told, codes_of_dblock);
+}
+
+#[test]
+fn a_page_tells_the_exit_codes_of_the_help() {
+    for page in page::all() {
+        let Some(help) = page.command.get_after_help() else {
+            continue;
+        };
+        let help = help.to_string();
+        let sentence = help
+            .split("Exit codes:")
+            .nth(1)
+            .expect("the help tells them");
+        let sentence = sentence.split("\n\n").next().unwrap_or_default();
+        // 128 + n is no code, and not every number is one.
+        let numbers = words(sentence).filter_map(|word| word.parse::<u8>().ok());
+        let of_help: BTreeSet<_> = numbers.filter(|&number| number != 128).collect();
+        assert_eq!(
+            codes(&section(&page, "EXIT STATUS")),
+            of_help,
+            "{}",
+            page.name
+        );
+    }
+}
+
+#[test]
+fn each_variable_is_told_and_none_that_does_not_exist() {
+    let known: BTreeSet<_> = VARIABLES
+        .iter()
+        .map(|(_, name)| *name)
+        .chain(TOLD)
+        .collect();
+    let environment = section(&page_of("run"), "ENVIRONMENT");
+    let told: BTreeSet<_> = words(&environment)
+        .filter(|word| word.starts_with("DBLOCK_") && *word != "DBLOCK_")
+        .collect();
+    assert_eq!(told, known);
+    assert!(
+        !known.contains(WRITE),
+        "the generator has a variable of its own"
+    );
+}

@@ -1,0 +1,461 @@
+//! `dblock kill` ends a holder and its command, whatever its policy, and nobody has the slot before that.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use mysql::prelude::Queryable;
+use nix::sys::signal::Signal;
+
+use crate::harness::{
+    BUSY, Dblock, Frozen, Kind, Output, Packet, Proxy, Records, Running, SOON, Server,
+    both_servers, eventually, runs, unique,
+};
+
+/// A dblock whose command runs until it is ended, and says its process.
+fn holder(server: &Server, name: &str, args: &[&str]) -> (Running, i32) {
+    let mut dblock = Dblock::run(server, name)
+        .without_terminal()
+        .args(args)
+        .sh("echo shell $$; exec sleep 600")
+        .spawn();
+    let command = dblock.wait_pid("shell");
+    (dblock, command)
+}
+
+fn kill(server: &Server, what: &str) -> Dblock {
+    Dblock::at(server, "kill").arg(what)
+}
+
+/// stdout is one line, and it has all these parts.
+#[track_caller]
+fn expect_told(kill: &Output, parts: &[&str]) {
+    kill.expect_silence();
+    assert_eq!(kill.stdout.lines().count(), 1, "{kill:#?}");
+    for part in parts {
+        assert!(
+            kill.stdout.contains(part),
+            "{part:?} is not told: {kill:#?}"
+        );
+    }
+}
+
+both_servers! {
+    fn a_holder_is_ended_with_its_command_whatever_its_policy(server) {
+        for policy in ["reacquire", "terminate", "ignore"] {
+            let name = unique("kill");
+            let (dblock, command) = holder(server, &name, &["--on-lock-lost", policy]);
+            let kill = kill(server, &name).output();
+            assert!(!runs(command), "{policy}: the command has ended by then");
+            kill.expect_code(0);
+            expect_told(&kill, &[&format!("slot 0 of {name}: ended "), "its command has ended, after", "now it is free\n"]);
+            if server.kind == Kind::MySql {
+                expect_told(&kill, &[&format!("pid {} (sh)", dblock.pid())]);
+            }
+            let end = dblock.wait();
+            end.expect_code(74).expect_said([&format!("{name} was lost, and the command was ended for it")]);
+            if policy != "terminate" {
+                end.expect_said([" was ended by "]);
+            }
+            Dblock::run(server, &name).command(["true"]).output().expect_code(0).expect_silence();
+        }
+    }
+
+    fn nobody_has_the_slot_before_the_command_is_gone(server) {
+        let name = unique("slow");
+        let records = Records::new();
+        // It takes a second to end.
+        let slow = "trap 'sleep 1; kill $!; wait; echo end 0 $(date +%s%N) >>\"$0\"; exit 1' TERM; echo running; sleep 600 & wait";
+        let [sh, c, script] = records.command_around(0, "");
+        let start = script.lines().next().unwrap().to_owned();
+        let file = records.path().join("records");
+        let mut first = Dblock::run(server, &name).without_terminal().command([sh, c, format!("{start}\n{slow}"), file.display().to_string()]).spawn();
+        first.wait_line("running", SOON);
+        let mut waiting = Vec::new();
+        for id in 1..=3 {
+            waiting.push(Dblock::run(server, &name).args(["--wait", "60"]).command(records.command(id)).spawn());
+            eventually("it waits", SOON, || server.waiters(&name).len() == id);
+        }
+        let mut killing = kill(server, &name).spawn();
+        // Those who do not wait come in between.
+        let mut tries = 0;
+        while killing.is_running() {
+            let run = Dblock::run(server, &name).command(records.command(9)).output();
+            assert!([Some(0), Some(75)].contains(&run.code), "{run:#?}");
+            tries += 1;
+        }
+        let killing = killing.wait();
+        killing.expect_code(0).expect_took(Duration::from_secs(1), Duration::from_secs(1) + 4 * BUSY);
+        assert!(tries > 0);
+        first.wait().expect_code(74);
+        for run in waiting {
+            run.wait().expect_code(0);
+        }
+        records.assert_no_overlap();
+        // Those who waited had their turns, in their order.
+        let order: Vec<usize> = records.order().into_iter().filter(|id| *id != 9).collect();
+        assert_eq!(order, [0, 1, 2, 3]);
+    }
+
+    fn who_waits_for_a_slot_whose_holder_is_being_ended_waits_no_longer_than_asked(server) {
+        let name = unique("marked");
+        let mut marker = server.hold(&format!("{name}#kill0"));
+        let run = Dblock::run(server, &name).args(["--wait", "1"]).command(["echo", "ran"]).output();
+        run.expect_code(75).expect_stdout("").expect_one_line(&name);
+        run.expect_took(Duration::from_secs(1), Duration::from_secs(1) + BUSY);
+        Dblock::run(server, &name).command(["echo", "ran"]).output().expect_code(75).expect_stdout("");
+        // Of several slots another is free.
+        let run = Dblock::run(server, &name).args(["-m", "2"]).sh("echo $DBLOCK_SLOT").output();
+        run.expect_code(0).expect_stdout("1\n");
+        // Of very many, too, whose markers are not asked for with them but where there is a sign that there is one.
+        marker.query_drop(format!("DO GET_LOCK('{name}#killa', 0)")).unwrap();
+        for wait in ["0", "50"] {
+            let run = Dblock::run(server, &name).args(["-m", "40", "--wait", wait]).sh("echo $DBLOCK_SLOT").output();
+            run.expect_code(0).expect_stdout("1\n");
+        }
+        let mut waits = Dblock::run(server, &name).args(["-v", "--wait", "50"]).command(["echo", "ran"]).spawn();
+        waits.wait_stderr("is being ended", SOON);
+        marker.query_drop(format!("DO RELEASE_LOCK('{name}#kill0')")).unwrap();
+        waits.wait().expect_code(0).expect_stdout("ran\n");
+    }
+
+    fn a_lock_that_nobody_has_is_told_as_free(server) {
+        let name = unique("free");
+        let told = kill(server, &name).output();
+        told.expect_code(0);
+        expect_told(&told, &[&format!("{name} is free: nobody was ended")]);
+        let told = kill(server, &format!("{name}#7")).output();
+        told.expect_code(0);
+        expect_told(&told, &[&format!("slot 7 of {name} is free")]);
+        kill(server, &name).arg("-q").output().expect_code(0).expect_silence().expect_stdout("");
+    }
+
+    fn a_dry_run_ends_nobody(server) {
+        let name = unique("dry");
+        let (mut dblock, command) = holder(server, &name, &[]);
+        let told = kill(server, &name).arg("--dry-run").output();
+        told.expect_code(0);
+        expect_told(&told, &[&format!("slot 0 of {name} is held by "), "; not ended\n"]);
+        assert!(dblock.is_running() && runs(command) && dblock.stderr().is_empty());
+    }
+
+    fn the_slot_of_many_whose_holder_is_being_ended_is_for_nobody(server) {
+        let name = unique("many");
+        let script = "trap '' TERM; echo slot $DBLOCK_SLOT; sleep 2.5";
+        let mut first = Dblock::run(server, &name).without_terminal().args(["-m", "40", "-k", "9"]).sh(script).spawn();
+        first.wait_line("slot 0", SOON);
+        let killing = kill(server, &format!("{name}#0")).args(["--wait", "0"]).output();
+        killing.expect_code(75).expect_one_line("nobody gets the slot before it has");
+        // The killer is gone, the command is not.
+        for wait in ["0", "50"] {
+            let run = Dblock::run(server, &name).args(["-m", "40", "--wait", wait]).sh("echo $DBLOCK_SLOT").output();
+            run.expect_code(0).expect_stdout("1\n");
+        }
+        first.wait().expect_code(74);
+        let run = Dblock::run(server, &name).args(["-m", "40"]).sh("echo $DBLOCK_SLOT").output();
+        run.expect_code(0).expect_stdout("0\n");
+    }
+
+    fn of_several_holders_the_one_that_is_named_is_ended(server) {
+        let name = unique("several");
+        let (mut first, _) = holder(server, &name, &["-m", "2"]);
+        let (second, command) = holder(server, &name, &["-m", "2"]);
+        let which = kill(server, &name).output();
+        which.expect_code(64).expect_one_line(&format!("{name} has several holders; say which one: {name}#0, {name}#1"));
+        let told = kill(server, &format!("{name}#1")).output();
+        told.expect_code(0);
+        expect_told(&told, &[&format!("slot 1 of {name}: ended")]);
+        second.wait().expect_code(74);
+        assert!(!runs(command) && first.is_running() && first.stderr().is_empty());
+        // Now there is no doubt.
+        kill(server, &name).output().expect_code(0);
+        first.wait_within(SOON).expect_code(74);
+    }
+
+    fn a_plain_client_loses_its_session(server) {
+        let name = unique("plain");
+        let client = server.hold(&name);
+        let id = client.connection_id();
+        let told = kill(server, &name).output();
+        told.expect_code(0);
+        expect_told(&told, &[&format!("connection {id}"), "which is no dblock", "now it is free"]);
+        assert!(!server.has_session(id.into()) && server.holder(&name).is_none());
+    }
+
+    fn without_the_privilege_the_grant_that_would_do_is_told_and_does(server) {
+        let name = unique("others");
+        let (mut dblock, command) = holder(server, &name, &[]);
+        let account = server.account();
+        let refused = kill(server, &name).user(&account).output();
+        refused.expect_code(77).expect_one_line("of another account").expect_stdout("");
+        assert!(dblock.is_running() && runs(command));
+        assert!(server.holder(&format!("{name}#kill0")).is_none(), "nothing is left behind");
+        let at = refused.stderr.find("GRANT ").expect("a grant");
+        let grant = &refused.stderr[at..];
+        let end = grant.find(" would do").expect("its end");
+        server.admin().query_drop(&grant[..end]).unwrap();
+        kill(server, &name).user(&account).output().expect_code(0);
+        dblock.wait_within(SOON).expect_code(74);
+        assert!(!runs(command));
+    }
+
+    fn a_command_that_takes_longer_to_end_than_is_waited_for_keeps_its_slot_to_itself(server) {
+        // Whoever ends it gives up waiting, or is interrupted himself.
+        for wait in [Some("0"), Some("0.5"), None] {
+            let name = unique("slow");
+            let records = Records::new();
+            let [sh, c, script] = records.command_around(0, "trap '' TERM; echo running; sleep 2.5");
+            let mut first = Dblock::run(server, &name).without_terminal().args(["--ttl", "30", "-k", "9"]).command([sh, c, script]).spawn();
+            first.wait_line("running", SOON);
+            let waits = Dblock::run(server, &name).args(["--wait", "60"]).command(records.command(1)).spawn();
+            eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+            if let Some(wait) = wait {
+                let told = kill(server, &name).args(["--wait", wait]).output();
+                told.expect_code(75).expect_one_line("nobody gets the slot before it has");
+            } else {
+                let killing = kill(server, &name).spawn();
+                first.wait_stderr("was ended by", SOON);
+                killing.signal(Signal::SIGINT);
+                killing.wait().expect_signal(Signal::SIGINT);
+            }
+            let skip = Dblock::run(server, &name).command(records.command(9)).output();
+            skip.expect_code(75).expect_one_line("; not run");
+            // Another one waits for the same end.
+            let told = kill(server, &name).output();
+            told.expect_code(0);
+            expect_told(&told, &["was being ended by", "that is done"]);
+            first.wait().expect_code(74);
+            waits.wait().expect_code(0);
+            records.assert_no_overlap();
+        }
+    }
+
+    fn who_leaves_it_to_another_is_not_told_that_it_is_done_when_it_is_not(server) {
+        let name = unique("vain");
+        let (mut dblock, command) = holder(server, &name, &[]);
+        let keeper = dblock.keeper(Some(command));
+        let stopped = [Frozen::new(dblock.pid()), Frozen::new(keeper)];
+        let first = kill(server, &name).args(["--wait", "1", "--connect-timeout", "2"]).spawn();
+        eventually("it is marked", SOON, || server.holder(&format!("{name}#kill0")).is_some());
+        let second = kill(server, &name).output();
+        second.expect_code(75).expect_one_line("nothing is known of its command");
+        first.wait().expect_code(75);
+        drop(stopped);
+        dblock.wait_stderr("had again", SOON);
+    }
+
+    fn a_holder_far_away_is_heard_of_whatever_its_policy(server) {
+        for policy in ["reacquire", "terminate", "ignore"] {
+            let name = unique("far");
+            let proxy = Proxy::to(server);
+            let dblock = Dblock::run_at(&proxy.url(), &name).without_terminal().args(["--on-lock-lost", policy]);
+            let mut dblock = dblock.sh("echo runs; exec sleep 600").spawn();
+            dblock.wait_line("runs", SOON);
+            proxy.delay(Duration::from_millis(250));
+            let told = kill(server, &name).output();
+            told.expect_code(0);
+            expect_told(&told, &["its command has ended"]);
+            dblock.wait().expect_code(74);
+        }
+    }
+
+    fn a_command_that_ends_just_as_its_session_is_ended_is_heard_of(server) {
+        let name = unique("just");
+        let mut dblock = Dblock::run(server, &name).without_terminal().stdin(Stdio::piped()).sh("echo shell $$; read x; exit 3").spawn();
+        let command = dblock.wait_pid("shell");
+        let keeper = Frozen::new(dblock.keeper(Some(command)));
+        let killing = kill(server, &name).spawn();
+        eventually("the session is ended", SOON, || server.holder(&name).is_none());
+        drop(dblock.take_stdin());
+        eventually("the command ends", SOON, || !runs(command));
+        drop(keeper);
+        let told = killing.wait();
+        told.expect_code(0);
+        expect_told(&told, &["its command has ended"]);
+        dblock.wait().expect_code(3);
+    }
+
+    fn one_that_was_granted_the_slot_and_has_not_begun_is_ended_too(server) {
+        let name = unique("granted");
+        let holder = server.hold(&name);
+        let proxy = Proxy::to(server);
+        let waits = Dblock::run_at(&proxy.url(), &name).args(["--wait", "60"]).command(["echo", "ran"]).spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        proxy.delay(Duration::from_millis(400));
+        drop(holder);
+        eventually("it is granted the slot", SOON, || server.holder(&name).is_some());
+        let told = kill(server, &name).output();
+        told.expect_code(0);
+        expect_told(&told, &["its command has ended", "now it is free"]);
+        waits.wait().expect_code(74).expect_stdout("").expect_one_line("was ended by");
+    }
+
+    fn a_kill_during_a_run_time_limits_grace_is_heard_of(server) {
+        let name = unique("grace");
+        let mut dblock = Dblock::run(server, &name)
+            .without_terminal()
+            .args(["--timeout", "0.5", "-k", "2", "--hold-at-least", "600"])
+            .sh("trap '' TERM; while :; do sleep 0.05; done")
+            .spawn();
+        dblock.wait_stderr("ending it", SOON);
+        let told = kill(server, &name).output();
+        told.expect_code(0);
+        expect_told(&told, &["its command has ended"]);
+        dblock.wait_within(SOON).expect_code(137);
+    }
+
+    fn two_that_kill_at_once_end_one_holder(server) {
+        let name = unique("twice");
+        let mut dblock = Dblock::run(server, &name)
+            .without_terminal()
+            .sh("trap 'sleep 1; exit' TERM; echo running; while :; do sleep 0.05; done")
+            .spawn();
+        dblock.wait_line("running", SOON);
+        let mut next = Dblock::run(server, &name).args(["--wait", "60"]).stdin(Stdio::piped()).sh("echo next; read x; exit 7").spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        let first = kill(server, &name).spawn();
+        eventually("the next one has the slot, and waits for the end", SOON, || {
+            server.holder(&name).is_some() && server.waiters(&name).is_empty() && !dblock.stderr().is_empty()
+        });
+        // Who has the slot by now is not meant.
+        let second = kill(server, &name).output();
+        let first = first.wait();
+        first.expect_code(0).expect_silence();
+        expect_told(&first, &["its command has ended", "now it is held by"]);
+        second.expect_code(0);
+        expect_told(&second, &["was being ended by", "that is done"]);
+        dblock.wait().expect_code(74);
+        next.wait_line("next", SOON);
+        drop(next.take_stdin());
+        next.wait().expect_code(7).expect_silence();
+    }
+
+    fn who_has_the_slot_after_the_one_that_was_meant_is_spared(server) {
+        let name = unique("spared");
+        let proxy = Proxy::to(server);
+        let mut meant = Dblock::run(server, &name).stdin(Stdio::piped()).sh("echo meant; read x; exit 3").spawn();
+        meant.wait_line("meant", SOON);
+        let mut next = Dblock::run(server, &name).args(["--wait", "60"]).stdin(Stdio::piped()).sh("echo next; read x; exit 7").spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        proxy.delay(Duration::from_millis(200));
+        let killing = kill(server, &name).env("DBLOCK_URL", proxy.url()).spawn();
+        // The question for the holder and the marker, `#kill0` in hex digits.
+        let is_asked = |packet: &Packet| packet.statements().is_some_and(|asked| asked.contains("236b696c6c30"));
+        eventually("it looks who has the slot", SOON, || proxy.packets().iter().any(is_asked));
+        let holder = server.holder(&name);
+        eventually("it has learnt that", SOON, || proxy.packets().last().is_some_and(|packet| !is_asked(packet)));
+        drop(meant.take_stdin());
+        next.wait_line("next", SOON);
+        assert_ne!(server.holder(&name), holder);
+        let told = killing.wait();
+        told.expect_code(0);
+        expect_told(&told, &["was let go by", "now it is held by"]);
+        meant.wait().expect_code(3).expect_silence();
+        drop(next.take_stdin());
+        next.wait().expect_code(7).expect_silence();
+    }
+
+    fn a_kill_that_another_has_begun_is_waited_for_no_longer_than_asked(server) {
+        let name = unique("begun");
+        let (mut dblock, _) = holder(server, &name, &[]);
+        let _marker = server.hold(&format!("{name}#kill0"));
+        let told = kill(server, &name).args(["-q", "--wait", "0.5"]).output();
+        told.expect_code(75).expect_stdout("").expect_one_line("is being ended by").expect_said(["nothing was done"]);
+        let told = kill(server, &name).arg("--dry-run").output();
+        told.expect_code(0);
+        expect_told(&told, &["is being ended by"]);
+        assert!(dblock.is_running() && dblock.stderr().is_empty());
+    }
+
+    fn a_holder_that_comes_back_under_the_same_name_is_told(server) {
+        let name = unique("back");
+        let (dblock, _) = holder(server, &name, &[]);
+        let mut next = Dblock::run(server, &name).args(["--wait", "60"]).sh("echo next; exec sleep 600").spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        let told = kill(server, &name).output();
+        told.expect_code(0);
+        expect_told(&told, &["its command has ended", "now it is held by "]);
+        dblock.wait().expect_code(74);
+        next.wait_line("next", SOON);
+        assert!(next.is_running());
+    }
+
+    fn a_holder_that_does_not_answer_is_told_as_such(server) {
+        let name = unique("deaf");
+        let (mut dblock, command) = holder(server, &name, &[]);
+        let keeper = dblock.keeper(Some(command));
+        {
+            let _stopped = [Frozen::new(dblock.pid()), Frozen::new(keeper)];
+            let told = kill(server, &name).args(["--wait", "1", "--connect-timeout", "2"]).output();
+            told.expect_code(75).expect_stdout("").expect_one_line("nothing was heard of it within 2s");
+            told.expect_said(["may still run", "now it is free"]);
+            assert!(runs(command), "which is so");
+        }
+        // The marker is gone, and nobody else has the lock.
+        dblock.wait_stderr("had again", SOON);
+        assert!(dblock.is_running());
+    }
+
+    fn the_command_of_a_stopped_dblock_is_ended_too(server) {
+        let name = unique("stopped");
+        let (dblock, command) = holder(server, &name, &["--kill-after", "0.5", "--ttl", "8"]);
+        dblock.signal(Signal::SIGSTOP);
+        eventually("it is stopped", SOON, || crate::harness::is_stopped(dblock.pid()));
+        let killing = kill(server, &name).args(["--wait", "2"]).output();
+        assert!([Some(0), Some(75)].contains(&killing.code), "{killing:#?}");
+        eventually("the command is gone", SOON, || !runs(command));
+        dblock.signal(Signal::SIGCONT);
+        dblock.wait().expect_code(74);
+    }
+
+    fn a_lock_that_is_held_after_the_commands_end_is_let_go(server) {
+        let name = unique("hold");
+        let mut dblock = Dblock::run(server, &name).without_terminal().args(["--hold-at-least", "600", "-v"]).sh("exit 3").spawn();
+        dblock.wait_stderr("holding", SOON);
+        let told = kill(server, &name).output();
+        told.expect_code(0);
+        expect_told(&told, &["its command has ended", "now it is free"]);
+        dblock.wait_within(SOON).expect_code(3);
+    }
+
+    fn what_follows_a_kill_has_the_lock(server) {
+        let name = unique("after");
+        for _ in 0..10 {
+            let (dblock, _) = holder(server, &name, &[]);
+            kill(server, &name).output().expect_code(0);
+            Dblock::run(server, &name).command(["true"]).output().expect_code(0).expect_silence();
+            dblock.wait().expect_code(74);
+        }
+        eventually("nothing is left behind", SOON, || {
+            !server.sessions().iter().any(|session| session.contains(&name))
+        });
+    }
+
+    fn a_killer_that_dies_frees_its_marker_and_the_holder_goes_on(server) {
+        let name = unique("orphan");
+        let (mut dblock, command) = holder(server, &name, &[]);
+        let marker = format!("{name}#kill0");
+        let keeper = dblock.keeper(Some(command));
+        let stopped = [Frozen::new(dblock.pid()), Frozen::new(keeper)];
+        let killing = kill(server, &name).args(["--wait", "forever"]).spawn();
+        eventually("the session is ended", SOON, || server.holder(&name).is_none() && server.holder(&marker).is_some());
+        drop(killing);
+        eventually("the marker is free", SOON, || server.holder(&marker).is_none());
+        drop(stopped);
+        dblock.wait_stderr("had again", SOON);
+        assert!(dblock.is_running() && runs(command));
+    }
+
+    fn what_is_no_holder_is_refused(server) {
+        let name = unique("wrong");
+        for wrong in ["", "#", "#1", " a", "a\nb"] {
+            kill(server, wrong).output().expect_code(64).expect_one_line("dblock: NAME: the name");
+        }
+        for wrong in ["#", "#+1", "#007", "#-1", "#1000", "#x", "#1#2", "#99999999999"] {
+            kill(server, &format!("{name}{wrong}")).output().expect_code(64).expect_one_line("the number of a slot, 0 to 999");
+        }
+        kill(server, &name).args(["--wait", "soon"]).output().expect_code(64).expect_one_line("--wait");
+        kill(server, &name).env("DBLOCK_PASSWORD", "wrong").output().expect_code(77).expect_one_line("refused the account");
+        let nobody = kill(server, &name).env("DBLOCK_URL", "mysql://dblock@127.0.0.1:1/").args(["--connect-timeout", "0.3"]);
+        nobody.output().expect_code(69).expect_one_line("no server could be reached");
+    }
+}
