@@ -1,0 +1,389 @@
+//! What script/package makes: a Debian package that installs, works and goes without a trace, and a static binary beside it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+use mysql::prelude::Queryable;
+use nix::sys::signal::Signal;
+
+use crate::harness::{Dblock, PASSWORD, Server, both_servers, unique, works};
+
+const SOURCE: &str = env!("CARGO_MANIFEST_DIR");
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The end of a command; its stdout and stderr in one if it failed, its stdout if not.
+fn ended(command: &mut Command) -> Result<String, String> {
+    let output = command.output().unwrap_or_else(|error| {
+        let program = command.get_program().display();
+        panic!("cannot run {program}: {error}; script/bootstrap test installs it")
+    });
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        Ok(text(&output.stdout))
+    } else {
+        Err(text(&[output.stdout, output.stderr].concat()))
+    }
+}
+
+#[track_caller]
+fn told(command: &mut Command) -> String {
+    ended(command).unwrap_or_else(|said| panic!("{command:?} failed: {said}"))
+}
+
+/// Runs script/package into this folder, as from a shell: what cargo tells a test is not for another cargo, which would
+/// compile some crates anew for it. It leaves the processors to the tests that count time.
+fn make(folder: &Path) -> String {
+    let mut command = Command::new("nice");
+    command.arg(format!("{SOURCE}/script/package")).arg(folder);
+    for (name, _) in std::env::vars_os() {
+        let of_cargo = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "DEB"];
+        let name = name.to_string_lossy();
+        if of_cargo.iter().any(|start| name.starts_with(start)) {
+            command.env_remove(&*name);
+        }
+    }
+    told(command.env_remove("LD_LIBRARY_PATH"))
+}
+
+/// The folder with all that was made, and what the script said.
+fn made() -> &'static (PathBuf, String) {
+    static MADE: LazyLock<(PathBuf, String)> = LazyLock::new(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("package");
+        let _ = fs::remove_dir_all(&folder);
+        let said = make(&folder);
+        (folder, said)
+    });
+    &MADE
+}
+
+/// The file that was made with this end of its name.
+#[track_caller]
+fn file(end: &str) -> PathBuf {
+    let (folder, said) = made();
+    let mut files = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let found = files.find(|path| path.to_str().unwrap().ends_with(end));
+    found.unwrap_or_else(|| panic!("no {end} was made: {said}"))
+}
+
+fn package() -> PathBuf {
+    file(".deb")
+}
+
+fn static_binary() -> PathBuf {
+    file("-linux-static")
+}
+
+/// A system of its own, as dpkg sees it, that has the packages of this machine by name and none of their files.
+struct Root(tempfile::TempDir);
+
+impl Root {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let state = root.path().join("var/lib/dpkg");
+        for folder in ["info", "updates", "triggers"] {
+            fs::create_dir_all(state.join(folder)).unwrap();
+        }
+        fs::copy("/var/lib/dpkg/status", state.join("status")).unwrap();
+        Self(root)
+    }
+
+    /// The package is there, with all that it depends on, and set up.
+    fn with_the_package() -> Self {
+        let root = Self::new();
+        // A machine may be told to leave out documentation.
+        root.dpkg(&[
+            "--path-include=/usr/*",
+            "--install",
+            package().to_str().unwrap(),
+        ]);
+        root
+    }
+
+    #[track_caller]
+    fn dpkg(&self, args: &[&str]) {
+        let mut command = Command::new("dpkg");
+        command.arg("--root").arg(self.0.path());
+        told(command.arg("--log=/dev/null").args(args));
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    /// Every file and folder, but for dpkg's own notes.
+    fn files(&self) -> String {
+        told(
+            Command::new("find")
+                .arg(self.0.path())
+                .args(["-path", "*/var", "-prune", "-o", "-printf", "%P\n"]),
+        )
+    }
+}
+
+/// It does what dblock does.
+fn does_its_work(program: &Path, server: &Server) {
+    // MySQL encrypts the password of an account's first login, for which random bits are needed.
+    let account = unique("packaged");
+    server
+        .admin()
+        .query_drop(format!(
+            "CREATE USER '{account}'@'%' IDENTIFIED BY '{PASSWORD}'"
+        ))
+        .unwrap();
+    let url = server.url().replace("dblock@", &format!("{account}@"));
+    works(Dblock::run_at(&url, &unique("packaged")).program(program));
+    let name = unique("packaged");
+    let run = || Dblock::run(server, &name).program(program);
+    works(run());
+    run().sh("exit 7").output().expect_code(7);
+    run()
+        .sh("kill -TERM $$")
+        .output()
+        .expect_signal(Signal::SIGTERM);
+    run().command(["/nowhere"]).output().expect_code(127);
+    let held = server.hold(&name);
+    run()
+        .command(["true"])
+        .output()
+        .expect_code(75)
+        .expect_one_line(&name);
+    drop(held);
+    run()
+        .args(["--ttl", "never"])
+        .command(["true"])
+        .output()
+        .expect_code(64);
+    Dblock::run_at("mysql://dblock@127.0.0.1:1/", &name)
+        .program(program)
+        .args(["--connect-timeout", "0.2"])
+        .command(["true"])
+        .output()
+        .expect_code(69);
+    works(run());
+}
+
+both_servers! {
+    fn the_package_is_installed_works_and_is_removed_without_a_trace(server) {
+        let root = Root::with_the_package();
+        does_its_work(&root.path("usr/bin/dblock"), server);
+        root.dpkg(&["--purge", "dblock"]);
+        assert_eq!(root.files(), "\n", "nothing but the root itself");
+    }
+
+    fn the_static_binary_works(server) {
+        does_its_work(&static_binary(), server);
+    }
+
+    fn the_static_binary_asks_no_module_of_the_system_who_hosts_and_users_are(server) {
+        let folder = tempfile::tempdir().unwrap();
+        // Whoever loads this module ends there.
+        let module = "#include <unistd.h>\n__attribute__((constructor)) static void loaded(void) { _exit(99); }\n";
+        fs::write(folder.path().join("module.c"), module).unwrap();
+        told(Command::new("cc")
+            .args(["-shared", "-fPIC", "-o", "libnss_trap.so.2", "module.c"])
+            .current_dir(&folder));
+        fs::write(folder.path().join("nsswitch.conf"), "passwd: trap files\nhosts: trap files dns\n").unwrap();
+        let script = r#"mount --bind "$1/nsswitch.conf" /etc/nsswitch.conf; export LD_LIBRARY_PATH="$1"; shift; exec "$@""#;
+        let within = |dblock: Dblock, program: &Path| {
+            let folder = folder.path().to_str().unwrap();
+            dblock.program(program).under(["unshare", "--mount", "sh", "-ec", script, "sh", folder])
+        };
+        let url = server.url().replace("127.0.0.1", "localhost");
+        let run = || Dblock::run_at(&url, &unique("trap")).args(["--protocol", "tcp"]);
+        let who = || Dblock::bare().args(["config", "--no-defaults", "--url", "mysql://db.example.com/"]);
+        let usual = Path::new(env!("CARGO_BIN_EXE_dblock"));
+        within(who(), usual).output().expect_code(99);
+        within(run(), usual).command(["true"]).output().expect_code(70);
+        let user = within(who(), &static_binary()).output();
+        let line = user.expect_code(0).stdout.lines().find(|line| line.starts_with("user "));
+        assert!(line.is_some_and(|line| line.contains(" root ")), "{user:#?}");
+        works(within(run(), &static_binary()));
+    }
+}
+
+#[test]
+fn lintian_finds_no_error_and_nothing_to_warn_of() {
+    told(
+        Command::new("lintian")
+            .args(["--allow-root", "--fail-on", "error,warning"])
+            .arg(package()),
+    );
+}
+
+#[test]
+fn the_package_has_these_files_which_only_root_can_change() {
+    let listing = told(Command::new("dpkg-deb").arg("--contents").arg(package()));
+    let mut files = BTreeSet::new();
+    for line in listing.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let path = words[5].trim_start_matches("./");
+        let mode = match path {
+            folder if folder.is_empty() || folder.ends_with('/') => "drwxr-xr-x",
+            "usr/bin/dblock" => "-rwxr-xr-x",
+            _ => "-rw-r--r--",
+        };
+        assert_eq!(words[..2], [mode, "root/root"], "{line}");
+        if mode.starts_with('-') {
+            files.insert(path.to_owned());
+        }
+    }
+    let mut expected = BTreeSet::from(
+        [
+            "bin/dblock",
+            "share/bash-completion/completions/dblock",
+            "share/doc/dblock/changelog.gz",
+            "share/doc/dblock/copyright",
+            "share/doc/dblock/crates-licences.gz",
+            "share/doc/dblock/examples/crontab",
+            "share/fish/vendor_completions.d/dblock.fish",
+            "share/zsh/vendor-completions/_dblock",
+        ]
+        .map(|path| format!("usr/{path}")),
+    );
+    for page in fs::read_dir(format!("{SOURCE}/man")).unwrap() {
+        let page = page.unwrap().file_name();
+        expected.insert(format!("usr/share/man/man1/{}.gz", page.display()));
+    }
+    assert_eq!(files, expected);
+}
+
+#[test]
+fn the_package_says_what_it_is_and_what_it_needs() {
+    let field = |name: &str| {
+        let value = told(
+            Command::new("dpkg-deb")
+                .arg("--field")
+                .arg(package())
+                .arg(name),
+        );
+        value.trim().to_owned()
+    };
+    assert_eq!(field("Package"), "dblock");
+    assert_eq!(field("Version"), VERSION.replacen('-', "~", 1));
+    let depends = field("Depends");
+    let needs: Vec<&str> = depends
+        .split(", ")
+        .map(|need| need.split(' ').next().unwrap())
+        .collect();
+    assert_eq!(needs, ["libc6", "libgcc-s1"], "as the README says");
+}
+
+#[test]
+fn every_crate_that_is_linked_in_has_its_licence_in_the_package() {
+    let root = Root::with_the_package();
+    let licences =
+        told(Command::new("zcat").arg(root.path("usr/share/doc/dblock/crates-licences.gz")));
+    let manifest = fs::read_to_string(format!("{SOURCE}/Cargo.toml")).unwrap();
+    let (_, dependencies) = manifest.split_once("[dependencies]\n").unwrap();
+    let names = dependencies
+        .lines()
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split_once(" = "))
+        .map(|(name, _)| name)
+        .filter(|&name| name != "native-tls"); // which is dblock's own
+    // And some that these bring.
+    for name in names.chain(["ring", "curve25519-dalek", "serde_core"]) {
+        let is_named = |line: &str| line.trim_start().starts_with(&format!("{name} "));
+        let of_text = |line: &str| is_named(line) && line.contains(": ") && !line.starts_with(' ');
+        assert!(licences.lines().any(is_named), "{name} is in the list");
+        assert!(licences.lines().any(of_text), "{name} has a text");
+    }
+    for what in [
+        ": LICENSE-BoringSSL",
+        "Unicode, Inc",
+        "Rust's standard library",
+        "Isis Agora Lovecruft",
+    ] {
+        assert!(licences.contains(what), "{what}");
+    }
+    let beside = fs::read_to_string(file("-linux-static.licences")).unwrap();
+    assert!(beside.contains(&licences), "the static binary has the same");
+    let own = fs::read_to_string(format!("{SOURCE}/LICENSE-MIT")).unwrap();
+    assert!(
+        beside.starts_with(&own) && beside.contains("The C library in it is "),
+        "and more"
+    );
+}
+
+#[test]
+fn the_static_binary_needs_nothing_and_both_are_the_same_version() {
+    let headers = told(Command::new("readelf").arg("-ldW").arg(static_binary()));
+    assert!(
+        !headers.contains("INTERP") && !headers.contains("(NEEDED)"),
+        "{headers}"
+    );
+    let root = Root::with_the_package();
+    for program in [root.path("usr/bin/dblock"), static_binary()] {
+        assert_eq!(
+            told(Command::new(program).arg("--version")),
+            format!("dblock {VERSION}\n")
+        );
+    }
+}
+
+#[test]
+fn the_sums_are_those_of_the_files_and_come_out_the_same_again() {
+    let (folder, _) = made();
+    let check = || {
+        Command::new("sha256sum")
+            .args(["--check", "--strict", "SHA256SUMS"])
+            .current_dir(folder)
+            .output()
+    };
+    assert!(check().unwrap().status.success());
+    let sums = fs::read_to_string(folder.join("SHA256SUMS")).unwrap();
+    let named: BTreeSet<&str> = sums
+        .lines()
+        .map(|line| line.split_once("  ").unwrap().1)
+        .collect();
+    let there: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().file_name())
+        .collect();
+    assert_eq!(
+        there.len(),
+        named.len() + 1,
+        "all but the sums themselves: {there:?}"
+    );
+    let again = tempfile::tempdir().unwrap();
+    make(again.path());
+    assert_eq!(
+        fs::read_to_string(again.path().join("SHA256SUMS")).unwrap(),
+        sums
+    );
+}
+
+#[test]
+fn the_example_crontab_is_the_one_of_the_quick_start() {
+    let readme = fs::read_to_string(format!("{SOURCE}/README.md")).unwrap();
+    let readme: BTreeSet<&str> = readme.lines().map(str::trim).collect();
+    let example = fs::read_to_string(format!("{SOURCE}/docs/examples/crontab")).unwrap();
+    let lines: Vec<&str> = example
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect();
+    assert_eq!(lines.len(), 5, "two settings and three jobs");
+    for line in lines {
+        assert!(readme.contains(line), "{line}");
+    }
+}
+
+#[test]
+fn a_source_without_its_manual_makes_no_package() {
+    let source = tempfile::tempdir().unwrap();
+    told(
+        Command::new("cp")
+            .arg("-r")
+            .arg(format!("{SOURCE}/script"))
+            .arg(source.path()),
+    );
+    let output = source.path().join("output");
+    let said = ended(Command::new(source.path().join("script/package")).arg(&output));
+    assert!(said.is_err_and(|said| said.contains("man/dblock.1 is missing")));
+    assert!(!output.exists());
+}
