@@ -93,6 +93,13 @@ impl Certificates {
                 "subjectAltName=DNS:mydb.abc123.eu-west-1.rds.amazonaws.com",
                 soon,
             ),
+            // Of the hosts that the documents name.
+            (
+                "documents",
+                "ca",
+                "subjectAltName=DNS:*.example.com,DNS:mydb.abc123.eu-west-1.rds.amazonaws.com",
+                soon,
+            ),
             ("not-for-servers", "ca", not_for_servers, soon),
         ] {
             // Its common name is right: that does not count.
