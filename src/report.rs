@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
@@ -117,6 +117,19 @@ pub fn shown(span: Duration) -> impl Display {
 /// A time span in whole seconds.
 pub fn in_seconds(span: Duration) -> impl Display {
     humantime::format_duration(Duration::from_secs(span.as_secs()))
+}
+
+/// A moment for programs: RFC 3339, UTC, to the millisecond. There is no such text before 1970, and beyond the year 9999, which
+/// a client may claim.
+pub fn moment(moment: SystemTime) -> String {
+    let latest = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+    let moment = moment.clamp(SystemTime::UNIX_EPOCH, latest);
+    humantime::format_rfc3339_millis(moment).to_string()
+}
+
+/// A time span for programs: seconds, to the millisecond.
+pub fn seconds(span: Duration) -> f64 {
+    Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)).as_secs_f64()
 }
 
 /// A system error in words alone, without Rust's `(os error 2)`.

@@ -3,16 +3,15 @@
 mod census;
 
 use std::fmt::Write;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use humantime::format_rfc3339_millis;
 use serde_json::{Value, json};
 
 use super::apart::{self, Limits};
 use super::{in_columns, print};
 use crate::cli::StatusArgs;
 use crate::exit::Ending;
-use crate::report::{in_seconds, json_printable, printable};
+use crate::report::{in_seconds, json_printable, moment, printable, seconds};
 use crate::server::Client;
 use crate::settings;
 use census::{Found, Holder, Waiter};
@@ -255,16 +254,4 @@ fn client(client: &Client) -> Value {
         "user": claims.os_user,
         "started": claims.started.map(moment),
     })
-}
-
-fn moment(moment: SystemTime) -> String {
-    // There is no such text before 1970, and beyond the year 9999, which a client may claim.
-    let moment = moment.max(SystemTime::UNIX_EPOCH);
-    let latest = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
-    format_rfc3339_millis(moment.min(latest)).to_string()
-}
-
-/// Seconds, to the millisecond.
-fn seconds(span: Duration) -> f64 {
-    Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)).as_secs_f64()
 }

@@ -621,7 +621,11 @@ impl Request {
                 if let Some(killer) = self.killer(slot, session, listener)? {
                     return Ok(Again::Killed(killer));
                 }
+                if begun.elapsed() > LONGEST_END {
+                    return Err(Fault::Unclear("no answer to GET_LOCK".to_owned()));
+                }
                 opened = true;
+                sleep(LOOK_AGAIN);
                 continue;
             }
             // A session of our own may be on its way out, and a waiter that sees us come back lets the slot go.

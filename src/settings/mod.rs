@@ -15,7 +15,7 @@ pub use connection::{Connection, Password, Protocol, SslMode, Target, Tls, local
 pub use server_url::password_in as password_in_url;
 pub use sources::{InForce, VARIABLES};
 
-use crate::cli::{CheckArgs, ConfigArgs, KillArgs, RunArgs, StatusArgs, on};
+use crate::cli::{self, CheckArgs, ConfigArgs, KillArgs, RunArgs, StatusArgs, on};
 use crate::exit::{CONFLICT, Failure, Reason};
 use crate::lock::{MOST_SLOTS, Name};
 use crate::option_file::Outcome;
@@ -182,10 +182,8 @@ pub struct Config {
 /// [`Reason::Usage`] names the option or variable with a malformed value; [`Reason::Configuration`] the place in an option
 /// file, or that no server is named.
 pub fn run(args: RunArgs) -> Result<(Run, Report), Failure> {
-    let (mut sources, read_sources) =
-        Sources::read(args.connection.given(&args.verbosity, args.options.given()));
-    read_sources?;
-    let report = report(&mut sources)?;
+    let given = args.connection.given(&args.verbosity, args.options.given());
+    let (mut sources, report) = read_sources(given)?;
     let name = name(&mut sources)?.ok_or_else(|| {
         Failure::new(Reason::Usage, "no name is given; name the lock with --name")
     })?;
@@ -200,10 +198,8 @@ pub fn run(args: RunArgs) -> Result<(Run, Report), Failure> {
 /// As [`run`].
 pub fn check(args: CheckArgs) -> Result<(Check, Report), Failure> {
     let options = vec![("json", on(args.json))];
-    let (mut sources, read_sources) =
-        Sources::read(args.connection.given(&args.verbosity, options));
-    read_sources?;
-    let report = report(&mut sources)?;
+    let given = args.connection.given(&args.verbosity, options);
+    let (mut sources, report) = read_sources(given)?;
     let connection = connection::read(&mut sources);
     tell(&sources, report);
     let check = Check {
@@ -219,10 +215,8 @@ pub fn check(args: CheckArgs) -> Result<(Check, Report), Failure> {
 /// As [`run`].
 pub fn status(args: StatusArgs) -> Result<(Status, Report), Failure> {
     let options = vec![("json", on(args.json))];
-    let (mut sources, read_sources) =
-        Sources::read(args.connection.given(&args.verbosity, options));
-    read_sources?;
-    let report = report(&mut sources)?;
+    let given = args.connection.given(&args.verbosity, options);
+    let (mut sources, report) = read_sources(given)?;
     let mut names = Vec::new();
     for name in args.names {
         let name = sources::argument("NAME", name).read(lock_name)?;
@@ -246,10 +240,8 @@ pub fn status(args: StatusArgs) -> Result<(Status, Report), Failure> {
 /// As [`run`].
 pub fn kill(args: KillArgs) -> Result<(Kill, Report), Failure> {
     let options = vec![("dry-run", on(args.dry_run))];
-    let (mut sources, read_sources) =
-        Sources::read(args.connection.given(&args.verbosity, options));
-    read_sources?;
-    let report = report(&mut sources)?;
+    let given = args.connection.given(&args.verbosity, options);
+    let (mut sources, report) = read_sources(given)?;
     let (name, slot) = sources::argument("NAME", args.holder).read(holder)?;
     // Another wait than that of `run`, which an option file may say.
     let wait = match args.wait {
@@ -303,6 +295,14 @@ pub fn config(args: ConfigArgs) -> Config {
         json,
         failure: failures.into_iter().flatten().next(),
     }
+}
+
+/// All sources, and where to report to.
+fn read_sources(given: cli::Given) -> Result<(Sources, Report), Failure> {
+    let (mut sources, outcome) = Sources::read(given);
+    outcome?;
+    let report = report(&mut sources)?;
+    Ok((sources, report))
 }
 
 /// Says what the user should know of the settings.

@@ -459,3 +459,22 @@ both_servers! {
         nobody.output().expect_code(69).expect_one_line("no server could be reached");
     }
 }
+
+#[test]
+fn one_that_is_not_heard_of_is_waited_for_no_longer_than_its_time_to_live() {
+    for server in [
+        Server::shared(Kind::MySql),
+        Server::with_performance_schema(),
+    ] {
+        let name = unique("ttl");
+        let (dblock, command) = holder(server, &name, &["--ttl", "4"]);
+        let keeper = dblock.keeper(Some(command));
+        let _stopped = [Frozen::new(dblock.pid()), Frozen::new(keeper)];
+        let told = kill(server, &name)
+            .args(["--wait", "forever", "--connect-timeout", "1"])
+            .output();
+        told.expect_code(75)
+            .expect_one_line("nothing was heard of it within 4s");
+        told.expect_took(Duration::from_secs(4), Duration::from_secs(4) + 2 * BUSY);
+    }
+}

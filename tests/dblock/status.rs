@@ -23,6 +23,14 @@ fn holder(server: &Server, name: &str) -> Running {
     dblock
 }
 
+/// A dblock that waits for a lock, as the only one.
+fn waiter(server: &Server, name: &str) -> Running {
+    let dblock = Dblock::run(server, name).args(["--wait", "60"]);
+    let dblock = dblock.command(["true"]).spawn();
+    eventually("it waits", SOON, || server.waiters(name).len() == 1);
+    dblock
+}
+
 /// The connection of a holder.
 fn connection(holder: &Running) -> u64 {
     let line = holder.stdout();
@@ -304,11 +312,7 @@ fn what_is_not_visible_can_be_granted(server: &Server) {
     let account = server.account();
     let name = unique("others");
     let dblock = holder(server, &name);
-    let _waiter = Dblock::run(server, &name)
-        .args(["--wait", "60"])
-        .command(["true"])
-        .spawn();
-    eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+    let _waiter = waiter(server, &name);
     let before = status(server, &account, &[&name]);
     let lock_before = lock(&before, &name);
     // Who has it every account may ask; nothing else.
@@ -388,11 +392,7 @@ fn an_account_that_sees_all_processes_sees_those_who_wait() {
             .unwrap();
         let name = unique("process");
         let dblock = holder(server, &name);
-        let _waiter = Dblock::run(server, &name)
-            .args(["--wait", "60"])
-            .command(["true"])
-            .spawn();
-        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        let _waiter = waiter(server, &name);
         let all = status(server, &account, &[&name]);
         assert_eq!(
             lock(&all, &name)["waiters"].as_array().unwrap().len(),
@@ -471,11 +471,7 @@ fn a_name_with_capitals_is_listed_once() {
     let server = Server::shared(Kind::MySql);
     let name = unique("CapiTals");
     let dblock = holder(server, &name);
-    let _waiter = Dblock::run(server, &name)
-        .args(["--wait", "60"])
-        .command(["true"])
-        .spawn();
-    eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+    let _waiter = waiter(server, &name);
     let run = Dblock::at(server, "status")
         .user("admin")
         .env("DBLOCK_PASSWORD", "admin-secret");
@@ -504,11 +500,7 @@ fn where_the_server_lists_nothing_those_that_are_waited_for_are_found() {
     let (held, waited_for) = (unique("held"), unique("waited"));
     let _one = holder(server, &held);
     let _other = holder(server, &waited_for);
-    let _waiter = Dblock::run(server, &waited_for)
-        .args(["--wait", "60"])
-        .command(["true"])
-        .spawn();
-    eventually("it waits", SOON, || server.waiters(&waited_for).len() == 1);
+    let _waiter = waiter(server, &waited_for);
     let names = listed(server, "dblock");
     assert!(
         names.contains(&waited_for) && !names.contains(&held),

@@ -5,15 +5,13 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::time::{Duration, SystemTime};
 
-use humantime::format_rfc3339_millis;
 use nix::sys::signal::Signal;
 use nix::unistd::{gethostname, getpid};
 use serde_json::{Value, json};
 
 use crate::exit::{Ending, Failure, Reason};
-use crate::report::{json_printable, write_at_once};
+use crate::report::{json_printable, moment, seconds, write_at_once};
 use crate::settings::{ReportTo, Run, local_user};
 use crate::supervise::{History, Outcome, What};
 
@@ -172,12 +170,4 @@ fn name_of(signal: i32) -> String {
 
 fn short(text: &str, longest: usize) -> String {
     text.chars().take(longest).collect()
-}
-
-fn moment(moment: SystemTime) -> String {
-    format_rfc3339_millis(moment).to_string()
-}
-
-fn seconds(span: Duration) -> f64 {
-    Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)).as_secs_f64()
 }
