@@ -832,10 +832,10 @@ impl<'a> Supervisor<'a> {
                 }
                 Event::Message(_) => continue,
             };
+            self.lock.lose();
             self.report.error(format_args!(
                 "{name} was lost while the command ran: {lost}"
             ));
-            break;
         }
         self.end_keeper();
         Ok(())
