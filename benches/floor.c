@@ -1,4 +1,4 @@
-/* The floor: the smallest program that does what `dblock run` does on the wire, for whole_process.rs to compare with.
+/* The floor: the smallest program that does what `dblock run` does on the wire, for start.rs to compare with.
    floor PORT NAME PROGRAM: logs in as `floor` without a password, takes the lock, runs the program, frees the lock.
    It checks nothing that it can do without. */
 #include <arpa/inet.h>

@@ -1,0 +1,123 @@
+//! What a holder costs its host while its command runs: memory, with many of them, and processor time.
+
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::Result;
+use super::processes::{Callers, Gate, both, memory_of, until};
+use super::setup::{Server, Setup, Way};
+use super::table::{Row, Table, Unit};
+
+const PART: &str = "holder";
+
+/// Bytes that each process may have resident, and both together for themselves.
+const RESIDENT: f64 = 5e6;
+const PRIVATE: f64 = 1e6;
+
+/// Heartbeats in an hour, at the default TTL, and the processor time that they may take.
+const BEATS_AN_HOUR: f64 = 60.0;
+const HOURLY: f64 = 0.060;
+
+/// The shortest TTL of whole seconds with a heartbeat a second, and holders whose processor time is measured.
+const SHORT_TTL: &str = "4s";
+const BEATING: usize = 20;
+
+pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
+    memory(setup, table)?;
+    for server in setup.servers() {
+        processor_time(setup, server, table)?;
+    }
+    Ok(())
+}
+
+/// Holders whose commands run until this is dropped.
+struct Holders {
+    callers: Callers,
+    gate: Gate,
+}
+
+impl Holders {
+    fn start(setup: &Setup, server: &Server, count: usize, options: &[&str]) -> Result<Self> {
+        let gate = Gate::close(format!("{}/gate", setup.folder))?;
+        let records = format!("{}/holders", setup.folder);
+        let _ = fs::remove_file(&records);
+        let callers = Callers::start(count, |number| {
+            let name = format!("holder-{number}");
+            let mut dblock = setup.dblock(server, Way::Tcp, &name, options);
+            dblock.args(setup.job(&records)).arg(&gate.path);
+            dblock
+        })?;
+        until("all hold their locks", || {
+            let told = fs::read_to_string(&records).unwrap_or_default();
+            Ok(told.lines().count() == count)
+        })?;
+        Ok(Self { callers, gate })
+    }
+
+    fn end(mut self) -> Result<()> {
+        drop(self.gate);
+        self.callers.wait(0)?;
+        Ok(())
+    }
+}
+
+fn memory(setup: &Setup, table: &mut Table) -> Result<()> {
+    let count = setup.sizes.holders;
+    let holders = Holders::start(setup, &setup.mariadb, count, &[])?;
+    let (mut resident, mut private) = ([Vec::new(), Vec::new()], Vec::new());
+    for holder in &holders.callers.0 {
+        let mut together = 0.0;
+        for (process, resident) in both(holder.id())?.into_iter().zip(&mut resident) {
+            let (all, own) = memory_of(process)?;
+            resident.push(all);
+            together += own;
+        }
+        private.push(together);
+    }
+    holders.end()?;
+    for (process, resident) in ["the supervisor", "the keeper"].into_iter().zip(resident) {
+        let what = format!("resident memory of {process}, {count} holders");
+        table.add(Row::new(PART, what, Unit::Bytes, resident).at_most(RESIDENT));
+    }
+    let what = format!("private memory of both, {count} holders");
+    table.add(Row::new(PART, what, Unit::Bytes, private).at_most(PRIVATE));
+    Ok(())
+}
+
+#[allow(clippy::cast_precision_loss, reason = "some thousands")]
+fn processor_time(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
+    let holders = Holders::start(setup, server, BEATING, &["--ttl", SHORT_TTL])?;
+    let mut session = server.session()?;
+    let times = || -> Result<Vec<f64>> {
+        let of = |holder: &std::process::Child| -> Result<f64> {
+            let [supervisor, keeper] = both(holder.id())?;
+            Ok(on_processor(supervisor)? + on_processor(keeper)?)
+        };
+        holders.callers.0.iter().map(of).collect()
+    };
+    let before = times()?;
+    let statements = Server::statements(&mut session)?;
+    let begun = Instant::now();
+    sleep(Duration::from_secs(setup.sizes.beats.into()));
+    let after = times()?;
+    // The last two are this program's own.
+    let beats = (Server::statements(&mut session)? - statements - 1) as f64 / BEATING as f64;
+    eprintln!("  {beats:.1} heartbeats in {:.1?}", begun.elapsed());
+    holders.end()?;
+    let hourly = before
+        .iter()
+        .zip(after)
+        .map(|(before, after)| (after - before) / beats * BEATS_AN_HOUR)
+        .collect();
+    let what = format!("processor time of a holder in an hour, {}", server.name);
+    table.add(Row::new(PART, what, Unit::Seconds, hourly).at_most(HOURLY));
+    Ok(())
+}
+
+/// Seconds.
+fn on_processor(pid: u32) -> Result<f64> {
+    let told = fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
+    let nanos: f64 = told.split(' ').next().unwrap_or_default().parse()?;
+    Ok(nanos / 1e9)
+}

@@ -1,0 +1,203 @@
+//! Many processes, and what their commands recorded.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::mkfifo;
+
+use super::Result;
+
+/// From one look at a condition to the next, and at most until it comes true.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Waits until something is so.
+pub fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + LIMIT;
+    while !is_so()? {
+        if Instant::now() > deadline {
+            return Err(format!("this did not come in time: {what}").into());
+        }
+        sleep(LOOK_AGAIN);
+    }
+    Ok(())
+}
+
+/// The clock of the records.
+pub fn now() -> Result<Duration> {
+    Ok(clock_gettime(ClockId::CLOCK_MONOTONIC)?.into())
+}
+
+/// Processes that were started and not yet waited for. Those that still run are killed when this goes, and also when this
+/// program is.
+#[derive(Default)]
+pub struct Callers(pub Vec<Child>);
+
+impl Callers {
+    pub fn start(count: usize, mut caller: impl FnMut(usize) -> Command) -> Result<Self> {
+        let mut callers = Self::default();
+        for number in 0..count {
+            callers.add(caller(number))?;
+        }
+        Ok(callers)
+    }
+
+    pub fn add(&mut self, mut command: Command) -> Result<()> {
+        let last_steps = || Ok(prctl::set_pdeathsig(Signal::SIGKILL)?);
+        // SAFETY: makes one system call.
+        unsafe { command.pre_exec(last_steps) };
+        self.0.push(command.spawn()?);
+        Ok(())
+    }
+
+    /// Waits for all; how many ended with this code, where no other is a good one but 0.
+    pub fn wait(&mut self, code: i32) -> Result<usize> {
+        let mut with_code = 0;
+        for caller in &mut self.0 {
+            let mut status = None;
+            until("the end of a caller", || {
+                status = caller.try_wait()?;
+                Ok(status.is_some())
+            })?;
+            match status.and_then(|status| status.code()) {
+                Some(ended) if ended == code => with_code += 1,
+                Some(0) => {}
+                _ => return Err(format!("a caller failed: {status:?}").into()),
+            }
+        }
+        self.0.clear();
+        Ok(with_code)
+    }
+
+    /// How many have ended.
+    pub fn ended(&mut self) -> Result<usize> {
+        let mut ended = 0;
+        for caller in &mut self.0 {
+            ended += usize::from(caller.try_wait()?.is_some());
+        }
+        Ok(ended)
+    }
+
+    /// Waits for all, and reads what so many commands recorded.
+    pub fn records(mut self, file: &str, commands: usize) -> Result<Records> {
+        self.wait(0)?;
+        Records::read(file, commands)
+    }
+}
+
+impl Drop for Callers {
+    fn drop(&mut self) {
+        for caller in &mut self.0 {
+            // What was waited for is not signalled.
+            let _ = caller.kill();
+            let _ = caller.wait();
+        }
+    }
+}
+
+/// Keeps commands running (`job FILE FIFO`) until it is dropped.
+pub struct Gate {
+    pub path: String,
+    #[allow(dead_code, reason = "it is enough that it is open")]
+    writer: File,
+}
+
+impl Gate {
+    pub fn close(path: String) -> Result<Self> {
+        let _ = fs::remove_file(&path);
+        mkfifo(path.as_str(), Mode::S_IRWXU)?;
+        // Both ends of it, so that nobody has to wait for the other.
+        let writer = File::options().read(true).write(true).open(&path)?;
+        Ok(Self { path, writer })
+    }
+}
+
+/// When commands started and ended, both in order of time.
+pub struct Records {
+    pub starts: Vec<Duration>,
+    pub ends: Vec<Duration>,
+}
+
+impl Records {
+    pub fn read(file: &str, commands: usize) -> Result<Self> {
+        let (mut starts, mut ends) = (Vec::new(), Vec::new());
+        for line in fs::read_to_string(file)?.lines() {
+            let (event, nanos) = line.split_once(' ').ok_or("not a record")?;
+            let at = Duration::from_nanos(nanos.parse()?);
+            match event {
+                "start" => starts.push(at),
+                _ => ends.push(at),
+            }
+        }
+        if starts.len() != commands || ends.len() != commands {
+            return Err(format!("{} of {commands} commands ended", ends.len()).into());
+        }
+        starts.sort();
+        ends.sort();
+        Ok(Self { starts, ends })
+    }
+
+    /// From each end to the start that it made room for. The slots are full when so many have started, and from then on
+    /// the first start belongs to the first end, the second to the second.
+    pub fn hand_overs(&self, slots: usize) -> Result<Vec<f64>> {
+        self.starts[slots..]
+            .iter()
+            .zip(&self.ends)
+            .map(|(start, end)| {
+                let between = start.checked_sub(*end);
+                let between =
+                    between.ok_or_else(|| format!("more than {slots} commands ran at once"))?;
+                Ok(between.as_secs_f64())
+            })
+            .collect()
+    }
+
+    pub fn makespan(&self, slots: usize) -> Result<f64> {
+        self.hand_overs(slots)?;
+        self.end_after(self.starts[0])
+    }
+
+    /// From this moment to the end of the last command.
+    pub fn end_after(&self, begun: Duration) -> Result<f64> {
+        let last = self.ends.last().ok_or("no command ended")?;
+        let between = last.checked_sub(begun).ok_or("an end before the start")?;
+        Ok(between.as_secs_f64())
+    }
+}
+
+/// The processes of a dblock that holds a lock: its own, and its keeper's.
+pub fn both(dblock: u32) -> Result<[u32; 2]> {
+    let children = fs::read_to_string(format!("/proc/{dblock}/task/{dblock}/children"))?;
+    for child in children.split_whitespace() {
+        let name = fs::read_to_string(format!("/proc/{child}/comm"))?;
+        if name.trim() == "dblock-keeper" {
+            return Ok([dblock, child.parse()?]);
+        }
+    }
+    Err("a dblock has no keeper".into())
+}
+
+/// Bytes of memory that a process has resident, and what of it no other process has.
+pub fn memory_of(pid: u32) -> Result<(f64, f64)> {
+    let (mut resident, mut private) = (0.0, 0.0);
+    for line in fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?.lines() {
+        let mut words = line.split_whitespace();
+        let (field, value) = (words.next(), words.next());
+        let Some(kilobytes) = value.and_then(|value| value.parse::<f64>().ok()) else {
+            continue;
+        };
+        match field {
+            Some("Rss:") => resident += kilobytes * 1024.0,
+            Some("Private_Clean:" | "Private_Dirty:") => private += kilobytes * 1024.0,
+            _ => {}
+        }
+    }
+    Ok((resident, private))
+}

@@ -1,0 +1,186 @@
+//! Where everything is that is measured, as script/bench tells it, and how much of it is measured.
+
+use std::env;
+use std::process::{Command, Stdio};
+
+use mysql::prelude::Queryable;
+use mysql::{Conn, Opts, OptsBuilder};
+
+use super::Result;
+
+/// The account on both servers, which has no privilege.
+pub const ACCOUNT: &str = "dblock";
+pub const PASSWORD: &str = "dblock-secret";
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Sizes {
+    /// Runs of each contender of `start`, after some that are not counted.
+    pub runs: usize,
+    /// Holders whose memory is measured at the same time.
+    pub holders: usize,
+    /// Heartbeats whose processor time is measured, a second each.
+    pub beats: u32,
+    /// Callers that wait, and rounds of so many.
+    pub waiting: [(usize, usize); 3],
+    /// Rounds of many commands through a few slots.
+    pub makespans: usize,
+    /// Locks, each with a holder and a waiter: as many whose statements are counted, and as many besides.
+    pub fleet: usize,
+    /// Seconds in which statements are counted.
+    pub counted: u64,
+    /// Processes of a thundering start, and rounds.
+    pub thunder: (usize, usize),
+}
+
+impl Sizes {
+    /// What the README's table is made of.
+    pub const FULL: Self = Self {
+        runs: 200,
+        holders: 500,
+        beats: 60,
+        waiting: [(10, 20), (100, 4), (1000, 1)],
+        makespans: 5,
+        fleet: 1000,
+        counted: 120,
+        thunder: (500, 5),
+    };
+
+    /// Whether everything works. Its figures mean nothing.
+    pub const SMOKE: Self = Self {
+        runs: 3,
+        holders: 5,
+        beats: 2,
+        waiting: [(3, 1), (5, 1), (8, 1)],
+        makespans: 1,
+        fleet: 8,
+        counted: 2,
+        thunder: (20, 1),
+    };
+}
+
+/// A private server.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// As the table names it.
+    pub name: &'static str,
+    pub version: String,
+    pub port: u16,
+    pub socket: String,
+    pub pid: u32,
+}
+
+/// How dblock reaches a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    Tcp,
+    Tls,
+    Socket,
+}
+
+impl Server {
+    fn from_environment(name: &'static str, variable: &str) -> Result<Self> {
+        let told = given(variable)?;
+        let mut words = told.split(' ').map(str::to_owned);
+        let mut next = || words.next().ok_or("script/bench tells too little");
+        Ok(Self {
+            name,
+            version: next()?,
+            port: next()?.parse()?,
+            socket: next()?,
+            pid: next()?.parse()?,
+        })
+    }
+
+    /// A session of this program's own.
+    pub fn session(&self) -> Result<Conn> {
+        Ok(Conn::new(self.options())?)
+    }
+
+    fn options(&self) -> Opts {
+        OptsBuilder::new()
+            .socket(Some(&self.socket))
+            .user(Some(ACCOUNT))
+            .pass(Some(PASSWORD))
+            .into()
+    }
+
+    /// Statements that clients have sent so far.
+    pub fn statements(session: &mut Conn) -> Result<u64> {
+        let row: Option<(String, u64)> =
+            session.query_first("SHOW GLOBAL STATUS LIKE 'Questions'")?;
+        Ok(row.ok_or("no count of statements")?.1)
+    }
+}
+
+/// Everything that is measured.
+pub struct Setup {
+    pub sizes: Sizes,
+    /// A scratch folder.
+    pub folder: String,
+    /// The binary, as `cargo install` builds it; the same with its symbols, where that is wanted; the static one.
+    pub dblock: String,
+    pub with_symbols: Option<String>,
+    pub linked_statically: Option<String>,
+    pub mariadb: Server,
+    pub mysql: Server,
+    /// The address of etcd, and the socket of redis.
+    pub etcd: String,
+    pub redis: String,
+}
+
+impl Setup {
+    pub fn from_environment(sizes: Sizes) -> Result<Self> {
+        Ok(Self {
+            sizes,
+            folder: given("BENCH_FOLDER")?,
+            dblock: given("BENCH_DBLOCK")?,
+            with_symbols: env::var("BENCH_SYMBOLS").ok(),
+            linked_statically: env::var("BENCH_STATIC").ok(),
+            mariadb: Server::from_environment("MariaDB", "BENCH_MARIADB")?,
+            mysql: Server::from_environment("MySQL", "BENCH_MYSQL")?,
+            etcd: given("BENCH_ETCD")?,
+            redis: given("BENCH_REDIS")?,
+        })
+    }
+
+    pub fn servers(&self) -> [&Server; 2] {
+        [&self.mariadb, &self.mysql]
+    }
+
+    /// `dblock run --name NAME OPTION...`, without anything of this machine's own; the command is to follow.
+    pub fn dblock(&self, server: &Server, way: Way, name: &str, options: &[&str]) -> Command {
+        let url = match way {
+            Way::Socket => format!("mysql://{ACCOUNT}@localhost/?socket={}", server.socket),
+            Way::Tcp | Way::Tls => format!("mysql://{ACCOUNT}@127.0.0.1:{}/", server.port),
+        };
+        let mut dblock = Self::program(&self.dblock, &url);
+        if way == Way::Tls {
+            dblock.env("DBLOCK_SSL_MODE", "required");
+        }
+        dblock.args(["run", "--name", name]).args(options).arg("--");
+        dblock
+    }
+
+    /// A binary of dblock's, with the server of this URL.
+    pub fn program(binary: &str, url: &str) -> Command {
+        let mut dblock = Command::new(binary);
+        dblock
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("DBLOCK_URL", url)
+            .env("DBLOCK_PASSWORD", PASSWORD)
+            .env("DBLOCK_SSL_MODE", "disabled")
+            .stdin(Stdio::null());
+        dblock
+    }
+
+    /// The command that records its own start and end (`job.c`), with its first argument.
+    pub fn job(&self, file: &str) -> [String; 2] {
+        [format!("{}/job", self.folder), file.to_owned()]
+    }
+}
+
+fn given(variable: &str) -> Result<String> {
+    env::var(variable).map_err(|_| format!("{variable} is not set: run script/bench").into())
+}
