@@ -24,7 +24,7 @@ use crate::report::{Level, Report, shown};
 use crate::server::{Connector, Fault, Introduction, Listener, READ_ONLY, Session, cell};
 use crate::settings::{Connection, DEFAULT_TTL};
 
-/// Before the next attempt to reach a server.
+/// From an answer that told nothing to the same question again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// From the process that asks.
@@ -292,7 +292,7 @@ fn reach(
             }
             Err(Fault::ReadOnly(_)) if begun.elapsed() > patience => accepts = true,
             Err(Fault::Final(failure)) => return Err(failure),
-            Err(_) => sleep(PAUSE),
+            Err(_) => sleep(connector.pause()),
         }
     }
 }

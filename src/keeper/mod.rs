@@ -377,7 +377,7 @@ impl Taker<'_> {
                     }
                 }
             }
-            sleep(PAUSE);
+            sleep(self.connector.pause());
         }
     }
 
@@ -643,8 +643,9 @@ impl<'a> Guard<'a> {
         };
         let taker = lock.taker;
         let again = self.command_has_ended || taker.run.on_lock_lost == OnLockLost::Reacquire;
-        let mut pause = PAUSE;
-        match lock.attempt(again) {
+        let attempt = lock.attempt(again);
+        let mut pause = taker.connector.pause();
+        match attempt {
             Ok((session, Again::Had(grant, lease))) => {
                 if !self.command_has_ended {
                     let _ = prctl::set_pdeathsig(None);

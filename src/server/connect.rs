@@ -42,6 +42,11 @@ const WRONG_PASSWORD: u16 = 1045;
 /// What a packet may hold. Said, so that the crate does not ask the server; dblock's own statements are far shorter.
 const PACKET_LIMIT: usize = 1024 * 1024;
 
+/// From one round to the next. Where a server is full the pause doubles each time, up to the longest, and half of it is by
+/// chance: those that it refused at the same time do not come back at the same time.
+const PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
 /// Knows the servers and the account.
 pub struct Connector {
     targets: Vec<Target>,
@@ -50,6 +55,8 @@ pub struct Connector {
     has_password: bool,
     tls: Tls,
     attempt_limit: Cell<Duration>,
+    /// How many rounds in a row have met a full server.
+    full_rounds: Cell<u32>,
     /// What fails ten times a second in the same way is said once.
     said: RefCell<Vec<String>>,
     /// What the servers failed of that came before the one that was reached, in the latest round.
@@ -123,6 +130,7 @@ impl Connector {
             tls: Tls::new(&settings.tls, &settings.targets, listener)?,
             // A little less than its share, so that what it failed of can still be told.
             attempt_limit: Cell::new(settings.connect_timeout.mul_f64(0.95) / servers),
+            full_rounds: Cell::new(0),
             said: RefCell::default(),
             passed_over: RefCell::default(),
         })
@@ -149,6 +157,7 @@ impl Connector {
             }
         };
         let mut outcome: Option<Fault> = None;
+        let full_rounds = self.full_rounds.take();
         self.passed_over.borrow_mut().clear();
         for target in &self.targets {
             let fault = match self.try_target(target, &once, &mut open) {
@@ -167,6 +176,9 @@ impl Connector {
             // That a server is not the right one is known to nobody else while another takes its place.
             let warns = matches!(fault, Fault::Untrusted(_)) && self.targets.len() > 1;
             once(if warns { Level::Warning } else { Level::Info }, &line);
+            if matches!(fault, Fault::Full(_)) {
+                self.full_rounds.set(full_rounds.saturating_add(1));
+            }
             let read_only = matches!(fault, Fault::ReadOnly(_));
             let fault = if read_only {
                 Fault::ReadOnly(line.clone())
@@ -186,6 +198,18 @@ impl Connector {
             Some(fault) => fault,
             None => Fault::Gone("no server is named".to_owned()),
         })
+    }
+
+    /// How long to wait before the next round. Not longer than a server gets for an answer, for there may be little time.
+    pub fn pause(&self) -> Duration {
+        let doubled = 1u32.checked_shl(self.full_rounds.get());
+        let pause = PAUSE.saturating_mul(doubled.unwrap_or(u32::MAX));
+        let pause = pause.min(LONGEST_PAUSE).min(self.attempt_limit.get());
+        if self.full_rounds.get() == 0 {
+            return pause;
+        }
+        let chance = getrandom::u32().unwrap_or(u32::MAX);
+        pause.mul_f64(0.5 + 0.5 * f64::from(chance) / f64::from(u32::MAX))
     }
 
     /// From now on no server gets more than this for an answer.

@@ -12,6 +12,8 @@ use crate::report::in_words;
 pub enum Fault {
     /// There is no session (any more): another attempt may reach the server. The text is the cause.
     Gone(String),
+    /// The server has as many connections as it or the account may have. It is not to be asked again at once by all.
+    Full(String),
     /// The statement was interrupted or not answered clearly; the session is fine, and what the statement did is unknown.
     Unclear(String),
     /// The server takes no writes: a lock there meets nobody. Another server may be the one, or this one in a moment.
@@ -29,7 +31,7 @@ impl fmt::Display for Fault {
     /// What happened.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Self::Gone(cause) | Self::Unclear(cause) => f.write_str(cause),
+            Self::Gone(cause) | Self::Full(cause) | Self::Unclear(cause) => f.write_str(cause),
             Self::ReadOnly(cause) => write!(f, "it {cause}"),
             Self::NoSuchVariable(name) => write!(f, "it has no variable {name}"),
             Self::Untrusted(failure) | Self::Final(failure) => f.write_str(&failure.line),
@@ -61,7 +63,10 @@ impl Fault {
                 "{server} refused the account {user}: {}",
                 told(&error)
             )),
-            // Too many connections (1040), shutting down (1053), still starting, behind a proxy without a server: all pass.
+            mysql::Error::MySqlError(error) if FULL.contains(&error.code) => {
+                Self::Full(told(&error))
+            }
+            // Shutting down (1053), still starting, behind a proxy without a server: all pass.
             mysql::Error::MySqlError(error) => Self::Gone(told(&error)),
             // MariaDB asks for another plugin when the first of an account's was given a wrong password; the crate knows one.
             mysql::Error::DriverError(mysql::DriverError::UnexpectedPacket) => {
@@ -190,6 +195,9 @@ impl Fault {
         ))
     }
 }
+
+/// Too many connections: of all, of an account by `max_user_connections`, of an account by `CREATE USER … WITH`.
+const FULL: [u16; 3] = [1040, 1203, 1226];
 
 /// The authentication plugin that a server asked for in vain.
 fn plugin_without_support(error: &mysql::DriverError) -> Option<String> {

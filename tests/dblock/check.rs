@@ -246,7 +246,11 @@ fn a_server_that_is_short_of_connections_is_a_warning_and_nothing_is_left_on_it(
         let mut admin = server.admin();
         let found = json(&proxy.url(), 0);
         expect_state(&found, "connections", "warning");
-        assert_eq!(finding(&found, "connections")["max"], 20);
+        let connections = finding(&found, "connections");
+        assert_eq!(connections["max"], 20);
+        let advice = connections["advice"].as_str().expect("an advice");
+        assert!(advice.contains(" are free"), "{advice}");
+        assert!(advice.ends_with("raise max_connections"), "{advice}");
         assert_eq!(found["verdict"], "warning");
 
         let statements: Vec<_> = proxy
@@ -267,6 +271,28 @@ fn a_server_that_is_short_of_connections_is_a_warning_and_nothing_is_left_on_it(
             admin.query_first(query).unwrap() == Some(0)
         });
         assert_eq!(proxy.connections(), 2);
+    }
+}
+
+#[test]
+fn an_account_that_is_short_of_connections_is_a_warning() {
+    for kind in BOTH {
+        let server = Server::private(kind);
+        let few =
+            "CREATE USER 'few'@'%' IDENTIFIED BY 'dblock-secret' WITH MAX_USER_CONNECTIONS 10";
+        server.admin().query_drop(few).unwrap();
+        let url = format!("mysql://few@127.0.0.1:{}/", server.port);
+        let found = json(&url, 0);
+        expect_state(&found, "connections", "warning");
+        let connections = finding(&found, "connections");
+        assert_eq!(connections["max_of_account"], 10, "{connections:#}");
+        assert_eq!(connections["in_use_by_account"], 1, "{connections:#}");
+        let advice = connections["advice"].as_str().expect("an advice");
+        assert!(advice.starts_with("9 are free"), "{advice}");
+        assert!(
+            advice.contains("the account's max_user_connections"),
+            "{advice}"
+        );
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::harness::{
     Answer, BUSY, Dblock, Fake, Kind, Output, SOON, error, eventually, framed, greeting,
@@ -233,6 +233,59 @@ fn a_server_that_is_full_for_too_long_is_unreachable() {
             .expect_code(UNREACHABLE)
             .expect_said(["come later"]);
     }
+}
+
+#[test]
+fn a_full_server_is_asked_less_and_less_often_and_not_by_all_at_once() {
+    let asked: Vec<Vec<Instant>> = thread::scope(|scope| {
+        let askers =
+            [1040, 1040, 1203, 1226].map(|code| scope.spawn(move || asked_while_full(code)));
+        askers
+            .into_iter()
+            .map(|asker| asker.join().expect("no panic"))
+            .collect()
+    });
+    for asked in &asked {
+        // Ten times a second they would be fifty.
+        assert!((4..=12).contains(&asked.len()), "{asked:?}");
+        let pauses: Vec<_> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        // From half of a tenth of a second doubled, to two seconds and what this machine is busy with.
+        assert!(pauses[0] >= Duration::from_millis(90), "{pauses:?}");
+        assert!(pauses[2] >= Duration::from_millis(390), "{pauses:?}");
+        assert!(
+            pauses
+                .iter()
+                .all(|pause| *pause < Duration::from_secs(2) + BUSY),
+            "{pauses:?}"
+        );
+    }
+    let pause = |asked: &[Instant]| asked[3] - asked[2];
+    let by_chance = pause(&asked[0]).abs_diff(pause(&asked[1]));
+    assert!(by_chance > Duration::from_micros(100), "{asked:?}");
+}
+
+/// When a server is asked that always has too many connections, within five seconds.
+fn asked_while_full(code: u16) -> Vec<Instant> {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    let told = asked.clone();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            told.lock().expect("no panic").push(Instant::now());
+            let _ = stream.write_all(&framed(0, &error(code, "too many")));
+        }
+    });
+    let name = unique("full");
+    let dblock = Dblock::run_at(&url_of_port(port), &name)
+        .args(["--connect-timeout", "5"])
+        .sh("echo ran");
+    dblock
+        .output()
+        .expect_code(UNREACHABLE)
+        .expect_one_line("too many");
+    let asked = asked.lock().expect("no panic");
+    asked.clone()
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The process that talks to the server: it reaches one as `dblock run` does, asks it about itself, and takes and frees a
 //! lock of its own, once on this session and once against a second one.
 
+use std::fmt::Write;
 use std::os::fd::AsFd;
 use std::thread::sleep;
 use std::time::Duration;
@@ -33,8 +34,13 @@ const HAND_OVER_LIMIT: Duration = Duration::from_secs(2);
 /// From one look at the second session to the next.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// Connections that should be free: each holder and each waiter is one.
+/// Connections that should be free at least: each holder and each waiter is one.
 const FEW_FREE: u64 = 20;
+
+/// Fewer should not be free of so many.
+fn few(most: u64) -> u64 {
+    FEW_FREE.max(most / 5)
+}
 
 /// From the process that talks to the server.
 type FromExaminer = Word<Finding>;
@@ -508,6 +514,7 @@ impl Examiner<'_> {
         Ok(())
     }
 
+    /// Whether the server, and the account, may have more connections.
     fn connections(&mut self) -> Result<(), Fault> {
         let number = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
         let in_use = number(self.shown("GLOBAL STATUS", "Threads_connected")?);
@@ -516,16 +523,47 @@ impl Examiner<'_> {
             self.tell(Finding::ok("connections", "not told"));
             return Ok(());
         };
-        let found = Finding::ok("connections", &format!("{in_use} of {most} in use"))
+        let mut value = format!("{in_use} of {most} in use");
+        let (mut free, mut few, mut what) =
+            (most.saturating_sub(in_use), few(most), "max_connections");
+        let of_account = self.of_account()?;
+        if let Some((in_use, most)) = of_account {
+            let _ = write!(value, ", {in_use} of {most} by this account");
+            let free_of_account = most.saturating_sub(in_use);
+            if free_of_account < free {
+                (free, few) = (free_of_account, self::few(most));
+                what = "the account's max_user_connections";
+            }
+        }
+        let mut found = Finding::ok("connections", &value)
             .with("in_use", in_use)
             .with("max", most);
-        let free = most.saturating_sub(in_use);
-        self.tell(if free < FEW_FREE.max(most / 5) {
-            found.warning("each holder and each waiter is one connection; raise max_connections")
+        if let Some((in_use, most)) = of_account {
+            found = found
+                .with("in_use_by_account", in_use)
+                .with("max_of_account", most);
+        }
+        self.tell(if free < few {
+            found.warning(&format!(
+                "{free} are free, and each job that runs or waits, on any host, needs one; raise {what}"
+            ))
         } else {
             found
         });
         Ok(())
+    }
+
+    /// The connections of this account, where it may have so many only.
+    fn of_account(&mut self) -> Result<Option<(u64, u64)>, Fault> {
+        let most = self.ask("SELECT @@session.max_user_connections")?;
+        let Some(most @ 1..) = most.and_then(|row| cell(&row, 0)) else {
+            return Ok(None);
+        };
+        // An account is told of its own sessions.
+        let own = self.ask(
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE user = SUBSTRING_INDEX(USER(), '@', 1)",
+        )?;
+        Ok(own.and_then(|row| cell(&row, 0)).map(|own| (own, most)))
     }
 
     /// How long things take. The lock is free before and after.
