@@ -32,8 +32,11 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     table.add(supervisor.clone());
     for (what, figure) in [
         ("of these: dynamic linking", counted.linking),
-        ("of these: the command line", counted.command_line),
-        ("of these: settings and option files", counted.settings),
+        ("of these: Rust's own start", counted.rusts_start),
+        (
+            "of these: building the options of all commands (clap)",
+            counted.options,
+        ),
     ] {
         table.add(of(what, figure).against(&supervisor, "all"));
     }
@@ -46,8 +49,8 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
 struct Counted {
     supervisor: f64,
     linking: f64,
-    command_line: f64,
-    settings: f64,
+    rusts_start: f64,
+    options: f64,
     keeper: f64,
     expressions: f64,
 }
@@ -99,12 +102,12 @@ impl Counted {
         })?;
         let supervisor = Profile::read(&dump)?;
         let keeper = Profile::read(&of_keeper.unwrap_or_default().to_string_lossy())?;
-        let main = supervisor.of("dblock::main ")?;
+        let in_main = supervisor.of("(below main) [")?;
         Ok(Self {
             supervisor: supervisor.total,
-            linking: supervisor.total - supervisor.of("(below main) [")?,
-            command_line: main - supervisor.of("commands::run::run ")?,
-            settings: supervisor.of("settings::run ")?,
+            linking: supervisor.total - in_main,
+            rusts_start: in_main - supervisor.of("dblock::main ")?,
+            options: supervisor.of("CommandFactory>::command ")?,
             keeper: keeper.of("keeper::guarded ")? - keeper.of("Guard::stand ")?,
             expressions: keeper.of("regex::bytes::Regex::new ")?,
         })

@@ -17,13 +17,17 @@ use crate::harness::pages::{Block, Page, ROOT};
 use crate::harness::{Kind, Output, SOON, both_servers, eventually};
 
 /// Commands that no test can run, by the beginning of their line, and why.
-const NOT_RUN: [(&str, &str); 5] = [
+const NOT_RUN: [(&str, &str); 6] = [
     (
         "script/demo ",
         "it builds dblock; continuous integration runs it",
     ),
     ("script/test ", "it is what runs this"),
     ("script/failover ", "it takes a minute and 1.5 GB"),
+    (
+        "script/bench",
+        "it measures for half an hour; continuous integration runs it small",
+    ),
     ("script/package", "the tests of the package run it"),
     (
         "cargo install ",
