@@ -6,6 +6,7 @@ use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
     if env::var("CARGO_CFG_TARGET_ENV").as_deref() != Ok("gnu") {
         return;
     }
@@ -15,6 +16,7 @@ fn main() {
         .output();
     // A compiler that has no such archive answers with the name alone: then it is libgcc_s.
     if found.is_ok_and(|output| output.stdout.contains(&b'/')) {
+        // Rust names libgcc_s after it, and asks the linker to leave out a library that nothing needs.
         println!("cargo::rustc-link-lib=static=gcc_eh");
     }
 }

@@ -1,6 +1,6 @@
 /* The command that is measured with: it works for a while, and records by itself when.
-   job FILE MILLISECONDS|FIFO: works for so long, or until nobody writes to the FIFO any more; appends `start` and `end` with nanoseconds of CLOCK_MONOTONIC, which all processes share, in one
-   write each. The clock is read first at the start and, at the end, last but for that write. */
+   job FILE MILLISECONDS|FIFO: works for so long, or until nobody writes to the FIFO any more; appends `start` and `end` with nanoseconds of CLOCK_MONOTONIC, which all processes share, and the lock's
+   name, in one write each. The clock is read first at the start and, at the end, last but for that write. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +8,9 @@
 #include <unistd.h>
 
 static int record(int file, const char *event, const struct timespec *at) {
-    char line[64];
-    int length = snprintf(line, sizeof line, "%s %lld\n", event, at->tv_sec * 1000000000LL + at->tv_nsec);
+    char line[128];
+    const char *name = getenv("DBLOCK_NAME");
+    int length = snprintf(line, sizeof line, "%s %lld %.40s\n", event, at->tv_sec * 1000000000LL + at->tv_nsec, name ? name : "-");
     return write(file, line, length) == length;
 }
 

@@ -29,14 +29,7 @@ type Line = (String, Vec<(f64, f64)>);
 
 /// Draws what the table has lines for.
 pub fn draw(table: &Table, folder: &str) -> Result<()> {
-    let mut waiting: Vec<usize> = table
-        .rows
-        .iter()
-        .filter_map(|row| row.what.strip_prefix("end to next start, "))
-        .filter_map(|rest| rest.split(' ').next()?.parse().ok())
-        .collect();
-    waiting.sort_unstable();
-    waiting.dedup();
+    let waiting = hand_over::waiting(table);
     let mut who = vec!["flock".to_owned()];
     for server in ["MariaDB", "MySQL"] {
         who.extend(SLOTS.map(|slots| hand_over::dblock(server, slots)));

@@ -2,12 +2,11 @@
 //! second.
 
 use std::fs;
-use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::Result;
-use super::processes::{Callers, Gate, Records, memory_of, until};
+use super::processes::{Callers, Gate, Memory, Records, until};
 use super::setup::{Server, Setup, Way};
 use super::table::{Row, Table, Unit};
 
@@ -60,7 +59,7 @@ impl<'a> Fleet<'a> {
     #[allow(clippy::cast_precision_loss, reason = "some thousands")]
     fn measure(mut self, table: &mut Table) -> Result<()> {
         let (server, count) = (self.server, self.setup.sizes.fleet);
-        let before = memory_of(server.pid)?.0;
+        let before = Memory::of(server.pid)?.resident;
         self.hold(0, count)?;
         let name = |what: &str| format!("{what}, {}", server.name);
         let of_holders = self.statements()? / count as f64;
@@ -79,22 +78,22 @@ impl<'a> Fleet<'a> {
         let took = begun.elapsed().as_secs_f64();
         table.add(Row::one(PART, what, Unit::Seconds, took));
         let all = 2 * count;
-        let each = (memory_of(server.pid)?.0 - before) / (2 * all) as f64;
+        let each = (Memory::of(server.pid)?.resident - before) / (2 * all) as f64;
         let what = name("the server's memory for each of 4000 connections");
         table.add(Row::one(PART, what, Unit::Bytes, each));
 
+        let told = fs::read_to_string(&self.records)?;
+        if told.lines().count() != all {
+            return Err("some that waited have run".into());
+        }
         let begun = Instant::now();
         drop(self.gate);
         self.callers.wait(0)?;
         let what = name("until all 2000 that waited have had their turn and ended");
         let took = begun.elapsed().as_secs_f64();
         table.add(Row::one(PART, what, Unit::Seconds, took));
-        // Each once; that no two of a name ran at once is told by the order: a waiter's command ends at once.
-        let records = Records::read(&self.records, 2 * all)?;
-        if records.starts[..all].iter().max() > records.ends.first() {
-            return Err("some ran before their holders had ended".into());
-        }
-        Ok(())
+        Records::read(&self.records, 2 * all)?;
+        Records::expect_one_at_a_time(&self.records, 2)
     }
 
     /// Starts holders, and waits until all hold.
@@ -228,20 +227,19 @@ fn thundering_start(setup: &Setup, server: Option<&Server>, count: usize) -> Res
         let wrapper = if let Some(server) = server {
             setup.dblock(server, Way::Tcp, &name, &["-q"])
         } else {
-            let mut flock = Command::new("flock");
+            let mut flock = setup.other("flock");
             let file = format!("{}/{name}", setup.folder);
             flock.args(["-n", "-E", &TAKEN.to_string(), &file]);
             flock
         };
         // The shell waits at the gate, and becomes the wrapper.
-        let mut shell = Command::new("sh");
+        let mut shell = setup.other("sh");
         shell
             .args(["-c", "read _ <\"$0\"; exec \"$@\"", &start.path])
             .arg(wrapper.get_program())
             .args(wrapper.get_args())
             .args(setup.job(&records))
-            .arg(&end.path)
-            .stdin(Stdio::null());
+            .arg(&end.path);
         for (variable, value) in wrapper.get_envs() {
             if let Some(value) = value {
                 shell.env(variable, value);

@@ -52,6 +52,29 @@ pub fn line(who: &str, waiting: usize) -> String {
     format!("end to next start, {waiting} waiting: {who}")
 }
 
+/// Who waits in a line of that kind.
+pub fn who(row: &Row) -> Option<&str> {
+    let rest = row.what.strip_prefix("end to next start, ")?;
+    Some(rest.split_once(": ")?.1)
+}
+
+/// So many wait in the lines of that kind, in order.
+pub fn waiting(table: &Table) -> Vec<usize> {
+    let rows = table.rows.iter();
+    let rests = rows.filter_map(|row| row.what.strip_prefix("end to next start, "));
+    let mut waiting: Vec<usize> = rests
+        .filter_map(|rest| rest.split(' ').next()?.parse().ok())
+        .collect();
+    waiting.sort_unstable();
+    waiting.dedup();
+    waiting
+}
+
+/// The name of the line that compares the most waiters with the fewest.
+pub fn growth(who: &str, fewest: usize) -> String {
+    format!("the same against {fewest} waiting: {who}")
+}
+
 /// dblock's part of that name.
 pub fn dblock(server: &str, slots: usize) -> String {
     match slots {
@@ -85,7 +108,7 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
                 && waiting == *most
             {
                 let grown = Row {
-                    what: format!("the same against {fewest} waiting: {who}"),
+                    what: growth(&who, fewest),
                     ..row
                 };
                 let other = format!("{fewest} waiting");
@@ -132,16 +155,20 @@ impl Bench<'_> {
             ));
         }
         for round in 0..rounds {
-            for (name, queue, times) in &mut contenders {
+            let mut order: Vec<usize> = (0..contenders.len()).collect();
+            fastrand::shuffle(&mut order);
+            for at in order {
+                let (name, queue, times) = &mut contenders[at];
                 if matches!(queue, Queue::Polling(_)) && round >= POLLING_ROUNDS {
                     continue;
                 }
                 let slots = queue.slots();
+                // No two end in the same moment because they began in the same one.
+                let millis = MILLIS * slots;
+                let some = || millis / 2 + fastrand::usize(0..=millis);
                 let records = self
-                    .queued(*queue, waiting + slots, MILLIS * slots)
-                    .map_err(|error| {
-                        format!("{name}, {waiting} waiting, round {round}: {error}")
-                    })?;
+                    .queued(*queue, waiting + slots, some)
+                    .map_err(|error| format!("{name}, {waiting} waiting: {error}"))?;
                 times.extend(records.hand_overs(slots)?);
             }
         }
@@ -189,7 +216,7 @@ impl Bench<'_> {
             from_start[2].1.push(records.makespan(MANY_SLOTS)?);
 
             // Starting so many processes takes longer than some of the commands do, and their time: here it is over before.
-            let records = self.queued(queue, MANY, MANY_MILLIS)?;
+            let records = self.queued(queue, MANY, || MANY_MILLIS)?;
             from_start[3].1.push(records.makespan(MANY_SLOTS)?);
         }
         let rows = |what: &str, lines: &mut [(&str, Vec<f64>)]| {
@@ -214,12 +241,15 @@ impl Bench<'_> {
     }
 
     /// Has so many callers wait, and then lets them go.
-    fn queued(&mut self, queue: Queue, callers: usize, millis: usize) -> Result<Records> {
+    fn queued(
+        &mut self,
+        queue: Queue,
+        callers: usize,
+        millis: impl Fn() -> usize,
+    ) -> Result<Records> {
         let file = self.records();
         let gate = Gate::close(queue, self.setup)?;
-        // No two end in the same moment because they began in the same one.
-        let some = || millis / 2 + fastrand::usize(0..=millis);
-        let mut waiting = Callers::start(callers, |_| self.caller(queue, &file, some()))?;
+        let mut waiting = Callers::start(callers, |_| self.caller(queue, &file, millis()))?;
         let gate = gate.when_all_wait(&mut waiting)?;
         gate.open()?;
         waiting.records(&file, callers)
@@ -229,10 +259,8 @@ impl Bench<'_> {
         let mut caller;
         match queue {
             Queue::Flock => {
-                caller = Command::new("flock");
-                caller
-                    .arg(format!("{}/f", self.setup.folder))
-                    .stdin(Stdio::null());
+                caller = self.setup.other("flock");
+                caller.arg(format!("{}/f", self.setup.folder));
             }
             Queue::Dblock(server, slots) => {
                 let number = slots.to_string();
@@ -252,7 +280,7 @@ impl Bench<'_> {
                      [ $? -eq 75 ] || exit; echo refused; sleep $pause; pause=1; done",
                     self.setup.dblock
                 );
-                caller = Setup::program("sh", &url);
+                caller = self.setup.program("sh", &url);
                 caller.args(["-c", &shell, "sh"]).stdout(Stdio::piped());
             }
         }

@@ -1,11 +1,12 @@
 //! What a holder costs its host while its command runs: memory, with many of them, and processor time.
 
-use std::fs;
+use std::error::Error;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use super::Result;
-use super::processes::{Callers, Gate, both, memory_of, until};
+use super::processes::{Callers, Gate, Memory, both, until};
 use super::setup::{Server, Setup, Way};
 use super::table::{Row, Table, Unit};
 
@@ -65,15 +66,23 @@ impl Holders {
 fn memory(setup: &Setup, table: &mut Table) -> Result<()> {
     let count = setup.sizes.holders;
     let holders = Holders::start(setup, &setup.mariadb, count, &[])?;
-    let (mut resident, mut private) = ([Vec::new(), Vec::new()], Vec::new());
+    let (mut resident, mut private, mut shares) = ([Vec::new(), Vec::new()], vec![], vec![]);
     for holder in &holders.callers.0 {
-        let mut together = 0.0;
+        let (mut own, mut share) = (0.0, 0.0);
         for (process, resident) in both(holder.id())?.into_iter().zip(&mut resident) {
-            let (all, own) = memory_of(process)?;
-            resident.push(all);
-            together += own;
+            let memory = match Memory::of(process) {
+                Err(error) if is_forbidden(&*error) => {
+                    eprintln!("  left out: only root is told of a keeper's memory");
+                    return holders.end();
+                }
+                memory => memory?,
+            };
+            resident.push(memory.resident);
+            own += memory.private;
+            share += memory.share;
         }
-        private.push(together);
+        private.push(own);
+        shares.push(share);
     }
     holders.end()?;
     for (process, resident) in ["the supervisor", "the keeper"].into_iter().zip(resident) {
@@ -82,7 +91,14 @@ fn memory(setup: &Setup, table: &mut Table) -> Result<()> {
     }
     let what = format!("private memory of both, {count} holders");
     table.add(Row::new(PART, what, Unit::Bytes, private).at_most(PRIVATE));
+    let what = format!("memory of both, a shared page by its share (PSS), {count} holders");
+    table.add(Row::new(PART, what, Unit::Bytes, shares));
     Ok(())
+}
+
+fn is_forbidden(error: &(dyn Error + 'static)) -> bool {
+    let system = error.downcast_ref::<io::Error>();
+    system.is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "some thousands")]
@@ -101,7 +117,7 @@ fn processor_time(setup: &Setup, server: &Server, table: &mut Table) -> Result<(
     let begun = Instant::now();
     sleep(Duration::from_secs(setup.sizes.beats.into()));
     let after = times()?;
-    // The last two are this program's own.
+    // One of these is this program's own.
     let beats = (Server::statements(&mut session)? - statements - 1) as f64 / BEATING as f64;
     eprintln!("  {beats:.1} heartbeats in {:.1?}", begun.elapsed());
     holders.end()?;

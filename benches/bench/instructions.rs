@@ -32,7 +32,6 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     table.add(supervisor.clone());
     for (what, figure) in [
         ("of these: dynamic linking", counted.linking),
-        ("of these: Rust's own start", counted.rusts_start),
         (
             "of these: building the options of all commands (clap)",
             counted.options,
@@ -49,7 +48,6 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
 struct Counted {
     supervisor: f64,
     linking: f64,
-    rusts_start: f64,
     options: f64,
     keeper: f64,
     expressions: f64,
@@ -62,8 +60,11 @@ impl Counted {
         let gate = Gate::close(format!("{}/gate", setup.folder))?;
         let records = format!("{folder}/records");
         let url = format!("mysql://dblock@127.0.0.1:{}/", server.port);
-        let mut dblock = Setup::program("valgrind", &url)
+        let prefix = format!("--vgdb-prefix={folder}/vgdb");
+        let mut dblock = setup
+            .program("valgrind", &url)
             .args([
+                &prefix,
                 "--tool=callgrind",
                 &format!("--callgrind-out-file={folder}/of.%p"),
             ])
@@ -79,7 +80,7 @@ impl Counted {
         let dump = format!("{folder}/of.{pid}.1");
         // What it has done so far. The keeper cannot be asked so, but tells when it ends, as it does after its supervisor.
         let control = Command::new("callgrind_control")
-            .args(["-d", &pid.to_string()])
+            .args([&prefix, "-d", &pid.to_string()])
             .output()?;
         until("the supervisor's figures", || {
             Ok(fs::metadata(&dump).is_ok())
@@ -102,11 +103,9 @@ impl Counted {
         })?;
         let supervisor = Profile::read(&dump)?;
         let keeper = Profile::read(&of_keeper.unwrap_or_default().to_string_lossy())?;
-        let in_main = supervisor.of("(below main) [")?;
         Ok(Self {
             supervisor: supervisor.total,
-            linking: supervisor.total - in_main,
-            rusts_start: in_main - supervisor.of("dblock::main ")?,
+            linking: supervisor.total - supervisor.of("(below main) [")?,
             options: supervisor.of("CommandFactory>::command ")?,
             keeper: keeper.of("keeper::guarded ")? - keeper.of("Guard::stand ")?,
             expressions: keeper.of("regex::bytes::Regex::new ")?,

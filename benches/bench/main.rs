@@ -2,7 +2,7 @@
 //! program where they are.
 //!
 //! Contenders take turns, so that a machine that is busy for a while is busy for all of them; what counts are the ratios.
-//! Nothing counts unless the commands' own records prove that the lock held.
+//! Where several want the same lock nothing counts unless the commands' own records prove that it held.
 
 mod charts;
 mod fleet;
@@ -10,6 +10,7 @@ mod hand_over;
 mod holder;
 mod instructions;
 mod processes;
+mod readme;
 mod setup;
 mod start;
 mod table;
@@ -31,9 +32,10 @@ const PARTS: [(&str, Measure); 6] = [
     ("start", start::measure),
     ("wire", wire::measure),
     ("instructions", instructions::measure),
+    // Before what makes the servers keep memory for many sessions.
+    ("fleet", fleet::measure),
     ("holder", holder::measure),
     ("hand_over", hand_over::measure),
-    ("fleet", fleet::measure),
 ];
 
 fn main() -> Result<()> {
@@ -60,7 +62,7 @@ fn main() -> Result<()> {
     if let Some(folder) = env::var_os("BENCH_SAVE") {
         fs::create_dir_all(&folder)?;
         let folder = folder.to_string_lossy();
-        fs::write(format!("{folder}/table.md"), table.markdown())?;
+        fs::write(format!("{folder}/table.md"), readme::table(&table))?;
         fs::write(format!("{folder}/results.json"), table.json() + "\n")?;
         charts::draw(&table, &folder)?;
     }

@@ -1,5 +1,6 @@
 //! Many processes, and what their commands recorded.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
@@ -15,7 +16,7 @@ use nix::unistd::mkfifo;
 use super::Result;
 
 /// From one look at a condition to the next, and at most until it comes true.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Waits until something is so.
@@ -129,7 +130,9 @@ impl Records {
     pub fn read(file: &str, commands: usize) -> Result<Self> {
         let (mut starts, mut ends) = (Vec::new(), Vec::new());
         for line in fs::read_to_string(file)?.lines() {
-            let (event, nanos) = line.split_once(' ').ok_or("not a record")?;
+            let mut words = line.split(' ');
+            let mut word = || words.next().ok_or("not a record");
+            let (event, nanos) = (word()?, word()?);
             let at = Duration::from_nanos(nanos.parse()?);
             match event {
                 "start" => starts.push(at),
@@ -145,18 +148,45 @@ impl Records {
     }
 
     /// From each end to the start that it made room for. The slots are full when so many have started, and from then on
-    /// the first start belongs to the first end, the second to the second.
+    /// the first start belongs to the first end, the second to the second. What ended before they were full left room for
+    /// one that was on its way: that is no hand-over.
     pub fn hand_overs(&self, slots: usize) -> Result<Vec<f64>> {
-        self.starts[slots..]
-            .iter()
-            .zip(&self.ends)
-            .map(|(start, end)| {
-                let between = start.checked_sub(*end);
-                let between =
-                    between.ok_or_else(|| format!("more than {slots} commands ran at once"))?;
-                Ok(between.as_secs_f64())
-            })
-            .collect()
+        let full = self.starts[slots - 1];
+        let mut hand_overs = Vec::new();
+        for (start, end) in self.starts[slots..].iter().zip(&self.ends) {
+            let between = start.checked_sub(*end);
+            let between =
+                between.ok_or_else(|| format!("more than {slots} commands ran at once"))?;
+            if *end >= full {
+                hand_overs.push(between.as_secs_f64());
+            }
+        }
+        Ok(hand_overs)
+    }
+
+    /// Fails unless the commands of each name ran one after another, so many of them.
+    pub fn expect_one_at_a_time(file: &str, each: usize) -> Result<()> {
+        let mut of_names: BTreeMap<String, Vec<(Duration, bool)>> = BTreeMap::new();
+        for line in fs::read_to_string(file)?.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [event, nanos, name] = words[..] else {
+                return Err("a record without a name".into());
+            };
+            let at = Duration::from_nanos(nanos.parse()?);
+            let of_name = of_names.entry(name.to_owned()).or_default();
+            of_name.push((at, event == "start"));
+        }
+        for (name, mut events) in of_names {
+            events.sort();
+            let turns = events.iter().enumerate();
+            let in_turn = turns
+                .clone()
+                .all(|(at, (_, starts))| *starts == (at % 2 == 0));
+            if !in_turn || events.len() != 2 * each {
+                return Err(format!("the commands of {name} did not run one after another").into());
+            }
+        }
+        Ok(())
     }
 
     pub fn makespan(&self, slots: usize) -> Result<f64> {
@@ -184,20 +214,33 @@ pub fn both(dblock: u32) -> Result<[u32; 2]> {
     Err("a dblock has no keeper".into())
 }
 
-/// Bytes of memory that a process has resident, and what of it no other process has.
-pub fn memory_of(pid: u32) -> Result<(f64, f64)> {
-    let (mut resident, mut private) = (0.0, 0.0);
-    for line in fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?.lines() {
-        let mut words = line.split_whitespace();
-        let (field, value) = (words.next(), words.next());
-        let Some(kilobytes) = value.and_then(|value| value.parse::<f64>().ok()) else {
-            continue;
-        };
-        match field {
-            Some("Rss:") => resident += kilobytes * 1024.0,
-            Some("Private_Clean:" | "Private_Dirty:") => private += kilobytes * 1024.0,
-            _ => {}
+/// Bytes of a process's memory.
+#[derive(Default)]
+pub struct Memory {
+    pub resident: f64,
+    /// What no other process has.
+    pub private: f64,
+    /// That, and of each page that several have as much as one of them.
+    pub share: f64,
+}
+
+impl Memory {
+    pub fn of(pid: u32) -> Result<Self> {
+        let mut memory = Self::default();
+        for line in fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?.lines() {
+            let mut words = line.split_whitespace();
+            let (field, value) = (words.next(), words.next());
+            let Some(kilobytes) = value.and_then(|value| value.parse::<f64>().ok()) else {
+                continue;
+            };
+            let to = match field {
+                Some("Rss:") => &mut memory.resident,
+                Some("Private_Clean:" | "Private_Dirty:") => &mut memory.private,
+                Some("Pss:") => &mut memory.share,
+                _ => continue,
+            };
+            *to += kilobytes * 1024.0;
         }
+        Ok(memory)
     }
-    Ok((resident, private))
 }

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, OptsBuilder};
@@ -11,6 +12,9 @@ use super::Result;
 /// The account on both servers, which has no privilege.
 pub const ACCOUNT: &str = "dblock";
 pub const PASSWORD: &str = "dblock-secret";
+
+/// A server that does not answer for so long has broken down.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +46,7 @@ impl Sizes {
         waiting: [(10, 20), (100, 4), (1000, 1)],
         makespans: 5,
         fleet: 1000,
-        counted: 120,
+        counted: 60,
         thunder: (500, 5),
     };
 
@@ -102,6 +106,7 @@ impl Server {
             .socket(Some(&self.socket))
             .user(Some(ACCOUNT))
             .pass(Some(PASSWORD))
+            .read_timeout(Some(ANSWER_LIMIT))
             .into()
     }
 
@@ -136,7 +141,9 @@ impl Setup {
             folder: given("BENCH_FOLDER")?,
             dblock: given("BENCH_DBLOCK")?,
             with_symbols: env::var("BENCH_SYMBOLS").ok(),
-            linked_statically: env::var("BENCH_STATIC").ok(),
+            linked_statically: env::var("BENCH_STATIC")
+                .ok()
+                .filter(|path| !path.is_empty()),
             mariadb: Server::from_environment("MariaDB", "BENCH_MARIADB")?,
             mysql: Server::from_environment("MySQL", "BENCH_MYSQL")?,
             etcd: given("BENCH_ETCD")?,
@@ -154,7 +161,7 @@ impl Setup {
             Way::Socket => format!("mysql://{ACCOUNT}@localhost/?socket={}", server.socket),
             Way::Tcp | Way::Tls => format!("mysql://{ACCOUNT}@127.0.0.1:{}/", server.port),
         };
-        let mut dblock = Self::program(&self.dblock, &url);
+        let mut dblock = self.program(&self.dblock, &url);
         if way == Way::Tls {
             dblock.env("DBLOCK_SSL_MODE", "required");
         }
@@ -162,17 +169,25 @@ impl Setup {
         dblock
     }
 
-    /// A binary of dblock's, with the server of this URL.
-    pub fn program(binary: &str, url: &str) -> Command {
-        let mut dblock = Command::new(binary);
-        dblock
-            .env_clear()
-            .env("PATH", "/usr/bin:/bin")
+    /// A program with what dblock needs to reach the server of this URL.
+    pub fn program(&self, program: &str, url: &str) -> Command {
+        let mut program = self.other(program);
+        program
             .env("DBLOCK_URL", url)
             .env("DBLOCK_PASSWORD", PASSWORD)
-            .env("DBLOCK_SSL_MODE", "disabled")
+            .env("DBLOCK_SSL_MODE", "disabled");
+        program
+    }
+
+    /// A program with an environment that is short, and the same for all.
+    pub fn other(&self, program: &str) -> Command {
+        let mut program = Command::new(program);
+        program
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("HOME", &self.folder)
             .stdin(Stdio::null());
-        dblock
+        program
     }
 
     /// The command that records its own start and end (`job.c`), with its first argument.

@@ -21,6 +21,8 @@ const FLOCKS: f64 = 2.5;
 const ETCDS: f64 = 0.25;
 
 struct Contender {
+    /// In the table.
+    place: usize,
     name: String,
     command: Command,
     times: Vec<f64>,
@@ -30,8 +32,7 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     let mut contenders = contenders(setup);
     for round in 0..WARM_UP + setup.sizes.runs {
         // Nobody always comes after the same one.
-        let first = round % contenders.len();
-        contenders.rotate_left(first);
+        fastrand::shuffle(&mut contenders);
         for contender in &mut contenders {
             let begun = Instant::now();
             let status = contender.command.status()?;
@@ -43,8 +44,8 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
                 contender.times.push(took.as_secs_f64());
             }
         }
-        contenders.rotate_right(first);
     }
+    contenders.sort_by_key(|contender| contender.place);
     let rows: Vec<Row> = contenders
         .into_iter()
         .map(|contender| Row::new(PART, contender.name, Unit::Seconds, contender.times))
@@ -82,8 +83,8 @@ fn contenders(setup: &Setup) -> Vec<Contender> {
     let folder = &setup.folder;
     let other = |name: &str, line: &str| {
         let mut words = line.split(' ');
-        let mut command = Command::new(words.next().unwrap_or_default());
-        command.args(words).env("HOME", folder);
+        let mut command = setup.other(words.next().unwrap_or_default());
+        command.args(words);
         (name.to_owned(), command)
     };
     let mut contenders = vec![
@@ -107,7 +108,7 @@ fn contenders(setup: &Setup) -> Vec<Contender> {
     }
     if let Some(binary) = &setup.linked_statically {
         let url = format!("mysql://dblock@127.0.0.1:{}/", setup.mariadb.port);
-        let mut command = Setup::program(binary, &url);
+        let mut command = setup.program(binary, &url);
         command.args(["run", "--name", "b", "--", "true"]);
         contenders.push((format!("{DBLOCK}, the static binary"), command));
     }
@@ -127,10 +128,12 @@ fn contenders(setup: &Setup) -> Vec<Contender> {
     ]);
     contenders
         .into_iter()
-        .map(|(name, mut command)| {
-            command.stdin(Stdio::null()).stdout(Stdio::null());
+        .enumerate()
+        .map(|(place, (name, mut command))| {
+            command.stdout(Stdio::null());
             let times = Vec::new();
             Contender {
+                place,
                 name,
                 command,
                 times,

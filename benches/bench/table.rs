@@ -78,6 +78,30 @@ impl Row {
         self.quantile(0.5)
     }
 
+    /// The median and the spread.
+    pub fn told(&self) -> String {
+        let median = figure(self.unit, self.median());
+        if self.samples.len() == 1 {
+            return median;
+        }
+        let [low, high] = [0.1, 0.9].map(|share| figure(self.unit, self.quantile(share)));
+        format!("{median} ({low} to {high})")
+    }
+
+    /// What it should be, and that it is not.
+    pub fn aim(&self) -> String {
+        let aim = self.aim.as_ref().map_or("", |(aim, _)| aim);
+        format!("{aim}{}", self.missed())
+    }
+
+    /// What stands behind a figure that is not as it should be.
+    pub fn missed(&self) -> &'static str {
+        match self.aim {
+            Some((_, false)) => " **missed**",
+            _ => "",
+        }
+    }
+
     /// The sample below which so much of all lies.
     #[allow(
         clippy::cast_precision_loss,
@@ -138,48 +162,35 @@ impl Table {
         self.rows.iter().rev().find(|row| row.what == what)
     }
 
-    pub fn markdown(&self) -> String {
-        let mut text = String::new();
+    /// Where the figures come from.
+    pub fn head(&self) -> String {
         let of = |key| {
-            self.origin
-                .get(key)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
+            let value = self.origin.get(key).and_then(Value::as_str);
+            value.unwrap_or_default()
         };
-        let _ = writeln!(
-            text,
-            "{}, {}; MariaDB {}, MySQL {}; medians, in brackets from the 10th to the 90th of 100.\n",
+        format!(
+            "{}, {}; MariaDB {}, MySQL {}. Medians; in brackets from the 10th to the 90th of 100.\n\n",
             of("date"),
             of("machine"),
             of("MariaDB"),
             of("MySQL")
-        );
-        let _ = writeln!(
-            text,
-            "| | median | against | aim | |\n|---|---|---|---|---|"
-        );
+        )
+    }
+
+    pub fn markdown(&self) -> String {
+        let mut text = self.head();
+        let _ = writeln!(text, "| | median | against | aim |\n|---|---|---|---|");
         for row in &self.rows {
-            let spread = match row.samples.len() {
-                1 => String::new(),
-                _ => format!(
-                    " ({} to {})",
-                    figure(row.unit, row.quantile(0.1)),
-                    figure(row.unit, row.quantile(0.9))
-                ),
-            };
             let ratio = row.ratio.as_ref();
             let ratio = ratio.map_or_else(String::new, |(ratio, other)| {
                 format!("{ratio:.2} × {other}")
             });
-            let (aim, met) = match &row.aim {
-                Some((aim, met)) => (aim.as_str(), if *met { "met" } else { "**missed**" }),
-                None => ("", ""),
-            };
-            let median = figure(row.unit, row.median());
             let _ = writeln!(
                 text,
-                "| {} | {median}{spread} | {ratio} | {aim} | {met} |",
-                row.what
+                "| {} | {} | {ratio} | {} |",
+                row.what,
+                row.told(),
+                row.aim()
             );
         }
         text

@@ -30,8 +30,9 @@ use crate::server::{Connector, Fault, Introduction, Listener, Session};
 use crate::settings::{LONGEST_TTL, OnLockLost, Run, Wait};
 use message::{FromKeeper, Link, ToKeeper, cut};
 
-/// From a lost session to the next attempt.
+/// From a lost session to the next attempt, and at most from one attempt to take a lost lock again to the next.
 const PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// Before a caller that waited asks again on a new session.
 const HOLD_BACK: Duration = Duration::from_secs(2);
@@ -644,7 +645,8 @@ impl<'a> Guard<'a> {
         let taker = lock.taker;
         let again = self.command_has_ended || taker.run.on_lock_lost == OnLockLost::Reacquire;
         let attempt = lock.attempt(again);
-        let mut pause = taker.connector.pause();
+        // Who had the lock is to be there before those who waited for it, also at a full server.
+        let mut pause = taker.connector.pause().min(LONGEST_PAUSE);
         match attempt {
             Ok((session, Again::Had(grant, lease))) => {
                 if !self.command_has_ended {

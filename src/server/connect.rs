@@ -42,10 +42,12 @@ const WRONG_PASSWORD: u16 = 1045;
 /// What a packet may hold. Said, so that the crate does not ask the server; dblock's own statements are far shorter.
 const PACKET_LIMIT: usize = 1024 * 1024;
 
-/// From one round to the next. Where a server is full the pause doubles each time, up to the longest, and half of it is by
-/// chance: those that it refused at the same time do not come back at the same time.
+/// From one round to the next. Where a server is full the pause doubles each time, up to the longest or a part of the time that
+/// a server gets for an answer, and half of it is by chance: those that it refused at the same time do not come back at the
+/// same time.
 const PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const PART_OF_LIMIT: u32 = 8;
 
 /// Knows the servers and the account.
 pub struct Connector {
@@ -200,14 +202,15 @@ impl Connector {
         })
     }
 
-    /// How long to wait before the next round. Not longer than a server gets for an answer, for there may be little time.
+    /// How long to wait before the next round.
     pub fn pause(&self) -> Duration {
+        if self.full_rounds.get() == 0 {
+            return PAUSE;
+        }
         let doubled = 1u32.checked_shl(self.full_rounds.get());
         let pause = PAUSE.saturating_mul(doubled.unwrap_or(u32::MAX));
-        let pause = pause.min(LONGEST_PAUSE).min(self.attempt_limit.get());
-        if self.full_rounds.get() == 0 {
-            return pause;
-        }
+        let longest = LONGEST_PAUSE.min(self.attempt_limit.get() / PART_OF_LIMIT);
+        let pause = pause.min(longest.max(PAUSE));
         let chance = getrandom::u32().unwrap_or(u32::MAX);
         pause.mul_f64(0.5 + 0.5 * f64::from(chance) / f64::from(u32::MAX))
     }

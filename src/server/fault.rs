@@ -46,6 +46,8 @@ impl Fault {
         let weight = |fault: &Self| match fault {
             Self::Untrusted(_) => 0,
             Self::ReadOnly(_) => 1,
+            // By which way it was full is told, and it is to be spared.
+            Self::Full(_) => 3,
             _ => 2,
         };
         if weight(&next) > weight(&self) {
@@ -196,7 +198,8 @@ impl Fault {
     }
 }
 
-/// Too many connections: of all, of an account by `max_user_connections`, of an account by `CREATE USER … WITH`.
+/// Too many connections: of all, of an account by `max_user_connections`, of an account by a limit of its own, also of so many
+/// an hour.
 const FULL: [u16; 3] = [1040, 1203, 1226];
 
 /// The authentication plugin that a server asked for in vain.

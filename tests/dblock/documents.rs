@@ -573,6 +573,7 @@ pages! {
     every_command_of_limits_works: "docs/limits.md";
     every_command_of_options_works: "docs/options.md";
     every_command_of_recipes_works: "docs/recipes.md";
+    every_command_of_speed_works: "docs/speed.md";
     every_command_of_tls_works: "docs/tls.md";
     every_command_of_troubleshooting_works: "docs/troubleshooting.md";
 }

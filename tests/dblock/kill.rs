@@ -287,7 +287,7 @@ both_servers! {
         let told = killing.wait();
         told.expect_code(0);
         expect_told(&told, &["its command has ended"]);
-        dblock.wait().expect_code(3);
+        dblock.wait_within(SOON).expect_code(3);
     }
 
     fn one_that_was_granted_the_slot_and_has_not_begun_is_ended_too(server) {

@@ -37,11 +37,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// Connections that should be free at least: each holder and each waiter is one.
 const FEW_FREE: u64 = 20;
 
-/// Fewer should not be free of so many.
-fn few(most: u64) -> u64 {
-    FEW_FREE.max(most / 5)
-}
-
 /// From the process that talks to the server.
 type FromExaminer = Word<Finding>;
 
@@ -524,17 +519,21 @@ impl Examiner<'_> {
             return Ok(());
         };
         let mut value = format!("{in_use} of {most} in use");
-        let (mut free, mut few, mut what) =
-            (most.saturating_sub(in_use), few(most), "max_connections");
         let of_account = self.of_account()?;
         if let Some((in_use, most)) = of_account {
             let _ = write!(value, ", {in_use} of {most} by this account");
-            let free_of_account = most.saturating_sub(in_use);
-            if free_of_account < free {
-                (free, few) = (free_of_account, self::few(most));
-                what = "the account's max_user_connections";
-            }
         }
+        let limits = [
+            Some((in_use, most, "max_connections")),
+            of_account.map(|(in_use, most)| (in_use, most, "max_user_connections")),
+        ];
+        let short = limits
+            .into_iter()
+            .flatten()
+            .find_map(|(in_use, most, what)| {
+                let free = most.saturating_sub(in_use);
+                (free < FEW_FREE.max(most / 5)).then_some((free, what))
+            });
         let mut found = Finding::ok("connections", &value)
             .with("in_use", in_use)
             .with("max", most);
@@ -543,12 +542,11 @@ impl Examiner<'_> {
                 .with("in_use_by_account", in_use)
                 .with("max_of_account", most);
         }
-        self.tell(if free < few {
-            found.warning(&format!(
+        self.tell(match short {
+            Some((free, what)) => found.warning(&format!(
                 "{free} are free, and each job that runs or waits, on any host, needs one; raise {what}"
-            ))
-        } else {
-            found
+            )),
+            None => found,
         });
         Ok(())
     }
@@ -561,7 +559,8 @@ impl Examiner<'_> {
         };
         // An account is told of its own sessions.
         let own = self.ask(
-            "SELECT COUNT(*) FROM information_schema.processlist WHERE user = SUBSTRING_INDEX(USER(), '@', 1)",
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE user = \
+             LEFT(USER(), LENGTH(USER()) - LOCATE('@', REVERSE(USER())))",
         )?;
         Ok(own.and_then(|row| cell(&row, 0)).map(|own| (own, most)))
     }

@@ -1,0 +1,104 @@
+//! The table as it stands in the README: hand-overs by the number of waiters, and what was measured with each server side by
+//! side. How long many commands take through a few slots is left out, and `flock` where only a ratio counts.
+
+use std::fmt::Write;
+
+use super::table::{Row, Table, figure};
+use super::{hand_over, start};
+
+const SERVERS: [&str; 2] = ["MariaDB", "MySQL"];
+
+/// The table, in Markdown.
+pub fn table(table: &Table) -> String {
+    let mut text = table.head();
+    starts(table, &mut text);
+    hand_overs(table, &mut text);
+    others(table, &mut text);
+    text
+}
+
+fn starts(table: &Table, text: &mut String) {
+    let _ = writeln!(
+        text,
+        "| start to end | median | against flock | aim |\n|---|---|---|---|"
+    );
+    for row in table.rows.iter().filter(|row| row.part == start::PART) {
+        let ratio = match &row.ratio {
+            Some((ratio, other)) if other == "flock" => format!("{ratio:.2} ×"),
+            Some((ratio, other)) => format!("{ratio:.2} × {other}"),
+            None => String::new(),
+        };
+        let (what, told, aim) = (&row.what, row.told(), row.aim());
+        let _ = writeln!(text, "| {what} | {told} | {ratio} | {aim} |");
+    }
+}
+
+fn hand_overs(table: &Table, text: &mut String) {
+    let waiting = hand_over::waiting(table);
+    let (Some(fewest), Some(most)) = (waiting.first(), waiting.last()) else {
+        return;
+    };
+    let heads = waiting
+        .iter()
+        .map(|waiting| format!(" {waiting} waiting |"));
+    let _ = writeln!(
+        text,
+        "\n| one command's end to the next one's start, and against flock |{} {most} against {fewest} |\n|---|{}---|",
+        heads.collect::<String>(),
+        "---|".repeat(waiting.len())
+    );
+    let mut told = Vec::new();
+    for who in table.rows.iter().filter_map(hand_over::who) {
+        if told.contains(&who) {
+            continue;
+        }
+        told.push(who);
+        let mut line = format!("| {who} |");
+        for &waiting in &waiting {
+            let row = table.row(&hand_over::line(who, waiting));
+            let _ = write!(line, " {} |", row.map_or_else(String::new, cell));
+        }
+        let grown = table.row(&hand_over::growth(who, *fewest));
+        let grown = grown.and_then(|row| Some((row.ratio.as_ref()?.0, row.missed())));
+        let grown = grown.map(|(ratio, missed)| format!("{ratio:.2} ×{missed}"));
+        let _ = writeln!(text, "{line} {} |", grown.unwrap_or_default());
+    }
+}
+
+/// A line for each figure, a column for each server; what is no server's was measured with the first.
+fn others(table: &Table, text: &mut String) {
+    let rows = table.rows.iter().filter(|row| {
+        let is_other = row.part != start::PART && row.part != hand_over::PART;
+        is_other && !row.what.contains("`flock")
+    });
+    let mut lines: Vec<(String, [Option<&Row>; 2])> = Vec::new();
+    for row in rows {
+        let server = SERVERS.iter().position(|server| row.what.contains(server));
+        let server = server.unwrap_or_default();
+        let what = row.what.replace(&format!(", {}", SERVERS[server]), "");
+        if let Some((_, cells)) = lines.iter_mut().find(|(other, _)| *other == what) {
+            cells[server] = Some(row);
+        } else {
+            let mut cells = [None, None];
+            cells[server] = Some(row);
+            lines.push((what, cells));
+        }
+    }
+    let _ = writeln!(text, "\n| | MariaDB | MySQL | aim |\n|---|---|---|---|");
+    for (what, cells) in lines {
+        let aim = cells.iter().flatten().find_map(|row| row.aim.as_ref());
+        let aim = aim.map_or("", |(aim, _)| aim);
+        let [mariadb, mysql] = cells.map(|row| row.map_or_else(String::new, cell));
+        let _ = writeln!(text, "| {what} | {mariadb} | {mysql} | {aim} |");
+    }
+}
+
+/// A figure, what it is against another, and whether it misses its aim.
+fn cell(row: &Row) -> String {
+    let ratio = match &row.ratio {
+        Some((ratio, other)) if other == "flock" => format!(", {ratio:.1} ×"),
+        Some((ratio, other)) => format!(", {ratio:.2} × {other}"),
+        None => String::new(),
+    };
+    format!("{}{ratio}{}", figure(row.unit, row.median()), row.missed())
+}
