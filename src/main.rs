@@ -28,8 +28,18 @@ use cli::{Cli, Command};
 use exit::{Ending, Failure, Reason};
 use report::{Level, Report};
 
+/// Bytes that the heap grows by at a time. A run needs some hundred thousand, and each growth is a system call; what is not used
+/// is no memory.
+#[cfg(target_env = "gnu")]
+const HEAP_STEP: libc::c_int = 1024 * 1024;
+
 fn main() {
     statically_linked::load_no_modules();
+    #[cfg(target_env = "gnu")]
+    // SAFETY: sets a number, and no other thread is there.
+    unsafe {
+        libc::mallopt(libc::M_TOP_PAD, HEAP_STEP);
+    }
     let ending = match Cli::try_parse() {
         Ok(cli) => dispatch(cli),
         Err(error)

@@ -60,7 +60,7 @@ impl Counted {
         let gate = Gate::close(format!("{}/gate", setup.folder))?;
         let records = format!("{folder}/records");
         let url = format!("mysql://dblock@127.0.0.1:{}/", server.port);
-        let prefix = format!("--vgdb-prefix={folder}/vgdb");
+        let prefix = format!("--vgdb-prefix={}/vgdb", setup.folder);
         let mut dblock = setup
             .program("valgrind", &url)
             .args([
