@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::Result;
-use super::processes::{Callers, Gate, Memory, Records, until};
+use super::processes::{Callers, Gate, Memory, Records, until, until_told};
 use super::setup::{Server, Setup, Way};
 use super::table::{Row, Table, Unit};
 
@@ -64,7 +64,7 @@ impl<'a> Fleet<'a> {
         let name = |what: &str| format!("{what}, {}", server.name);
         let of_holders = self.statements()? / count as f64;
         let what = name("statements a minute of each of 1000 holders");
-        table.add(Row::one(PART, what, Unit::Count, of_holders).at_most(OF_A_HOLDER));
+        table.add(Row::one(PART, what, Unit::Count, rounded(of_holders)).at_most(OF_A_HOLDER));
 
         self.wait(0, count)?;
         let of_waiters = (self.statements()? / count as f64 - of_holders).max(0.0);
@@ -132,7 +132,7 @@ impl<'a> Fleet<'a> {
 
 fn waiting(session: &mut mysql::Conn, count: usize) -> Result<()> {
     use mysql::prelude::Queryable;
-    until("all wait", || {
+    until_told("all wait", || {
         let waiting: Option<usize> = session.query_first(
             "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'",
         )?;

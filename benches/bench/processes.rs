@@ -17,16 +17,26 @@ use super::Result;
 
 /// From one look at a condition to the next, and at most until it comes true.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Waits until something is so.
-pub fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+pub fn until(what: &str, is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    until_by(LOOK_AGAIN, what, is_so)
+}
+
+/// Waits until a server says that something is so: to be asked all the time would keep it from its work.
+pub fn until_told(what: &str, is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    until_by(ASK_AGAIN, what, is_so)
+}
+
+fn until_by(pause: Duration, what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + LIMIT;
     while !is_so()? {
         if Instant::now() > deadline {
             return Err(format!("this did not come in time: {what}").into());
         }
-        sleep(LOOK_AGAIN);
+        sleep(pause);
     }
     Ok(())
 }

@@ -42,9 +42,9 @@ impl Sizes {
     pub const FULL: Self = Self {
         runs: 200,
         holders: 500,
-        beats: 60,
-        waiting: [(10, 20), (100, 4), (1000, 1)],
-        makespans: 5,
+        beats: 30,
+        waiting: [(10, 12), (100, 3), (1000, 1)],
+        makespans: 3,
         fleet: 1000,
         counted: 60,
         thunder: (500, 5),

@@ -6,7 +6,7 @@ use crate::cli::RunArgs;
 use crate::exit::{Ending, Failure, Reason};
 use crate::keeper::{self, Task, Work};
 use crate::lock;
-use crate::report::{Level, Report, in_words};
+use crate::report::{Report, in_words};
 use crate::settings::{self, IfUnreachable, ReportTo, Run};
 use crate::supervise::{Asked, History, Outcome, Signals, Supervisor};
 
@@ -47,13 +47,8 @@ fn run_under_lock(run: &Run, report: Report, history: &mut History) -> anyhow::R
     match supervisor.wait_for_lock()? {
         Asked::Held(grant, lease) => supervisor.run_command(Some((grant, lease))),
         Asked::Taken(holder) => {
-            let level = if run.conflict_exit_code == 0 {
-                Level::Info
-            } else {
-                Level::Warning
-            };
             let told = format!("{} is {holder}; not run", run.name);
-            report.say(level, &told);
+            report.say(run.level_of_skip(), &told);
             history.outcome = Outcome::Skipped;
             history.message = Some(told);
             Ok(Ending::Code(run.conflict_exit_code))

@@ -23,7 +23,7 @@ use serde::Serialize;
 use crate::clock::{Alarm, Moment};
 use crate::descriptors;
 use crate::exit::{Ending, Failure, Reason};
-use crate::lock::{Again, Grant, Holders, Killer, Lease, Opening, Outcome, Request};
+use crate::lock::{Again, Grant, Holders, Killer, Lease, Opening, Outcome, Request, Tells};
 use crate::processes::Processes;
 use crate::report::{Level, in_words};
 use crate::server::{Connector, Fault, Introduction, Listener, Session};
@@ -60,7 +60,11 @@ pub struct Task<'a> {
 impl<'a> Task<'a> {
     /// The lock that `dblock run` was asked to take, with the `mark` that all its sessions have.
     pub fn new(run: &'a Run, mark: &str, shown: Level) -> Self {
-        let request = Request::new(&run.name, run.max_concurrency, mark, run.wait, run.ttl);
+        let request = Request::new(&run.name, run.max_concurrency, mark, run.wait, run.ttl)
+            .tell_who(Tells {
+                when_waiting: Level::Info <= shown,
+                when_taken: run.tells_of_skip(shown),
+            });
         Self {
             run,
             request: request.allow_unfit(run.allow_unfit_server),

@@ -63,6 +63,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// From one look at who ends the holder of a slot to the next.
 pub const LOOK_AGAIN_AT_KILLER: Duration = Duration::from_millis(20);
 
+/// Where somebody wants to know who has the lock.
+#[derive(Debug, Clone, Copy)]
+pub struct Tells {
+    /// When the waiting begins.
+    pub when_waiting: bool,
+    /// When it was not had in time.
+    pub when_taken: bool,
+}
+
 /// A lock and how long to wait for it.
 pub struct Request {
     statements: Statements,
@@ -77,6 +86,7 @@ pub struct Request {
     waited: bool,
     /// Whether an earlier session may have the mark.
     marked: bool,
+    tells: Tells,
 }
 
 /// Which servers will do.
@@ -274,7 +284,16 @@ impl Request {
             since: None,
             waited: false,
             marked: false,
+            tells: Tells {
+                when_waiting: true,
+                when_taken: true,
+            },
         }
+    }
+
+    /// Has it ask who has the lock only where somebody wants to know.
+    pub fn tell_who(self, tells: Tells) -> Self {
+        Self { tells, ..self }
     }
 
     /// Has it lock also where the lock may not exclude, with a warning.
@@ -465,7 +484,7 @@ impl Request {
                     let proved = asked;
                     return Ok(Outcome::Held(grant, Lease { ttl, proved }));
                 }
-                Next::Taken => return Ok(Outcome::Taken(self.holders(session, listener)?)),
+                Next::Taken => return Ok(Outcome::Taken(self.taken_by(session, listener)?)),
                 Next::Doubt(next) => {
                     doubts.add(late)?;
                     next
@@ -478,7 +497,11 @@ impl Request {
                 }
             };
             if next == Step::Queue && !waits {
-                on_wait(&self.holders(session, listener)?);
+                on_wait(&if self.tells.when_waiting {
+                    self.holders(session, listener)?
+                } else {
+                    self.nobody_named()
+                });
                 set(session, &statements::expect_little(), listener)?;
                 (kept, waits) = (false, true);
                 self.waited = true;
@@ -518,7 +541,7 @@ impl Request {
                         // Ours next, when the command of the one before is gone.
                         if self.is_late() {
                             self.release(slot, session, listener)?;
-                            return Ok(Outcome::Taken(self.holders(session, listener)?));
+                            return Ok(Outcome::Taken(self.taken_by(session, listener)?));
                         }
                         if !said {
                             said = true;
@@ -809,7 +832,23 @@ impl Request {
         }
     }
 
-    /// Asks who has the lock.
+    /// Who has the lock that was not to be had.
+    fn taken_by(&self, session: &mut Session, listener: &Listener) -> Result<Holders, Fault> {
+        if self.tells.when_taken {
+            self.holders(session, listener)
+        } else {
+            Ok(self.nobody_named())
+        }
+    }
+
+    fn nobody_named(&self) -> Holders {
+        Holders {
+            named: Vec::new(),
+            slots: self.slots,
+        }
+    }
+
+    /// Asks who has the lock. The server goes through all its sessions for that.
     fn holders(&self, session: &mut Session, listener: &Listener) -> Result<Holders, Fault> {
         let mut holders = Holders {
             named: Vec::new(),

@@ -132,6 +132,20 @@ impl Run {
         let name = program.and_then(|path| path.file_name().or(Some(path.as_os_str())));
         name.unwrap_or_default().to_string_lossy().into_owned()
     }
+
+    /// How important it is that the lock was not had in time.
+    pub fn level_of_skip(&self) -> Level {
+        if self.conflict_exit_code == 0 {
+            Level::Info
+        } else {
+            Level::Warning
+        }
+    }
+
+    /// Whether anybody is told of that, where lines up to this level are `shown`.
+    pub fn tells_of_skip(&self, shown: Level) -> bool {
+        self.level_of_skip() <= shown || self.report.is_some()
+    }
 }
 
 /// What to do when the session, and with it the lock, is lost while the command runs.

@@ -7,8 +7,8 @@ use std::process::Stdio;
 use mysql::prelude::Queryable;
 
 use crate::harness::{
-    Answer, Dblock, Fake, Kind, Output, PASSWORD, SOON, Server, both_servers, eventually, unique,
-    url_of_port,
+    Answer, Dblock, Fake, Kind, Output, PASSWORD, Packet, Proxy, SOON, Server, both_servers,
+    eventually, unique, url_of_port,
 };
 
 /// Every line is dblock's own.
@@ -78,6 +78,26 @@ both_servers! {
             run(&name).command(["true"]).output().expect_code(75).expect_silence();
             run(&unique("quiet")).command(["/no/such/program"]).output().expect_code(127).expect_one_line("");
         }
+    }
+
+    fn nobody_is_asked_who_has_the_lock_where_nobody_is_told(server) {
+        let name = unique("unasked");
+        let holder = server.hold(&name);
+        // The server goes through all its sessions for an answer.
+        let asks = |arguments: &[&str], code| {
+            let proxy = Proxy::to(server);
+            Dblock::run_at(&proxy.url(), &name).args(arguments).command(["true"]).output().expect_code(code);
+            let packets = proxy.packets();
+            let mut statements = packets.iter().filter_map(Packet::statements);
+            statements.any(|statement| statement.contains("processlist"))
+        };
+        assert!(asks(&[], 75));
+        assert!(!asks(&["-q"], 75));
+        assert!(!asks(&["-E", "0"], 0));
+        assert!(asks(&["-E", "0", "-v"], 0));
+        assert!(asks(&["-q", "--report", "/dev/null"], 75));
+        assert!(!asks(&["-q", "--wait", "0.5"], 75));
+        drop(holder);
     }
 
     fn verbose_says_what_is_done_and_how_long_it_took(server) {
