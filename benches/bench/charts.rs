@@ -22,6 +22,9 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(140, 140, 140),
 ];
 
+/// For the names of the lines above the lines.
+const HEADROOM: f64 = 1.6;
+
 /// Points of a distribution.
 const POINTS: u32 = 100;
 
@@ -91,7 +94,7 @@ fn distribution(row: &Row) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Lines over a logarithmic axis; times, which can be far apart, on one as well.
+/// Lines over a logarithmic axis.
 fn chart(file: &str, title: &str, axes: (&str, &str), lines: &[Line]) -> Result<()> {
     let lines: Vec<&Line> = lines
         .iter()
@@ -130,7 +133,7 @@ fn chart(file: &str, title: &str, axes: (&str, &str), lines: &[Line]) -> Result<
         labels.background_style(WHITE.mix(0.85)).draw()?;
     } else {
         let mut chart = builder(&area, title)
-            .build_cartesian_2d((x.0..x.1).log_scale(), (y.0..y.1).log_scale())?;
+            .build_cartesian_2d((x.0..x.1).log_scale(), 0.0..y.1 * HEADROOM)?;
         chart
             .configure_mesh()
             .light_line_style(TRANSPARENT)
