@@ -72,7 +72,7 @@ pub fn draw(table: &Table, folder: &str) -> Result<()> {
         .rows
         .iter()
         .filter(|row| row.part == start::PART && row.samples.len() > 1);
-    let rows = rows.filter(|row| row.ratio.is_none() || !row.what.starts_with("the same against"));
+    let rows = rows.filter(|row| row.ratio.is_none() || !row.what.starts_with("that of MariaDB"));
     let named = rows.map(|row| (row.what.replace('`', ""), row));
     let mut named: Vec<(String, &Row)> = named.collect();
     named.retain(|(name, _)| {

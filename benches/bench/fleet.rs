@@ -74,7 +74,7 @@ impl<'a> Fleet<'a> {
         let begun = Instant::now();
         self.hold(count, count)?;
         self.wait(count, count)?;
-        let what = name("until 1000 more hold and 1000 more wait");
+        let what = name("with these 2000 there, until 1000 more hold and 1000 more wait");
         let took = begun.elapsed().as_secs_f64();
         table.add(Row::one(PART, what, Unit::Seconds, took));
         let all = 2 * count;

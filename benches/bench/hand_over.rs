@@ -32,8 +32,8 @@ const MANY_MILLIS: usize = 50;
 const MANY_SLOTS: usize = 8;
 
 /// Most that a hand-over should take of one of `flock`'s, and with the most callers of one with the fewest.
-const FLOCKS: f64 = 3.0;
-const GROWTH: f64 = 1.5;
+pub const FLOCKS: f64 = 3.0;
+pub const GROWTH: f64 = 1.5;
 
 const NAME: &str = "hand-over";
 

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use super::hand_over::{FLOCKS, GROWTH};
 use super::table::{Row, Table, figure};
 use super::{hand_over, start};
 
@@ -47,6 +48,8 @@ fn hand_overs(table: &Table, text: &mut String) {
         heads.collect::<String>(),
         "---|".repeat(waiting.len())
     );
+    let aims = format!(" ≤ {FLOCKS} × |").repeat(waiting.len());
+    let _ = writeln!(text, "| aim |{aims} ≤ {GROWTH} × |");
     let mut told = Vec::new();
     for who in table.rows.iter().filter_map(hand_over::who) {
         if told.contains(&who) {
@@ -96,7 +99,10 @@ fn others(table: &Table, text: &mut String) {
 /// A figure, what it is against another, and whether it misses its aim.
 fn cell(row: &Row) -> String {
     let ratio = match &row.ratio {
-        Some((ratio, other)) if other == "flock" => format!(", {ratio:.1} ×"),
+        Some((ratio, other)) if other == "flock" && row.part == hand_over::PART => {
+            format!(", {ratio:.1} ×")
+        }
+        Some((ratio, other)) if other == "flock" => format!(", {ratio:.1} × flock"),
         Some((ratio, other)) => format!(", {ratio:.2} × {other}"),
         None => String::new(),
     };

@@ -71,7 +71,7 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     }
     if let (Some(dblock), Some(etcd)) = (named(DBLOCK), etcd) {
         let row = Row {
-            what: "the same against `etcdctl lock`".to_owned(),
+            what: "that of MariaDB against `etcdctl lock`".to_owned(),
             ..dblock
         };
         table.add(row.against(&etcd, "etcdctl").ratio_at_most(ETCDS));

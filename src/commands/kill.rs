@@ -182,7 +182,7 @@ impl Killing<'_, '_> {
             self.unmark(&markers)?;
             let now = self.now(slot)?;
             return Ok(Done::heard(format!(
-                "{what} was let go by {who} meanwhile; {now}"
+                "{what} was let go meanwhile by {holder}; {now}"
             )));
         }
         self.kill_session(victim, &what, &who)?;

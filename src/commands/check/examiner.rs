@@ -530,10 +530,11 @@ impl Examiner<'_> {
         let short = limits
             .into_iter()
             .flatten()
-            .find_map(|(in_use, most, what)| {
+            .filter_map(|(in_use, most, what)| {
                 let free = most.saturating_sub(in_use);
                 (free < FEW_FREE.max(most / 5)).then_some((free, what))
-            });
+            })
+            .min();
         let mut found = Finding::ok("connections", &value)
             .with("in_use", in_use)
             .with("max", most);
