@@ -1,6 +1,5 @@
 //! What is easier seen than read: hand-overs against the number of waiters, and times as distributions.
 
-use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::Result;
@@ -28,6 +27,15 @@ const HEADROOM: f64 = 1.6;
 /// Points of a distribution.
 const POINTS: u32 = 100;
 
+/// What a chart shows.
+#[derive(Clone, Copy)]
+enum Of {
+    /// Which share of all took so many milliseconds at most.
+    Shares,
+    /// Medians against the number of callers that wait.
+    Medians,
+}
+
 type Line = (String, Vec<(f64, f64)>);
 
 /// Draws what the table has lines for.
@@ -49,7 +57,7 @@ pub fn draw(table: &Table, folder: &str) -> Result<()> {
     chart(
         &format!("{folder}/waiting.svg"),
         "From one command's end to the next one's start, median",
-        ("callers that wait", "milliseconds"),
+        Of::Medians,
         &lines,
     )?;
     let of_all = |rows: Vec<(String, &Row)>| -> Vec<Line> {
@@ -64,7 +72,7 @@ pub fn draw(table: &Table, folder: &str) -> Result<()> {
         chart(
             &format!("{folder}/hand-over.svg"),
             &format!("From one command's end to the next one's start, {middle} waiting"),
-            ("milliseconds", "share of all"),
+            Of::Shares,
             &of_all(rows.collect()),
         )?;
     }
@@ -81,7 +89,7 @@ pub fn draw(table: &Table, folder: &str) -> Result<()> {
     chart(
         &format!("{folder}/start.svg"),
         "A run of `true`, from start to end",
-        ("milliseconds", "share of all"),
+        Of::Shares,
         &of_all(named),
     )
 }
@@ -95,7 +103,7 @@ fn distribution(row: &Row) -> Vec<(f64, f64)> {
 }
 
 /// Lines over a logarithmic axis.
-fn chart(file: &str, title: &str, axes: (&str, &str), lines: &[Line]) -> Result<()> {
+fn chart(file: &str, title: &str, of: Of, lines: &[Line]) -> Result<()> {
     let lines: Vec<&Line> = lines
         .iter()
         .filter(|(_, points)| !points.is_empty())
@@ -110,63 +118,42 @@ fn chart(file: &str, title: &str, axes: (&str, &str), lines: &[Line]) -> Result<
         (least * 0.9, most * 1.1)
     };
     let (x, y) = (range(|point| point.0), range(|point| point.1));
+    // Shares end at one, below the curves' right end there is room; above other lines it has to be made.
+    let (top, names_at, points) = match of {
+        Of::Shares => (1.0, SeriesLabelPosition::LowerRight, 0),
+        Of::Medians => (y.1 * HEADROOM, SeriesLabelPosition::UpperLeft, 3),
+    };
     let area = SVGBackend::new(file, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
-    if axes.1 == "share of all" {
-        let mut chart =
-            builder(&area, title).build_cartesian_2d((x.0..x.1).log_scale(), 0.0..1.0)?;
-        chart
-            .configure_mesh()
-            .light_line_style(TRANSPARENT)
-            .x_desc(axes.0)
-            .y_desc(axes.1)
-            .x_label_formatter(&label)
-            .draw()?;
-        for ((name, points), colour) in lines.iter().zip(COLOURS.iter().cycle()) {
-            chart
-                .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?
-                .label(name)
-                .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
-        }
-        let labels = &mut chart.configure_series_labels();
-        labels.position(SeriesLabelPosition::LowerRight);
-        labels.background_style(WHITE.mix(0.85)).draw()?;
-    } else {
-        let mut chart = builder(&area, title)
-            .build_cartesian_2d((x.0..x.1).log_scale(), 0.0..y.1 * HEADROOM)?;
-        chart
-            .configure_mesh()
-            .light_line_style(TRANSPARENT)
-            .x_desc(axes.0)
-            .y_desc(axes.1)
-            .x_label_formatter(&label)
-            .y_label_formatter(&label)
-            .draw()?;
-        for ((name, points), colour) in lines.iter().zip(COLOURS.iter().cycle()) {
-            chart
-                .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)).point_size(3))?
-                .label(name)
-                .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
-        }
-        let labels = &mut chart.configure_series_labels();
-        labels.position(SeriesLabelPosition::UpperLeft);
-        labels.background_style(WHITE.mix(0.85)).draw()?;
-    }
-    area.present()?;
-    Ok(())
-}
-
-fn builder<'a, 'b>(
-    area: &'a DrawingArea<SVGBackend<'b>, Shift>,
-    title: &str,
-) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
-    let mut builder = ChartBuilder::on(area);
-    builder
+    let mut chart = ChartBuilder::on(&area)
         .caption(title, ("sans-serif", 18))
         .margin(12)
         .x_label_area_size(44)
-        .y_label_area_size(60);
-    builder
+        .y_label_area_size(60)
+        .build_cartesian_2d((x.0..x.1).log_scale(), 0.0..top)?;
+    let (x_name, y_name) = match of {
+        Of::Shares => ("milliseconds", "share of all"),
+        Of::Medians => ("callers that wait", "milliseconds"),
+    };
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .x_desc(x_name)
+        .y_desc(y_name)
+        .x_label_formatter(&label)
+        .draw()?;
+    for ((name, line), colour) in lines.iter().zip(COLOURS.iter().cycle()) {
+        let style = colour.stroke_width(2);
+        chart
+            .draw_series(LineSeries::new(line.clone(), style).point_size(points))?
+            .label(name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+    }
+    let labels = &mut chart.configure_series_labels();
+    labels.position(names_at);
+    labels.background_style(WHITE.mix(0.85)).draw()?;
+    area.present()?;
+    Ok(())
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "plotters asks for that")]

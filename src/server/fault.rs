@@ -288,3 +288,19 @@ pub fn is_about_the_account(error: &mysql::MySqlError) -> bool {
 fn told(error: &mysql::MySqlError) -> String {
     format!("{} (error {})", error.message, error.code)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Fault;
+
+    #[test]
+    fn of_the_addresses_of_a_name_the_one_that_is_full_decides() {
+        let (full, gone) = (
+            || Fault::Full("full".to_owned()),
+            || Fault::Gone("refused".to_owned()),
+        );
+        for fault in [full().decided_by(gone()), gone().decided_by(full())] {
+            assert!(matches!(fault, Fault::Full(_)), "{fault:?}");
+        }
+    }
+}
