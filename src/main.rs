@@ -1,22 +1,15 @@
 //! dblock: flock(1) for a fleet. Parses, dispatches, prints the one line of an error, and exits: nothing else exits, but for
 //! the keeper, which is a process of its own.
 
-mod cli;
-mod clock;
+mod base;
 mod commands;
-mod descriptors;
-mod exit;
+mod db;
+mod isolated;
 mod keeper;
 mod lock;
 #[cfg(test)]
 mod manual;
-mod option_file;
-mod processes;
-mod regular_file;
-mod report;
-mod server;
 mod settings;
-mod statically_linked;
 mod supervise;
 
 use std::fmt::Display;
@@ -24,9 +17,10 @@ use std::fmt::Display;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use cli::{Cli, Command};
-use exit::{Ending, Failure, Reason};
-use report::{Level, Report};
+use base::exit::{Ending, Failure, Reason};
+use base::log::{Level, Log};
+use base::static_glibc;
+use settings::cli::{Cli, Command};
 
 /// Bytes that the heap grows by at a time. A run needs some hundred thousand, and each growth is a system call; what is not used
 /// is no memory.
@@ -34,7 +28,7 @@ use report::{Level, Report};
 const HEAP_STEP: libc::c_int = 1024 * 1024;
 
 fn main() {
-    statically_linked::load_no_modules();
+    static_glibc::load_no_modules();
     #[cfg(target_env = "gnu")]
     // SAFETY: sets a number, and no other thread is there.
     unsafe {
@@ -79,10 +73,10 @@ fn dispatch(cli: Cli) -> Ending {
 
 /// The one line of an error, which is shown whatever was asked for.
 fn say(error: impl Display) {
-    let report = Report {
+    let log = Log {
         shown: Level::Error,
     };
-    report.error(error);
+    log.error(error);
 }
 
 /// clap's error without its usage text, which spans lines; its advice only where it names an option that is meant.

@@ -4,11 +4,11 @@
 mod examiner;
 mod finding;
 
-use super::apart::{self, Limits};
 use super::print;
-use crate::cli::CheckArgs;
-use crate::exit::{Ending, Reason};
+use crate::base::exit::{Ending, Reason};
+use crate::isolated::query::{self, Limits};
 use crate::settings;
+use crate::settings::cli::CheckArgs;
 use examiner::examine;
 use finding::{Finding, Findings, State};
 
@@ -20,18 +20,18 @@ const WHOLE: u32 = 3;
 /// # Errors
 /// What kept the server from being examined.
 pub fn check(args: CheckArgs) -> anyhow::Result<Ending> {
-    let (check, report) = settings::check(args)?;
+    let (check, log) = settings::check(args)?;
     let connect = check.connection.connect_timeout;
     let limits = Limits {
         connect,
         whole: Some(connect.saturating_mul(WHOLE)),
     };
     let mut found = Vec::new();
-    let server = apart::ask(
+    let server = query::ask(
         "the check",
-        |link, parent| examine(&check.connection, report.shown, link, parent),
+        |link, parent| examine(&check.connection, log.shown, &link, parent),
         limits,
-        report,
+        log,
         |finding: Finding| found.push(finding),
         Finding::label,
     )?;

@@ -6,9 +6,9 @@ use std::fmt::Write;
 use serde_json::json;
 
 use super::{in_columns, print};
-use crate::cli::ConfigArgs;
-use crate::exit::Ending;
-use crate::report::printable;
+use crate::base::exit::Ending;
+use crate::base::text::printable;
+use crate::settings::cli::ConfigArgs;
 use crate::settings::{self, Config};
 
 /// Prints the settings, as far as they could be read and whatever is wrong, and returns how dblock is to end.

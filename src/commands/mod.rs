@@ -1,8 +1,8 @@
 //! One file for each subcommand.
 
-mod apart;
 pub mod check;
 pub mod config;
+mod inquiry;
 pub mod kill;
 pub mod run;
 pub mod status;
@@ -10,8 +10,8 @@ pub mod status;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use crate::exit::{Failure, Reason};
-use crate::report::in_words;
+use crate::base::exit::{Failure, Reason};
+use crate::base::text::in_words;
 
 /// Prints what was asked for. A reader that has seen enough, as `head`, is no error.
 fn print(text: &str) -> Result<(), Failure> {

@@ -1,20 +1,23 @@
 //! `dblock status`: who holds a lock, who waits for it, and for how long.
 
-mod census;
-
 use std::fmt::Write;
+use std::rc::Rc;
 use std::time::SystemTime;
 
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use super::apart::{self, Limits};
+use super::inquiry::ask_server;
 use super::{in_columns, print};
-use crate::cli::StatusArgs;
-use crate::exit::Ending;
-use crate::report::{in_seconds, json_printable, moment, printable, seconds};
-use crate::server::Client;
-use crate::settings;
-use census::{Found, Holder, Waiter};
+use crate::base::exit::{Ending, Failure};
+use crate::base::log::Level;
+use crate::base::text::{in_seconds, json_printable, moment, printable, seconds};
+use crate::db::Client;
+use crate::isolated::link::{Link, cut};
+use crate::isolated::query::{self, Limits};
+use crate::lock::named::{Census, Found, Holding, Waiter};
+use crate::settings::cli::StatusArgs;
+use crate::settings::{self, Status};
 
 /// All of it takes at most so many connect time-outs.
 const WHOLE: u32 = 3;
@@ -22,7 +25,7 @@ const WHOLE: u32 = 3;
 /// A lock, and what was found of it.
 struct Lock {
     name: String,
-    holders: Vec<Holder>,
+    holders: Vec<Holding>,
     /// The slots whose holder is being ended, and by whom.
     ending: Vec<(u32, Client)>,
     waiters: Vec<Waiter>,
@@ -33,18 +36,18 @@ struct Lock {
 /// # Errors
 /// What kept the server from being asked.
 pub fn status(args: StatusArgs) -> anyhow::Result<Ending> {
-    let (status, report) = settings::status(args)?;
+    let (status, log) = settings::status(args)?;
     let connect = status.connection.connect_timeout;
     let limits = Limits {
         connect,
         whole: Some(connect.saturating_mul(WHOLE)),
     };
     let mut found = Vec::new();
-    let server = apart::ask(
+    let server = query::ask(
         "the status",
-        |link, parent| census::take(&status, report.shown, link, parent),
+        |link, parent| take_census(&status, log.shown, &link, parent),
         limits,
-        report,
+        log,
         |one: Found| found.push(one),
         |_| "what was found last".to_owned(),
     )?;
@@ -58,7 +61,7 @@ pub fn status(args: StatusArgs) -> anyhow::Result<Ending> {
                 ending: Vec::new(),
                 waiters: Vec::new(),
             }),
-            (Found::Holder(holder), Some(lock)) => lock.holders.push(*holder),
+            (Found::Holding(holder), Some(lock)) => lock.holders.push(*holder),
             (Found::Ending(slot, client), Some(lock)) => lock.ending.push((slot, *client)),
             (Found::Waiter(waiter), Some(lock)) => lock.waiters.push(*waiter),
             (Found::Unseen(line), _) => unseen.push(line),
@@ -71,6 +74,36 @@ pub fn status(args: StatusArgs) -> anyhow::Result<Ending> {
         as_table(&locks, &unseen)
     })?;
     Ok(Ending::Code(0))
+}
+
+fn take_census(status: &Status, shown: Level, link: &Rc<Link>, parent: Pid) -> Result<(), Failure> {
+    ask_server::<Found>(
+        ("dblock status", c"dblock-status"),
+        &status.connection,
+        shown,
+        (Rc::clone(link), parent),
+        |asker| {
+            let census = Census::read(&mut asker.inspector)?;
+            let lists = status.names.is_empty();
+            let names = if lists {
+                census.names()
+            } else {
+                status.names.clone()
+            };
+            let mut whose = Vec::new();
+            let inspector = &mut asker.inspector;
+            let mut tell = |found| {
+                let _ = link.send(&query::Word::Item(found));
+            };
+            for name in names {
+                whose.extend(census.tell_of(&name, !lists, inspector, &mut tell)?);
+            }
+            for line in census.unseen(&whose, lists, inspector)? {
+                tell(Found::Unseen(cut(&line)));
+            }
+            Ok(())
+        },
+    )
 }
 
 fn as_table(locks: &[Lock], unseen: &[String]) -> String {
@@ -150,7 +183,7 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
 }
 
 /// For how long a slot is held: at most so long where its holder may have waited for it before.
-fn span_of(holder: &Holder) -> Option<String> {
+fn span_of(holder: &Holding) -> Option<String> {
     if let Some(span) = holder.held_for {
         return Some(in_seconds(span).to_string());
     }
@@ -183,7 +216,7 @@ fn row(
         (None, false) if slot == "-" => None,
         (None, false) => Some("(not dblock)".to_owned()),
     };
-    let said = |field: fn(&crate::server::Claims) -> Option<String>| claims.and_then(field);
+    let said = |field: fn(&crate::db::Claims) -> Option<String>| claims.and_then(field);
     let cells = [
         Some(lock.to_owned()),
         Some(slot),

@@ -1,20 +1,11 @@
-//! What crosses the socket pair between keeper and supervisor, one packet a message.
+//! What crosses between the keeper and its supervisor: data, which is put into words where it is printed.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-
-use nix::cmsg_space;
-use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
-    sendmsg, socketpair,
-};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Moment;
-use crate::exit::Failure;
+use crate::base::clock::Moment;
+use crate::base::exit::Failure;
+use crate::base::log::Level;
 use crate::lock::{Grant, Lease};
-use crate::report::Level;
 
 /// From the keeper to the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
@@ -73,127 +64,17 @@ pub enum ToKeeper {
     Release,
 }
 
-/// Characters of a text at most: a server's error message may be of any length.
-const LONGEST_TEXT: usize = 1024;
-
-/// Bytes of a packet at most: six for the escape of a control character, and what is around the text.
-const LONGEST_PACKET: usize = 8 * LONGEST_TEXT;
-
-/// One end of the pair.
-#[derive(Debug)]
-pub struct Link(OwnedFd);
-
-impl Link {
-    /// Both ends; no other program inherits them.
-    ///
-    /// # Errors
-    /// As `socketpair(2)`.
-    pub fn pair() -> io::Result<(Self, Self)> {
-        let (one, other) = socketpair(
-            AddressFamily::Unix,
-            SockType::SeqPacket,
-            None,
-            SockFlag::SOCK_CLOEXEC,
-        )?;
-        Ok((Self(one), Self(other)))
-    }
-
-    /// Sends one message.
-    ///
-    /// # Errors
-    /// `EPIPE` when the other end is gone.
-    pub fn send(&self, message: &impl Serialize) -> io::Result<()> {
-        self.send_all(message, &[], MsgFlags::empty())
-    }
-
-    /// Sends one message, unless the other end has been deaf for so long that there is no room for it.
-    pub fn send_if_heard(&self, message: &impl Serialize) {
-        let _ = self.send_all(message, &[], MsgFlags::MSG_DONTWAIT);
-    }
-
-    /// Sends one message, and with it a descriptor.
-    ///
-    /// # Errors
-    /// As [`Link::send`].
-    pub fn send_with(&self, message: &impl Serialize, descriptor: BorrowedFd) -> io::Result<()> {
-        let descriptors = [descriptor.as_raw_fd()];
-        let descriptors = [ControlMessage::ScmRights(&descriptors)];
-        self.send_all(message, &descriptors, MsgFlags::empty())
-    }
-
-    fn send_all(
-        &self,
-        message: &impl Serialize,
-        besides: &[ControlMessage],
-        flags: MsgFlags,
-    ) -> io::Result<()> {
-        let packet = serde_json::to_vec(message)?;
-        let parts = [IoSlice::new(&packet)];
-        sendmsg::<()>(
-            self.0.as_raw_fd(),
-            &parts,
-            besides,
-            flags | MsgFlags::MSG_NOSIGNAL,
-            None,
-        )?;
-        Ok(())
-    }
-
-    /// Waits for a message, and the descriptor that may come with it; `None` when the other end is gone.
-    ///
-    /// # Errors
-    /// `InvalidData` for a packet that is no message.
-    pub fn receive<M: DeserializeOwned>(&self) -> io::Result<Option<(M, Option<OwnedFd>)>> {
-        let mut packet = vec![0; LONGEST_PACKET];
-        let mut parts = [IoSliceMut::new(&mut packet)];
-        let mut space = cmsg_space!(RawFd);
-        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-        let (length, descriptor) =
-            match recvmsg::<()>(self.0.as_raw_fd(), &mut parts, Some(&mut space), flags) {
-                Ok(received) => (
-                    received.bytes,
-                    received.cmsgs()?.find_map(|besides| match besides {
-                        // SAFETY: the kernel has just opened it for this process, which knows of it from here alone.
-                        ControlMessageOwned::ScmRights(descriptors) => descriptors
-                            .first()
-                            .map(|&descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }),
-                        _ => None,
-                    }),
-                ),
-                Err(nix::Error::ECONNRESET) => (0, None),
-                Err(error) => return Err(error.into()),
-            };
-        if length == 0 {
-            return Ok(None);
-        }
-        Ok(Some((
-            serde_json::from_slice(&packet[..length])?,
-            descriptor,
-        )))
-    }
-}
-
-impl AsFd for Link {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-/// A text cut to what a packet holds.
-pub fn cut(text: &str) -> String {
-    match text.char_indices().nth(LONGEST_TEXT) {
-        Some((end, _)) => text[..end].to_owned(),
-        None => text.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use nix::sys::socket::send;
+    use std::io;
+    use std::os::fd::{AsFd, AsRawFd};
+
+    use nix::sys::socket::{MsgFlags, send};
     use proptest::collection::vec;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::isolated::link::{LONGEST_TEXT, Link, cut};
 
     proptest! {
         #[test]
@@ -201,11 +82,11 @@ mod tests {
             packet in prop_oneof![vec(any::<u8>(), 1..300), "[\\[\\]{}\",:0-9a-zA-Z]{1,300}".prop_map(String::into_bytes)],
         ) {
             let (one, other) = Link::pair().unwrap();
-            send(one.0.as_raw_fd(), &packet, MsgFlags::empty()).unwrap();
+            send(one.as_fd().as_raw_fd(), &packet, MsgFlags::empty()).unwrap();
             if let Err(error) = other.receive::<FromKeeper>() {
                 prop_assert!(error.raw_os_error().is_none(), "{}", error);
             }
-            send(one.0.as_raw_fd(), &packet, MsgFlags::empty()).unwrap();
+            send(one.as_fd().as_raw_fd(), &packet, MsgFlags::empty()).unwrap();
             prop_assert!(!matches!(other.receive::<ToKeeper>(), Ok(None)));
         }
 
@@ -223,7 +104,12 @@ mod tests {
     #[test]
     fn a_packet_that_is_too_long_is_refused() {
         let (one, other) = Link::pair().unwrap();
-        send(one.0.as_raw_fd(), &vec![b'"'; 100_000], MsgFlags::empty()).unwrap();
+        send(
+            one.as_fd().as_raw_fd(),
+            &vec![b'"'; 100_000],
+            MsgFlags::empty(),
+        )
+        .unwrap();
         assert!(other.receive::<FromKeeper>().is_err());
     }
 

@@ -3,32 +3,27 @@
 
 pub mod message;
 
-use std::ffi::CStr;
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd};
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::rc::Rc;
 use std::thread::sleep;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
-use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
-use nix::sys::signal::{SigSet, Signal};
-use nix::unistd::{ForkResult, Pid, dup2_stderr, fork, getpid, getppid, setsid};
+use nix::unistd::Pid;
 
-use serde::Serialize;
+use std::os::fd::AsFd;
 
-use crate::clock::{Alarm, Moment};
-use crate::descriptors;
-use crate::exit::{Ending, Failure, Reason};
-use crate::lock::{Again, Grant, Holders, Killer, Lease, Opening, Outcome, Request, Tells};
-use crate::processes::Processes;
-use crate::report::{Level, in_words};
-use crate::server::{Connector, Fault, Introduction, Listener, Session};
-use crate::settings::{LONGEST_TTL, OnLockLost, Run, Wait};
-use message::{FromKeeper, Link, ToKeeper, cut};
+use crate::base::clock::{Alarm, Moment};
+use crate::base::exit::{Failure, Reason};
+use crate::base::log::Level;
+use crate::base::processes::Processes;
+use crate::base::text::in_words;
+use crate::db::{ConnectOptions, Connector, Fault, Listener, Session};
+use crate::isolated::link::{Link, cut};
+use crate::isolated::process::{detach, die_with, fork_isolated, harden};
+use crate::lock::named::{Again, Killer, Opening, Outcome, Request, Tells};
+use crate::lock::{Grant, Holders, Introduction, LONGEST_TTL, Lease, LockSpec, OnLockLost};
+use message::{FromKeeper, ToKeeper};
 
 /// From a lost session to the next attempt, and at most from one attempt to take a lost lock again to the next.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -50,7 +45,10 @@ const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(1);
 
 /// A lock for a keeper to take.
 pub struct Task<'a> {
-    run: &'a Run,
+    lock: &'a LockSpec,
+    connection: &'a ConnectOptions,
+    /// From SIGTERM to SIGKILL when the supervisor ends the command.
+    kill_after: Duration,
     request: Request,
     introduction: Introduction,
     /// The least important level that is shown.
@@ -58,25 +56,29 @@ pub struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    /// The lock that `dblock run` was asked to take, with the `mark` that all its sessions have.
-    pub fn new(run: &'a Run, mark: &str, shown: Level) -> Self {
-        let request = Request::new(&run.name, run.max_concurrency, mark, run.wait, run.ttl)
+    /// The lock to take, on sessions that all have this `mark` and introduce themselves so. `tells_of_skip`: whether somebody is
+    /// told who has the lock when it is taken.
+    pub fn new(
+        lock: &'a LockSpec,
+        connection: &'a ConnectOptions,
+        mark: &str,
+        kill_after: Duration,
+        introduction: Introduction,
+        tells_of_skip: bool,
+        shown: Level,
+    ) -> Self {
+        let request = Request::new(&lock.name, lock.slots, mark, lock.wait, lock.ttl)
             .tell_who(Tells {
                 when_waiting: Level::Info <= shown,
-                when_taken: run.tells_of_skip(shown),
-            });
+                when_taken: tells_of_skip,
+            })
+            .allow_unfit(lock.allow_unfit_server);
         Self {
-            run,
-            request: request.allow_unfit(run.allow_unfit_server),
-            introduction: Introduction {
-                pid: getpid(),
-                lock: Some(run.name.clone()),
-                command: run.program(),
-                started: run.started,
-                waits: run.wait != Wait::For(Duration::ZERO),
-                slots: run.max_concurrency,
-                ttl: run.ttl,
-            },
+            lock,
+            connection,
+            kill_after,
+            request,
+            introduction,
             shown,
         }
     }
@@ -98,102 +100,14 @@ pub enum Work<'a> {
 /// # Errors
 /// [`Reason::OsRefused`].
 pub fn fork_off(work: Work) -> Result<(Pid, Link), Failure> {
-    fork_apart(
-        |link, supervisor| keep(work, link, supervisor),
+    fork_isolated(
+        |link, supervisor| keep(work, &link, supervisor),
         FromKeeper::Failed,
     )
 }
 
-/// Forks a process for `work`, which the `mysql` crate may block, break or abort without harm to this one; its number, and
-/// the link to it. What it fails of is its last message, as `failed` wraps it. It gets the number of this process.
-///
-/// # Errors
-/// [`Reason::OsRefused`].
-pub fn fork_apart<M: Serialize>(
-    work: impl FnOnce(&Link, Pid) -> Result<(), Failure>,
-    failed: fn(Failure) -> M,
-) -> Result<(Pid, Link), Failure> {
-    let refused = |error: io::Error| {
-        let line = format!("cannot start a process: {}", in_words(&error));
-        Failure::new(Reason::OsRefused, line)
-    };
-    let (ours, theirs) = Link::pair().map_err(refused)?;
-    let supervisor = getpid();
-    // SAFETY: no thread was started, so the child may do whatever the parent may.
-    match unsafe { fork() }.map_err(|error| refused(error.into()))? {
-        ForkResult::Parent { child } => Ok((child, ours)),
-        ForkResult::Child => {
-            drop(ours);
-            limit_memory();
-            guarded(|| work(&theirs, supervisor), &theirs, failed).exit()
-        }
-    }
-}
-
-/// Bytes of memory that a process may have in which the `mysql` crate runs. It makes room for as many columns as a server
-/// announces, and for all that it sends of them. A keeper has 9 MB, TLS and the system's certificates included; a packet is
-/// 4 MB at most at the login, and 1 MB after it.
-const MEMORY: rlim_t = 64 * 1024 * 1024;
-
-/// From here on what asks for more aborts this process. The command is not concerned: its process is not forked off here.
-fn limit_memory() {
-    // One that cannot be set is no reason to keep a command from running.
-    if let Ok((now, _)) = getrlimit(Resource::RLIMIT_DATA) {
-        let limit = MEMORY.min(now);
-        let _ = setrlimit(Resource::RLIMIT_DATA, limit, limit);
-    }
-}
-
-/// Where the last panic was; its message may quote what must not be seen.
-static PANICKED_AT: Mutex<String> = Mutex::new(String::new());
-
-/// A forked process's life. Whatever happens in it, the `mysql` crate's panics included, becomes a message.
-fn guarded<M: Serialize>(
-    work: impl FnOnce() -> Result<(), Failure>,
-    link: &Link,
-    failed: fn(Failure) -> M,
-) -> Ending {
-    std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map_or_else(String::new, place);
-        *PANICKED_AT.lock().unwrap_or_else(PoisonError::into_inner) = place;
-    }));
-    let kept = catch_unwind(AssertUnwindSafe(work));
-    let failure = match kept {
-        Ok(Ok(())) => return Ending::Code(0),
-        Ok(Err(failure)) => failure,
-        Err(_) => {
-            let place = PANICKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
-            Failure::new(
-                Reason::Internal,
-                format!(
-                    "the MySQL client library failed on what the server sent{place}; is it a MySQL server?"
-                ),
-            )
-        }
-    };
-    let code = failure.reason.code();
-    let _ = link.send(&failed(Failure {
-        line: cut(&failure.line),
-        ..failure
-    }));
-    Ending::Code(code)
-}
-
-/// A place in a source file, from its crate on: the folders above are of the machine that built dblock.
-fn place(location: &Location) -> String {
-    let file = location.file();
-    let file = match file.rsplit_once("/src/") {
-        Some((folder, rest)) => {
-            let name = folder.rsplit('/').next().unwrap_or_default();
-            format!("{name}/src/{rest}")
-        }
-        None => file.to_owned(),
-    };
-    format!(" ({file}:{})", location.line())
-}
-
 /// The keeper's life.
-fn keep(work: Work, link: &Link, supervisor: Pid) -> Result<(), Failure> {
+fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
     let (task, had) = match work {
         Work::Acquire(task) => (task, None),
         Work::Reacquire(task, slot, command) => (task, Some((slot, command))),
@@ -203,22 +117,24 @@ fn keep(work: Work, link: &Link, supervisor: Pid) -> Result<(), Failure> {
             return Ok(());
         }
     };
-    let listener = |level: Level, text: &str| {
+    let (notes, shown) = (Rc::clone(link), task.shown);
+    let listener: Listener = Rc::new(move |level, text| {
         // The supervisor remembers what is done, shown or not; statements are only for showing.
-        if level < Level::Statement || task.shown == Level::Statement {
-            link.send_if_heard(&FromKeeper::Note(level, cut(text)));
+        if level < Level::Statement || shown == Level::Statement {
+            notes.send_if_heard(&FromKeeper::Note(level, cut(text)));
         }
-    };
-    keep_to_itself(supervisor)?;
+    });
+    harden(supervisor)?;
     // Before the descriptors are let go, for a password's file may be named by one that dblock inherited.
-    let connector = Connector::new(&task.run.connection, &task.introduction, &listener)?;
+    let attributes = task.introduction.attributes();
+    let connector = Connector::new(task.connection, attributes, task.lock.ttl, listener)?;
     detach(link, c"dblock-keeper")?;
     let taker = Taker {
         connector: &connector,
-        listener: &listener,
         link,
         supervisor,
-        run: task.run,
+        lock: task.lock,
+        kill_after: task.kill_after,
     };
     match had {
         None => taker.acquire(task.request),
@@ -229,64 +145,13 @@ fn keep(work: Work, link: &Link, supervisor: Pid) -> Result<(), Failure> {
     }
 }
 
-/// Before a secret is read: dies with the supervisor, leaves no core file, lets nobody look into its memory, and says nothing on
-/// the user's terminal, as an allocation that fails would.
-///
-/// # Errors
-/// [`Reason::OsRefused`].
-pub fn keep_to_itself(supervisor: Pid) -> Result<(), Failure> {
-    let kept = || -> io::Result<()> {
-        prctl::set_dumpable(false)?;
-        let null = File::options().write(true).open("/dev/null")?;
-        Ok(dup2_stderr(&null)?)
-    };
-    kept().map_err(|error| cannot_detach(&error))?;
-    die_with(supervisor)
-}
-
-fn cannot_detach(error: &io::Error) -> Failure {
-    let told = format!("cannot detach a process: {}", in_words(error));
-    Failure::new(Reason::OsRefused, told)
-}
-
-/// Leaves everything that is the supervisor's or the command's: signals, terminal, descriptors; and takes a `name` of at
-/// most 15 bytes.
-///
-/// # Errors
-/// [`Reason::OsRefused`].
-pub fn detach(link: &Link, name: &CStr) -> Result<(), Failure> {
-    let detached = || -> io::Result<()> {
-        // A service manager or a terminal signals all processes; the keeper goes when the supervisor lets it go.
-        SigSet::all().thread_block()?;
-        setsid()?;
-        // What dblock inherited is for the command. What the supervisor's values still own here is closed with it.
-        descriptors::let_go_of_all_but(&[link.as_fd().as_raw_fd()])?;
-        // Whoever kills every `dblock` by name leaves the keeper to end the commands.
-        prctl::set_name(name)?;
-        Ok(())
-    };
-    detached().map_err(|error| cannot_detach(&error))
-}
-
-/// As long as there is no command, the keeper dies with the supervisor: its place in the queue is free at once.
-///
-/// # Errors
-/// The supervisor is gone already.
-pub fn die_with(supervisor: Pid) -> Result<(), Failure> {
-    let died = prctl::set_pdeathsig(Signal::SIGKILL).is_err() || getppid() != supervisor;
-    if died {
-        return Err(Failure::new(Reason::OsRefused, "the supervisor is gone"));
-    }
-    Ok(())
-}
-
 /// Takes the lock for a supervisor.
 struct Taker<'a> {
     connector: &'a Connector,
-    listener: &'a Listener<'a>,
     link: &'a Link,
     supervisor: Pid,
-    run: &'a Run,
+    lock: &'a LockSpec,
+    kill_after: Duration,
 }
 
 impl Taker<'_> {
@@ -299,10 +164,9 @@ impl Taker<'_> {
             self.tell_of_server(&session);
             // One that ends a holder may mean one that was granted the slot, and has not believed it yet.
             if let Some(lost) = lost
-                && let Ok(Some(killer)) =
-                    Request::killed_while_asking(lost, &mut session, self.listener)
+                && let Ok(Some(killer)) = Request::killed_while_asking(lost, &mut session)
             {
-                let line = format!("{} was ended by {}", self.run.name, killer.client);
+                let line = format!("{} was ended by {}", self.lock.name, killer.client);
                 return Err(Failure::new(Reason::LockLost, line));
             }
             lost = Some(opening.connection_id());
@@ -314,7 +178,7 @@ impl Taker<'_> {
             let ask = || {
                 let _ = self.link.send(&FromKeeper::AreYouThere);
             };
-            let outcome = request.take(&mut session, &opening, self.listener, on_wait, ask, || {
+            let outcome = request.take(&mut session, &opening, on_wait, ask, || {
                 self.stand_by();
             });
             match outcome {
@@ -345,7 +209,7 @@ impl Taker<'_> {
                 Err(Fault::Final(failure)) => return Err(failure),
                 Err(fault) => {
                     let line = format!("lost the session with {session}: {fault}");
-                    (self.listener)(Level::Info, &line);
+                    session.tell(Level::Info, &line);
                     sleep(PAUSE);
                 }
             }
@@ -357,12 +221,12 @@ impl Taker<'_> {
         let accepts = request.accepts_read_only();
         let mut only_read_only = None;
         loop {
-            let opened = self.connector.connect(self.listener, |session| {
+            let opened = self.connector.connect(|session| {
                 if request.has_waited() {
                     // Those who held the lock on the session that is lost come first.
                     sleep(HOLD_BACK);
                 }
-                request.open(session, self.listener)
+                request.open(session)
             });
             match opened {
                 Ok(opened) => return Ok(opened),
@@ -459,7 +323,7 @@ impl Lock<'_> {
             return;
         };
         let sent = Moment::now();
-        let cause = match self.request.prove(self.slot, session, self.taker.listener) {
+        let cause = match self.request.prove(self.slot, session) {
             Ok(true) => {
                 lease.proved = sent;
                 // A supervisor that is stopped for days reads none of them.
@@ -476,7 +340,7 @@ impl Lock<'_> {
     fn lose(&mut self, cause: &str) {
         if let Some((_, lease)) = self.held.take() {
             self.over = lease.over();
-            if self.taker.run.on_lock_lost == OnLockLost::Terminate {
+            if self.taker.lock.on_lost == OnLockLost::Terminate {
                 self.end_soon();
             }
         }
@@ -485,7 +349,7 @@ impl Lock<'_> {
 
     /// The command is to end at once, by the supervisor.
     fn end_soon(&mut self) {
-        self.over = self.over.min(Moment::now() + self.taker.run.kill_after);
+        self.over = self.over.min(Moment::now() + self.taker.kill_after);
     }
 
     /// One attempt to take the slot again; to a policy that does not, to find out whether somebody ends its holder, whose word
@@ -495,11 +359,11 @@ impl Lock<'_> {
     /// As [`Connector::connect`].
     fn attempt(&mut self, again: bool) -> Result<(Session, Again), Fault> {
         let (taker, slot, request) = (self.taker, self.slot, &mut self.request);
-        taker.connector.connect(taker.listener, |session| {
+        taker.connector.connect(|session| {
             if again {
-                return request.take_again(slot, session, taker.listener);
+                return request.take_again(slot, session);
             }
-            let killer = request.look_for_killer(slot, session, taker.listener)?;
+            let killer = request.look_for_killer(slot, session)?;
             Ok(killer.map_or(Again::NotForUs, Again::Killed))
         })
     }
@@ -511,9 +375,9 @@ impl Lock<'_> {
                 return;
             };
             let _ = session.answer_within(ANSWER_LIMIT);
-            let (request, listener) = (&self.request, self.taker.listener);
+            let request = &self.request;
             if request
-                .answer_killer(self.slot, &killer, &mut session, listener)
+                .answer_killer(self.slot, &killer, &mut session)
                 .is_ok()
             {
                 return;
@@ -647,7 +511,7 @@ impl<'a> Guard<'a> {
             return false;
         };
         let taker = lock.taker;
-        let again = self.command_has_ended || taker.run.on_lock_lost == OnLockLost::Reacquire;
+        let again = self.command_has_ended || taker.lock.on_lost == OnLockLost::Reacquire;
         let attempt = lock.attempt(again);
         // Who had the lock is to be there before those who waited for it, also at a full server.
         let mut pause = taker.connector.pause().min(LONGEST_PAUSE);
@@ -740,7 +604,7 @@ impl<'a> Guard<'a> {
     /// When a command must be gone whose lock is lost.
     fn over(&self) -> Option<Moment> {
         let lock = self.lock.as_ref()?;
-        let policy = lock.taker.run.on_lock_lost;
+        let policy = lock.taker.lock.on_lost;
         let ends = lock.held.is_none() && policy != OnLockLost::Ignore || lock.killed.is_some();
         ends.then_some(lock.over)
     }
@@ -789,10 +653,10 @@ fn end(command: Processes) {
 
 fn release(link: &Link, lock: Option<Lock>) {
     let Some(mut lock) = lock else { return };
-    let released = lock.held.take().map(|(mut session, _)| {
-        let listener = lock.taker.listener;
-        lock.request.release(lock.slot, &mut session, listener)
-    });
+    let released = lock
+        .held
+        .take()
+        .map(|(mut session, _)| lock.request.release(lock.slot, &mut session));
     let message = match released {
         Some(Ok(true)) => FromKeeper::Released,
         Some(Ok(false)) => FromKeeper::Lost("the server says that it was not held".to_owned()),

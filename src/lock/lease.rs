@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Moment;
+use crate::base::clock::Moment;
 
 /// Between two heartbeats at most.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(60);

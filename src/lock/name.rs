@@ -4,7 +4,7 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-use crate::exit::{Failure, Reason};
+use crate::base::exit::{Failure, Reason};
 
 /// Bytes of a name at most.
 const LONGEST_NAME: usize = 200;

@@ -10,7 +10,7 @@ use clap::{Arg, Command, CommandFactory, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 use super::at;
-use crate::cli::Cli;
+use crate::settings::cli::Cli;
 
 /// The file of each shell.
 pub fn all() -> Vec<(PathBuf, String)> {

@@ -11,7 +11,7 @@ use std::{env, fs};
 
 use clap::{Command, CommandFactory};
 
-use crate::cli::Cli;
+use crate::settings::cli::Cli;
 
 /// Set to anything, the test writes the files instead of comparing them.
 const WRITE: &str = "DBLOCK_GENERATE";
@@ -78,7 +78,7 @@ fn the_committed_files_are_those_of_the_command_line() {
     let stale: Vec<_> = stale.map(|path| path.display().to_string()).collect();
     assert!(
         stale.is_empty(),
-        "not as src/cli.rs and src/manual say: {}; run script/generate and commit what it writes",
+        "not as src/settings/cli.rs and src/manual say: {}; run script/generate and commit what it writes",
         stale.join(", ")
     );
 }

@@ -71,8 +71,9 @@ impl Page {
             .date(date)
             .source(concat!("dblock ", env!("CARGO_PKG_VERSION")))
             .manual("User Commands");
-        let mut page =
-            format!(".\\\" Made by script/generate of src/cli.rs and {by_hand}: change those.\n");
+        let mut page = format!(
+            ".\\\" Made by script/generate of src/settings/cli.rs and {by_hand}: change those.\n"
+        );
         page += &rendered(|to| man.render_title(to));
         // No word is broken: a URL or an option is copied as it stands.
         page += ".nh\n.ad l\n";

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use super::page::{self, Page};
 use super::{WRITE, at};
-use crate::exit;
+use crate::base::exit;
 use crate::settings::VARIABLES;
 
 /// What dblock tells its command.
@@ -192,7 +192,7 @@ fn no_option_is_spoken_of_that_does_not_exist() {
 
 #[test]
 fn each_exit_code_is_told() {
-    let source = include_str!("../exit.rs");
+    let source = include_str!("../base/exit.rs");
     let arms = source
         .lines()
         .filter_map(|line| line.trim().strip_prefix("Self::"));

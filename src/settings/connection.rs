@@ -1,19 +1,19 @@
 //! How a server is reached: which hosts, which account, how encrypted.
 
-use std::fmt;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::rc::Rc;
 
-use nix::unistd::{User, geteuid};
 use zeroize::Zeroizing;
 
+use super::option_file;
 use super::server_url::{self, Host};
 use super::sources::{OF_ALL_CLIENTS, Origin, Source, Sources, variable};
 use super::value;
-use crate::exit::{Failure, Reason};
-use crate::option_file::Place;
-use crate::regular_file;
-use crate::report::in_words;
+use crate::base::exit::{Failure, Reason};
+use crate::base::file;
+use crate::base::text::in_words;
+use crate::db::{
+    ConnectOptions, DeferredPassword, Identity, Password, Protocol, SslMode, Target, TlsOptions,
+};
 
 /// The variables that name the CAs which the system trusts, in the place of its own; the same as with OpenSSL.
 const SYSTEM_CAS: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
@@ -21,126 +21,11 @@ const SYSTEM_CAS: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 /// The TCP port where nothing names one.
 const DEFAULT_PORT: &str = "3306";
 
-/// How to reach a server.
-#[derive(Debug)]
-pub struct Connection {
-    /// The servers, in the order in which they are tried; never empty.
-    pub targets: Vec<Target>,
-    /// The account; `None` is the OS user's name.
-    pub user: Option<String>,
-    /// Where the password comes from.
-    pub password: Password,
-    /// How the connection is encrypted.
-    pub tls: Tls,
-    /// Limit for all of it: names resolved, hosts tried, hands shaken.
-    pub connect_timeout: Duration,
-}
-
-/// One place where a server may be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
-    /// A host name or address (without brackets) and a port.
-    Tcp(String, u16),
-    /// The path of a local socket.
-    Socket(PathBuf),
-    /// `localhost` without a path: the local socket at one of the usual places.
-    UsualSocket,
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
-            Self::Socket(path) => write!(f, "{}", path.display()),
-            Self::UsualSocket => write!(f, "localhost"),
-        }
-    }
-}
-
-/// How a connection to a server is encrypted.
-#[derive(Debug, Clone)]
-pub struct Tls {
-    /// Whether it is, and what the server must prove.
-    pub mode: SslMode,
-    /// The certificates of the CAs to trust, in PEM; `None`: those that the system trusts.
-    pub ca: Option<PathBuf>,
-    /// How dblock proves who it is; `None`: not by a certificate.
-    pub identity: Option<Identity>,
-    /// The server's public key for a password that travels without TLS, in PEM; `None`: the one that the server shows.
-    pub server_public_key: Option<PathBuf>,
-}
-
-/// A certificate of dblock's own.
-#[derive(Debug, Clone)]
-pub struct Identity {
-    /// The certificate, and those between it and its CA, in PEM.
-    pub cert: PathBuf,
-    /// Its private key, in PEM.
-    pub key: PathBuf,
-}
-
-/// What is asked of the encryption of a connection, as by the `mysql` client's option of this name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SslMode {
-    /// None.
-    Disabled,
-    /// TLS if the server has it. A handshake that fails is an error.
-    Preferred,
-    /// TLS, whoever the server is.
-    Required,
-    /// TLS, with a server whose certificate a trusted CA has signed.
-    VerifyCa,
-    /// The same, and the certificate is for the host as it was named, by name or address.
-    VerifyIdentity,
-}
-
-impl fmt::Display for SslMode {
-    /// As a user gives it.
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(match self {
-            Self::Disabled => "disabled",
-            Self::Preferred => "preferred",
-            Self::Required => "required",
-            Self::VerifyCa => "verify-ca",
-            Self::VerifyIdentity => "verify-identity",
-        })
-    }
-}
-
-/// A password, or where it stands. `Debug` shows neither.
-#[derive(Clone)]
-pub enum Password {
-    /// None is sent.
-    None,
-    /// This one.
-    Given(Zeroizing<String>),
-    /// The first line of this file.
-    File(PathBuf),
-    /// The value of this option in an option file: a password or a URL that has one.
-    Option(Place, String),
-}
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("***")
-    }
-}
-
-/// How a server on this host is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
-    /// By TCP, also where it is called localhost.
-    Tcp,
-    /// By its local socket.
-    Socket,
-}
-
 /// Reads what the sources say of the server.
 ///
 /// # Errors
 /// [`Reason::Usage`] or [`Reason::Configuration`].
-pub fn read(sources: &mut Sources) -> Result<Connection, Failure> {
+pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
     for source in &sources.all {
         match is_well_formed(source) {
             Err(failure) if sources.is_lenient => {
@@ -171,7 +56,7 @@ pub fn read(sources: &mut Sources) -> Result<Connection, Failure> {
     }
     let shown: Vec<_> = targets.iter().map(Target::to_string).collect();
     sources.note("servers", Some(&shown.join(", ")), "host, port, socket");
-    Ok(Connection {
+    Ok(ConnectOptions {
         targets,
         user,
         password,
@@ -300,7 +185,7 @@ fn password(sources: &mut Sources) -> Result<Password, Failure> {
     }
     sources.note("password", Some("***"), &given.place());
     match &given.origin {
-        Origin::File(place) => return Ok(Password::Option(place.clone(), given.option)),
+        Origin::File(place) => return Ok(deferred(place.clone(), given.option)),
         Origin::Flag => sources.warn(
             "the password in --url can be read by every user of this host; use DBLOCK_PASSWORD, DBLOCK_URL or \
              --password-file",
@@ -310,7 +195,25 @@ fn password(sources: &mut Sources) -> Result<Password, Failure> {
     Ok(Password::Given(Zeroizing::new(given.text()?.to_owned())))
 }
 
-fn tls(sources: &mut Sources) -> Result<Tls, Failure> {
+/// The password of an option in a file, or of the URL there: read by the process that logs in.
+fn deferred(place: option_file::Place, option: String) -> Password {
+    let place_name = format!("the password in {place}");
+    let read = move || {
+        let value = option_file::value_at(&place, &option)?;
+        if option != "url" {
+            return Ok(Some(value));
+        }
+        let url = str::from_utf8(&value).map_err(|_| "it is not UTF-8".to_owned())?;
+        let password = server_url::password_in(url);
+        Ok(password.map(|text| Zeroizing::new(text.as_bytes().to_vec())))
+    };
+    Password::Deferred(DeferredPassword {
+        place: place_name,
+        read: Rc::new(read),
+    })
+}
+
+fn tls(sources: &mut Sources) -> Result<TlsOptions, Failure> {
     let (ca, given) = (sources.strength("ssl-ca"), sources.strength("ssl-mode"));
     let mut mode = sources.value("ssl-mode", value::ssl_mode, "preferred")?;
     // A CA by itself means verify-ca. A mode of a weaker source that says less does not take that back.
@@ -341,7 +244,7 @@ fn tls(sources: &mut Sources) -> Result<Tls, Failure> {
             None
         }
     };
-    Ok(Tls {
+    Ok(TlsOptions {
         mode,
         ca,
         identity,
@@ -349,41 +252,11 @@ fn tls(sources: &mut Sources) -> Result<Tls, Failure> {
     })
 }
 
-/// The OS user's name as this host's own file has it, else the number: no directory service is asked, which may take its time.
-pub fn local_user() -> String {
-    let number = geteuid().to_string();
-    let file = regular_file::read("/etc/passwd".as_ref());
-    let file = file.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned());
-    let name = file.unwrap_or_default().lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1) == Some(&*number)).then(|| name.to_owned())
-    });
-    name.unwrap_or(number)
-}
-
-/// Whom dblock logs in as where nothing says it. It may ask a directory service, which may take its time.
-///
-/// # Errors
-/// [`Reason::Configuration`] for a user without a name.
-pub fn os_user() -> Result<String, Failure> {
-    match User::from_uid(geteuid()) {
-        Ok(Some(user)) => Ok(user.name),
-        _ => Err(Failure::new(
-            Reason::Configuration,
-            format!(
-                "the OS user {} has no name; give the account with --user or DBLOCK_USER",
-                geteuid()
-            ),
-        )),
-    }
-}
-
 /// Looks whether the files are there that the settings name, and can be read. What is in them is not looked at.
 ///
 /// # Errors
 /// [`Reason::Configuration`] for the first that is not.
-pub fn files_can_be_read(connection: &Connection) -> Result<(), Failure> {
+pub fn files_can_be_read(connection: &ConnectOptions) -> Result<(), Failure> {
     let tls = &connection.tls;
     let is_used = connection
         .targets
@@ -409,7 +282,7 @@ pub fn files_can_be_read(connection: &Connection) -> Result<(), Failure> {
         ("ssl-key", identity.map(|identity| &identity.key)),
         ("server-public-key-path", tls.server_public_key.as_ref()),
     ] {
-        let readable = path.map_or(Ok(()), |path| regular_file::can_be_read(path));
+        let readable = path.map_or(Ok(()), |path| file::can_be_read(path));
         readable.map_err(|error| {
             let path = path.map(|path| path.display().to_string());
             let path = value::without_password(path.unwrap_or_default());
@@ -444,15 +317,4 @@ fn nothing_is_weaker(sources: &Sources) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_password_is_not_shown_by_debug() {
-        let password = Password::Given(Zeroizing::new("secret".to_owned()));
-        assert_eq!(format!("{password:?}"), "***");
-    }
 }

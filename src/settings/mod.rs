@@ -1,6 +1,8 @@
 //! From what was given to what is meant. Nothing past this folder sees clap, a variable or an option file.
 
+pub mod cli;
 mod connection;
+mod option_file;
 mod server_url;
 mod sources;
 mod value;
@@ -11,21 +13,17 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-pub use connection::{Connection, Password, Protocol, SslMode, Target, Tls, local_user, os_user};
-pub use server_url::password_in as password_in_url;
 pub use sources::{InForce, VARIABLES};
 
-use crate::cli::{self, CheckArgs, ConfigArgs, KillArgs, RunArgs, StatusArgs, on};
-use crate::exit::{CONFLICT, Failure, Reason};
-use crate::lock::{MOST_SLOTS, Name};
-use crate::option_file::Outcome;
-use crate::report::{Level, Report, shown};
+use crate::base::exit::{CONFLICT, Failure, Reason};
+use crate::base::log::{Level, Log};
+use crate::base::text::shown;
+use crate::db::ConnectOptions;
+use crate::lock::{LockSpec, MOST_SLOTS, Name, Wait};
+use crate::supervise::Job;
+use cli::{CheckArgs, ConfigArgs, KillArgs, RunArgs, StatusArgs, on};
+use option_file::Outcome;
 use sources::Sources;
-
-/// How long a server keeps the lock of a host that has vanished, where nothing says it.
-pub const DEFAULT_TTL: Duration = Duration::from_secs(300);
-/// The longest that may be said.
-pub const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
 
 /// How long `dblock kill` waits for the command's end where nothing says it.
 const DEFAULT_WAIT_FOR_END: Wait = Wait::For(Duration::from_secs(30));
@@ -36,40 +34,14 @@ const DEFAULT_KILL_AFTER: Duration = Duration::from_secs(10);
 /// Everything that `dblock run` was asked to do.
 #[derive(Debug)]
 pub struct Run {
-    /// When dblock was started.
-    pub started: SystemTime,
-    /// The lock.
-    pub name: Name,
-    /// How many may hold it at once: 1 to [`MOST_SLOTS`].
-    pub max_concurrency: u32,
-    /// The names of the slots, in their order; empty where they have none.
-    pub slot_names: Vec<String>,
-    /// How long to wait for the lock.
-    pub wait: Wait,
-    /// The exit code when it was not had in time.
+    /// The command, and the lock that it runs under.
+    pub job: Job,
+    /// The exit code when the lock was not acquired in time.
     pub conflict_exit_code: u8,
     /// What to do without a server.
     pub if_unreachable: IfUnreachable,
-    /// How long the command may run, from its start; `None` without limit.
-    pub timeout: Option<Duration>,
-    /// From SIGTERM to SIGKILL when dblock ends the command; zero sends both at once.
-    pub kill_after: Duration,
-    /// The longest the server keeps the lock of a host that has vanished: whole seconds.
-    pub ttl: Duration,
-    /// What to do when the session is lost while the command runs.
-    pub on_lock_lost: OnLockLost,
-    /// Whether to lock also where the lock may not exclude.
-    pub allow_unfit_server: bool,
-    /// How long the lock is kept at least, from when it was had.
-    pub hold_at_least: Duration,
     /// Where one line of JSON goes at the end; `None`: nowhere.
     pub report: Option<ReportTo>,
-    /// Whether the command does not get the variables that tell dblock of the server.
-    pub scrub_env: bool,
-    /// Where the lock lives.
-    pub connection: Connection,
-    /// What to run: program and arguments, never empty.
-    pub command: Vec<OsString>,
 }
 
 /// Where the report of a run goes.
@@ -96,7 +68,7 @@ pub struct Status {
     /// The locks; none: all that can be seen.
     pub names: Vec<Name>,
     /// The server.
-    pub connection: Connection,
+    pub connection: ConnectOptions,
     /// Whether a program reads what is found.
     pub json: bool,
 }
@@ -113,26 +85,19 @@ pub struct Kill {
     /// Whether nobody is ended.
     pub dry_run: bool,
     /// The server.
-    pub connection: Connection,
+    pub connection: ConnectOptions,
 }
 
 /// Everything that `dblock check` was asked to do.
 #[derive(Debug)]
 pub struct Check {
     /// The server.
-    pub connection: Connection,
+    pub connection: ConnectOptions,
     /// Whether a program reads what is found.
     pub json: bool,
 }
 
 impl Run {
-    /// The name of the command's program, without its folder.
-    pub fn program(&self) -> String {
-        let program = self.command.first().map(Path::new);
-        let name = program.and_then(|path| path.file_name().or(Some(path.as_os_str())));
-        name.unwrap_or_default().to_string_lossy().into_owned()
-    }
-
     /// How important it is that the lock was not had in time.
     pub fn level_of_skip(&self) -> Level {
         if self.conflict_exit_code == 0 {
@@ -148,17 +113,6 @@ impl Run {
     }
 }
 
-/// What to do when the session, and with it the lock, is lost while the command runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnLockLost {
-    /// Take it again; end the command when that fails.
-    Reacquire,
-    /// End the command.
-    Terminate,
-    /// Say so.
-    Ignore,
-}
-
 /// What to do when no server can be reached in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfUnreachable {
@@ -166,15 +120,6 @@ pub enum IfUnreachable {
     Fail,
     /// Run the command without the lock.
     Run,
-}
-
-/// How long to wait for a lock, from when it is first asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
-    /// This long; zero asks once.
-    For(Duration),
-    /// Without limit.
-    Forever,
 }
 
 /// Everything that `dblock config` was asked to do, and found.
@@ -195,7 +140,7 @@ pub struct Config {
 /// # Errors
 /// [`Reason::Usage`] names the option or variable with a malformed value; [`Reason::Configuration`] the place in an option
 /// file, or that no server is named.
-pub fn run(args: RunArgs) -> Result<(Run, Report), Failure> {
+pub fn run(args: RunArgs) -> Result<(Run, Log), Failure> {
     let given = args.connection.given(&args.verbosity, args.options.given());
     let (mut sources, report) = read_sources(given)?;
     let name = name(&mut sources)?.ok_or_else(|| {
@@ -210,7 +155,7 @@ pub fn run(args: RunArgs) -> Result<(Run, Report), Failure> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn check(args: CheckArgs) -> Result<(Check, Report), Failure> {
+pub fn check(args: CheckArgs) -> Result<(Check, Log), Failure> {
     let options = vec![("json", on(args.json))];
     let given = args.connection.given(&args.verbosity, options);
     let (mut sources, report) = read_sources(given)?;
@@ -227,7 +172,7 @@ pub fn check(args: CheckArgs) -> Result<(Check, Report), Failure> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn status(args: StatusArgs) -> Result<(Status, Report), Failure> {
+pub fn status(args: StatusArgs) -> Result<(Status, Log), Failure> {
     let options = vec![("json", on(args.json))];
     let given = args.connection.given(&args.verbosity, options);
     let (mut sources, report) = read_sources(given)?;
@@ -252,7 +197,7 @@ pub fn status(args: StatusArgs) -> Result<(Status, Report), Failure> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn kill(args: KillArgs) -> Result<(Kill, Report), Failure> {
+pub fn kill(args: KillArgs) -> Result<(Kill, Log), Failure> {
     let options = vec![("dry-run", on(args.dry_run))];
     let given = args.connection.given(&args.verbosity, options);
     let (mut sources, report) = read_sources(given)?;
@@ -289,7 +234,7 @@ pub fn config(args: ConfigArgs) -> Config {
     let files = settings
         .as_ref()
         .ok()
-        .map(|run| connection::files_can_be_read(&run.connection));
+        .map(|run| connection::files_can_be_read(&run.job.connection));
     if let Ok(report) = &report {
         tell(&sources, *report);
     }
@@ -312,7 +257,7 @@ pub fn config(args: ConfigArgs) -> Config {
 }
 
 /// All sources, and where to report to.
-fn read_sources(given: cli::Given) -> Result<(Sources, Report), Failure> {
+fn read_sources(given: cli::Given) -> Result<(Sources, Log), Failure> {
     let (mut sources, outcome) = Sources::read(given);
     outcome?;
     let report = report(&mut sources)?;
@@ -320,21 +265,21 @@ fn read_sources(given: cli::Given) -> Result<(Sources, Report), Failure> {
 }
 
 /// Says what the user should know of the settings.
-fn tell(sources: &Sources, report: Report) {
+fn tell(sources: &Sources, report: Log) {
     for (level, note) in &sources.notes {
         report.say(*level, note);
     }
 }
 
 /// Of quiet and verbose the stronger one counts; a command line cannot have both.
-fn report(sources: &mut Sources) -> Result<Report, Failure> {
+fn report(sources: &mut Sources) -> Result<Log, Failure> {
     let is_quiet = match (sources.strength("quiet"), sources.strength("verbose")) {
         (Some(quiet), Some(verbose)) => quiet <= verbose,
         (quiet, _) => quiet.is_some(),
     };
     let is_quiet = is_quiet && sources.switch("quiet");
     if is_quiet {
-        return Ok(Report {
+        return Ok(Log {
             shown: Level::Error,
         });
     }
@@ -343,7 +288,7 @@ fn report(sources: &mut Sources) -> Result<Report, Failure> {
         1 => Level::Info,
         _ => Level::Statement,
     };
-    Ok(Report { shown })
+    Ok(Log { shown })
 }
 
 fn name(sources: &mut Sources) -> Result<Option<Name>, Failure> {
@@ -381,26 +326,36 @@ fn read(sources: &mut Sources, name: Name, command: Vec<OsString>) -> Result<Run
     let timeout = sources.optional("timeout", value::duration)?;
     let ttl = sources.value("ttl", value::ttl, "5m")?;
     let kill_after = kill_after(sources, ttl)?;
+    let on_lost = sources.value("on-lock-lost", value::on_lock_lost, "reacquire")?;
+    let if_unreachable = sources.value("if-unreachable", value::if_unreachable, "fail")?;
+    let allow_unfit_server = sources.switch("allow-unfit-server");
+    let hold_at_least = sources.optional("hold-at-least", value::duration)?;
+    let report = report_to(sources)?;
+    let scrubs = sources.switch("scrub-env");
+    let own = VARIABLES.iter().map(|(_, variable)| *variable);
+    let scrubbed = own.chain(["MYSQL_PWD"]).filter(|_| scrubs).collect();
     Ok(Run {
-        started: SystemTime::now(),
-        name,
-        max_concurrency,
-        slot_names,
-        wait,
+        job: Job {
+            lock: LockSpec {
+                name,
+                slots: max_concurrency,
+                wait,
+                ttl,
+                on_lost,
+                allow_unfit_server,
+            },
+            connection: connection::read(sources)?,
+            slot_names,
+            timeout: timeout.filter(|limit| !limit.is_zero()),
+            kill_after,
+            hold_at_least: hold_at_least.unwrap_or_default(),
+            scrubbed,
+            command,
+            started: SystemTime::now(),
+        },
         conflict_exit_code,
-        timeout: timeout.filter(|limit| !limit.is_zero()),
-        kill_after,
-        ttl,
-        on_lock_lost: sources.value("on-lock-lost", value::on_lock_lost, "reacquire")?,
-        if_unreachable: sources.value("if-unreachable", value::if_unreachable, "fail")?,
-        allow_unfit_server: sources.switch("allow-unfit-server"),
-        hold_at_least: sources
-            .optional("hold-at-least", value::duration)?
-            .unwrap_or_default(),
-        report: report_to(sources)?,
-        scrub_env: sources.switch("scrub-env"),
-        connection: connection::read(sources)?,
-        command,
+        if_unreachable,
+        report,
     })
 }
 

@@ -10,13 +10,14 @@ use std::rc::Rc;
 
 use zeroize::Zeroizing;
 
-use super::connection::os_user;
+use super::cli::{self, Kind};
+use super::option_file::{Entry, Found, Outcome, Place, Value, expanded, wrong};
 use super::server_url::{self, Host};
 use super::value::without_password;
-use crate::cli::{self, Kind};
-use crate::exit::{Failure, Reason};
-use crate::option_file::{Entry, Found, Outcome, Place, Value, expanded, wrong};
-use crate::report::{Level, printable};
+use crate::base::exit::{Failure, Reason};
+use crate::base::log::Level;
+use crate::base::text::printable;
+use crate::base::user::os_user;
 
 /// The options that a variable can give, and the variable.
 pub const VARIABLES: [(&str, &str); 13] = [

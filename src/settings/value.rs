@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::IfUnreachable;
 use super::server_url::Host;
-use super::{IfUnreachable, LONGEST_TTL, OnLockLost, Protocol, SslMode, Wait};
-use crate::lock::MOST_SLOTS;
+use crate::db::{Protocol, SslMode};
+use crate::lock::{LONGEST_TTL, MOST_SLOTS, OnLockLost, Wait};
 
 /// The shortest that may be said of a TTL.
 const SHORTEST_TTL: Duration = Duration::from_secs(4);

@@ -14,10 +14,11 @@ use nix::unistd::{getpid, getppid};
 use super::inherited;
 use super::leash::Leash;
 use super::signals::Signals;
-use crate::exit::{Ending, Failure, Reason};
-use crate::keeper::message::{Link, ToKeeper};
-use crate::processes::Processes;
-use crate::report::in_words;
+use crate::base::exit::{Ending, Failure, Reason};
+use crate::base::processes::Processes;
+use crate::base::text::in_words;
+use crate::isolated::link::Link;
+use crate::keeper::message::ToKeeper;
 
 /// The command, running or ended but not yet reaped: as long as this value lives its number is nobody else's.
 pub struct Child {

@@ -1,14 +1,16 @@
 //! The process that cron sees: waits for the lock, runs the command, keeps every deadline, and never waits for a server.
 
 mod child;
-mod history;
 mod inherited;
 mod leash;
+mod record;
 mod signals;
 
 use std::env;
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -17,18 +19,20 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid, getsid};
 
-pub use history::{History, Outcome, What};
+pub use record::{History, Outcome, What};
 pub use signals::Signals;
 
-use crate::clock::{Alarm, Moment};
-use crate::descriptors;
-use crate::exit::{Ending, Failure, Reason, TIMED_OUT, TIMED_OUT_KILLED};
-use crate::keeper::message::{FromKeeper, Link, ToKeeper};
+use crate::base::clock::{Alarm, Moment};
+use crate::base::descriptors;
+use crate::base::exit::{Ending, Failure, Reason, TIMED_OUT, TIMED_OUT_KILLED};
+use crate::base::log::{Level, Log};
+use crate::base::processes::Processes;
+use crate::base::text::{in_words, shown};
+use crate::db::ConnectOptions;
+use crate::isolated::link::Link;
+use crate::keeper::message::{FromKeeper, ToKeeper};
 use crate::keeper::{self, Task, Work};
-use crate::lock::{Grant, Lease};
-use crate::processes::Processes;
-use crate::report::{Level, Report, in_words, shown};
-use crate::settings::{OnLockLost, Run, VARIABLES, Wait};
+use crate::lock::{Grant, Introduction, Lease, LockSpec, OnLockLost, Wait};
 use child::Child;
 use signals::Received;
 
@@ -45,6 +49,61 @@ const OVERSLEPT: Duration = Duration::from_millis(500);
 /// How much longer the server's answer is waited for when a signal asks dblock to end.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
 
+/// A command to run under a lock, and how it is ended.
+#[derive(Debug)]
+pub struct Job {
+    /// The lock.
+    pub lock: LockSpec,
+    /// The server that has it.
+    pub connection: ConnectOptions,
+    /// The names of the slots, in their order; empty where they have none.
+    pub slot_names: Vec<String>,
+    /// How long the command may run, from its start; `None` without limit.
+    pub timeout: Option<Duration>,
+    /// From SIGTERM to SIGKILL when dblock ends the command; zero sends both at once.
+    pub kill_after: Duration,
+    /// How long the lock is kept at least, from when it was acquired.
+    pub hold_at_least: Duration,
+    /// Variables that the command does not get.
+    pub scrubbed: Vec<&'static str>,
+    /// What to run: program and arguments, never empty.
+    pub command: Vec<OsString>,
+    /// When dblock was started.
+    pub started: SystemTime,
+}
+
+impl Job {
+    /// The name of the command's program, without its folder.
+    pub fn program(&self) -> String {
+        let program = self.command.first().map(Path::new);
+        let name = program.and_then(|path| path.file_name().or(Some(path.as_os_str())));
+        name.unwrap_or_default().to_string_lossy().into_owned()
+    }
+}
+
+impl Job {
+    /// What a keeper is to do for it. `tells_of_skip`: whether somebody is told who has the lock when it is taken.
+    pub fn task<'a>(&'a self, mark: &str, tells_of_skip: bool, shown: Level) -> Task<'a> {
+        Task::new(
+            &self.lock,
+            &self.connection,
+            mark,
+            self.kill_after,
+            Introduction {
+                pid: getpid(),
+                lock: Some(self.lock.name.clone()),
+                command: self.program(),
+                started: self.started,
+                waits: self.lock.wait != Wait::For(Duration::ZERO),
+                slots: self.lock.slots,
+                ttl: self.lock.ttl,
+            },
+            tells_of_skip,
+            shown,
+        )
+    }
+}
+
 /// What became of the request for the lock.
 pub enum Asked {
     /// It was had.
@@ -59,12 +118,12 @@ pub enum Asked {
 
 /// Watches over one keeper and one command.
 pub struct Supervisor<'a> {
-    run: &'a Run,
+    job: &'a Job,
     /// What all sessions of this dblock have.
     mark: &'a str,
     /// What happened so far.
     pub history: &'a mut History,
-    report: Report,
+    log: Log,
     signals: Signals,
     alarm: Alarm,
     keeper: Keeper,
@@ -168,10 +227,10 @@ impl<'a> Supervisor<'a> {
     /// # Errors
     /// [`Reason::OsRefused`].
     pub fn new(
-        run: &'a Run,
+        job: &'a Job,
         mark: &'a str,
         history: &'a mut History,
-        report: Report,
+        log: Log,
         signals: Signals,
         keeper: Pid,
         link: Link,
@@ -181,10 +240,10 @@ impl<'a> Supervisor<'a> {
             Failure::new(Reason::OsRefused, told)
         })?;
         Ok(Self {
-            run,
+            job,
             mark,
             history,
-            report,
+            log,
             signals,
             alarm,
             keeper: Keeper::new(keeper, link),
@@ -214,7 +273,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn ask(&mut self) -> anyhow::Result<Asked> {
-        let limit = self.run.connection.connect_timeout;
+        let limit = self.job.connection.connect_timeout;
         let begun = Moment::now();
         let mut deadline = Some(begun + limit);
         let mut waiting = false;
@@ -237,12 +296,12 @@ impl<'a> Supervisor<'a> {
                         deadline = Some(Moment::now() + lease.grace());
                         continue;
                     }
-                    let (name, span) = (&self.run.name, shown(begun.elapsed()));
+                    let (name, span) = (&self.job.lock.name, shown(begun.elapsed()));
                     let Grant {
                         slot,
                         connection_id,
                     } = grant;
-                    self.report.info(format_args!(
+                    self.log.info(format_args!(
                         "had slot {slot} of {name} after {span}, on connection {connection_id}"
                     ));
                     return Ok(Asked::Held(grant, lease));
@@ -250,22 +309,21 @@ impl<'a> Supervisor<'a> {
                 Event::Message(FromKeeper::Taken(holder)) => return Ok(Asked::Taken(holder)),
                 Event::Message(FromKeeper::Failed(failure)) => return Err(failure.into()),
                 Event::Message(FromKeeper::Waiting(holder)) => {
-                    let name = &self.run.name;
-                    self.report
-                        .info(format_args!("{name} is {holder}; waiting"));
+                    let name = &self.job.lock.name;
+                    self.log.info(format_args!("{name} is {holder}; waiting"));
                     last_note = format!("{name} was last {holder}");
                     // Once: on a new session the keeper goes on with the same wait. It ends the wait to the millisecond
                     // itself; the deadline is for a server that has fallen silent by then.
                     if !waiting {
                         waiting = true;
-                        deadline = match self.run.wait {
+                        deadline = match self.job.lock.wait {
                             Wait::For(wait) => Some(begun + wait + limit),
                             Wait::Forever => None,
                         };
                     }
                 }
                 Event::Message(FromKeeper::Note(level, text)) => {
-                    self.report.say(level, &text);
+                    self.log.say(level, &text);
                     if level == Level::Info {
                         last_note = text;
                     }
@@ -290,7 +348,7 @@ impl<'a> Supervisor<'a> {
                     return Err(Failure::new(Reason::Internal, line).into());
                 }
                 Event::Deadline if grant.is_some() => {
-                    let name = &self.run.name;
+                    let name = &self.job.lock.name;
                     let line = format!("{name} was lost before the command was started");
                     return Err(Failure::new(Reason::LockLost, line).into());
                 }
@@ -323,15 +381,15 @@ impl<'a> Supervisor<'a> {
         self.tell_the_command(grant.map(|(grant, _)| grant));
         self.signals.collect_all()?;
         let begun = Moment::now();
-        let child = match Child::spawn(&self.run.command, &self.signals, &self.keeper.link) {
+        let child = match Child::spawn(&self.job.command, &self.signals, &self.keeper.link) {
             Ok(child) => child,
             Err(failure) => {
-                self.release(None, self.run.connection.connect_timeout)?;
+                self.release(None, self.job.connection.connect_timeout)?;
                 return Err(failure.into());
             }
         };
         self.history.started = Some(SystemTime::now());
-        let time_over = self.run.timeout.map(|timeout| begun + timeout);
+        let time_over = self.job.timeout.map(|timeout| begun + timeout);
         self.slot = grant.map(|(grant, _)| grant.slot);
         let watched = self.watch(&child, time_over);
         let ending = child.ended();
@@ -340,7 +398,7 @@ impl<'a> Supervisor<'a> {
                 let ran = begun.elapsed();
                 self.history.ended = Some((SystemTime::now(), ending));
                 self.history.ran = Some(ran);
-                self.report.info(format_args!(
+                self.log.info(format_args!(
                     "the command {} after {}",
                     told(ending),
                     shown(ran)
@@ -351,7 +409,7 @@ impl<'a> Supervisor<'a> {
                 child.processes.signal(libc::SIGKILL);
             }
         }
-        let hold_until = Some(had + self.run.hold_at_least).filter(|_| {
+        let hold_until = Some(had + self.job.hold_at_least).filter(|_| {
             let is_due = matches!(watched, Ok(Over::ByItself | Over::TimedOut { .. }));
             grant.is_some() && is_due && !self.killed
         });
@@ -362,7 +420,7 @@ impl<'a> Supervisor<'a> {
                 self.release(None, limit)?;
                 held?;
             }
-            _ => self.release(Some(child), self.run.connection.connect_timeout)?,
+            _ => self.release(Some(child), self.job.connection.connect_timeout)?,
         }
         if let Ok(Over::TimedOut { .. }) = watched {
             self.history.outcome = Outcome::TimedOut;
@@ -376,7 +434,7 @@ impl<'a> Supervisor<'a> {
             Over::LockLost => {
                 let line = format!(
                     "{} was lost, and the command was ended for it",
-                    self.run.name
+                    self.job.lock.name
                 );
                 Err(Failure::new(Reason::LockLost, line).into())
             }
@@ -386,9 +444,9 @@ impl<'a> Supervisor<'a> {
     /// The command's environment is dblock's own, and these variables.
     fn tell_the_command(&self, grant: Option<Grant>) {
         let slot = grant.map(|grant| grant.slot);
-        let slot_name = slot.and_then(|slot| self.run.slot_names.get(slot as usize).cloned());
+        let slot_name = slot.and_then(|slot| self.job.slot_names.get(slot as usize).cloned());
         let told = [
-            ("DBLOCK_NAME", Some(self.run.name.to_string())),
+            ("DBLOCK_NAME", Some(self.job.lock.name.to_string())),
             ("DBLOCK_SLOT", slot.map(|slot| slot.to_string())),
             ("DBLOCK_SLOT_NAME", slot_name),
             (
@@ -396,8 +454,7 @@ impl<'a> Supervisor<'a> {
                 grant.map(|grant| grant.connection_id.to_string()),
             ),
         ];
-        let scrubbed = VARIABLES.iter().map(|(_, variable)| *variable);
-        let scrubbed = scrubbed.chain(["MYSQL_PWD"]).filter(|_| self.run.scrub_env);
+        let scrubbed = self.job.scrubbed.iter().copied();
         // Set in this process, for that leaves the order, and what is no `name=value`, as they were.
         for (variable, value) in told.into_iter().chain(scrubbed.map(|name| (name, None))) {
             match value {
@@ -430,9 +487,9 @@ impl<'a> Supervisor<'a> {
             }
             // By the clock, for signals come before a deadline, and there may be no end of them.
             if is_over(time_over) {
-                self.report.warning(format_args!(
+                self.log.warning(format_args!(
                     "the command has run for {}; ending it",
-                    shown(self.run.timeout.unwrap_or_default())
+                    shown(self.job.timeout.unwrap_or_default())
                 ));
                 let killed = self.end_command(child)?;
                 return Ok(Over::TimedOut { killed });
@@ -485,10 +542,10 @@ impl<'a> Supervisor<'a> {
                         self.end_command(child)?;
                         return Ok(Over::LockLost);
                     }
-                    if self.run.on_lock_lost == OnLockLost::Reacquire
+                    if self.job.lock.on_lost == OnLockLost::Reacquire
                         && let Err(failure) = self.replace_keeper(slot, Some(child.processes))
                     {
-                        self.report
+                        self.log
                             .error(format_args!("{failure}; ending the command"));
                         self.end_command(child)?;
                         return Ok(Over::LockLost);
@@ -502,7 +559,7 @@ impl<'a> Supervisor<'a> {
     /// Starts another keeper, which takes the slot again, for the command if it still runs. Until it has it, the session of
     /// the one before is held on to.
     fn replace_keeper(&mut self, slot: u32, command: Option<Processes>) -> Result<(), Failure> {
-        let task = Task::new(self.run, self.mark, self.report.shown);
+        let task = self.job.task(self.mark, false, self.log.shown);
         let (keeper, link) = keeper::fork_off(Work::Reacquire(task, slot, command))?;
         let session = self.keeper.session.take();
         self.keeper = Keeper::new(keeper, link);
@@ -514,8 +571,8 @@ impl<'a> Supervisor<'a> {
     /// where there is no lock, or its loss is to be ignored.
     fn lease_over(&self) -> Option<Moment> {
         let lease = self.lock.lease()?;
-        (self.run.on_lock_lost != OnLockLost::Ignore)
-            .then(|| lease.end_command(self.run.kill_after))
+        (self.job.lock.on_lost != OnLockLost::Ignore)
+            .then(|| lease.end_command(self.job.kill_after))
     }
 
     /// Notes what the keeper says of the lock.
@@ -528,7 +585,7 @@ impl<'a> Supervisor<'a> {
     fn hear(&mut self, message: FromKeeper) -> bool {
         let before = self.lock;
         self.note(&message);
-        let name = &self.run.name;
+        let name = &self.job.lock.name;
         match message {
             FromKeeper::Lost(cause) => return self.tell_of_the_loss(&cause),
             FromKeeper::Held(grant, _) => {
@@ -536,30 +593,30 @@ impl<'a> Supervisor<'a> {
                     Possession::Lost(since, _) => shown(since.elapsed()),
                     _ => shown(Duration::ZERO),
                 };
-                self.report.warning(format_args!(
+                self.log.warning(format_args!(
                     "{name} was had again after {span}, on connection {}",
                     grant.connection_id
                 ));
             }
             FromKeeper::Killed(who) => {
-                self.report.error(format_args!(
+                self.log.error(format_args!(
                     "{name} was ended by {who}; ending the command"
                 ));
                 return true;
             }
-            FromKeeper::GivenUp(why) if self.run.on_lock_lost == OnLockLost::Reacquire => {
-                self.report
+            FromKeeper::GivenUp(why) if self.job.lock.on_lost == OnLockLost::Reacquire => {
+                self.log
                     .error(format_args!("{name} {why}; ending the command"));
                 return true;
             }
             // A keeper that takes it again cannot even begin; what a heartbeat failed of is followed by the keeper's end.
             FromKeeper::Failed(failure) if !before.is_held() => {
-                self.report
+                self.log
                     .error(format_args!("{failure}; ending the command"));
-                return self.run.on_lock_lost == OnLockLost::Reacquire;
+                return self.job.lock.on_lost == OnLockLost::Reacquire;
             }
-            FromKeeper::Failed(failure) => self.report.error(failure),
-            FromKeeper::Note(level, text) => self.report.say(level, text),
+            FromKeeper::Failed(failure) => self.log.error(failure),
+            FromKeeper::Note(level, text) => self.log.say(level, text),
             _ => {}
         }
         false
@@ -573,15 +630,15 @@ impl<'a> Supervisor<'a> {
     }
 
     fn tell_of_the_loss(&self, cause: &str) -> bool {
-        let policy = self.run.on_lock_lost;
+        let policy = self.job.lock.on_lost;
         let then = match policy {
             OnLockLost::Reacquire => "taking it again",
             OnLockLost::Terminate => "ending the command",
             OnLockLost::Ignore => "the command runs on without it",
         };
-        self.report.error(format_args!(
+        self.log.error(format_args!(
             "{} was lost while the command runs: {cause}; {then}",
-            self.run.name
+            self.job.lock.name
         ));
         policy == OnLockLost::Terminate
     }
@@ -599,8 +656,10 @@ impl<'a> Supervisor<'a> {
             Possession::None => return,
         };
         self.history.note(What::GivenUp, &why);
-        self.report
-            .error(format_args!("{} {why}; ending the command", self.run.name));
+        self.log.error(format_args!(
+            "{} {why}; ending the command",
+            self.job.lock.name
+        ));
     }
 
     /// A message of the keeper's that is there already.
@@ -640,7 +699,7 @@ impl<'a> Supervisor<'a> {
             _ => {}
         }
         if !child.processes.signal(signal as i32) {
-            self.report.warning(format_args!(
+            self.log.warning(format_args!(
                 "cannot pass {signal} on to the command: it runs as another user"
             ));
         }
@@ -650,22 +709,22 @@ impl<'a> Supervisor<'a> {
     /// SIGKILL.
     fn end_command(&mut self, child: &Child) -> anyhow::Result<bool> {
         if !child.processes.signal(libc::SIGTERM) {
-            self.report
+            self.log
                 .warning("cannot end the command: it runs as another user; waiting for its end");
         }
         // A stopped process takes SIGTERM only when it is continued.
         child.processes.signal(libc::SIGCONT);
         let now = Moment::now();
-        let kill_after = match (self.lock, self.run.on_lock_lost) {
+        let kill_after = match (self.lock, self.job.lock.on_lost) {
             // One that ignores SIGTERM is gone before another host may have the lock.
             (Possession::Held(lease) | Possession::Lost(_, lease), policy)
                 if policy != OnLockLost::Ignore =>
             {
                 lease
-                    .kill_after(self.run.kill_after)
+                    .kill_after(self.job.kill_after)
                     .min(lease.over().since(now))
             }
-            _ => self.run.kill_after,
+            _ => self.job.kill_after,
         };
         let kill_at = Some(now + kill_after);
         let mut pause = LOOK_AGAIN;
@@ -720,9 +779,9 @@ impl<'a> Supervisor<'a> {
     /// Keeps the lock after the command's end, until its time is over or a signal asks for the end; nobody who reads what
     /// the command wrote is kept waiting. Returns how long the server's answer to the release may then be waited for.
     fn hold(&mut self, child: Child, until: Moment) -> io::Result<Duration> {
-        self.report.info(format_args!(
+        self.log.info(format_args!(
             "holding {} for another {}",
-            self.run.name,
+            self.job.lock.name,
             shown(until.since(Moment::now()))
         ));
         // The keeper learns of the end before the command's number is free for another process: it never kills a stranger.
@@ -745,7 +804,7 @@ impl<'a> Supervisor<'a> {
                     ..
                 }) => self.reap_orphans(None),
                 Event::Signal(Received { signal, .. }) if self.signals.asks_to_end(signal) => {
-                    return Ok(LAST_CHANCE.min(self.run.connection.connect_timeout));
+                    return Ok(LAST_CHANCE.min(self.job.connection.connect_timeout));
                 }
                 Event::Signal(Received { signal, .. }) => {
                     self.signals.act_on(signal);
@@ -762,13 +821,13 @@ impl<'a> Supervisor<'a> {
                 Event::Message(message) => {
                     self.note(&message);
                     if self.killed {
-                        return Ok(self.run.connection.connect_timeout);
+                        return Ok(self.job.connection.connect_timeout);
                     }
                 }
                 Event::Deadline => {}
             }
         }
-        Ok(self.run.connection.connect_timeout)
+        Ok(self.job.connection.connect_timeout)
     }
 
     fn tell_keeper(&self, message: &ToKeeper) {
@@ -790,7 +849,7 @@ impl<'a> Supervisor<'a> {
         {
             self.note(&message);
         }
-        let name = &self.run.name;
+        let name = &self.job.lock.name;
         // Whoever ended the holder of a lock that was lost is waiting for a word, and the keeper may not know of him yet.
         let mut deadline = Moment::now() + limit;
         while !matches!(self.lock, Possession::None) {
@@ -802,12 +861,12 @@ impl<'a> Supervisor<'a> {
             let lost = match event {
                 Event::Message(FromKeeper::Released) => {
                     if self.lock.is_held() {
-                        self.report.info(format_args!("{name} is free"));
+                        self.log.info(format_args!("{name} is free"));
                     }
                     break;
                 }
                 Event::Message(FromKeeper::Note(level, text)) => {
-                    self.report.say(level, text);
+                    self.log.say(level, text);
                     continue;
                 }
                 // The command has ended; who wants dblock to end now does not want to wait for a slow server.
@@ -825,7 +884,7 @@ impl<'a> Supervisor<'a> {
                 Event::Message(FromKeeper::Lost(cause)) if self.lock.is_held() => cause,
                 Event::KeeperGone => "the keeper is gone".to_owned(),
                 Event::Deadline => {
-                    self.report.warning(format_args!(
+                    self.log.warning(format_args!(
                         "the server did not answer; it frees {name} when it sees that dblock is gone"
                     ));
                     break;
@@ -833,7 +892,7 @@ impl<'a> Supervisor<'a> {
                 Event::Message(_) => continue,
             };
             self.lock.lose();
-            self.report.error(format_args!(
+            self.log.error(format_args!(
                 "{name} was lost while the command ran: {lost}"
             ));
         }

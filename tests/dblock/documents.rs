@@ -752,10 +752,10 @@ fn fixed_piece(text: &str) -> Option<String> {
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
 const OTHER_TEXTS: [&str; 4] = [
-    "cli.rs",
-    "lock/statements.rs",
-    "lock/explorer.rs",
-    "statically_linked.rs",
+    "settings/cli.rs",
+    "lock/named/statements.rs",
+    "lock/named/model.rs",
+    "base/static_glibc.rs",
 ];
 
 /// Texts that are no lines of dblock's, by their beginning.

@@ -36,6 +36,7 @@ mod package;
 mod pools;
 mod process_one;
 mod report;
+mod rooms;
 mod secrets;
 mod semaphore;
 mod setups;

@@ -1,8 +1,10 @@
 //! The process that talks to the server: it reaches one as `dblock run` does, asks it about itself, and takes and frees a
 //! lock of its own, once on this session and once against a second one.
 
+use std::cell::Cell;
 use std::fmt::Write;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -12,15 +14,16 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::finding::Finding;
-use crate::clock::Moment;
-use crate::commands::apart::{Next, Word, end, lost, next};
-use crate::exit::{Failure, Reason};
-use crate::keeper::message::{Link, cut};
-use crate::keeper::{detach, die_with, fork_apart, keep_to_itself};
-use crate::lock::{Name, Opening, Request, mark};
-use crate::report::Level;
-use crate::server::{Connector, Fault, Introduction, Listener, READ_ONLY, Session, Unfit, cell};
-use crate::settings::{Connection, DEFAULT_TTL, SslMode, Wait};
+use crate::base::clock::Moment;
+use crate::base::exit::{Failure, Reason};
+use crate::base::log::Level;
+use crate::commands::inquiry::{listener_of, lost};
+use crate::db::{ConnectOptions, Connector, Fault, Listener, Session, SslMode, cell};
+use crate::isolated::link::{Link, Next, cut, next};
+use crate::isolated::process::{detach, die_with, end, fork_isolated, harden};
+use crate::isolated::query::Word;
+use crate::lock::named::{Opening, READ_ONLY, Request, Unfit};
+use crate::lock::{DEFAULT_TTL, Introduction, Name, Wait, mark};
 
 /// Of so many tries the middle one counts.
 const TRIES: usize = 5;
@@ -60,30 +63,25 @@ enum FromSecond {
 /// # Errors
 /// What kept the server from being examined.
 pub fn examine(
-    connection: &Connection,
+    connection: &ConnectOptions,
     shown: Level,
-    link: &Link,
+    link: &Rc<Link>,
     parent: Pid,
 ) -> Result<(), Failure> {
-    let listener = |level: Level, text: &str| {
-        if level < Level::Statement || shown == Level::Statement {
-            let _ = link.send(&FromExaminer::Note(level, cut(text)));
-        }
-    };
-    keep_to_itself(parent)?;
+    let hears = Rc::new(Cell::new(Hears::All));
+    let (told, hears_now) = (listener_of::<Finding>(link, shown), Rc::clone(&hears));
+    let listener: Listener = Rc::new(move |level, text| match hears_now.get() {
+        Hears::All => told(level, text),
+        Hears::NoWarnings if level != Level::Warning => told(level, text),
+        Hears::NoWarnings | Hears::Nothing => {}
+    });
+    harden(parent)?;
     // Before the descriptors are let go, for a password's file may be named by a descriptor that dblock inherited.
-    let connector = Connector::new(
-        connection,
-        &Introduction::of_command("dblock check", parent, DEFAULT_TTL),
-        &listener,
-    )?;
+    let attributes = Introduction::of_command("dblock check", parent, DEFAULT_TTL).attributes();
+    let connector = Connector::new(connection, attributes, DEFAULT_TTL, listener)?;
     detach(link, c"dblock-check")?;
     // Of what is wrong with a server the findings tell.
-    let listener = |level: Level, text: &str| {
-        if level != Level::Warning {
-            listener(level, text);
-        }
-    };
+    hears.set(Hears::NoWarnings);
     let own_mark = mark()?;
     let name = format!("dblock-check-{}", own_mark.trim_start_matches('#'));
     let lock = Lock {
@@ -91,14 +89,14 @@ pub fn examine(
         name: Name::parse(&name)
             .map_err(|wrong| Failure::new(Reason::Internal, format!("the lock's name {wrong}")))?,
     };
-    let (session, opening, accept_read_only) = reach(&connector, &lock.name, &own_mark, &listener)?;
+    let (session, opening, accept_read_only) = reach(&connector, &lock.name, &own_mark)?;
     let _ = link.send(&FromExaminer::Reached(cut(&session.to_string())));
     let server = session.to_string();
     let mut examiner = Examiner {
         session,
-        listener: &listener,
         link,
         connection,
+        hears,
         is_mariadb: false,
     };
     let done = examiner.examine(&connector, &lock, &opening, accept_read_only);
@@ -108,6 +106,15 @@ pub fn examine(
     drop(examiner);
     let _ = link.send(&FromExaminer::Done);
     Ok(())
+}
+
+/// What the process that prints is told of each step.
+#[derive(Clone, Copy)]
+enum Hears {
+    All,
+    NoWarnings,
+    /// In the process with the second session, which has no link to it.
+    Nothing,
 }
 
 /// The lock that is taken, and its name as a literal: plain letters.
@@ -122,17 +129,15 @@ fn reach(
     connector: &Connector,
     name: &Name,
     mark: &str,
-    listener: &Listener,
 ) -> Result<(Session, Result<Opening, Failure>, bool), Failure> {
     for accept_read_only in [false, true] {
         let mut request = request(name, mark, accept_read_only);
-        let reached =
-            connector.connect(listener, |session| match request.open(session, listener) {
-                Err(Fault::Final(failure)) if failure.reason == Reason::Configuration => {
-                    Ok(Err(failure))
-                }
-                opened => opened.map(Ok),
-            });
+        let reached = connector.connect(|session| match request.open(session) {
+            Err(Fault::Final(failure)) if failure.reason == Reason::Configuration => {
+                Ok(Err(failure))
+            }
+            opened => opened.map(Ok),
+        });
         match reached {
             Ok((session, opening)) => return Ok((session, opening, accept_read_only)),
             Err(Fault::ReadOnly(_)) => {}
@@ -162,9 +167,9 @@ fn request(name: &Name, mark: &str, accept_read_only: bool) -> Request {
 /// Has a session, and asks.
 struct Examiner<'a> {
     session: Session,
-    listener: &'a Listener<'a>,
     link: &'a Link,
-    connection: &'a Connection,
+    connection: &'a ConnectOptions,
+    hears: Rc<Cell<Hears>>,
     is_mariadb: bool,
 }
 
@@ -204,11 +209,7 @@ impl Examiner<'_> {
 
     /// A statement's row, `None` also where the server refuses it.
     fn ask(&mut self, statement: &str) -> Result<Option<Row>, Fault> {
-        Ok(self
-            .session
-            .inquire(statement, self.listener)?
-            .ok()
-            .flatten())
+        Ok(self.session.inquire(statement)?.ok().flatten())
     }
 
     /// The value of a variable or of a status, which `SHOW` tells every account; `None` where there is no such.
@@ -452,7 +453,7 @@ impl Examiner<'_> {
     fn replica(&mut self) -> Result<(), Fault> {
         let mut told = Err(0);
         for statement in ["SHOW REPLICA STATUS", "SHOW SLAVE STATUS"] {
-            told = self.session.inquire(statement, self.listener)?;
+            told = self.session.inquire(statement)?;
             // A server that is older than the word, or younger.
             if !matches!(told, Err(1064)) {
                 break;
@@ -615,8 +616,11 @@ impl Examiner<'_> {
         lock: &Lock,
         accept_read_only: bool,
     ) -> Result<Vec<Finding>, Fault> {
-        let (pid, link) = fork_apart(
-            |link, first| wait_in_line(connector, lock, accept_read_only, link, first),
+        let (pid, link) = fork_isolated(
+            |link, first| {
+                self.hears.set(Hears::Nothing);
+                wait_in_line(connector, lock, accept_read_only, &link, first)
+            },
             FromSecond::Failed,
         )
         .map_err(Fault::Final)?;
@@ -677,10 +681,7 @@ impl Examiner<'_> {
             Next::Message(FromSecond::Had(had)) => had.since(freed),
             other => return Ok(Err(NotSeen::of(other))),
         };
-        let accepted = self
-            .session
-            .inquire(&format!("KILL {id}"), self.listener)?
-            .is_ok();
+        let accepted = self.session.inquire(&format!("KILL {id}"))?.is_ok();
         let killed = accepted
             && matches!(
                 next(link, Some(Moment::now() + HAND_OVER_LIMIT)),
@@ -738,8 +739,6 @@ fn wait_in_line(
 ) -> Result<(), Failure> {
     detach(link, c"dblock-check")?;
     die_with(first)?;
-    // The link to the parent is the other process's.
-    let listener = |_: Level, _: &str| {};
     let failed = |fault: Fault| {
         Failure::new(
             Reason::Unreachable,
@@ -747,7 +746,7 @@ fn wait_in_line(
         )
     };
     let mut request = request(&lock.name, &mark()?, accept_read_only);
-    let opened = connector.connect(&listener, |session| request.open(session, &listener));
+    let opened = connector.connect(|session| request.open(session));
     let (mut session, opening) = opened.map_err(failed)?;
     let tell = |message| {
         let _ = link.send(&message);
@@ -759,7 +758,7 @@ fn wait_in_line(
     tell(FromSecond::Asking(opening.connection_id()));
     let wait = HAND_OVER_LIMIT.as_secs();
     let statement = format!("SELECT GET_LOCK({}, {wait})", lock.server_name);
-    let row = session.ask(&statement, &listener).map_err(failed)?;
+    let row = session.ask(&statement).map_err(failed)?;
     let had = Moment::now();
     if row.and_then(|row| cell(&row, 0)) != Some(1u8) {
         return Err(failed(Fault::Unclear("it did not get the lock".to_owned())));

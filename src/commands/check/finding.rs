@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::report::printable;
+use crate::base::text::printable;
 
 /// Columns of the table at most, where no single word is longer.
 const WIDTH: usize = 96;

@@ -10,9 +10,11 @@ use nix::sys::signal::Signal;
 use nix::unistd::{gethostname, getpid};
 use serde_json::{Value, json};
 
-use crate::exit::{Ending, Failure, Reason};
-use crate::report::{json_printable, moment, seconds, write_at_once};
-use crate::settings::{ReportTo, Run, local_user};
+use crate::base::exit::{Ending, Failure, Reason};
+use crate::base::log::write_at_once;
+use crate::base::text::{json_printable, moment, seconds};
+use crate::base::user::local_user;
+use crate::settings::{ReportTo, Run};
 use crate::supervise::{History, Outcome, What};
 
 /// Bytes of the line at most, so that a pipe takes it at once: `PIPE_BUF`, less the end of the line.
@@ -138,16 +140,16 @@ fn line(run: &Run, history: &History, ended: &anyhow::Result<Ending>, longest: u
         json!({"at": moment(event.at), "event": what, "detail": short(&event.detail, longest)})
     });
     json!({
-        "name": run.name.to_string(),
+        "name": run.job.lock.name.to_string(),
         "slot": slot,
-        "slot_name": slot.and_then(|slot| run.slot_names.get(slot as usize)),
+        "slot_name": slot.and_then(|slot| run.job.slot_names.get(slot as usize)),
         "host": host.to_string_lossy(),
         "pid": getpid().as_raw(),
         "user": local_user(),
-        "program": short(&run.program(), longest),
+        "program": short(&run.job.program(), longest),
         "server": history.server.as_deref().map(|server| short(server, longest)),
         "connection": history.grant.map(|grant| grant.connection_id),
-        "asked": moment(run.started),
+        "asked": moment(run.job.started),
         "had": history.had.map(moment),
         "started": history.started.map(moment),
         "ended": history.ended.map(|(at, _)| moment(at)),

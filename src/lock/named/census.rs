@@ -1,21 +1,19 @@
-//! The process that talks to the server: who holds a lock, who waits for it, and what of that the server does not let this
+//! Who holds a lock, who waits for it, and what of that the server does not let this
 //! account see. It takes no lock.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
 use mysql::Row;
-use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use crate::commands::apart::{Asker, ask_server};
-use crate::commands::kill::{owners, quoted};
-use crate::exit::Failure;
-use crate::keeper::message::{Link, cut};
+use super::inspect::{Inspector, quoted};
+use crate::base::text::cut_to_bytes;
+use crate::db::{ALL_ATTRIBUTES, Claims, Client, Fault, OWN_ATTRIBUTES, cell, claims};
 use crate::lock::{MOST_SLOTS, Name, sign};
-use crate::report::Level;
-use crate::server::{ALL_ATTRIBUTES, Claims, Client, Fault, OWN_ATTRIBUTES, cell, claims};
-use crate::settings::Status;
+
+/// Bytes of an account and an address at most.
+const LONGEST_ACCOUNT: usize = 1024;
 
 /// Of a statement so much is read as names its lock.
 const BEGINNING: u32 = 700;
@@ -29,7 +27,7 @@ pub enum Found {
     /// The holders and waiters that follow are this lock's.
     Lock(String),
     /// A slot that is held.
-    Holder(Box<Holder>),
+    Holding(Box<Holding>),
     /// A slot whose holder is being ended (`dblock kill`), and by whom. Whoever has the slot may be the next one, who waits for
     /// that end.
     Ending(u32, Box<Client>),
@@ -41,7 +39,7 @@ pub enum Found {
 
 /// Who has a slot.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Holder {
+pub struct Holding {
     /// Which slot, from 0.
     pub slot: u32,
     /// Who.
@@ -61,35 +59,6 @@ pub struct Waiter {
     pub client: Client,
     /// `None` if that is not known.
     pub waits_for: Option<Duration>,
-}
-
-/// Takes the census, and tells it over the link.
-///
-/// # Errors
-/// What kept it from being taken.
-pub fn take(status: &Status, shown: Level, link: &Link, parent: Pid) -> Result<(), Failure> {
-    ask_server::<Found>(
-        ("dblock status", c"dblock-status"),
-        &status.connection,
-        shown,
-        (link, parent),
-        |asker| {
-            let census = Census::read(asker)?;
-            let names = if status.names.is_empty() {
-                census.names()
-            } else {
-                status.names.clone()
-            };
-            let mut whose = Vec::new();
-            for name in names {
-                whose.extend(census.tell_of(&name, !status.names.is_empty(), asker)?);
-            }
-            for line in census.unseen(&whose, status.names.is_empty(), asker)? {
-                asker.tell(Found::Unseen(cut(&line)));
-            }
-            Ok(())
-        },
-    )
 }
 
 /// A session in the process list.
@@ -112,7 +81,7 @@ enum Registry {
 }
 
 /// Everything that the server lets this account see.
-struct Census {
+pub struct Census {
     own: u64,
     is_mariadb: bool,
     /// What sessions say of themselves, by their numbers.
@@ -130,45 +99,51 @@ struct Census {
 }
 
 /// All rows of a statement, `None` where the server refuses it.
-fn rows(asker: &mut Asker, statement: &str) -> Result<Option<Vec<Row>>, Fault> {
-    Ok(asker.session.inquire_all(statement, asker.listener)?.ok())
+fn rows(inspector: &mut Inspector, statement: &str) -> Result<Option<Vec<Row>>, Fault> {
+    Ok(inspector.session.inquire_all(statement)?.ok())
 }
 
 impl Census {
-    fn read(asker: &mut Asker) -> Result<Self, Fault> {
-        let about = rows(asker, "SELECT CONNECTION_ID(), VERSION()")?.unwrap_or_default();
+    /// Reads it.
+    ///
+    /// # Errors
+    /// The session must be dropped.
+    pub fn read(inspector: &mut Inspector) -> Result<Self, Fault> {
+        let about = rows(inspector, "SELECT CONNECTION_ID(), VERSION()")?.unwrap_or_default();
         let about = about.first();
         let own = about.and_then(|row| cell(row, 0)).unwrap_or_default();
         let version: String = about.and_then(|row| cell(row, 1)).unwrap_or_default();
-        let all = claims(&mut asker.session, ALL_ATTRIBUTES, None, asker.listener)?;
+        let all = claims(&mut inspector.session, ALL_ATTRIBUTES, None)?;
         let claims_of_all = all.is_ok();
         let claims = match all {
             Ok(all) => all,
-            Err(_) => claims(&mut asker.session, OWN_ATTRIBUTES, None, asker.listener)?
-                .unwrap_or_default(),
+            Err(_) => claims(&mut inspector.session, OWN_ATTRIBUTES, None)?.unwrap_or_default(),
         };
         let mut census = Self {
             own,
             is_mariadb: version.contains("MariaDB"),
             claims,
             claims_of_all,
-            processes: processes(asker)?,
+            processes: processes(inspector)?,
             // Nobody without PROCESS may read that table, on either server.
-            processes_of_all: rows(asker, "SELECT COUNT(*) FROM information_schema.INNODB_TRX")?
-                .is_some(),
+            processes_of_all: rows(
+                inspector,
+                "SELECT COUNT(*) FROM information_schema.INNODB_TRX",
+            )?
+            .is_some(),
             registry: Registry::None,
             locks: Vec::new(),
             waits: Vec::new(),
         };
-        census.read_registry(asker)?;
+        census.read_registry(inspector)?;
         Ok(census)
     }
 
-    fn read_registry(&mut self, asker: &mut Asker) -> Result<(), Fault> {
+    fn read_registry(&mut self, inspector: &mut Inspector) -> Result<(), Fault> {
         let plugin = "SELECT THREAD_ID, TABLE_SCHEMA, LOCK_TIME_MS FROM information_schema.METADATA_LOCK_INFO \
                       WHERE LOCK_TYPE = 'User lock'";
         if self.is_mariadb
-            && let Some(rows) = rows(asker, plugin)?
+            && let Some(rows) = rows(inspector, plugin)?
         {
             self.registry = Registry::Holders;
             self.locks = rows
@@ -186,10 +161,10 @@ impl Census {
         let is_counted = "SELECT ENABLED FROM performance_schema.setup_instruments \
                           WHERE NAME = 'wait/lock/metadata/sql/mdl'";
         // MariaDB has the table, but counts nothing where it is not told to.
-        let is_counted = rows(asker, is_counted)?.unwrap_or_default();
+        let is_counted = rows(inspector, is_counted)?.unwrap_or_default();
         let is_counted = is_counted.first().and_then(|row| cell(row, 0));
         if is_counted == Some("YES".to_owned())
-            && let Some(rows) = rows(asker, schema)?
+            && let Some(rows) = rows(inspector, schema)?
         {
             self.registry = Registry::Whole;
             for row in rows {
@@ -207,7 +182,7 @@ impl Census {
     }
 
     /// The names of dblock's locks, as far as they can be seen: what its sessions say, and what they have and wait for.
-    fn names(&self) -> Vec<Name> {
+    pub fn names(&self) -> Vec<Name> {
         let said = self.claims.values().filter(|claims| claims.is_dblock());
         let said = said.filter_map(|claims| claims.lock.clone());
         let signs: HashSet<u64> = self
@@ -268,27 +243,33 @@ impl Census {
 
     /// Tells who has a lock and who waits for it; the sessions. One that nobody has and nobody waits for is told only if that
     /// was `named`.
-    fn tell_of(&self, name: &Name, named: bool, asker: &mut Asker) -> Result<Vec<u64>, Fault> {
+    pub fn tell_of(
+        &self,
+        name: &Name,
+        named: bool,
+        inspector: &mut Inspector,
+        tell: &mut dyn FnMut(Found),
+    ) -> Result<Vec<u64>, Fault> {
         let number = self.slots_of(name, named);
-        let slots = owners(asker, number, |slot| name.slot_on_server(slot))?;
-        let mut ending = owners(asker, number, |slot| name.kill_on_server(slot))?;
-        for (slot, id) in owners(asker, number, |slot| name.end_on_server(slot))? {
+        let slots = inspector.owners(number, |slot| name.slot_on_server(slot))?;
+        let mut ending = inspector.owners(number, |slot| name.kill_on_server(slot))?;
+        for (slot, id) in inspector.owners(number, |slot| name.end_on_server(slot))? {
             if !ending.iter().any(|(marked, _)| *marked == slot) {
                 ending.push((slot, id));
             }
         }
         let holders: HashSet<u64> = slots.iter().chain(&ending).map(|(_, id)| *id).collect();
-        let head = asker.owner(&name.place_on_server())?;
+        let head = inspector.owner(&name.place_on_server())?;
         let mut waiters = self.waiters(name, &holders, head);
         waiters.truncate(MOST_WAITERS);
         if slots.is_empty() && ending.is_empty() && waiters.is_empty() && !named {
             return Ok(Vec::new());
         }
-        asker.tell(Found::Lock(name.to_string()));
+        tell(Found::Lock(name.to_string()));
         let mut whose = Vec::new();
         for (slot, id) in slots {
             let client = self.client(id);
-            let is_dblock = asker.owner(&sign(id))? == Some(id);
+            let is_dblock = inspector.owner(&sign(id))? == Some(id);
             let on_server = name.slot_on_server(slot);
             let counted = self
                 .locks
@@ -301,7 +282,7 @@ impl Census {
             let held_for = counted
                 .and_then(|(.., age)| *age)
                 .or_else(|| said.and_then(|claims| Some(age(claims.started?))));
-            asker.tell(Found::Holder(Box::new(Holder {
+            tell(Found::Holding(Box::new(Holding {
                 slot,
                 client,
                 is_dblock,
@@ -311,11 +292,11 @@ impl Census {
             whose.push(id);
         }
         for (slot, id) in ending {
-            asker.tell(Found::Ending(slot, Box::new(self.client(id))));
+            tell(Found::Ending(slot, Box::new(self.client(id))));
         }
         for waiter in waiters {
             whose.push(waiter.client.connection);
-            asker.tell(Found::Waiter(Box::new(waiter)));
+            tell(Found::Waiter(Box::new(waiter)));
         }
         Ok(whose)
     }
@@ -396,8 +377,13 @@ impl Census {
     }
 
     /// What could not be seen of the sessions that were told, or of others, and what would show it.
-    fn unseen(&self, told: &[u64], lists: bool, asker: &mut Asker) -> Result<Vec<String>, Fault> {
-        let account = rows(asker, "SELECT CURRENT_USER()")?.unwrap_or_default();
+    pub fn unseen(
+        &self,
+        told: &[u64],
+        lists: bool,
+        inspector: &mut Inspector,
+    ) -> Result<Vec<String>, Fault> {
+        let account = rows(inspector, "SELECT CURRENT_USER()")?.unwrap_or_default();
         let account: String = account
             .first()
             .and_then(|row| cell(row, 0))
@@ -456,12 +442,12 @@ impl Census {
 }
 
 /// The process list, as far as this account may see it.
-fn processes(asker: &mut Asker) -> Result<HashMap<u64, Process>, Fault> {
+fn processes(inspector: &mut Inspector) -> Result<HashMap<u64, Process>, Fault> {
     let statement = format!(
         "SELECT ID, CONCAT(USER, '@', HOST), COMMAND, STATE, TIME, LEFT(INFO, {BEGINNING}) /*M!100000 , TIME_MS */ \
          FROM information_schema.processlist"
     );
-    let all = rows(asker, &statement)?.unwrap_or_default();
+    let all = rows(inspector, &statement)?.unwrap_or_default();
     let process = |row: &Row| {
         let text = |column| cell::<String>(row, column);
         let precise = cell::<f64>(row, 6)
@@ -474,7 +460,7 @@ fn processes(asker: &mut Asker) -> Result<HashMap<u64, Process>, Fault> {
         Some((
             cell(row, 0)?,
             Process {
-                seen: cut(&text(1)?),
+                seen: cut_to_bytes(&text(1)?, LONGEST_ACCOUNT).to_owned(),
                 heard: time.filter(|_| is_idle),
                 waits: lock
                     .filter(|_| waits)

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::io;
 
-use super::tls;
-use crate::exit::{Failure, Reason};
-use crate::report::in_words;
+use super::tls_error;
+use crate::base::exit::{Failure, Reason};
+use crate::base::text::in_words;
 
 /// Something that went wrong with a server.
 #[derive(Debug)]
@@ -92,9 +92,20 @@ impl Fault {
             mysql::Error::TlsError(error) => Self::of_handshake(&error, server),
             // With TLS 1.3 what the server thinks of a client's certificate comes only after the handshake.
             other => match of_rustls(&other) {
-                Some(error) => tls::fault(error, server),
+                Some(error) => Self::of_tls(error, server),
                 None => Self::of_transport(other, server),
             },
+        }
+    }
+
+    /// A fault of rustls's while shaking hands with `server`, or when the server's last word on it came later.
+    fn of_tls(error: &rustls::Error, server: &str) -> Self {
+        let (reason, line) = tls_error::explain(error, server);
+        match reason {
+            // What is wrong is on its side, and may pass.
+            Reason::Unreachable => Self::Gone(line),
+            Reason::Configuration => Self::Untrusted(Failure::new(reason, line)),
+            _ => Self::Final(Failure::new(reason, line)),
         }
     }
 
@@ -103,7 +114,7 @@ impl Fault {
         let door = std::iter::successors(Some(error), |error| error.source())
             .find_map(|error| error.downcast_ref::<native_tls::Error>());
         match door {
-            Some(native_tls::Error::Tls(error)) => tls::fault(error, server),
+            Some(native_tls::Error::Tls(error)) => Self::of_tls(error, server),
             Some(native_tls::Error::Io(error)) => Self::Gone(
                 broken_off(error)
                     .unwrap_or_else(|| "the server broke off the TLS handshake".to_owned()),

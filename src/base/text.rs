@@ -1,62 +1,10 @@
-//! What goes to stderr, and at which level. A full, stuck or closed stderr costs a line at most, never time without end.
+//! How texts, times and durations are written, for people and for programs.
 
 use std::fmt::Display;
-use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::time::{Duration, SystemTime};
-
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{MsgFlags, send};
-use nix::sys::stat::{SFlag, fstat};
-use serde::{Deserialize, Serialize};
-
-/// How much a line matters. The order is that of the flags: `-q`, none, `-v`, `-vv`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Level {
-    /// Shown always.
-    Error,
-    /// Shown unless `--quiet`.
-    Warning,
-    /// What is done and how long it took: `-v`.
-    Info,
-    /// Every statement: `-vv`.
-    Statement,
-}
 
 /// Bytes of a line at most, `dblock: ` and line break apart. Below `PIPE_BUF`, so that a line is written whole.
 const LONGEST_LINE: usize = 2000;
-
-/// Writes lines to stderr, up to a level.
-#[derive(Debug, Clone, Copy)]
-pub struct Report {
-    /// The least important level that is shown.
-    pub shown: Level,
-}
-
-impl Report {
-    /// Shows `line` if its level is asked for. What cannot be written is dropped.
-    pub fn say(self, level: Level, line: impl Display) {
-        if level <= self.shown {
-            write_stderr(format!("dblock: {}\n", printable(&line.to_string())).as_bytes());
-        }
-    }
-
-    /// A line that is shown even with `--quiet`.
-    pub fn error(self, line: impl Display) {
-        self.say(Level::Error, line);
-    }
-
-    /// A line that is shown unless `--quiet`.
-    pub fn warning(self, line: impl Display) {
-        self.say(Level::Warning, line);
-    }
-
-    /// A line that is shown with `-v`.
-    pub fn info(self, line: impl Display) {
-        self.say(Level::Info, line);
-    }
-}
 
 /// One line with control characters made visible, and those that no eye sees, and with a bounded length, so that what a
 /// server says can neither steer a terminal, nor look like what it is not, nor flood a log.
@@ -141,46 +89,10 @@ pub fn in_words(error: &impl Display) -> String {
         .to_owned()
 }
 
-/// What cannot be written is dropped.
-fn write_stderr(bytes: &[u8]) {
-    let _ = write_at_once(io::stderr().as_fd(), bytes);
-}
-
-/// Writes without ever blocking for long. The descriptor is shared with the command and with the caller, so it must not
-/// be made non-blocking itself. How much was written.
-///
-/// # Errors
-/// As `write(2)`; and when there is no room within a tenth of a second.
-pub fn write_at_once(descriptor: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
-    if !writable(descriptor) {
-        return Err(io::Error::other("nobody reads it"));
-    }
-    let stat = fstat(descriptor)?;
-    let plain = || Ok(nix::unistd::write(descriptor, bytes)?);
-    match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
-        SFlag::S_IFSOCK => {
-            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-            Ok(send(descriptor.as_raw_fd(), bytes, flags)?)
-        }
-        // Between the question and the write the command may fill a pipe: a descriptor of our own does not block.
-        SFlag::S_IFIFO => {
-            let own = std::fs::OpenOptions::new()
-                .write(true)
-                .custom_flags(libc::O_NONBLOCK)
-                .open(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
-            match own {
-                Ok(mut pipe) => pipe.write(bytes),
-                Err(_) => plain(),
-            }
-        }
-        _ => plain(),
-    }
-}
-
-/// Whether a write would go through within a tenth of a second. A terminal may be stopped with Ctrl-S.
-fn writable(descriptor: BorrowedFd) -> bool {
-    let mut descriptors = [PollFd::new(descriptor, PollFlags::POLLOUT)];
-    poll(&mut descriptors, PollTimeout::from(100u8)).is_ok_and(|ready| ready > 0)
+/// The beginning of a text, at most so many bytes, cut at a character.
+pub fn cut_to_bytes(text: &str, longest: usize) -> &str {
+    let end = (0..=longest.min(text.len())).rfind(|&at| text.is_char_boundary(at));
+    &text[..end.unwrap_or_default()]
 }
 
 #[cfg(test)]

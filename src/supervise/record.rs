@@ -3,8 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime};
 
-use crate::clock::Moment;
-use crate::exit::Ending;
+use crate::base::clock::Moment;
+use crate::base::exit::Ending;
 use crate::keeper::message::FromKeeper;
 use crate::lock::Grant;
 
@@ -115,7 +115,7 @@ impl History {
                 let span = self.lost.take().map(Moment::elapsed).unwrap_or_default();
                 let detail = format!(
                     "after {}, on connection {}",
-                    crate::report::shown(span),
+                    crate::base::text::shown(span),
                     grant.connection_id
                 );
                 self.note(What::HadAgain, &detail);

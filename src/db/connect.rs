@@ -1,25 +1,29 @@
 //! Reaching a server: hosts in order, every address of a name, until one lets us in.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mysql::{Conn, DriverError, LocalInfileHandler, Opts, OptsBuilder};
 use native_tls::Agreed;
 use zeroize::Zeroizing;
 
+use super::fault::Fault;
 use super::fault::is_about_the_account;
+use super::session::{Listener, Session};
+use super::target::{ConnectOptions, Password, Target};
 use super::tls::{self, Tls};
-use super::{Fault, Introduction, Listener, Session};
-use crate::exit::{Failure, Reason};
-use crate::option_file;
-use crate::regular_file;
-use crate::report::{Level, in_words, shown};
-use crate::settings::{Connection, Password, Target, os_user, password_in_url};
+use crate::base::exit::{Failure, Reason};
+use crate::base::file;
+use crate::base::log::Level;
+use crate::base::text::{in_words, shown};
+use crate::base::user::os_user;
 
 /// Where distributions and MySQL's own builds put the local socket.
 const USUAL_SOCKETS: [&str; 4] = [
@@ -56,6 +60,7 @@ pub struct Connector {
     account: OptsBuilder,
     has_password: bool,
     tls: Tls,
+    listener: Listener,
     attempt_limit: Cell<Duration>,
     /// How many rounds in a row have met a full server.
     full_rounds: Cell<u32>,
@@ -81,17 +86,18 @@ enum Address {
 }
 
 impl Connector {
-    /// Reads what is still to be read: the password's file, those of TLS, the OS user's name. A session that keeps silent
-    /// lives for the time that the introduction says.
+    /// Reads what is still to be read: the password's file, those of TLS, the OS user's name. Each session has these connection
+    /// `attributes`, and lives for the `idle_limit` when it keeps silent; the listener is told of each step.
     ///
     /// # Errors
     /// [`Reason::Configuration`] when a file cannot be used.
     pub fn new(
-        settings: &Connection,
-        introduction: &Introduction,
-        listener: &Listener,
+        settings: &ConnectOptions,
+        attributes: HashMap<&'static str, String>,
+        idle_limit: Duration,
+        listener: Listener,
     ) -> Result<Self, Failure> {
-        let password = password(&settings.password, listener)?;
+        let password = password(&settings.password, &listener)?;
         let user = match &settings.user {
             Some(user) => user.clone(),
             None => os_user()?,
@@ -100,7 +106,7 @@ impl Connector {
             tls::check_public_key(key)?;
         }
         let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
-        let user_timeout = (introduction.ttl / 4).clamp(SHORTEST_USER_TIMEOUT, USER_TIMEOUT);
+        let user_timeout = (idle_limit / 4).clamp(SHORTEST_USER_TIMEOUT, USER_TIMEOUT);
         let keepalive = user_timeout / 3;
         let has_password = password
             .as_deref()
@@ -111,7 +117,7 @@ impl Connector {
             // The crate would go from a loopback address to the socket that the server names; through a tunnel that is
             // another server's.
             .prefer_socket(false)
-            .connect_attrs(Some(introduction.attributes()))
+            .connect_attrs(Some(attributes))
             .server_key_path(settings.tls.server_public_key.clone())
             .max_allowed_packet(Some(PACKET_LIMIT))
             .stmt_cache_size(0)
@@ -129,7 +135,8 @@ impl Connector {
             user,
             account,
             has_password,
-            tls: Tls::new(&settings.tls, &settings.targets, listener)?,
+            tls: Tls::new(&settings.tls, &settings.targets, &listener)?,
+            listener,
             // A little less than its share, so that what it failed of can still be told.
             attempt_limit: Cell::new(settings.connect_timeout.mul_f64(0.95) / servers),
             full_rounds: Cell::new(0),
@@ -147,22 +154,13 @@ impl Connector {
     /// another attempt may succeed.
     pub fn connect<T>(
         &self,
-        listener: &Listener,
         mut open: impl FnMut(&mut Session) -> Result<T, Fault>,
     ) -> Result<(Session, T), Fault> {
-        let once = |level: Level, line: &str| {
-            // How long it took differs each time.
-            let what = line.split(" in ").next().unwrap_or(line).to_owned();
-            if !self.said.borrow().contains(&what) {
-                listener(level, line);
-                self.said.borrow_mut().push(what);
-            }
-        };
         let mut outcome: Option<Fault> = None;
         let full_rounds = self.full_rounds.take();
         self.passed_over.borrow_mut().clear();
         for target in &self.targets {
-            let fault = match self.try_target(target, &once, &mut open) {
+            let fault = match self.try_target(target, &mut open) {
                 Ok(opened) => {
                     self.said.borrow_mut().clear();
                     return Ok(opened);
@@ -177,7 +175,7 @@ impl Connector {
             };
             // That a server is not the right one is known to nobody else while another takes its place.
             let warns = matches!(fault, Fault::Untrusted(_)) && self.targets.len() > 1;
-            once(if warns { Level::Warning } else { Level::Info }, &line);
+            self.tell_once(if warns { Level::Warning } else { Level::Info }, &line);
             if matches!(fault, Fault::Full(_)) {
                 self.full_rounds.set(full_rounds.saturating_add(1));
             }
@@ -200,6 +198,16 @@ impl Connector {
             Some(fault) => fault,
             None => Fault::Gone("no server is named".to_owned()),
         })
+    }
+
+    /// Says what fails ten times a second in the same way once.
+    fn tell_once(&self, level: Level, line: &str) {
+        // How long it took differs each time.
+        let what = line.split(" in ").next().unwrap_or(line).to_owned();
+        if !self.said.borrow().contains(&what) {
+            (self.listener)(level, line);
+            self.said.borrow_mut().push(what);
+        }
     }
 
     /// How long to wait before the next round.
@@ -228,16 +236,15 @@ impl Connector {
     fn try_target<T>(
         &self,
         target: &Target,
-        listener: &Listener,
         open: &mut impl FnMut(&mut Session) -> Result<T, Fault>,
     ) -> Result<(Session, T), Fault> {
-        let addresses = addresses(target, listener)?;
+        let addresses = self.addresses(target)?;
         let limit =
             self.attempt_limit.get() / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut outcome: Option<Fault> = None;
         for address in addresses {
             let opened = self
-                .try_address(target, &address, limit, listener)
+                .try_address(target, &address, limit)
                 .and_then(|mut session| Ok((open(&mut session)?, session)));
             match (opened, outcome.take()) {
                 (Ok((opened, session)), _) => return Ok((session, opened)),
@@ -257,7 +264,6 @@ impl Connector {
         target: &Target,
         address: &Address,
         limit: Duration,
-        listener: &Listener,
     ) -> Result<Session, Fault> {
         let options = self
             .account
@@ -288,18 +294,18 @@ impl Connector {
                 (options.socket(Some(path.clone())), path)
             }
         };
-        listener(Level::Info, &format!("connecting to {server}"));
+        self.tell_once(Level::Info, &format!("connecting to {server}"));
         let begun = Instant::now();
-        let (conn, agreed) = self.open(target, address, &options, &server, listener)?;
+        let (conn, agreed) = self.open(target, address, &options, &server)?;
         let opened_in = begun.elapsed();
         let how = agreed.map_or_else(String::new, |agreed| format!(" ({})", tls::in_use(agreed)));
-        listener(
+        self.tell_once(
             Level::Info,
             &format!("connected to {server}{how} in {}", shown(opened_in)),
         );
-        let mut session = Session::new(conn, server, opened_in, agreed)?;
+        let mut session = Session::new(conn, server, opened_in, agreed, Rc::clone(&self.listener))?;
         if agreed.is_some() && self.tls.is_verified() {
-            session.prove_where_answers_come_from(limit, listener)?;
+            session.prove_where_answers_come_from(limit)?;
         }
         Ok(session)
     }
@@ -312,7 +318,6 @@ impl Connector {
         address: &Address,
         options: &OptsBuilder,
         server: &str,
-        listener: &Listener,
     ) -> Result<(Conn, Option<Agreed>), Fault> {
         let failed = |error| Fault::of_connecting(error, server, &self.user);
         let host = match (target, address) {
@@ -325,7 +330,7 @@ impl Connector {
                     if self.tls.is_optional() =>
                 {
                     let line = format!("{server} offers no TLS; connecting without");
-                    listener(Level::Info, &line);
+                    self.tell_once(Level::Info, &line);
                 }
                 opened => {
                     let conn = opened.map_err(failed)?;
@@ -388,38 +393,40 @@ impl Connector {
             Err(_) => Err(mysql::Error::MySqlError(refused)),
         })
     }
-}
 
-/// The addresses of a target: every one of a name, in the resolver's order.
-fn addresses(target: &Target, listener: &Listener) -> Result<Vec<Address>, Fault> {
-    match target {
-        Target::Tcp(host, port) => {
-            if let Ok(ip) = host.parse() {
-                return Ok(vec![Address::Tcp(ip, *port)]);
+    /// The addresses of a target: every one of a name, in the resolver's order.
+    fn addresses(&self, target: &Target) -> Result<Vec<Address>, Fault> {
+        match target {
+            Target::Tcp(host, port) => {
+                if let Ok(ip) = host.parse() {
+                    return Ok(vec![Address::Tcp(ip, *port)]);
+                }
+                // The resolver keeps its own time; the supervisor ends us if that is too long.
+                self.tell_once(Level::Info, &format!("resolving the name {host}"));
+                let found = (host.as_str(), *port).to_socket_addrs();
+                let found = found.map_err(|error| {
+                    Fault::Gone(format!("cannot resolve the name: {}", resolver(&error)))
+                })?;
+                let mut addresses: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+                addresses.dedup();
+                Ok(addresses
+                    .into_iter()
+                    .map(|ip| Address::Tcp(ip, *port))
+                    .collect())
             }
-            // The resolver keeps its own time; the supervisor ends us if that is too long.
-            listener(Level::Info, &format!("resolving the name {host}"));
-            let found = (host.as_str(), *port).to_socket_addrs();
-            let found = found.map_err(|error| {
-                Fault::Gone(format!("cannot resolve the name: {}", resolver(&error)))
-            })?;
-            let mut addresses: Vec<IpAddr> = found.map(|address| address.ip()).collect();
-            addresses.dedup();
-            Ok(addresses
-                .into_iter()
-                .map(|ip| Address::Tcp(ip, *port))
-                .collect())
-        }
-        Target::Socket(path) => Ok(vec![Address::Socket(path.clone())]),
-        Target::UsualSocket => {
-            let usual = USUAL_SOCKETS
-                .iter()
-                .map(PathBuf::from)
-                .find(|path| path.exists());
-            let path = usual.ok_or_else(|| {
-                Fault::Gone("no local socket at the usual places; name it with --socket".to_owned())
-            })?;
-            Ok(vec![Address::Socket(path)])
+            Target::Socket(path) => Ok(vec![Address::Socket(path.clone())]),
+            Target::UsualSocket => {
+                let usual = USUAL_SOCKETS
+                    .iter()
+                    .map(PathBuf::from)
+                    .find(|path| path.exists());
+                let path = usual.ok_or_else(|| {
+                    Fault::Gone(
+                        "no local socket at the usual places; name it with --socket".to_owned(),
+                    )
+                })?;
+                Ok(vec![Address::Socket(path)])
+            }
         }
     }
 }
@@ -444,10 +451,11 @@ fn password(
             let place = format!("the password file {}", path.display());
             (password_in(path, &place, listener), place)
         }
-        Password::Option(place, option) => {
-            let place_name = format!("the password in {place}");
-            (option_file::value_at(place, option), place_name)
-        }
+        Password::Deferred(deferred) => match (deferred.read)() {
+            Ok(None) => return Ok(None),
+            Ok(Some(bytes)) => (Ok(bytes), deferred.place.clone()),
+            Err(why) => (Err(why), deferred.place.clone()),
+        },
     };
     let refused = |why: &str| {
         let line = format!("cannot read {place}: {why}");
@@ -456,10 +464,7 @@ fn password(
     let mut bytes = text.map_err(|why| refused(&why))?;
     let text = String::from_utf8(std::mem::take(&mut *bytes)).map(Zeroizing::new);
     let text = text.map_err(|_| refused("it is not UTF-8"))?;
-    Ok(match settings {
-        Password::Option(_, option) if option == "url" => password_in_url(&text),
-        _ => Some(text),
-    })
+    Ok(Some(text))
 }
 
 /// The first line of a password's file, without its line break.
@@ -468,7 +473,7 @@ fn password_in(
     place: &str,
     listener: &Listener,
 ) -> Result<Zeroizing<Vec<u8>>, String> {
-    let (mut bytes, metadata) = regular_file::read(path).map_err(|error| in_words(&error))?;
+    let (mut bytes, metadata) = file::read(path).map_err(|error| in_words(&error))?;
     if metadata.mode() & 0o006 != 0 {
         let line = format!("{place} can be read by others; chmod 600 it");
         listener(Level::Warning, &line);

@@ -1,10 +1,7 @@
 //! The semaphore: what a caller asks the server next until it has a slot. Decisions only, no server and no clock:
 //! `statements` has the SQL of each step, and the explorer tries these decisions in every order of events.
 
-use super::Grant;
-
-/// Slots of a lock at most.
-pub const MOST_SLOTS: u32 = 1000;
+use crate::lock::Grant;
 
 /// So many slots are asked for together with the markers of those who end their holders: for a thousand slots these would be
 /// most of the statement.

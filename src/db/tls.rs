@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use mysql::SslOpts;
 use native_tls::Agreed;
@@ -22,21 +21,17 @@ use rustls::pki_types::{
 };
 use rustls::server::ParsedCertificate;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{
-    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore,
-    SignatureScheme,
-};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use zeroize::Zeroizing;
 
-use super::{Fault, Listener};
-use crate::exit::{Failure, Reason};
-use crate::regular_file;
-use crate::report::{Level, in_words};
-use crate::settings::{self, SslMode, Target};
-
-/// Of so many names in a server's certificate is told at most.
-const NAMES_TOLD: usize = 5;
+use super::fault::Fault;
+use super::session::Listener;
+use super::target::{SslMode, Target, TlsOptions};
+use crate::base::exit::{Failure, Reason};
+use crate::base::file;
+use crate::base::log::Level;
+use crate::base::text::in_words;
 
 /// How connections are to be encrypted.
 pub struct Tls {
@@ -51,7 +46,7 @@ impl Tls {
     /// # Errors
     /// [`Reason::Configuration`] when a file cannot be used.
     pub fn new(
-        settings: &settings::Tls,
+        settings: &TlsOptions,
         targets: &[Target],
         listener: &Listener,
     ) -> Result<Self, Failure> {
@@ -107,7 +102,7 @@ impl Tls {
 }
 
 /// What rustls is to do.
-fn config(settings: &settings::Tls, listener: &Listener) -> Result<ClientConfig, Failure> {
+fn config(settings: &TlsOptions, listener: &Listener) -> Result<ClientConfig, Failure> {
     let provider = Arc::new(ring::default_provider());
     let asks_who = settings.mode >= SslMode::VerifyCa;
     let roots = asks_who
@@ -177,7 +172,7 @@ const RSA: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01";
 
 /// dblock's own certificate and key, if it is to show one.
 fn identity(
-    settings: &settings::Tls,
+    settings: &TlsOptions,
     provider: &CryptoProvider,
     listener: &Listener,
 ) -> Result<Option<CertifiedKey>, Failure> {
@@ -229,7 +224,7 @@ impl<'a> File<'a> {
             bytes: Zeroizing::default(),
             is_public: false,
         };
-        let read = regular_file::read(path).map_err(|error| file.refused(&in_words(&error)))?;
+        let read = file::read(path).map_err(|error| file.refused(&in_words(&error)))?;
         file.bytes = read.0;
         file.is_public = read.1.mode() & 0o006 != 0;
         Ok(file)
@@ -344,139 +339,4 @@ pub fn in_use(agreed: Agreed) -> String {
     let version = format!("{:?}", agreed.version).replace('_', ".");
     let suite = format!("{:?}", agreed.suite).replace("TLS13_", "TLS_");
     format!("{version}, {suite}")
-}
-
-/// A fault of rustls's while shaking hands with `server`, or when the server's last word on it came later.
-pub fn fault(error: &rustls::Error, server: &str) -> Fault {
-    use rustls::Error::{AlertReceived, InvalidCertificate, PeerIncompatible};
-    let (reason, line) = match error {
-        InvalidCertificate(error) => {
-            let wrong = wrong_with_certificate(error);
-            (
-                Reason::Configuration,
-                format!("{server} is not trusted: {wrong}"),
-            )
-        }
-        // What is wrong is on its side, and may pass.
-        AlertReceived(AlertDescription::InternalError) => {
-            return Fault::Gone("the server failed in the TLS handshake".to_owned());
-        }
-        AlertReceived(alert) => {
-            let why = meaning(*alert);
-            (
-                Reason::Configuration,
-                format!("{server} refused the TLS handshake: {why}"),
-            )
-        }
-        PeerIncompatible(why) => (
-            Reason::Configuration,
-            format!(
-                "{server} has no TLS that dblock has, which is 1.2 and 1.3 with today's ciphers ({why:?}); renew the server"
-            ),
-        ),
-        other => (
-            Reason::Internal,
-            format!("{server} does not speak TLS as dblock knows it: {other}"),
-        ),
-    };
-    let failure = Failure::new(reason, line);
-    match reason {
-        Reason::Configuration => Fault::Untrusted(failure),
-        _ => Fault::Final(failure),
-    }
-}
-
-/// What an alert of the server's says.
-fn meaning(alert: AlertDescription) -> String {
-    match alert {
-        AlertDescription::CertificateRequired => {
-            "it wants a certificate; give one with --ssl-cert and --ssl-key".to_owned()
-        }
-        AlertDescription::UnknownCA
-        | AlertDescription::BadCertificate
-        | AlertDescription::UnsupportedCertificate
-        | AlertDescription::CertificateRevoked
-        | AlertDescription::CertificateExpired
-        | AlertDescription::CertificateUnknown
-        | AlertDescription::AccessDenied => {
-            format!("it does not accept the certificate of --ssl-cert ({alert:?})")
-        }
-        AlertDescription::ProtocolVersion => {
-            "it has neither TLS 1.2 nor TLS 1.3; set its tls_version".to_owned()
-        }
-        AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => format!(
-            "it has no cipher that dblock has, or no certificate to show, or wants one ({alert:?})"
-        ),
-        other => format!("it sent the alert {other:?}"),
-    }
-}
-
-/// What is wrong with a server's certificate, and what to do.
-fn wrong_with_certificate(error: &CertificateError) -> String {
-    match error {
-        CertificateError::UnknownIssuer => {
-            "no CA that is trusted here has signed its certificate; name the one that has with --ssl-ca".to_owned()
-        }
-        CertificateError::ExpiredContext { not_after, .. } => format!(
-            "its certificate, or that of its CA, has expired on {}; renew it, or set this host's clock",
-            date(*not_after)
-        ),
-        CertificateError::NotValidYetContext { not_before, .. } => format!(
-            "its certificate, or that of its CA, is not valid before {}; is this host's clock right?",
-            date(*not_before)
-        ),
-        CertificateError::NotValidForNameContext {
-            expected,
-            presented,
-        } => wrong_name(&expected.to_str(), presented),
-        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
-            "its certificate is not for a server (extendedKeyUsage); make it one with serverAuth".to_owned()
-        }
-        CertificateError::BadSignature
-        | CertificateError::UnsupportedSignatureAlgorithmContext { .. }
-        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-            "a signature of its certificate or its key is wrong, or of a kind that is not trusted any more: RSA below 2048 bits, \
-             SHA-1"
-                .to_owned()
-        }
-        // They have no kinds of their own; what they are called is all that there is.
-        other => match format!("{other:?}") {
-            what if what.contains("UnsupportedCertVersion") => {
-                "its certificate is of X.509 version 1, which cannot be verified; make one of version 3".to_owned()
-            }
-            what if what.contains("CaUsedAsEndEntity") => {
-                "its certificate is that of a CA; have the CA sign one for the server".to_owned()
-            }
-            what => format!("its certificate is of no use ({what})"),
-        },
-    }
-}
-
-/// The names that a certificate is for come as `DnsName("x")` and `IpAddress(x)`.
-fn wrong_name(expected: &str, presented: &[String]) -> String {
-    if presented.is_empty() {
-        return format!(
-            "its certificate is for no host (it has no subjectAltName), so not for {expected}; make one with that, or use \
-             --ssl-mode verify-ca"
-        );
-    }
-    let bare = |name: &String| {
-        let inner = name.split_once('(').map_or(&**name, |(_, inner)| inner);
-        inner.trim_matches(['"', ')']).to_owned()
-    };
-    let mut names: Vec<String> = presented.iter().take(NAMES_TOLD).map(bare).collect();
-    if presented.len() > NAMES_TOLD {
-        names.push("…".to_owned());
-    }
-    format!(
-        "its certificate is for {}, not for {expected}; name the server so, or use --ssl-mode verify-ca",
-        names.join(", ")
-    )
-}
-
-fn date(time: UnixTime) -> String {
-    let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(time.as_secs()));
-    time.map_or_else(String::new, |time| {
-        humantime::format_rfc3339_seconds(time).to_string()
-    })
 }

@@ -1,14 +1,9 @@
 //! A session with a server: statements go out, rows and faults come back.
 
-mod client;
-mod connect;
-mod fault;
-mod fitness;
-mod tls;
-
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::rc::Rc;
 use std::time::Duration;
 
 use mysql::prelude::{FromValue, Queryable};
@@ -17,15 +12,10 @@ use native_tls::Agreed;
 use nix::sys::socket::{SockaddrStorage, getpeername, setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
 
-pub use client::{
-    ALL_ATTRIBUTES, AsHolder, Claims, Client, Introduction, OWN_ATTRIBUTES, claims, client,
-};
-pub use connect::Connector;
-pub use fault::Fault;
-pub use fitness::{Fitness, READ_ONLY, Unfit, is_read_only};
-
-use crate::exit::{Failure, Reason};
-use crate::report::Level;
+use super::fault::Fault;
+use super::tls;
+use crate::base::exit::{Failure, Reason};
+use crate::base::log::Level;
 
 /// How long after the answer to the first statement of a packet that of the second may come.
 const PROMISED: Duration = Duration::from_secs(2);
@@ -34,7 +24,7 @@ const PROMISED: Duration = Duration::from_secs(2);
 const MOST_ROWS: usize = 200_000;
 
 /// Told of each step and statement: the level and the line.
-pub type Listener<'a> = dyn Fn(Level, &str) + 'a;
+pub type Listener = Rc<dyn Fn(Level, &str)>;
 
 /// A session: as long as it lives, so do its locks. Dropping it says good-bye to the server.
 pub struct Session {
@@ -42,22 +32,25 @@ pub struct Session {
     server: String,
     opened_in: Duration,
     agreed: Option<Agreed>,
+    listener: Listener,
 }
 
 impl Session {
     /// Wraps a connection that is ready for statements, with the TLS that was `agreed` on. Its time limit on reading was for the
     /// handshake: a statement that waits for a lock may take hours. The limit on writing stays.
-    fn new(
+    pub(super) fn new(
         conn: Conn,
         server: String,
         opened_in: Duration,
         agreed: Option<Agreed>,
+        listener: Listener,
     ) -> Result<Self, Fault> {
         let session = Self {
             conn,
             server,
             opened_in,
             agreed,
+            listener,
         };
         limit_reading(session.as_fd(), Duration::ZERO)
             .map_err(|error| Fault::Gone(error.to_string()))?;
@@ -68,8 +61,8 @@ impl Session {
     ///
     /// # Errors
     /// After [`Fault::Gone`] the session must be dropped: the connection may be out of step.
-    pub fn ask(&mut self, statement: &str, listener: &Listener) -> Result<Option<Row>, Fault> {
-        listener(Level::Statement, statement);
+    pub fn ask(&mut self, statement: &str) -> Result<Option<Row>, Fault> {
+        (self.listener)(Level::Statement, statement);
         self.first_row(statement).map_err(Fault::of_statement)
     }
 
@@ -77,24 +70,16 @@ impl Session {
     ///
     /// # Errors
     /// The session must be dropped.
-    pub fn inquire(
-        &mut self,
-        statement: &str,
-        listener: &Listener,
-    ) -> Result<Result<Option<Row>, u16>, Fault> {
-        self.refusable(statement, listener, |session| session.first_row(statement))
+    pub fn inquire(&mut self, statement: &str) -> Result<Result<Option<Row>, u16>, Fault> {
+        self.refusable(statement, |session| session.first_row(statement))
     }
 
     /// As [`Session::inquire`], for all rows.
     ///
     /// # Errors
     /// The session must be dropped.
-    pub fn inquire_all(
-        &mut self,
-        statement: &str,
-        listener: &Listener,
-    ) -> Result<Result<Vec<Row>, u16>, Fault> {
-        self.refusable(statement, listener, |session| {
+    pub fn inquire_all(&mut self, statement: &str) -> Result<Result<Vec<Row>, u16>, Fault> {
+        self.refusable(statement, |session| {
             let result = session.conn.query_iter(statement)?;
             result.take(MOST_ROWS).collect()
         })
@@ -103,10 +88,9 @@ impl Session {
     fn refusable<T>(
         &mut self,
         statement: &str,
-        listener: &Listener,
         ask: impl FnOnce(&mut Self) -> mysql::Result<T>,
     ) -> Result<Result<T, u16>, Fault> {
-        listener(Level::Statement, statement);
+        (self.listener)(Level::Statement, statement);
         let error = match ask(self) {
             Ok(answer) => return Ok(Ok(answer)),
             Err(error) => error,
@@ -128,14 +112,9 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::ask`].
-    pub fn ask_both(
-        &mut self,
-        first: &str,
-        second: &str,
-        listener: &Listener,
-    ) -> Result<Option<Row>, Fault> {
+    pub fn ask_both(&mut self, first: &str, second: &str) -> Result<Option<Row>, Fault> {
         let statements = format!("{first}; {second}");
-        listener(Level::Statement, &statements);
+        (self.listener)(Level::Statement, &statements);
         self.second_row(&statements).map_err(Fault::of_statement)
     }
 
@@ -153,18 +132,14 @@ impl Session {
     ///
     /// # Errors
     /// [`Fault::Final`] when something else comes back.
-    fn prove_where_answers_come_from(
-        &mut self,
-        limit: Duration,
-        listener: &Listener,
-    ) -> Result<(), Fault> {
+    pub(super) fn prove_where_answers_come_from(&mut self, limit: Duration) -> Result<(), Fault> {
         let limited = |error: io::Error| Fault::Gone(error.to_string());
         self.answer_within(limit).map_err(limited)?;
         let secret = getrandom::u64().map_err(|error| {
             let line = format!("cannot get random bits: {error}");
             Fault::Final(Failure::new(Reason::OsRefused, line))
         })?;
-        let row = self.ask(&format!("SELECT {secret}"), listener)?;
+        let row = self.ask(&format!("SELECT {secret}"))?;
         if row.and_then(|row| cell(&row, 0)) == Some(secret) {
             return self.answer_within(Duration::ZERO).map_err(limited);
         }
@@ -176,6 +151,11 @@ impl Session {
     /// What encrypts the session, such as `TLSv1.3, TLS_AES_256_GCM_SHA384`; `None`: nothing does.
     pub fn encryption(&self) -> Option<String> {
         self.agreed.map(tls::in_use)
+    }
+
+    /// Tells whoever listens to this session.
+    pub fn tell(&self, level: Level, line: &str) {
+        (self.listener)(level, line);
     }
 
     /// The number of the session as the handshake gave it. Behind a proxy it is the proxy's.

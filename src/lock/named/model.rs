@@ -1,10 +1,10 @@
-//! Tries the decisions of `slots` in every order of events, against a model of the servers: statements that other sessions
+//! Tries the decisions of `queue` in every order of events, against a model of the servers: statements that other sessions
 //! come between at every step, `KILL QUERY` at every moment, crashes, cut networks, waits that are over.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::slots::{Answer, Next, Step, Way};
+use super::queue::{Answer, Next, Step, Way};
 
 const MOST_CALLERS: usize = 8;
 const MOST_SLOTS: usize = 3;

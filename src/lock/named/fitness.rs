@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mysql::Row;
 
-use super::cell;
+use crate::db::cell;
 
 /// The shortest time for which a session must be kept: whole seconds, room for a heartbeat and for the command's end.
 const SHORTEST_IDLE_LIMIT: Duration = Duration::from_secs(4);

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::name::{Name, gone};
-use super::slots::{FEW, Step};
+use super::queue::{FEW, Step};
+use crate::lock::{Name, gone};
 
 /// Seconds that the server keeps the session of a waiter between two statements: one that is gone when it is granted
 /// something costs the others that much. While a statement waits, this limit does not count.
@@ -82,7 +82,7 @@ impl Statements {
         )
     }
 
-    /// What is asked besides, once in a session: who has the mark, and what [`Fitness`](crate::server::Fitness) reads.
+    /// What is asked besides, once in a session: who has the mark, and what [`Fitness`](crate::db::Fitness) reads.
     fn traits(&self) -> String {
         format!(
             "IS_USED_LOCK({}), @@session.wait_timeout, {} /*M!100000 , {} */",
@@ -92,7 +92,7 @@ impl Statements {
         )
     }
 
-    /// Makes a new session fit to hold a lock, as [`keep_session`] does, and takes the mark, and the [`sign`](super::name::sign)
+    /// Makes a new session fit to hold a lock, as [`keep_session`] does, and takes the mark, and the [`sign`](crate::lock::sign)
     /// that it is a dblock's.
     pub fn open_session(&self, ttl: Duration) -> String {
         format!(

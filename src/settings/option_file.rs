@@ -12,9 +12,10 @@ use std::rc::Rc;
 
 use zeroize::Zeroizing;
 
-use crate::exit::{Failure, Reason};
-use crate::regular_file;
-use crate::report::{Level, in_words};
+use crate::base::exit::{Failure, Reason};
+use crate::base::file;
+use crate::base::log::Level;
+use crate::base::text::in_words;
 
 /// Where every client looks first.
 const GLOBAL: [&str; 2] = ["/etc/my.cnf", "/etc/mysql/my.cnf"];
@@ -134,7 +135,7 @@ impl fmt::Display for Outcome {
 /// # Errors
 /// That there is none any more, or that the file cannot be read; as the end of a sentence.
 pub fn value_at(place: &Place, key: &str) -> Result<Zeroizing<Vec<u8>>, String> {
-    let (bytes, _) = regular_file::read(&place.file).map_err(|error| in_words(&error))?;
+    let (bytes, _) = file::read(&place.file).map_err(|error| in_words(&error))?;
     let mut found = Found::default();
     // What it includes is another file's.
     let groups = [place.group.to_string()];
@@ -228,7 +229,7 @@ impl Found {
         }
         let place = self.files.len();
         self.files.push((Rc::clone(&file), Outcome::Read));
-        let (bytes, metadata) = match regular_file::read(path) {
+        let (bytes, metadata) = match file::read(path) {
             Ok(read) => read,
             Err(error) => {
                 self.files[place].1 = match error.kind() {

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 
-use crate::option_file::{Places, expanded};
+use super::option_file::{Places, expanded};
 
 /// flock(1) for a fleet: run a command under a lock that excludes on every host with the same MySQL or MariaDB server.
 #[derive(Debug, Parser)]

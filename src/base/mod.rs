@@ -1,0 +1,11 @@
+//! What every other room stands on: clocks, exit codes, the log, texts, files and processes. It imports nothing of dblock's.
+
+pub mod clock;
+pub mod descriptors;
+pub mod exit;
+pub mod file;
+pub mod log;
+pub mod processes;
+pub mod static_glibc;
+pub mod text;
+pub mod user;

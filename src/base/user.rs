@@ -1,0 +1,36 @@
+//! The OS user that dblock runs as.
+
+use nix::unistd::{User, geteuid};
+
+use super::exit::{Failure, Reason};
+use super::file;
+
+/// The OS user's name as this host's own file has it, else the number: no directory service is asked, which may take its time.
+pub fn local_user() -> String {
+    let number = geteuid().to_string();
+    let file = file::read("/etc/passwd".as_ref());
+    let file = file.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned());
+    let name = file.unwrap_or_default().lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1) == Some(&*number)).then(|| name.to_owned())
+    });
+    name.unwrap_or(number)
+}
+
+/// Whom dblock logs in as where nothing says it. It may ask a directory service, which may take its time.
+///
+/// # Errors
+/// [`Reason::Configuration`] for a user without a name.
+pub fn os_user() -> Result<String, Failure> {
+    match User::from_uid(geteuid()) {
+        Ok(Some(user)) => Ok(user.name),
+        _ => Err(Failure::new(
+            Reason::Configuration,
+            format!(
+                "the OS user {} has no name; give the account with --user or DBLOCK_USER",
+                geteuid()
+            ),
+        )),
+    }
+}

@@ -1,0 +1,83 @@
+//! The process of a command that asks a server questions: a session, and a link to the process that prints the answers.
+
+use std::ffi::CStr;
+use std::rc::Rc;
+
+use nix::unistd::Pid;
+use serde::Serialize;
+
+use crate::base::exit::{Failure, Reason};
+use crate::base::log::Level;
+use crate::db::{ConnectOptions, Connector, Fault, Listener};
+use crate::isolated::link::{Link, cut};
+use crate::isolated::process::{detach, harden};
+use crate::isolated::query::Word;
+use crate::lock::named::{Inspector, reach};
+use crate::lock::{DEFAULT_TTL, Introduction};
+
+/// What the process that asks has: a session, and a link to the process that prints.
+pub struct Asker {
+    /// The session.
+    pub inspector: Inspector,
+    link: Rc<Link>,
+}
+
+impl Asker {
+    /// Tells one of the things that were asked for.
+    pub fn tell<T: Serialize>(&self, item: T) {
+        let _ = self.link.send(&Word::Item(item));
+    }
+}
+
+/// The life of a process that asks: it keeps its secrets to itself, reaches the server that takes writes, if there is one,
+/// asks, and says good-bye to the server before its last word. It bears this `name`, of at most 15 bytes.
+///
+/// # Errors
+/// What it failed of.
+pub fn ask_server<T: Serialize>(
+    (command, name): (&str, &CStr),
+    options: &ConnectOptions,
+    shown: Level,
+    (link, parent): (Rc<Link>, Pid),
+    work: impl FnOnce(&mut Asker) -> Result<(), Fault>,
+) -> Result<(), Failure> {
+    harden(parent)?;
+    // Before the descriptors are let go, for a password's file may be named by a descriptor that dblock inherited.
+    let attributes = Introduction::of_command(command, parent, DEFAULT_TTL).attributes();
+    let listener = listener_of::<T>(&link, shown);
+    let connector = Connector::new(options, attributes, DEFAULT_TTL, listener)?;
+    detach(&link, name)?;
+    let patience = options.connect_timeout.mul_f64(0.8);
+    let session = reach(&connector, patience)?;
+    let server = session.to_string();
+    let _ = link.send(&Word::<T>::Reached(cut(&server)));
+    let mut asker = Asker {
+        inspector: Inspector { session },
+        link: Rc::clone(&link),
+    };
+    work(&mut asker).map_err(|fault| lost(&server, fault))?;
+    drop(asker);
+    let _ = link.send(&Word::<T>::Done);
+    Ok(())
+}
+
+/// Tells the process that prints of each step, and of statements where they are shown.
+pub fn listener_of<T: Serialize>(link: &Rc<Link>, shown: Level) -> Listener {
+    let link = Rc::clone(link);
+    Rc::new(move |level, text| {
+        if level < Level::Statement || shown == Level::Statement {
+            let _ = link.send(&Word::<T>::Note(level, cut(text)));
+        }
+    })
+}
+
+/// That the session with a server is lost.
+pub fn lost(server: &str, fault: Fault) -> Failure {
+    match fault {
+        Fault::Final(failure) => failure,
+        fault => {
+            let told = format!("lost the session with {server}: {fault}");
+            Failure::new(Reason::Unreachable, told)
+        }
+    }
+}

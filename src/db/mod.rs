@@ -1,0 +1,17 @@
+//! A session with a server: which servers there are, logging in, statements out, typed answers and faults in. It knows no lock.
+
+mod connect;
+mod fault;
+mod peer;
+mod session;
+mod target;
+mod tls;
+mod tls_error;
+
+pub use connect::Connector;
+pub use fault::Fault;
+pub use peer::{ALL_ATTRIBUTES, Claims, Client, OWN_ATTRIBUTES, PROGRAM, claims, client};
+pub use session::{Listener, Session, cell};
+pub use target::{
+    ConnectOptions, DeferredPassword, Identity, Password, Protocol, SslMode, Target, TlsOptions,
+};

@@ -1,0 +1,163 @@
+//! A socket pair between two of dblock's processes, one packet a message.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
+    sendmsg, socketpair,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::base::clock::Moment;
+
+/// Characters of a text at most: a server's error message may be of any length.
+pub const LONGEST_TEXT: usize = 1024;
+
+/// Bytes of a packet at most: six for the escape of a control character, and what is around the text.
+const LONGEST_PACKET: usize = 8 * LONGEST_TEXT;
+
+/// One end of the pair.
+#[derive(Debug)]
+pub struct Link(OwnedFd);
+
+impl Link {
+    /// Both ends; no other program inherits them.
+    ///
+    /// # Errors
+    /// As `socketpair(2)`.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (one, other) = socketpair(
+            AddressFamily::Unix,
+            SockType::SeqPacket,
+            None,
+            SockFlag::SOCK_CLOEXEC,
+        )?;
+        Ok((Self(one), Self(other)))
+    }
+
+    /// Sends one message.
+    ///
+    /// # Errors
+    /// `EPIPE` when the other end is gone.
+    pub fn send(&self, message: &impl Serialize) -> io::Result<()> {
+        self.send_all(message, &[], MsgFlags::empty())
+    }
+
+    /// Sends one message, unless the other end has been deaf for so long that there is no room for it.
+    pub fn send_if_heard(&self, message: &impl Serialize) {
+        let _ = self.send_all(message, &[], MsgFlags::MSG_DONTWAIT);
+    }
+
+    /// Sends one message, and with it a descriptor.
+    ///
+    /// # Errors
+    /// As [`Link::send`].
+    pub fn send_with(&self, message: &impl Serialize, descriptor: BorrowedFd) -> io::Result<()> {
+        let descriptors = [descriptor.as_raw_fd()];
+        let descriptors = [ControlMessage::ScmRights(&descriptors)];
+        self.send_all(message, &descriptors, MsgFlags::empty())
+    }
+
+    fn send_all(
+        &self,
+        message: &impl Serialize,
+        besides: &[ControlMessage],
+        flags: MsgFlags,
+    ) -> io::Result<()> {
+        let packet = serde_json::to_vec(message)?;
+        let parts = [IoSlice::new(&packet)];
+        sendmsg::<()>(
+            self.0.as_raw_fd(),
+            &parts,
+            besides,
+            flags | MsgFlags::MSG_NOSIGNAL,
+            None,
+        )?;
+        Ok(())
+    }
+
+    /// Waits for a message, and the descriptor that may come with it; `None` when the other end is gone.
+    ///
+    /// # Errors
+    /// `InvalidData` for a packet that is no message.
+    pub fn receive<M: DeserializeOwned>(&self) -> io::Result<Option<(M, Option<OwnedFd>)>> {
+        let mut packet = vec![0; LONGEST_PACKET];
+        let mut parts = [IoSliceMut::new(&mut packet)];
+        let mut space = cmsg_space!(RawFd);
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        let (length, descriptor) =
+            match recvmsg::<()>(self.0.as_raw_fd(), &mut parts, Some(&mut space), flags) {
+                Ok(received) => (
+                    received.bytes,
+                    received.cmsgs()?.find_map(|besides| match besides {
+                        // SAFETY: the kernel has just opened it for this process, which knows of it from here alone.
+                        ControlMessageOwned::ScmRights(descriptors) => descriptors
+                            .first()
+                            .map(|&descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }),
+                        _ => None,
+                    }),
+                ),
+                Err(nix::Error::ECONNRESET) => (0, None),
+                Err(error) => return Err(error.into()),
+            };
+        if length == 0 {
+            return Ok(None);
+        }
+        Ok(Some((
+            serde_json::from_slice(&packet[..length])?,
+            descriptor,
+        )))
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A text cut to what a packet holds.
+pub fn cut(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_TEXT) {
+        Some((end, _)) => text[..end].to_owned(),
+        None => text.to_owned(),
+    }
+}
+
+/// What came over a link.
+pub enum Next<M> {
+    /// A message.
+    Message(M),
+    /// The other end is closed.
+    Gone,
+    /// Nothing came in time.
+    Late,
+}
+
+/// The next message, until the deadline; `None` waits for ever. One that is there already is not late.
+pub fn next<M: DeserializeOwned>(link: &Link, deadline: Option<Moment>) -> Next<M> {
+    loop {
+        let left = deadline.map(|deadline| deadline.since(Moment::now()));
+        // In pieces, for poll(2) stands still while the machine sleeps.
+        let piece = left.map_or(1000, |left| left.as_micros().div_ceil(1000).min(1000));
+        let millis = u16::try_from(piece).unwrap_or_default();
+        let mut descriptors = [PollFd::new(link.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut descriptors, PollTimeout::from(millis)) {
+            Ok(0) if left == Some(Duration::ZERO) => return Next::Late,
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) => {
+                return match link.receive() {
+                    Ok(Some((message, _))) => Next::Message(message),
+                    Ok(None) | Err(_) => Next::Gone,
+                };
+            }
+            Err(_) => return Next::Gone,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A question to a server, asked by a process of its own: the `mysql` crate may block, break or abort there, and this one
+//! keeps the time.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use nix::unistd::Pid;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::link::{Link, Next, next};
+use super::process::{end, fork_isolated};
+use crate::base::clock::Moment;
+use crate::base::exit::{Failure, Reason};
+use crate::base::log::{Level, Log};
+use crate::base::text::shown;
+
+/// From the process that asks.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Word<T> {
+    /// What is being done or has just failed.
+    Note(Level, String),
+    /// There is a session with this server.
+    Reached(String),
+    /// One of the things that were asked for.
+    Item(T),
+    /// There are no more.
+    Done,
+    /// It came to nothing.
+    Failed(Failure),
+}
+
+/// How long a question may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Until there is a session.
+    pub connect: Duration,
+    /// For all of it; `None` without limit.
+    pub whole: Option<Duration>,
+}
+
+/// Has `work` done by a process of its own, and passes on what it tells, within the limits. What is an item is called in
+/// words by `label`, should it be the last one; the whole is called `what`. The server's name.
+///
+/// # Errors
+/// What kept it from being done; [`Reason::Unreachable`] when its time was over.
+pub fn ask<T: Serialize + DeserializeOwned>(
+    what: &str,
+    work: impl FnOnce(Rc<Link>, Pid) -> Result<(), Failure>,
+    limits: Limits,
+    log: Log,
+    mut on_item: impl FnMut(T),
+    label: impl Fn(&T) -> String,
+) -> Result<String, Failure> {
+    let (pid, link) = fork_isolated(work, Word::<T>::Failed)?;
+    let heard = hear(&link, limits, log, &mut on_item, &label);
+    let ended = end(pid);
+    match heard? {
+        Told::All(server) => Ok(server),
+        Told::Gone(last) => {
+            let told = format!("{what} {ended} while this was under way: {last}");
+            Err(Failure::new(Reason::Internal, told))
+        }
+    }
+}
+
+/// What was told until the end.
+enum Told {
+    /// Everything; the server's name.
+    All(String),
+    /// Not the last word; what was under way.
+    Gone(String),
+}
+
+fn hear<T: DeserializeOwned>(
+    link: &Link,
+    limits: Limits,
+    log: Log,
+    on_item: &mut impl FnMut(T),
+    label: &impl Fn(&T) -> String,
+) -> Result<Told, Failure> {
+    let begun = Moment::now();
+    let mut reached: Option<String> = None;
+    let mut last_note = "connecting".to_owned();
+    loop {
+        let limit = if reached.is_some() {
+            limits.whole
+        } else {
+            Some(limits.connect)
+        };
+        match next(link, limit.map(|limit| begun + limit)) {
+            Next::Message(Word::Note(level, text)) => {
+                log.say(level, &text);
+                if level == Level::Info {
+                    last_note = text;
+                }
+            }
+            Next::Message(Word::Reached(server)) => reached = Some(server),
+            Next::Message(Word::Item(item)) => {
+                last_note = format!("what comes after {}", label(&item));
+                on_item(item);
+            }
+            Next::Message(Word::Failed(failure)) => return Err(failure),
+            Next::Message(Word::Done) => {
+                return Ok(reached.map_or(Told::Gone(last_note), Told::All));
+            }
+            Next::Gone => return Ok(Told::Gone(last_note)),
+            Next::Late => {
+                let what = match reached {
+                    Some(server) => format!("{server} did not answer"),
+                    None => "no server could be reached".to_owned(),
+                };
+                let limit = shown(limit.unwrap_or_default());
+                let told = format!("{what} within {limit}: {last_note}");
+                return Err(Failure::new(Reason::Unreachable, told));
+            }
+        }
+    }
+}

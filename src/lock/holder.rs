@@ -1,0 +1,77 @@
+//! Who has a lock, and the words for it.
+
+use std::fmt;
+
+use crate::base::text::in_seconds;
+use crate::db::Client;
+
+/// How many holders a message names.
+pub const MOST_NAMED: u32 = 3;
+
+/// Who has a lock, as far as the server tells.
+pub struct Holders {
+    /// Of the first few slots.
+    pub named: Vec<Holder>,
+    /// How many slots there are.
+    pub slots: u32,
+}
+
+/// Who has a slot, as far as the server tells.
+#[derive(PartialEq)]
+pub enum Holder {
+    /// This session.
+    Session(Box<Client>),
+    /// Nobody, when the server was asked.
+    Nobody,
+    /// Nobody: this one is ending the holder, whose command may still run.
+    Killer(Box<Client>),
+    /// The server did not tell.
+    Unknown,
+}
+
+impl fmt::Display for Holders {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let sessions = self.named.iter().filter_map(|holder| match holder {
+            Holder::Session(client) => Some(AsHolder(client).to_string()),
+            _ => None,
+        });
+        let sessions = sessions.collect::<Vec<_>>().join("; ");
+        match (&*sessions, &self.named[..]) {
+            ("", [Holder::Nobody]) if self.slots == 1 => {
+                return write!(f, "taken, and was freed this moment");
+            }
+            ("", [Holder::Nobody]) => return write!(f, "taken, or others wait ahead for it"),
+            ("", [Holder::Killer(client), ..]) => {
+                return write!(f, "taken: its last holder is being ended by {client}");
+            }
+            ("", _) => return write!(f, "taken"),
+            (sessions, _) => write!(f, "held by {sessions}")?,
+        }
+        match self.slots.saturating_sub(MOST_NAMED) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+/// A client as the holder of a lock: who, and since when.
+pub struct AsHolder<'a>(pub &'a Client);
+
+impl fmt::Display for AsHolder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let Some((_, claims)) = self.0.dblock() else {
+            return Ok(());
+        };
+        let Some(started) = claims.started else {
+            return Ok(());
+        };
+        // A clock that is ahead of ours says nothing.
+        let span = in_seconds(started.elapsed().unwrap_or_default());
+        if claims.waits {
+            write!(f, ", which asked for it {span} ago")
+        } else {
+            write!(f, ", for {span}")
+        }
+    }
+}

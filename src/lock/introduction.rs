@@ -1,0 +1,94 @@
+//! What a dblock says of itself to a server, so that others can tell who holds a lock: connection attributes.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use nix::unistd::{Pid, gethostname};
+
+use super::Name;
+use crate::base::text::{cut_to_bytes, printable};
+use crate::base::user::local_user;
+use crate::db::PROGRAM;
+
+/// Bytes of all attributes at most, with a byte or two for the length of each name and value: a server keeps 512 where it is
+/// not told otherwise (`performance_schema_session_connect_attrs_size`), and drops what is beyond. 150 are the crate's own.
+const ROOM: usize = 512 - 150;
+
+/// Bytes of a host's, a user's and a program's name at most.
+const LONGEST_HOST: usize = 64;
+const LONGEST_USER: usize = 32;
+const LONGEST_COMMAND: usize = 48;
+
+/// What dblock says of itself to a server.
+#[derive(Debug, Clone)]
+pub struct Introduction {
+    /// The process that a person sees, which is not the one that connects.
+    pub pid: Pid,
+    /// The lock that is asked for; `None` for a command that asks for none.
+    pub lock: Option<Name>,
+    /// The program that is to be run, without folder and arguments, or dblock's own command.
+    pub command: String,
+    /// When dblock was started.
+    pub started: SystemTime,
+    /// Whether it may wait for the lock, so that it has had it since later.
+    pub waits: bool,
+    /// How many slots of the lock it is content with.
+    pub slots: u32,
+    /// How long the server keeps the session without a word.
+    pub ttl: Duration,
+}
+
+impl Introduction {
+    /// For a command of dblock's own that asks for no lock, of the process with this number.
+    pub fn of_command(command: &str, pid: Pid, ttl: Duration) -> Self {
+        Self {
+            pid,
+            lock: None,
+            command: command.to_owned(),
+            started: SystemTime::now(),
+            waits: false,
+            slots: 1,
+            ttl,
+        }
+    }
+
+    /// The attributes. Odd characters are made visible, long values cut. Should a lock's name be too long, its name on the
+    /// server stands for it.
+    pub fn attributes(&self) -> HashMap<&'static str, String> {
+        let host = gethostname().unwrap_or_default();
+        let started = self.started.duration_since(SystemTime::UNIX_EPOCH);
+        let mut attributes = HashMap::from([
+            ("program_name", PROGRAM.to_owned()),
+            ("program_version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("host", safe(&host.to_string_lossy(), LONGEST_HOST)),
+            ("pid", self.pid.to_string()),
+            ("os_user", safe(&local_user(), LONGEST_USER)),
+            ("command", safe(&self.command, LONGEST_COMMAND)),
+            (
+                "started",
+                started.unwrap_or_default().as_millis().to_string(),
+            ),
+            ("waits", u8::from(self.waits).to_string()),
+            ("slots", self.slots.to_string()),
+            ("ttl", self.ttl.as_secs().to_string()),
+        ]);
+        if let Some(lock) = &self.lock {
+            let size = |(name, value): (&&str, &String)| name.len() + value.len() + 2;
+            let left =
+                ROOM.saturating_sub(attributes.iter().map(size).sum::<usize>() + "lock".len() + 4);
+            let whole = lock.to_string();
+            let name = if whole.len() <= left {
+                whole
+            } else {
+                lock.on_server()
+            };
+            attributes.insert("lock", name);
+        }
+        attributes
+    }
+}
+
+/// A text without odd characters, cut at one.
+fn safe(text: &str, longest: usize) -> String {
+    cut_to_bytes(&printable(text), longest).to_owned()
+}

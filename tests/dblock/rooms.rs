@@ -1,0 +1,162 @@
+//! The order of the source folders: a room imports what is below it, never what is above it, and SQL is written in few of them.
+
+use std::fs;
+use std::path::Path;
+
+use crate::harness::pages::ROOT;
+
+/// From the ground up.
+const ROOMS: [&str; 13] = [
+    "base",
+    "db",
+    "schema",
+    "lock",
+    "history",
+    "queue",
+    "cron",
+    "isolated",
+    "keeper",
+    "supervise",
+    "settings",
+    "commands",
+    "main",
+];
+
+/// The rooms that write SQL.
+const WITH_SQL: [&str; 6] = ["db", "schema", "lock", "history", "queue", "cron"];
+
+/// What begins a statement, or is a part of many.
+const SQL: [&str; 12] = [
+    "SELECT ",
+    "INSERT INTO",
+    "UPDATE ",
+    "DELETE FROM",
+    "SHOW ",
+    "SET SESSION",
+    "KILL {",
+    "KILL QUERY",
+    "GET_LOCK",
+    "RELEASE_LOCK",
+    "IS_USED_LOCK",
+    "information_schema.",
+];
+
+/// Each source file, as its path below `src` and its text without tests and comments.
+fn sources() -> Vec<(String, String)> {
+    fn walk(folder: &Path, files: &mut Vec<(String, String)>) {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                walk(&path, files);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                let name = path.strip_prefix(Path::new(ROOT).join("src")).unwrap();
+                let text = fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+                let code = code
+                    .lines()
+                    .filter(|line| !line.trim_start().starts_with("//"))
+                    .map(|line| format!("{line}\n"))
+                    .collect();
+                files.push((name.display().to_string(), code));
+            }
+        }
+    }
+    let mut files = Vec::new();
+    walk(&Path::new(ROOT).join("src"), &mut files);
+    assert!(files.len() > 30, "where are the sources?");
+    files
+}
+
+/// The room of a file.
+fn room(file: &str) -> &str {
+    let first = file.split('/').next().unwrap();
+    first.strip_suffix(".rs").unwrap_or(first)
+}
+
+fn floor(room: &str) -> usize {
+    ROOMS
+        .iter()
+        .position(|known| *known == room)
+        .unwrap_or_else(|| panic!("the room {room} has no floor: add it to ROOMS, in its place"))
+}
+
+/// The rooms that a text names as `crate::ROOM` and in `use crate::{ROOM, …}`.
+fn named(code: &str) -> Vec<String> {
+    let mut rooms = Vec::new();
+    for part in code.split("crate::").skip(1) {
+        let end = |text: &str| {
+            text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                .next()
+                .unwrap()
+                .to_owned()
+        };
+        match part.strip_prefix('{') {
+            None => rooms.push(end(part)),
+            Some(list) => {
+                let (mut depth, mut starts) = (0, true);
+                for (at, c) in list.char_indices() {
+                    match c {
+                        '{' => depth += 1,
+                        '}' if depth == 0 => break,
+                        '}' => depth -= 1,
+                        ',' if depth == 0 => starts = true,
+                        c if starts && c.is_ascii_alphabetic() => {
+                            rooms.push(end(&list[at..]));
+                            starts = false;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+    rooms
+}
+
+#[test]
+fn no_room_imports_what_is_above_it() {
+    let mut wrong = Vec::new();
+    for (file, code) in sources() {
+        let own = room(&file);
+        for other in named(&code) {
+            if ROOMS.contains(&&*other) && floor(&other) > floor(own) {
+                wrong.push(format!("src/{file} imports {other}"));
+            }
+        }
+        floor(own);
+    }
+    assert!(
+        wrong.is_empty(),
+        "a use runs upwards:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn sql_is_written_in_its_rooms_only() {
+    let mut wrong = Vec::new();
+    for (file, code) in sources() {
+        if WITH_SQL.contains(&room(&file)) {
+            continue;
+        }
+        for line in code.lines().filter(|line| line.contains('"')) {
+            if SQL.iter().any(|word| line.contains(word)) {
+                wrong.push(format!("src/{file}: {}", line.trim()));
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "SQL outside of its rooms:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn an_import_is_read_in_every_way_in_which_it_is_written() {
+    assert_eq!(named("use crate::db::Session;"), ["db"]);
+    assert_eq!(
+        named("use crate::{base::{clock, exit}, lock};\ncrate::keeper::run()"),
+        ["base", "lock", "keeper"]
+    );
+}
