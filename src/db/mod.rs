@@ -4,6 +4,7 @@ mod connect;
 mod fault;
 mod peer;
 mod session;
+mod statement;
 mod target;
 mod tls;
 mod tls_error;
@@ -12,6 +13,7 @@ pub use connect::Connector;
 pub use fault::Fault;
 pub use peer::{ALL_ATTRIBUTES, Claims, Client, OWN_ATTRIBUTES, PROGRAM, claims, client};
 pub use session::{Listener, Session, cell};
+pub use statement::{Row, Statement};
 pub use target::{
     ConnectOptions, DeferredPassword, Identity, Password, Protocol, SslMode, Target, TlsOptions,
 };

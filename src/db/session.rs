@@ -13,6 +13,7 @@ use nix::sys::socket::{SockaddrStorage, getpeername, setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::fault::Fault;
+use super::statement::Statement;
 use super::tls;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -55,6 +56,58 @@ impl Session {
         limit_reading(session.as_fd(), Duration::ZERO)
             .map_err(|error| Fault::Gone(error.to_string()))?;
         Ok(session)
+    }
+
+    /// Sends a statement, and reads its answer.
+    ///
+    /// # Errors
+    /// After [`Fault::Gone`] the session must be dropped: the connection may be out of step.
+    pub fn run<S: Statement>(&mut self, statement: &S) -> Result<S::Answer, Fault> {
+        let sql = statement.sql();
+        (self.listener)(Level::Statement, &sql);
+        let rows = self.rows(&sql).map_err(Fault::of_statement)?;
+        statement.decode(&rows)
+    }
+
+    /// As [`Session::run`], for a statement that the server may refuse: then its error number.
+    ///
+    /// # Errors
+    /// The session must be dropped.
+    pub fn try_run<S: Statement>(
+        &mut self,
+        statement: &S,
+    ) -> Result<Result<S::Answer, u16>, Fault> {
+        let sql = statement.sql();
+        match self.refusable(&sql, |session| session.rows(&sql))? {
+            Ok(rows) => statement.decode(&rows).map(Ok),
+            Err(code) => Ok(Err(code)),
+        }
+    }
+
+    /// Sends a statement that changes the session, and behind it, in the same packet, one that does not wait, and reads the
+    /// answer of the second.
+    ///
+    /// A `KILL QUERY` during the first makes both servers pass over the second, after they have promised its result: when
+    /// that does not come soon after the first, the session is given up.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_both<S: Statement>(
+        &mut self,
+        first: &impl Statement,
+        second: &S,
+    ) -> Result<S::Answer, Fault> {
+        let statements = format!("{}; {}", first.sql(), second.sql());
+        (self.listener)(Level::Statement, &statements);
+        let row = self.second_row(&statements).map_err(Fault::of_statement)?;
+        let rows: Vec<super::statement::Row> = row.map(super::statement::Row).into_iter().collect();
+        second.decode(&rows)
+    }
+
+    fn rows(&mut self, sql: &str) -> mysql::Result<Vec<super::statement::Row>> {
+        let result = self.conn.query_iter(sql)?;
+        let rows = result.take(MOST_ROWS);
+        rows.map(|row| row.map(super::statement::Row)).collect()
     }
 
     /// Sends one statement and returns the first row of its result, `None` when it has none.

@@ -52,12 +52,15 @@ fn sources() -> Vec<(String, String)> {
                 let name = path.strip_prefix(Path::new(ROOT).join("src")).unwrap();
                 let text = fs::read_to_string(&path).unwrap();
                 let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
-                let code = code
-                    .lines()
-                    .filter(|line| !line.trim_start().starts_with("//"))
-                    .map(|line| format!("{line}\n"))
-                    .collect();
-                files.push((name.display().to_string(), code));
+                let is_code = |line: &&str| !line.trim_start().starts_with("//");
+                let code: Vec<_> = code.lines().filter(is_code).collect();
+                files.push((
+                    name.display().to_string(),
+                    code.join(
+                        "
+",
+                    ),
+                ));
             }
         }
     }
