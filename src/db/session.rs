@@ -158,19 +158,6 @@ impl Session {
         }
     }
 
-    /// Sends two statements in one packet, of which the second does not wait, and returns the first row of its result.
-    ///
-    /// A `KILL QUERY` during the first makes both servers pass over the second, after they have promised its result: when
-    /// that does not come soon after the first, the session is given up.
-    ///
-    /// # Errors
-    /// As [`Session::ask`].
-    pub fn ask_both(&mut self, first: &str, second: &str) -> Result<Option<Row>, Fault> {
-        let statements = format!("{first}; {second}");
-        (self.listener)(Level::Statement, &statements);
-        self.second_row(&statements).map_err(Fault::of_statement)
-    }
-
     /// From now on no answer is waited for longer than so: no statement waits for a lock any more.
     ///
     /// # Errors

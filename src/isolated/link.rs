@@ -19,8 +19,9 @@ use crate::base::clock::Moment;
 /// Characters of a text at most: a server's error message may be of any length.
 pub const LONGEST_TEXT: usize = 1024;
 
-/// Bytes of a packet at most: six for the escape of a control character, and what is around the text.
-const LONGEST_PACKET: usize = 8 * LONGEST_TEXT;
+/// Bytes of a packet at most: a text or three clients that introduce themselves at length, six for the escape of each control
+/// character, and what is around them.
+const LONGEST_PACKET: usize = 32 * LONGEST_TEXT;
 
 /// One end of the pair.
 #[derive(Debug)]

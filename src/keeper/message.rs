@@ -5,38 +5,39 @@ use serde::{Deserialize, Serialize};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
-use crate::lock::{Grant, Lease};
+use crate::db::Client;
+use crate::lock::{Grant, Holders, Lease, Refusal};
 
 /// From the keeper to the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromKeeper {
     /// What is being done or has just failed; the last one says what was under way when a deadline passes.
     Note(Level, String),
-    /// Somebody has the lock; the waiting begins. The text says who.
-    Waiting(String),
+    /// Others have the lock; the wait begins.
+    Waiting(Holders),
     /// On which server the lock is asked for.
     Reached(String),
     /// Is the supervisor there, and not stopped? It answers [`ToKeeper::Here`].
     AreYouThere,
     /// Every server is read-only, as the latest round showed; the text names one. `None`: that is over.
     OnlyReadOnly(Option<String>),
-    /// The lock was had, or had again. The session's descriptor comes with it: as long as the supervisor has that open, too, the server
+    /// The lock is held, or held again. The session's descriptor comes with it: as long as the supervisor has that open, too, the server
     /// sees the session live, and the keeper's death alone frees nothing.
     Held(Grant, Lease),
-    /// A heartbeat that was sent then was answered: the lock is ours.
+    /// A renewal that was sent then was answered: the lock is held.
     Confirmed(Moment),
-    /// The lock was not had in time. The text says who has it.
-    Taken(String),
+    /// The lock was not acquired in time: these have it.
+    Taken(Holders),
     /// The session is gone, and with it the lock. The text is the cause.
     Lost(String),
     /// Somebody ends the holder of the slot, which is us (`dblock kill`): the command must end, and the lock is not taken
-    /// again. The text says who. After [`ToKeeper::Release`] he is told that it has ended.
-    Killed(String),
-    /// A lock that was lost is not to be had again. The text says why, as the end of a sentence about the lock.
-    GivenUp(String),
+    /// again. After [`ToKeeper::Release`] this client learns that it has ended.
+    Killed(Client),
+    /// A lock that was lost cannot be reacquired.
+    Abandoned(Refusal),
     /// The command is killed for the lost lock, for the supervisor, which is stopped, has not ended it in time.
     EndsCommand,
-    /// The lock has been given back, or the one who ended its holder knows of the end.
+    /// The lock is free, or whoever ended its holder knows of the end.
     Released,
     /// The keeper ends without the lock.
     Failed(Failure),
@@ -54,11 +55,11 @@ pub enum ToKeeper {
         /// Whether it leads a process group of its own.
         own_group: bool,
     },
-    /// dblock is stopped together with its command, as by Ctrl-Z: no heartbeat is sent until [`ToKeeper::Check`].
+    /// dblock is stopped together with its command, as by Ctrl-Z: it is not renewed until [`ToKeeper::Check`].
     Pause,
-    /// Send a heartbeat now.
+    /// Renew now.
     Check,
-    /// The command has ended; hold the lock all the same. A session that is lost now is sought again.
+    /// The command has ended; hold the lock all the same. A lock that is lost now is reacquired.
     Hold,
     /// The command has ended: give the lock back.
     Release,

@@ -1,8 +1,10 @@
-//! The process that has the server session and nothing else: it acquires, holds, and gives back. When the supervisor
-//! dies, it ends the command first and lets the session, and with it the lock, go afterwards.
+//! The process that holds what was taken, and nothing else: it acquires, renews, reacquires and releases a lock. When the supervisor
+//! dies, it ends the command first and lets the lock go afterwards.
 
 pub mod message;
 
+use std::io;
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::thread::sleep;
 use std::time::Duration;
@@ -11,32 +13,30 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::unistd::Pid;
 
-use std::os::fd::AsFd;
-
 use crate::base::clock::{Alarm, Moment};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::processes::Processes;
 use crate::base::text::in_words;
-use crate::db::{ConnectOptions, Connector, Fault, Listener, Session};
+use crate::db::{Client, ConnectOptions, Connector, Listener};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, die_with, fork_isolated, harden};
-use crate::lock::named::{Again, Killer, Opening, Outcome, Request, Tells};
-use crate::lock::{Grant, Holders, Introduction, LONGEST_TTL, Lease, LockSpec, OnLockLost};
+use crate::lock::named::{NamedLock, Verbosity};
+use crate::lock::{
+    Attempt, Backend, Caller, Grant, Holders, Introduction, LONGEST_TTL, Lease, LockSpec,
+    OnLockLost, Reattempt, Refusal,
+};
 use message::{FromKeeper, ToKeeper};
 
-/// From a lost session to the next attempt, and at most from one attempt to take a lost lock again to the next.
+/// Before the first attempt to take the place of a keeper that died.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// At most from one attempt to reacquire a lock to the next: who had it is to be there before those who wait for it, also at a
+/// full server.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// Before a caller that waited asks again on a new session.
-const HOLD_BACK: Duration = Duration::from_secs(2);
-
-/// From a slot that another session has to the next attempt.
+/// From a slot that another session has to the next attempt, when no command runs any more.
 const PAUSE_IF_TAKEN: Duration = Duration::from_secs(1);
-
-/// How long an answer may take of a server that is to tell somebody of the command's end.
-const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 /// From one look at processes that are being killed to the next: the first, and at most. One that may not be killed can
 /// take hours to end.
@@ -45,50 +45,27 @@ const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(1);
 
 /// A lock for a keeper to take.
 pub struct Task<'a> {
-    lock: &'a LockSpec,
-    connection: &'a ConnectOptions,
+    /// The lock.
+    pub lock: &'a LockSpec,
+    /// The servers that have it.
+    pub connection: &'a ConnectOptions,
+    /// The server's name of a lock that all sessions of this run take, and no other.
+    pub run_id: &'a str,
     /// From SIGTERM to SIGKILL when the supervisor ends the command.
-    kill_after: Duration,
-    request: Request,
-    introduction: Introduction,
+    pub kill_after: Duration,
+    /// What the sessions say of themselves.
+    pub introduction: Introduction,
+    /// Whether somebody wants to know who has the lock when it was not acquired in time.
+    pub names_holders: bool,
     /// The least important level that is shown.
-    shown: Level,
-}
-
-impl<'a> Task<'a> {
-    /// The lock to take, on sessions that all have this `mark` and introduce themselves so. `tells_of_skip`: whether somebody is
-    /// told who has the lock when it is taken.
-    pub fn new(
-        lock: &'a LockSpec,
-        connection: &'a ConnectOptions,
-        mark: &str,
-        kill_after: Duration,
-        introduction: Introduction,
-        tells_of_skip: bool,
-        shown: Level,
-    ) -> Self {
-        let request = Request::new(&lock.name, lock.slots, mark, lock.wait, lock.ttl)
-            .tell_who(Tells {
-                when_waiting: Level::Info <= shown,
-                when_taken: tells_of_skip,
-            })
-            .allow_unfit(lock.allow_unfit_server);
-        Self {
-            lock,
-            connection,
-            kill_after,
-            request,
-            introduction,
-            shown,
-        }
-    }
+    pub shown: Level,
 }
 
 /// What a keeper is to do.
 pub enum Work<'a> {
-    /// Take a lock, then guard it and the command.
+    /// Acquire a lock, then guard it and the command.
     Acquire(Task<'a>),
-    /// Take this slot again, for the command if it still runs: the keeper before has died.
+    /// Reacquire this slot, for the command if it still runs: the keeper before has died.
     Reacquire(Task<'a>, u32, Option<Processes>),
     /// Guard the command: no server can be reached, and it runs without a lock.
     GuardOnly,
@@ -108,13 +85,12 @@ pub fn fork_off(work: Work) -> Result<(Pid, Link), Failure> {
 
 /// The keeper's life.
 fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
-    let (task, had) = match work {
+    let (task, lost) = match work {
         Work::Acquire(task) => (task, None),
         Work::Reacquire(task, slot, command) => (task, Some((slot, command))),
         Work::GuardOnly => {
             detach(link, c"dblock-keeper")?;
-            Guard::new(link, supervisor, None).stand();
-            return Ok(());
+            return Keeper::new(link, supervisor, None).run();
         }
     };
     let (notes, shown) = (Rc::clone(link), task.shown);
@@ -125,287 +101,182 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
         }
     });
     harden(supervisor)?;
-    // Before the descriptors are let go, for a password's file may be named by one that dblock inherited.
+    // Before the descriptors are closed, for a password's file may be named by one that dblock inherited.
     let attributes = task.introduction.attributes();
     let connector = Connector::new(task.connection, attributes, task.lock.ttl, listener)?;
     detach(link, c"dblock-keeper")?;
-    let taker = Taker {
-        connector: &connector,
-        link,
-        supervisor,
-        lock: task.lock,
-        kill_after: task.kill_after,
+    let verbosity = Verbosity {
+        when_waiting: Level::Info <= shown,
+        when_taken: task.names_holders,
     };
-    match had {
-        None => taker.acquire(task.request),
-        Some((slot, command)) => {
-            taker.reacquire(task.request, slot, command);
-            Ok(())
-        }
-    }
+    let backend = NamedLock::new(connector, task.lock, task.run_id, verbosity);
+    let Some((slot, command)) = lost else {
+        let lock = Lock::new(&task, Box::new(backend), State::Acquiring);
+        return Keeper::new(link, supervisor, Some(lock)).run();
+    };
+    let lock = Lock::new(&task, Box::new(backend.lost(slot)), State::Lost);
+    let mut keeper = Keeper::new(link, supervisor, Some(lock));
+    keeper.command = command;
+    keeper.command_has_ended = command.is_none();
+    // The supervisor has the session of the keeper before: nobody takes the slot meanwhile.
+    sleep(PAUSE);
+    keeper.run()
 }
 
-/// Takes the lock for a supervisor.
-struct Taker<'a> {
-    connector: &'a Connector,
-    link: &'a Link,
-    supervisor: Pid,
-    lock: &'a LockSpec,
+/// How far a lock is ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Not yet.
+    Acquiring,
+    /// It is held, for as long as this lease says.
+    Held(Lease),
+    /// It was lost, and is to be reacquired.
+    Lost,
+    /// It was lost, and is not reacquired for a command that runs.
+    Abandoned,
+    /// Somebody ends its holder, and waits for the command's end.
+    Killed,
+}
+
+/// The keeper's lock.
+struct Lock<'a> {
+    backend: Box<dyn Backend>,
+    spec: &'a LockSpec,
     kill_after: Duration,
+    state: State,
+    /// By when the command must be gone unless the lock is reacquired.
+    over: Moment,
 }
 
-impl Taker<'_> {
-    /// Connects and takes the lock, however often the session is lost meanwhile; then keeps it. It is the supervisor that
-    /// ends this when the time is over.
-    fn acquire(&self, mut request: Request) -> Result<(), Failure> {
-        let mut lost = None;
-        loop {
-            let (mut session, opening) = self.open(&mut request)?;
-            self.tell_of_server(&session);
-            // One that ends a holder may mean one that was granted the slot, and has not believed it yet.
-            if let Some(lost) = lost
-                && let Ok(Some(killer)) = Request::killed_while_asking(lost, &mut session)
-            {
-                let line = format!("{} was ended by {}", self.lock.name, killer.client);
-                return Err(Failure::new(Reason::LockLost, line));
-            }
-            lost = Some(opening.connection_id());
-            let on_wait = |holders: &Holders| {
-                let _ = self
-                    .link
-                    .send(&FromKeeper::Waiting(cut(&holders.to_string())));
-            };
-            let ask = || {
-                let _ = self.link.send(&FromKeeper::AreYouThere);
-            };
-            let outcome = request.take(&mut session, &opening, on_wait, ask, || {
-                self.stand_by();
-            });
-            match outcome {
-                Ok(Outcome::Held(grant, lease)) => {
-                    // From here on the command must be gone before the keeper goes.
-                    let _ = prctl::set_pdeathsig(None);
-                    self.tell(grant, lease, &session)?;
-                    let lock = Lock {
-                        taker: self,
-                        request,
-                        slot: grant.slot,
-                        held: Some((session, lease)),
-                        killed: None,
-                        given_up: false,
-                        over: lease.over(),
-                    };
-                    Guard::new(self.link, self.supervisor, Some(lock)).stand();
-                    return Ok(());
-                }
-                Ok(Outcome::Taken(holders)) => {
-                    // First the good-bye to the server: the supervisor ends the keeper on its last word.
-                    drop(session);
-                    let _ = self
-                        .link
-                        .send(&FromKeeper::Taken(cut(&holders.to_string())));
-                    return Ok(());
-                }
-                Err(Fault::Final(failure)) => return Err(failure),
-                Err(fault) => {
-                    let line = format!("lost the session with {session}: {fault}");
-                    session.tell(Level::Info, &line);
-                    sleep(PAUSE);
-                }
-            }
-        }
-    }
-
-    /// Connects to a server that a lock may live on, and asks for it there, however long that lasts.
-    fn open(&self, request: &mut Request) -> Result<(Session, Opening), Failure> {
-        let accepts = request.accepts_read_only();
-        let mut only_read_only = None;
-        loop {
-            let opened = self.connector.connect(|session| {
-                if request.has_waited() {
-                    // Those who held the lock on the session that is lost come first.
-                    sleep(HOLD_BACK);
-                }
-                request.open(session)
-            });
-            match opened {
-                Ok(opened) => return Ok(opened),
-                Err(Fault::Final(failure)) => return Err(failure),
-                Err(Fault::ReadOnly(_)) if accepts => {
-                    request.accept_read_only();
-                    continue;
-                }
-                Err(fault) => {
-                    let told = match fault {
-                        Fault::ReadOnly(line) => Some(line),
-                        _ => None,
-                    };
-                    if told != only_read_only {
-                        only_read_only.clone_from(&told);
-                        let _ = self.link.send(&FromKeeper::OnlyReadOnly(told));
-                    }
-                }
-            }
-            sleep(self.connector.pause());
-        }
-    }
-
-    /// Takes a slot again whose keeper has died, and keeps it.
-    fn reacquire(&self, request: Request, slot: u32, command: Option<Processes>) {
-        let lock = Lock {
-            taker: self,
-            request,
-            slot,
-            held: None,
-            killed: None,
-            given_up: false,
+impl<'a> Lock<'a> {
+    fn new(task: &Task<'a>, backend: Box<dyn Backend>, state: State) -> Self {
+        Self {
+            backend,
+            spec: task.lock,
+            kill_after: task.kill_after,
+            state,
             // The supervisor knows, and lives.
             over: Moment::now() + LONGEST_TTL,
+        }
+    }
+
+    /// When a renewal is due; `None` where there is nothing to renew.
+    fn renewal_due(&self) -> Option<Moment> {
+        match self.state {
+            State::Held(lease) => Some(lease.next_renewal()),
+            _ => None,
+        }
+    }
+
+    /// By when the command must be gone; `None` where it may run on.
+    fn command_deadline(&self) -> Option<Moment> {
+        let must_end = match self.state {
+            State::Killed => true,
+            State::Acquiring | State::Held(_) => false,
+            State::Lost | State::Abandoned => self.spec.on_lost != OnLockLost::Ignore,
         };
-        let mut guard = Guard::new(self.link, self.supervisor, Some(lock));
-        guard.command = command;
-        guard.command_has_ended = command.is_none();
-        // The supervisor has the session of the keeper before: nobody takes the slot meanwhile.
-        sleep(PAUSE);
-        guard.stand();
+        must_end.then_some(self.over)
+    }
+
+    /// The command is to end at once, by the supervisor.
+    fn shorten_deadline(&mut self) {
+        self.over = self.over.min(Moment::now() + self.kill_after);
+    }
+
+    fn lose(&mut self, cause: &str, link: &Link) {
+        self.backend.drop_held();
+        if let State::Held(lease) = self.state {
+            self.over = lease.over();
+            if self.spec.on_lost == OnLockLost::Terminate {
+                self.shorten_deadline();
+            }
+        }
+        self.state = State::Lost;
+        let _ = link.send(&FromKeeper::Lost(cut(cause)));
+    }
+
+    fn abandon(&mut self, why: Refusal, link: &Link) {
+        self.state = State::Abandoned;
+        self.shorten_deadline();
+        let _ = link.send(&FromKeeper::Abandoned(why));
+    }
+
+    fn be_killed(&mut self, killer: Client, link: &Link) {
+        self.state = State::Killed;
+        let _ = link.send(&FromKeeper::Killed(killer));
+    }
+
+    /// The command is gone: whoever ends its holder learns so.
+    fn ack_kill(&mut self, link: &Link) {
+        for _ in 0..2 {
+            if self.state != State::Killed || self.backend.ack_kill() {
+                return;
+            }
+            // That session is lost by now: on another, if the killer is still there.
+            self.state = State::Abandoned;
+            self.find_kill(link);
+        }
+    }
+
+    /// Whether the lock was lost to somebody who waits for the command's end.
+    fn find_kill(&mut self, link: &Link) {
+        if let Some(killer) = self.backend.find_kill() {
+            self.be_killed(killer, link);
+        }
+    }
+
+    /// Gives the lock back; the keeper's last message.
+    fn release(&mut self, link: &Link) -> FromKeeper {
+        let cause = match self.backend.release() {
+            Ok(true) => return FromKeeper::Released,
+            Ok(false) => {
+                return FromKeeper::Lost("the server says that it was not held".to_owned());
+            }
+            Err(cause) => cause,
+        };
+        // Somebody may have ended the session, and be waiting for this end.
+        if matches!(self.state, State::Held(_) | State::Lost) {
+            self.find_kill(link);
+        }
+        self.ack_kill(link);
+        cause.map_or(FromKeeper::Released, |cause| FromKeeper::Lost(cut(&cause)))
+    }
+}
+
+/// The supervisor as a lock's backend knows it.
+struct Supervisor<'a>(&'a Link);
+
+impl Caller for Supervisor<'_> {
+    fn on_server(&self, server: &str) {
+        let _ = self.0.send(&FromKeeper::Reached(cut(server)));
+    }
+
+    fn on_read_only(&self, server: Option<&str>) {
+        let server = server.map(str::to_owned);
+        let _ = self.0.send(&FromKeeper::OnlyReadOnly(server));
+    }
+
+    fn on_wait(&self, holders: &Holders) {
+        let _ = self.0.send(&FromKeeper::Waiting(holders.clone()));
+    }
+
+    fn ask_alive(&self) {
+        let _ = self.0.send(&FromKeeper::AreYouThere);
     }
 
     /// Goes no further while the supervisor is stopped: it could start no command, and the others would wait for nothing.
     /// The server ends the session of a waiter that keeps silent, and gives its place to the next.
-    fn stand_by(&self) {
-        while let Ok(Some((message, _))) = self.link.receive() {
+    fn await_alive(&self) {
+        while let Ok(Some((message, _))) = self.0.receive() {
             if matches!(message, ToKeeper::Here) {
                 break;
             }
         }
     }
-
-    fn tell_of_server(&self, session: &Session) {
-        let server = cut(&session.to_string());
-        let _ = self.link.send(&FromKeeper::Reached(server));
-    }
-
-    /// Tells the supervisor of the grant. A lock that it does not know of must not be kept.
-    fn tell(&self, grant: Grant, lease: Lease, session: &Session) -> Result<(), Failure> {
-        // After that time it is lost anyway, and a keeper without a supervisor would stay for ever.
-        let told = session.answer_within(lease.ttl).and_then(|()| {
-            let held = FromKeeper::Held(grant, lease);
-            self.link.send_with(&held, session.as_fd())
-        });
-        // When it is lost another server is to have its turn in time.
-        self.connector.hurry(lease.ttl / 8);
-        told.map_err(|error| {
-            let line = format!("cannot pass the session on: {}", in_words(&error));
-            Failure::new(Reason::OsRefused, line)
-        })
-    }
 }
 
-/// A lock that was had.
-struct Lock<'a> {
-    taker: &'a Taker<'a>,
-    request: Request,
-    slot: u32,
-    /// `None` while it is lost.
-    held: Option<(Session, Lease)>,
-    /// The session on which it was found that somebody ends the holder, and who.
-    killed: Option<(Session, Killer)>,
-    /// Whether it is not taken again for a command that runs.
-    given_up: bool,
-    /// By when the command must be gone unless the lock is had again.
-    over: Moment,
-}
-
-impl Lock<'_> {
-    /// Proves to the supervisor that the lock is ours, or says that it is not.
-    fn beat(&mut self) {
-        let Some((session, lease)) = &mut self.held else {
-            return;
-        };
-        let sent = Moment::now();
-        let cause = match self.request.prove(self.slot, session) {
-            Ok(true) => {
-                lease.proved = sent;
-                // A supervisor that is stopped for days reads none of them.
-                let confirmed = FromKeeper::Confirmed(sent);
-                return self.taker.link.send_if_heard(&confirmed);
-            }
-            Ok(false) => "the server says that it is not held".to_owned(),
-            Err(Fault::ReadOnly(cause)) => format!("{session} {cause}"),
-            Err(fault) => fault.to_string(),
-        };
-        self.lose(&cause);
-    }
-
-    fn lose(&mut self, cause: &str) {
-        if let Some((_, lease)) = self.held.take() {
-            self.over = lease.over();
-            if self.taker.lock.on_lost == OnLockLost::Terminate {
-                self.end_soon();
-            }
-        }
-        let _ = self.taker.link.send(&FromKeeper::Lost(cut(cause)));
-    }
-
-    /// The command is to end at once, by the supervisor.
-    fn end_soon(&mut self) {
-        self.over = self.over.min(Moment::now() + self.taker.kill_after);
-    }
-
-    /// One attempt to take the slot again; to a policy that does not, to find out whether somebody ends its holder, whose word
-    /// counts more than any policy.
-    ///
-    /// # Errors
-    /// As [`Connector::connect`].
-    fn attempt(&mut self, again: bool) -> Result<(Session, Again), Fault> {
-        let (taker, slot, request) = (self.taker, self.slot, &mut self.request);
-        taker.connector.connect(|session| {
-            if again {
-                return request.take_again(slot, session);
-            }
-            let killer = request.look_for_killer(slot, session)?;
-            Ok(killer.map_or(Again::NotForUs, Again::Killed))
-        })
-    }
-
-    /// The command is gone, and who wanted that is told so.
-    fn answer_killer(&mut self) {
-        for _ in 0..2 {
-            let Some((mut session, killer)) = self.killed.take() else {
-                return;
-            };
-            let _ = session.answer_within(ANSWER_LIMIT);
-            let request = &self.request;
-            if request
-                .answer_killer(self.slot, &killer, &mut session)
-                .is_ok()
-            {
-                return;
-            }
-            // That session is lost by now: on another, if he is still there.
-            self.look_for_killer();
-        }
-    }
-
-    /// Whether the session was lost to somebody who is waiting for the command's end.
-    fn look_for_killer(&mut self) {
-        if let Ok((session, Again::Killed(killer))) = self.attempt(false) {
-            let who = cut(&killer.client.to_string());
-            let _ = self.taker.link.send(&FromKeeper::Killed(who));
-            self.killed = Some((session, killer));
-        }
-    }
-
-    fn give_up(&mut self, why: &str) {
-        self.given_up = true;
-        self.end_soon();
-        let _ = self.taker.link.send(&FromKeeper::GivenUp(cut(why)));
-    }
-}
-
-/// Stands by while the command runs: keeps the lock by heartbeats, notices its loss, takes it again, gives it back when
-/// told to, and ends the command when the supervisor is gone.
-struct Guard<'a> {
+/// Acquires the lock, holds it while the command runs, and ends the command when the supervisor is gone.
+struct Keeper<'a> {
     link: &'a Link,
     supervisor: Pid,
     lock: Option<Lock<'a>>,
@@ -414,11 +285,27 @@ struct Guard<'a> {
     command_has_ended: bool,
     /// Whether dblock is stopped.
     paused: bool,
-    /// Whether a heartbeat is due whatever the time.
-    check: bool,
+    /// Whether a renewal is due whatever the time.
+    renews_now: bool,
 }
 
-impl<'a> Guard<'a> {
+/// What the keeper does next.
+enum Next {
+    Acquire,
+    Reacquire,
+    Renew,
+    /// Wait for a message, the end of the session, or this moment.
+    Wait(Option<Moment>),
+}
+
+/// Whether the keeper goes on.
+#[derive(PartialEq, Eq)]
+enum Flow {
+    GoOn,
+    End,
+}
+
+impl<'a> Keeper<'a> {
     fn new(link: &'a Link, supervisor: Pid, lock: Option<Lock<'a>>) -> Self {
         Self {
             link,
@@ -427,186 +314,242 @@ impl<'a> Guard<'a> {
             command: None,
             command_has_ended: false,
             paused: false,
-            check: false,
+            renews_now: false,
         }
     }
 
-    /// Until the supervisor lets the keeper go, or is gone.
-    fn stand(mut self) {
-        // A holder may sit here for days; logging in took more memory than sitting here does.
-        // SAFETY: returns free pages to the system, and touches none that is in use.
-        #[cfg(target_env = "gnu")]
-        unsafe {
-            libc::malloc_trim(0);
-        }
+    /// Until the supervisor lets the keeper go, or is gone. Before the lock is held it is the supervisor that ends the keeper when
+    /// the time is over.
+    ///
+    /// # Errors
+    /// The lock could not be acquired.
+    fn run(mut self) -> Result<(), Failure> {
         let Ok(alarm) = Alarm::new() else {
-            return self.end_command();
+            self.end_command();
+            let line = "cannot make a timer";
+            return Err(Failure::new(Reason::OsRefused, line));
         };
+        trim_memory(self.lock.is_none());
         loop {
-            if self.seeks() {
-                if !self.seek() {
-                    return;
-                }
-                continue;
-            }
-            let due = self
-                .held()
-                .filter(|_| !self.paused)
-                .map(|(_, lease)| lease.next_heartbeat());
-            let beats = due.is_some_and(|due| self.check || due <= Moment::now());
-            if beats && let Some(lock) = &mut self.lock {
-                self.check = false;
-                lock.beat();
-                continue;
-            }
-            self.end_command_of_the_stopped();
-            let over = self.command.and(self.over());
-            let look = over.map(|over| over.max(Moment::now() + LOOK_AGAIN_AT_MOST));
-            if alarm.set(due.or(look)).is_err() {
-                return self.end_command();
-            }
-            let session = self.held().map(|(session, _)| session.as_fd());
-            let mut descriptors = vec![
-                PollFd::new(self.link.as_fd(), PollFlags::POLLIN),
-                PollFd::new(alarm.as_fd(), PollFlags::POLLIN),
-            ];
-            descriptors.extend(session.map(|session| PollFd::new(session, PollFlags::POLLIN)));
-            if poll(&mut descriptors, PollTimeout::NONE).is_err() {
-                continue;
-            }
-            let [message, session_ended] =
-                [0, 2].map(|at| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true)));
-            if message {
-                if !self.hear() {
-                    return;
-                }
-            } else if session_ended && let Some(lock) = &mut self.lock {
-                lock.lose("the server ended the session");
+            let flow = match self.next() {
+                Next::Acquire => self.acquire()?,
+                Next::Reacquire => self.reacquire(),
+                Next::Renew => self.renew(),
+                Next::Wait(until) => self.wait(&alarm, until),
+            };
+            if flow == Flow::End {
+                return Ok(());
             }
         }
     }
 
-    fn held(&self) -> Option<&(Session, Lease)> {
-        self.lock.as_ref()?.held.as_ref()
+    fn next(&mut self) -> Next {
+        let due = match &self.lock {
+            None => None,
+            Some(lock) if lock.state == State::Acquiring => return Next::Acquire,
+            Some(_) if self.paused => None,
+            Some(lock) => {
+                // After the command's end without a word and without end.
+                let reacquires = lock.state == State::Lost
+                    || lock.state == State::Abandoned && self.command_has_ended;
+                if reacquires {
+                    return Next::Reacquire;
+                }
+                let due = lock.renewal_due();
+                if due.is_some_and(|due| self.renews_now || due <= Moment::now()) {
+                    self.renews_now = false;
+                    return Next::Renew;
+                }
+                due
+            }
+        };
+        self.end_command_of_the_stopped();
+        let deadline = self.lock.as_ref().and_then(Lock::command_deadline);
+        let look = self.command.and(deadline);
+        let look = look.map(|over| over.max(Moment::now() + LOOK_AGAIN_AT_MOST));
+        Next::Wait(due.or(look))
     }
 
-    /// Whether the lock is lost and to be taken again: after the command's end without a word and without end, and not while
-    /// dblock is stopped.
-    fn seeks(&self) -> bool {
-        !self.paused
-            && self.lock.as_ref().is_some_and(|lock| {
-                let is_killed = lock.killed.is_some();
-                lock.held.is_none() && !is_killed && (self.command_has_ended || !lock.given_up)
-            })
+    fn acquire(&mut self) -> Result<Flow, Failure> {
+        let Some(lock) = &mut self.lock else {
+            return Ok(Flow::End);
+        };
+        match lock.backend.try_acquire(&Supervisor(self.link))? {
+            Attempt::Acquired(grant, lease) => {
+                // From here on the command must be gone before the keeper goes.
+                let _ = prctl::set_pdeathsig(None);
+                self.report_grant(grant, lease)?;
+                trim_memory(true);
+            }
+            Attempt::Taken(holders) => {
+                // The session has ended by now: the supervisor ends the keeper on its last word.
+                let _ = self.link.send(&FromKeeper::Taken(holders));
+                return Ok(Flow::End);
+            }
+            Attempt::Retry(pause) => sleep(pause),
+        }
+        Ok(Flow::GoOn)
     }
 
-    /// Makes one attempt to take the slot again, then listens for a while. `false`: the keeper is to go.
-    fn seek(&mut self) -> bool {
+    /// Tells the supervisor of the grant. A lock that it does not know of is not kept.
+    fn report_grant(&mut self, grant: Grant, lease: Lease) -> Result<(), Failure> {
+        let Some(lock) = &mut self.lock else {
+            return Ok(());
+        };
+        // After that time it is lost anyway, and a keeper without a supervisor would stay for ever.
+        let told = lock.backend.answer_within(lease.ttl).and_then(|()| {
+            let held = FromKeeper::Held(grant, lease);
+            match lock.backend.descriptor() {
+                Some(descriptor) => self.link.send_with(&held, descriptor),
+                None => self.link.send(&held),
+            }
+        });
+        match told {
+            Ok(()) => lock.state = State::Held(lease),
+            Err(_) => lock.backend.drop_held(),
+        }
+        told.map_err(|error: io::Error| {
+            let line = format!("cannot pass the session on: {}", in_words(&error));
+            Failure::new(Reason::OsRefused, line)
+        })
+    }
+
+    /// Makes one attempt to reacquire the slot, then listens for a while.
+    fn reacquire(&mut self) -> Flow {
         // There is no session that must outlive the command, and a connection may take its time.
         if die_with(self.supervisor).is_err() {
-            return false;
+            return Flow::End;
         }
         self.end_command_of_the_stopped();
         let Some(lock) = &mut self.lock else {
-            return false;
+            return Flow::End;
         };
-        let taker = lock.taker;
-        let again = self.command_has_ended || taker.lock.on_lost == OnLockLost::Reacquire;
-        let attempt = lock.attempt(again);
-        // Who had the lock is to be there before those who waited for it, also at a full server.
-        let mut pause = taker.connector.pause().min(LONGEST_PAUSE);
+        let take = self.command_has_ended || lock.spec.on_lost == OnLockLost::Reacquire;
+        let attempt = lock.backend.try_reacquire(take);
+        let mut pause = lock.backend.pause().min(LONGEST_PAUSE);
         match attempt {
-            Ok((session, Again::Had(grant, lease))) => {
-                if !self.command_has_ended {
-                    let _ = prctl::set_pdeathsig(None);
+            Reattempt::Acquired(grant, lease) => {
+                self.outlive_supervisor();
+                if let Some(lock) = &self.lock {
+                    Supervisor(self.link).on_server(&lock.backend.server());
                 }
-                taker.tell_of_server(&session);
-                // A lock that the supervisor does not know of is not kept.
-                if taker.tell(grant, lease, &session).is_ok() {
-                    lock.held = Some((session, lease));
-                }
-                return true;
+                let _ = self.report_grant(grant, lease);
+                return Flow::GoOn;
             }
-            Ok((session, Again::Killed(killer))) => {
-                let _ = taker
-                    .link
-                    .send(&FromKeeper::Killed(cut(&killer.client.to_string())));
-                lock.killed = Some((session, killer));
-                lock.given_up = true;
-                lock.end_soon();
-                self.guard_again();
-                return true;
+            Reattempt::Killed(killer) => {
+                lock.be_killed(killer, self.link);
+                lock.shorten_deadline();
+                self.outlive_supervisor();
+                return Flow::GoOn;
             }
-            Ok((_, Again::NotForUs)) => {
-                lock.given_up = true;
-                self.guard_again();
-                return true;
+            Reattempt::NotRequested => {
+                lock.state = State::Abandoned;
+                self.outlive_supervisor();
+                return Flow::GoOn;
             }
-            Ok((_, Again::Taken(_))) | Err(Fault::Final(_)) if self.command_has_ended => {
-                pause = PAUSE_IF_TAKEN;
-            }
-            // Whoever has ended the session would have ended it long ago.
-            Err(_) if !again && lock.over <= Moment::now() => lock.given_up = true,
-            Err(Fault::Final(_)) if !again => lock.given_up = true,
-            Ok((_, Again::Taken(holders))) => lock.give_up(&format!("is {holders}")),
-            Err(Fault::Final(failure)) => {
-                lock.give_up(&format!("cannot be taken again: {failure}"));
-            }
-            Err(Fault::ReadOnly(_)) if lock.request.accepts_read_only() => {
-                lock.request.accept_read_only();
-            }
-            Err(_) => {}
+            Reattempt::Refused(_) if self.command_has_ended => pause = PAUSE_IF_TAKEN,
+            // Whoever ends the holder would have ended it long ago.
+            _ if !take && lock.over <= Moment::now() => lock.state = State::Abandoned,
+            Reattempt::Refused(Refusal::Failed(_)) if !take => lock.state = State::Abandoned,
+            Reattempt::Refused(why) => lock.abandon(why, self.link),
+            Reattempt::Failed => {}
         }
         let millis = u16::try_from(pause.as_millis()).unwrap_or(u16::MAX);
-        let mut descriptors = [PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut descriptors, millis) {
-            Ok(1..) => self.hear(),
-            _ => true,
+        let mut link = [PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut link, millis) {
+            Ok(1..) => self.on_message(),
+            _ => Flow::GoOn,
         }
     }
 
-    /// The command must be gone before the keeper goes.
-    fn guard_again(&self) {
-        if !self.command_has_ended {
-            let _ = prctl::set_pdeathsig(None);
+    /// Proves to the supervisor that the lock is held, or says that it is lost.
+    fn renew(&mut self) -> Flow {
+        let Some(lock) = &mut self.lock else {
+            return Flow::End;
+        };
+        match (lock.backend.renew(), &mut lock.state) {
+            (Ok(sent), State::Held(lease)) => {
+                lease.proved = sent;
+                // A supervisor that is stopped for days reads none of them.
+                self.link.send_if_heard(&FromKeeper::Confirmed(sent));
+            }
+            (Ok(_), _) => {}
+            (Err(cause), _) => lock.lose(&cause, self.link),
         }
+        Flow::GoOn
     }
 
-    /// Takes one message from the supervisor. `false`: the keeper is to go.
-    fn hear(&mut self) -> bool {
+    /// Waits for a message, the end of the session, or a moment.
+    fn wait(&mut self, alarm: &Alarm, until: Option<Moment>) -> Flow {
+        if alarm.set(until).is_err() {
+            self.end_command();
+            return Flow::End;
+        }
+        let session = self
+            .lock
+            .as_ref()
+            .and_then(|lock| lock.backend.descriptor());
+        let mut descriptors = vec![
+            PollFd::new(self.link.as_fd(), PollFlags::POLLIN),
+            PollFd::new(alarm.as_fd(), PollFlags::POLLIN),
+        ];
+        descriptors.extend(session.map(|session| PollFd::new(session, PollFlags::POLLIN)));
+        if poll(&mut descriptors, PollTimeout::NONE).is_err() {
+            return Flow::GoOn;
+        }
+        let [message, session_ended] =
+            [0, 2].map(|at| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true)));
+        if message {
+            return self.on_message();
+        }
+        if session_ended && let Some(lock) = &mut self.lock {
+            lock.lose("the server ended the session", self.link);
+        }
+        Flow::GoOn
+    }
+
+    /// Takes one message from the supervisor.
+    fn on_message(&mut self) -> Flow {
         let Ok(Some((message, _))) = self.link.receive() else {
             self.end_command();
-            return false;
+            return Flow::End;
         };
         match message {
             ToKeeper::Started { pid, own_group } => {
                 self.command = Some(Processes { pid, own_group });
             }
             ToKeeper::Pause => self.paused = true,
-            ToKeeper::Check => (self.paused, self.check) = (false, true),
+            ToKeeper::Check => {
+                self.paused = false;
+                self.renews_now = true;
+            }
             ToKeeper::Hold => {
                 self.command = None;
                 self.command_has_ended = true;
                 // There is nothing left to end first.
-                return die_with(self.supervisor).is_ok();
+                if die_with(self.supervisor).is_err() {
+                    return Flow::End;
+                }
             }
             ToKeeper::Here => {}
             ToKeeper::Release => {
                 // There is nothing left to end first.
                 let _ = die_with(self.supervisor);
-                release(self.link, self.lock.take());
-                return false;
+                if let Some(lock) = &mut self.lock {
+                    let last = lock.release(self.link);
+                    let _ = self.link.send(&last);
+                }
+                return Flow::End;
             }
         }
-        true
+        Flow::GoOn
     }
 
-    /// When a command must be gone whose lock is lost.
-    fn over(&self) -> Option<Moment> {
-        let lock = self.lock.as_ref()?;
-        let policy = lock.taker.lock.on_lost;
-        let ends = lock.held.is_none() && policy != OnLockLost::Ignore || lock.killed.is_some();
-        ends.then_some(lock.over)
+    /// While the command runs it must be gone before the keeper goes.
+    fn outlive_supervisor(&self) {
+        if !self.command_has_ended {
+            let _ = prctl::set_pdeathsig(None);
+        }
     }
 
     /// Kills a command that must be gone where the supervisor, whose task that is, is stopped. One that is not may reap the
@@ -616,7 +559,8 @@ impl<'a> Guard<'a> {
             pid: self.supervisor.as_raw(),
             own_group: false,
         };
-        let is_over = self.over().is_some_and(|over| over <= Moment::now());
+        let deadline = self.lock.as_ref().and_then(Lock::command_deadline);
+        let is_over = deadline.is_some_and(|deadline| deadline <= Moment::now());
         if is_over
             && !self.paused
             && supervisor.is_stopped()
@@ -625,7 +569,7 @@ impl<'a> Guard<'a> {
             self.link.send_if_heard(&FromKeeper::EndsCommand);
             end(command);
             if let Some(lock) = &mut self.lock {
-                lock.answer_killer();
+                lock.ack_kill(self.link);
             }
         }
     }
@@ -633,6 +577,17 @@ impl<'a> Guard<'a> {
     fn end_command(&self) {
         if let Some(command) = self.command {
             end(command);
+        }
+    }
+}
+
+/// A holder may stay for days; logging in took more memory than holding does.
+fn trim_memory(is_wanted: bool) {
+    #[cfg(target_env = "gnu")]
+    if is_wanted {
+        // SAFETY: returns free pages to the system, and touches none that is in use.
+        unsafe {
+            libc::malloc_trim(0);
         }
     }
 }
@@ -649,28 +604,4 @@ fn end(command: Processes) {
         sleep(pause);
         pause = (2 * pause).min(LOOK_AGAIN_AT_MOST);
     }
-}
-
-fn release(link: &Link, lock: Option<Lock>) {
-    let Some(mut lock) = lock else { return };
-    let released = lock
-        .held
-        .take()
-        .map(|(mut session, _)| lock.request.release(lock.slot, &mut session));
-    let message = match released {
-        Some(Ok(true)) => FromKeeper::Released,
-        Some(Ok(false)) => FromKeeper::Lost("the server says that it was not held".to_owned()),
-        lost => {
-            // Somebody may have ended the session, and be waiting for this end.
-            if lock.killed.is_none() && !lock.given_up {
-                lock.look_for_killer();
-            }
-            lock.answer_killer();
-            match lost {
-                Some(Err(fault)) => FromKeeper::Lost(cut(&fault.to_string())),
-                _ => FromKeeper::Released,
-            }
-        }
-    };
-    let _ = link.send(&message);
 }

@@ -1,5 +1,5 @@
 //! The arithmetic of a lock that the server keeps for a time only. The server drops a session, and with it the lock, when it
-//! has heard no statement for the TTL; each answered heartbeat begins that time anew.
+//! has heard no statement for the TTL; each answered renewal begins that time anew.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::clock::Moment;
 
-/// Between two heartbeats at most.
+/// Between two renewals at most.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
 
 /// For how long a lock is ours, as far as is proved.
@@ -20,8 +20,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// When the next heartbeat is due.
-    pub fn next_heartbeat(self) -> Moment {
+    /// When the next renewal is due.
+    pub fn next_renewal(self) -> Moment {
         self.proved + (self.ttl / 4).min(LONGEST_INTERVAL)
     }
 
@@ -59,8 +59,8 @@ mod tests {
             for asked in [Duration::ZERO, ttl / 4, ttl / 3, ttl] {
                 let killed = lease.end_command(asked) + lease.kill_after(asked);
                 assert!(killed <= lease.over() && lease.over() < proved + ttl);
-                // Two heartbeats may fail before the command is ended.
-                assert!(lease.next_heartbeat() + ttl / 4 < lease.end_command(asked));
+                // Two renewals may fail before the command is ended.
+                assert!(lease.next_renewal() + ttl / 4 < lease.end_command(asked));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What it is to hold a lock: its name, how long to wait for it, for how long it is held, and by whom.
 
+mod backend;
 mod holder;
 mod introduction;
 mod lease;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use backend::{Attempt, Backend, Caller, Reattempt, Refusal};
 pub use holder::{Holder, Holders, MOST_NAMED};
 pub use introduction::Introduction;
 pub use lease::Lease;

@@ -83,13 +83,13 @@ impl Job {
 
 impl Job {
     /// What a keeper is to do for it. `tells_of_skip`: whether somebody is told who has the lock when it is taken.
-    pub fn task<'a>(&'a self, mark: &str, tells_of_skip: bool, shown: Level) -> Task<'a> {
-        Task::new(
-            &self.lock,
-            &self.connection,
-            mark,
-            self.kill_after,
-            Introduction {
+    pub fn task<'a>(&'a self, mark: &'a str, tells_of_skip: bool, shown: Level) -> Task<'a> {
+        Task {
+            lock: &self.lock,
+            connection: &self.connection,
+            run_id: mark,
+            kill_after: self.kill_after,
+            introduction: Introduction {
                 pid: getpid(),
                 lock: Some(self.lock.name.clone()),
                 command: self.program(),
@@ -98,9 +98,9 @@ impl Job {
                 slots: self.lock.slots,
                 ttl: self.lock.ttl,
             },
-            tells_of_skip,
+            names_holders: tells_of_skip,
             shown,
-        )
+        }
     }
 }
 
@@ -306,7 +306,9 @@ impl<'a> Supervisor<'a> {
                     ));
                     return Ok(Asked::Held(grant, lease));
                 }
-                Event::Message(FromKeeper::Taken(holder)) => return Ok(Asked::Taken(holder)),
+                Event::Message(FromKeeper::Taken(holder)) => {
+                    return Ok(Asked::Taken(holder.to_string()));
+                }
                 Event::Message(FromKeeper::Failed(failure)) => return Err(failure.into()),
                 Event::Message(FromKeeper::Waiting(holder)) => {
                     let name = &self.job.lock.name;
@@ -604,7 +606,7 @@ impl<'a> Supervisor<'a> {
                 ));
                 return true;
             }
-            FromKeeper::GivenUp(why) if self.job.lock.on_lost == OnLockLost::Reacquire => {
+            FromKeeper::Abandoned(why) if self.job.lock.on_lost == OnLockLost::Reacquire => {
                 self.log
                     .error(format_args!("{name} {why}; ending the command"));
                 return true;

@@ -121,7 +121,7 @@ impl History {
                 self.note(What::HadAgain, &detail);
             }
             FromKeeper::Lost(cause) => self.lose(cause),
-            FromKeeper::GivenUp(why) => self.note(What::GivenUp, why),
+            FromKeeper::Abandoned(why) => self.note(What::GivenUp, &why.to_string()),
             FromKeeper::Killed(who) => self.note(What::Killed, &format!("by {who}")),
             _ => {}
         }

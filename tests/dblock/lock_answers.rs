@@ -182,7 +182,6 @@ fn an_unclear_answer_is_asked_again() {
             error(1969),
             error(1205),
             instead(Answer::NoRow(1)),
-            says(Some("what"), None),
         ] {
             for wait in ["0", "20"] {
                 let (output, asked) = run(kind, &[unclear.clone(), unclear.clone(), yours()], wait);
@@ -206,8 +205,6 @@ fn an_answer_that_stays_unclear_is_neither_taken_nor_mine() {
             error(3024),
             instead(Answer::NoRow(1)),
             says(Some("2"), None),
-            says(Some("what"), None),
-            says(Some(""), None),
         ] {
             let (output, asked) = run(kind, &[unclear], "0");
             output
@@ -215,6 +212,20 @@ fn an_answer_that_stays_unclear_is_neither_taken_nor_mine() {
                 .expect_stdout("")
                 .expect_one_line("GET_LOCK");
             assert!(asked.len() >= 3, "{asked:?}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_of_another_type_is_an_error_and_starts_nothing() {
+    for kind in BOTH {
+        for wrong in ["what", "", "1.5"] {
+            let (output, asked) = run(kind, &[says(Some(wrong), None), yours()], "20");
+            output
+                .expect_code(70)
+                .expect_stdout("")
+                .expect_one_line("unexpected type");
+            assert_eq!(asked.len(), 1, "{asked:?}");
         }
     }
 }

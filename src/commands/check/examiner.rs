@@ -22,8 +22,8 @@ use crate::db::{ConnectOptions, Connector, Fault, Listener, Session, SslMode, ce
 use crate::isolated::link::{Link, Next, cut, next};
 use crate::isolated::process::{detach, die_with, end, fork_isolated, harden};
 use crate::isolated::query::Word;
-use crate::lock::named::{Opening, READ_ONLY, Request, Unfit};
-use crate::lock::{DEFAULT_TTL, Introduction, Name, Wait, mark};
+use crate::lock::named::{Opening, READ_ONLY, Request, Unfit, Verbosity};
+use crate::lock::{DEFAULT_TTL, Introduction, LockSpec, Name, OnLockLost, Wait, mark};
 
 /// Of so many tries the middle one counts.
 const TRIES: usize = 5;
@@ -156,8 +156,19 @@ fn reach(
 
 /// A request that does not wait, and judges nothing.
 fn request(name: &Name, mark: &str, accept_read_only: bool) -> Request {
-    let wait = Wait::For(Duration::ZERO);
-    let mut request = Request::new(name, 1, mark, wait, DEFAULT_TTL).allow_unfit(true);
+    let spec = LockSpec {
+        name: name.clone(),
+        slots: 1,
+        wait: Wait::For(Duration::ZERO),
+        ttl: DEFAULT_TTL,
+        on_lost: OnLockLost::Reacquire,
+        allow_unfit_server: true,
+    };
+    let verbosity = Verbosity {
+        when_waiting: false,
+        when_taken: false,
+    };
+    let mut request = Request::new(&spec, mark, verbosity);
     if accept_read_only {
         request.accept_read_only();
     }
@@ -442,11 +453,11 @@ impl Examiner<'_> {
             }
             .with("seconds", kept),
         );
-        if !opening.is_had() {
+        if !opening.has_slot() {
             let found = Finding::ok("locks", "none");
             self.tell(found.unfit(&"does not give a lock that nobody has; use another server"));
         }
-        Ok(opening.is_had())
+        Ok(opening.has_slot())
     }
 
     /// Whether another server writes to this one, which takes writes itself.
@@ -751,7 +762,7 @@ fn wait_in_line(
     let tell = |message| {
         let _ = link.send(&message);
     };
-    if opening.is_had() {
+    if opening.has_slot() {
         tell(FromSecond::Stranger);
         return Ok(());
     }

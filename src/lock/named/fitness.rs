@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use mysql::Row;
-
-use crate::db::cell;
+use crate::db::{Fault, Row};
 
 /// The shortest time for which a session must be kept: whole seconds, room for a heartbeat and for the command's end.
 const SHORTEST_IDLE_LIMIT: Duration = Duration::from_secs(4);
@@ -63,19 +61,48 @@ pub enum Unfit {
     ShortLived(u64),
 }
 
+/// What a server says of itself in the answer to a session's first step. What it does not say is not held against it.
+pub struct ServerTraits {
+    /// Its `wait_timeout` in this session: how long it keeps a session that says nothing.
+    idle_limit: Option<Duration>,
+    /// Its `version_comment`, in small letters.
+    comment: String,
+    /// Its `wsrep_on`, on MariaDB.
+    wsrep_on: bool,
+}
+
+impl ServerTraits {
+    /// Reads the columns from the `first` one on: `wait_timeout`, `version_comment` and, on MariaDB, `wsrep_on`.
+    ///
+    /// # Errors
+    /// As [`Row::get`].
+    pub fn read(row: &Row, first: usize) -> Result<Self, Fault> {
+        let comment: Option<Vec<u8>> = row.get(first + 1)?;
+        let comment = String::from_utf8_lossy(&comment.unwrap_or_default()).to_lowercase();
+        Ok(Self {
+            idle_limit: row.get(first)?.map(Duration::from_secs),
+            comment,
+            wsrep_on: Self::is_on(row, first + 2)?,
+        })
+    }
+
+    /// A variable that is a number on most servers and a word on some.
+    ///
+    /// # Errors
+    /// As [`Row::get`].
+    pub fn is_on(row: &Row, column: usize) -> Result<bool, Fault> {
+        let value: Option<String> = row.get(column)?;
+        Ok(value.is_some_and(|value| !matches!(&*value.to_ascii_uppercase(), "" | "0" | "OFF")))
+    }
+}
+
 impl Fitness {
-    /// Reads the columns from the `first` one on: who has the mark of `session`, and the variables `wait_timeout`,
-    /// `version_comment` and, on MariaDB, `wsrep_on`. The time that was `asked` for is that of `wait_timeout`. What the
-    /// server does not tell is not held against it.
-    pub fn read(row: &Row, first: usize, session: u64, asked: Duration) -> Self {
-        let mark: Option<u64> = cell(row, first);
-        let idle_limit = cell(row, first + 1).map_or(asked, Duration::from_secs);
-        let comment: String = cell(row, first + 2).unwrap_or_default();
-        let comment = comment.to_lowercase();
-        let is_galera = is_on(row, first + 3)
-            || ["wsrep", "galera", "xtradb cluster"]
-                .iter()
-                .any(|word| comment.contains(word));
+    /// What follows for a session that asked for this idle limit, and found its run id's lock with that `owner`.
+    pub fn judge(traits: &ServerTraits, owner: Option<u64>, session: u64, asked: Duration) -> Self {
+        let idle_limit = traits.idle_limit.unwrap_or(asked);
+        let clusters = ["wsrep", "galera", "xtradb cluster"];
+        let is_galera =
+            traits.wsrep_on || clusters.iter().any(|word| traits.comment.contains(word));
         let not_kept = Unfit::TimeoutNotKept {
             found: idle_limit.as_secs(),
             asked: asked.as_secs(),
@@ -83,9 +110,9 @@ impl Fitness {
         let possible = [
             (is_galera, Unfit::Galera),
             (idle_limit > asked, not_kept),
-            (mark.is_none(), Unfit::OneLock),
+            (owner.is_none(), Unfit::OneLock),
             (
-                mark.is_some_and(|owner| owner != session),
+                owner.is_some_and(|owner| owner != session),
                 Unfit::SessionsShared,
             ),
             (
@@ -104,14 +131,3 @@ impl Fitness {
 /// Why one is that takes no writes.
 pub const READ_ONLY: &str =
     "is read-only, as a replica is: a lock there meets nobody; name the server that takes writes";
-
-/// Whether one of the columns that tell so says that the server takes no writes.
-pub fn is_read_only(row: &Row, columns: [usize; 2]) -> bool {
-    columns.into_iter().any(|column| is_on(row, column))
-}
-
-/// A variable that is a number on most servers and a word on some.
-fn is_on(row: &Row, column: usize) -> bool {
-    let value: Option<String> = cell(row, column);
-    value.is_some_and(|value| !matches!(&*value.to_ascii_uppercase(), "" | "0" | "OFF"))
-}

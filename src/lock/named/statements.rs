@@ -1,9 +1,12 @@
-//! The SQL of each step. Both servers take the same text; version comments serve where they differ.
+//! The statements of a named lock: the text of each, and what its answer means. Both servers take the same text; version comments
+//! serve where they differ.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::queue::{FEW, Step};
+use super::fitness::ServerTraits;
+use super::queue::{Answer, FEW, Step};
+use crate::db::{Fault, Row, Statement};
 use crate::lock::{Name, gone};
 
 /// Seconds that the server keeps the session of a waiter between two statements: one that is gone when it is granted
@@ -18,41 +21,332 @@ const LONGEST_STATEMENT: Duration = Duration::from_secs(40 * 24 * 3600);
 pub const RECHECK: Duration = Duration::from_secs(1);
 
 /// In the place of a slot's number: somebody is ending its holder.
-pub const KILLED: i64 = -2;
+const KILLED: i64 = -2;
 
-/// Writes the statements for one lock. Names are literals that no `sql_mode` and no character set changes.
+/// Writes the statements of one lock. Names are literals that no `sql_mode` and no character set changes.
 pub struct Statements {
     /// Of each slot.
     slots: Vec<String>,
-    /// Of the place at the head of the queue.
-    place: String,
+    /// Of the lock that the head of the queue holds.
+    queue_head: String,
     /// Of the lock that tells this dblock's sessions from all others.
-    mark: String,
+    run_id: String,
     name: Name,
     /// Whether each slot is asked for together with the marker of whoever ends its holder.
-    is_careful: bool,
-    /// Variables that the server has not.
+    checks_kills: bool,
+    /// Variables that the server does not have.
     unknown: Vec<String>,
+}
+
+/// A statement without an answer that matters.
+pub struct Command(String);
+
+impl Statement for Command {
+    type Answer = ();
+
+    fn sql(&self) -> String {
+        self.0.clone()
+    }
+
+    fn decode(&self, _rows: &[Row]) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// Who holds a lock: one column, the number of a session.
+pub struct Owner(String);
+
+impl Owner {
+    /// Of the lock with this name on the server.
+    pub fn of(on_server: &str) -> Self {
+        Self(format!(
+            "/* dblock owner */ SELECT IS_USED_LOCK({})",
+            literal(on_server)
+        ))
+    }
+}
+
+impl Statement for Owner {
+    type Answer = Option<u64>;
+
+    fn sql(&self) -> String {
+        self.0.clone()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<u64>, Fault> {
+        rows.first().map_or(Ok(None), |row| row.get(0))
+    }
+}
+
+/// A step on the way to a slot.
+pub struct Ask {
+    sql: String,
+    /// How many slots there are.
+    slots: u32,
+}
+
+/// The answer to a step.
+pub struct Asked {
+    /// `None`: the server did not tell the session's number.
+    pub answer: Option<Answer>,
+    /// Whether the server takes no writes.
+    pub is_read_only: bool,
+    /// With a proof: whether the lost holder of the slot is reacquiring it.
+    pub is_reacquired: bool,
+    /// With a proof: whether somebody is ending the holder of the slot.
+    pub is_killed: bool,
+}
+
+impl Ask {
+    fn read(&self, row: &Row) -> Result<Asked, Fault> {
+        let slot: Option<i64> = row.get(0)?;
+        let (place, connection_id): (Option<u8>, Option<u64>) = (row.get(1)?, row.get(2)?);
+        let answer = connection_id.map(|connection_id| Answer {
+            refused: slot == Some(-1),
+            // What is no slot's number is none.
+            slot: slot
+                .and_then(|slot| u32::try_from(slot).ok())
+                .filter(|&slot| slot < self.slots),
+            place: place == Some(1),
+            kills: place == Some(2),
+            connection_id,
+        });
+        let is_on = |column| ServerTraits::is_on(row, column);
+        Ok(Asked {
+            answer,
+            is_read_only: is_on(3)? || is_on(4)?,
+            is_reacquired: false,
+            is_killed: false,
+        })
+    }
+}
+
+impl Statement for Ask {
+    type Answer = Option<Asked>;
+
+    fn sql(&self) -> String {
+        self.sql.clone()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<Asked>, Fault> {
+        rows.first().map(|row| self.read(row)).transpose()
+    }
+}
+
+/// The proof of a slot that was waited for. It gives up the place at the head of the queue.
+pub struct Prove(Ask);
+
+impl Statement for Prove {
+    type Answer = Option<Asked>;
+
+    fn sql(&self) -> String {
+        self.0.sql()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<Asked>, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        Ok(Some(Asked {
+            is_reacquired: row.get::<u64>(5)?.is_some(),
+            is_killed: row.get::<u64>(6)?.is_some(),
+            ..self.0.read(row)?
+        }))
+    }
+}
+
+/// The first step of a session, which also asks what kind of server this is.
+pub struct Open(Ask);
+
+/// The answer to the first step of a session.
+pub struct Opened {
+    /// What the step itself answers.
+    pub asked: Asked,
+    /// Which session has the lock that only sessions of this dblock take.
+    pub run_id_owner: Option<u64>,
+    /// What the server says of itself.
+    pub traits: ServerTraits,
+}
+
+impl Statement for Open {
+    type Answer = Option<Opened>;
+
+    fn sql(&self) -> String {
+        self.0.sql()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<Opened>, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        Ok(Some(Opened {
+            asked: self.0.read(row)?,
+            run_id_owner: row.get(5)?,
+            traits: ServerTraits::read(row, 6)?,
+        }))
+    }
+}
+
+/// Takes a lost slot again, as the first step of a session.
+pub struct Reacquire(Open);
+
+/// The answer to it.
+pub struct ReacquireAnswer {
+    /// As that of any first step.
+    pub opened: Opened,
+    /// Which session has the slot.
+    pub holder: Option<u64>,
+    /// Whether somebody is ending the holder of the slot.
+    pub is_killed: bool,
+}
+
+impl Statement for Reacquire {
+    type Answer = Option<ReacquireAnswer>;
+
+    fn sql(&self) -> String {
+        self.0.sql()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<ReacquireAnswer>, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        let ask = &self.0.0;
+        let slot: Option<i64> = row.get(0)?;
+        let connection_id: Option<u64> = row.get(2)?;
+        let answer = connection_id.map(|connection_id| Answer {
+            refused: slot == Some(-1),
+            slot: slot
+                .and_then(|slot| u32::try_from(slot).ok())
+                .filter(|&slot| slot < ask.slots),
+            place: false,
+            kills: false,
+            connection_id,
+        });
+        let is_on = |column| ServerTraits::is_on(row, column);
+        Ok(Some(ReacquireAnswer {
+            opened: Opened {
+                asked: Asked {
+                    answer,
+                    is_read_only: is_on(3)? || is_on(4)?,
+                    is_reacquired: false,
+                    is_killed: false,
+                },
+                run_id_owner: row.get(5)?,
+                traits: ServerTraits::read(row, 6)?,
+            },
+            holder: row.get(1)?,
+            is_killed: slot == Some(KILLED),
+        }))
+    }
+}
+
+/// Who is ending the holder of a slot.
+pub struct KillMarker(String);
+
+/// The answer to it.
+pub struct Killing {
+    /// The session that has the marker.
+    pub killer: Option<u64>,
+    /// Whether the server takes no writes.
+    pub is_read_only: bool,
+}
+
+impl Statement for KillMarker {
+    type Answer = Option<Killing>;
+
+    fn sql(&self) -> String {
+        self.0.clone()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<Killing>, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        Ok(Some(Killing {
+            killer: row.get(0)?,
+            is_read_only: ServerTraits::is_on(row, 1)? || ServerTraits::is_on(row, 2)?,
+        }))
+    }
+}
+
+/// Gives a slot back.
+pub struct Release(String);
+
+/// The answer to it.
+#[derive(Default)]
+pub struct Released {
+    /// Whether it was held.
+    pub was_held: bool,
+    /// The session at the head of the queue, which wants to be woken.
+    pub queue_head: Option<u64>,
+}
+
+impl Statement for Release {
+    type Answer = Released;
+
+    fn sql(&self) -> String {
+        self.0.clone()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Released, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok(Released::default());
+        };
+        Ok(Released {
+            was_held: row.get(0)? == Some(1u8),
+            queue_head: row.get(1)?,
+        })
+    }
+}
+
+/// Who has a slot, and from where, as far as this account may see that.
+pub struct SlotHolder(String);
+
+impl Statement for SlotHolder {
+    /// The number of the session, and `user@host:port`.
+    type Answer = (Option<u64>, Option<String>);
+
+    fn sql(&self) -> String {
+        self.0.clone()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok((None, None));
+        };
+        Ok((row.get(0)?, row.get(1)?))
+    }
+}
+
+/// Ends a session.
+pub fn kill_session(connection: u64) -> Command {
+    Command(format!("/* dblock kill */ KILL {connection}"))
+}
+
+/// Interrupts the statement of a session.
+pub fn wake(connection: u64) -> Command {
+    Command(format!("/* dblock wake */ KILL QUERY {connection}"))
 }
 
 impl Statements {
     /// For the first so many slots of the lock `name`, and the server's name of a lock that only this dblock has.
-    pub fn new(name: &Name, slots: u32, mark: &str) -> Self {
+    pub fn new(name: &Name, slots: u32, run_id: &str) -> Self {
         Self {
             slots: (0..slots)
                 .map(|slot| literal(&name.slot_on_server(slot)))
                 .collect(),
-            place: literal(&name.place_on_server()),
-            mark: literal(mark),
+            queue_head: literal(&name.place_on_server()),
+            run_id: literal(run_id),
             name: name.clone(),
-            is_careful: slots <= FEW,
+            checks_kills: slots <= FEW,
             unknown: Vec::new(),
         }
     }
 
     /// From now on no slot is taken whose holder somebody is ending. `false`: that was so before.
-    pub fn be_careful(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_careful, true)
+    pub fn check_kills(&mut self) -> bool {
+        !std::mem::replace(&mut self.checks_kills, true)
     }
 
     /// Notes that the server has no such variable. `false`: that was known, or is none that is asked for.
@@ -73,7 +367,7 @@ impl Statements {
         }
     }
 
-    /// The server's own words on whether it takes writes: two columns.
+    /// Whether the server takes writes: two columns.
     fn writes(&self) -> String {
         format!(
             "{}, {}",
@@ -86,7 +380,7 @@ impl Statements {
     fn traits(&self) -> String {
         format!(
             "IS_USED_LOCK({}), @@session.wait_timeout, {} /*M!100000 , {} */",
-            self.mark,
+            self.run_id,
             self.variable("version_comment"),
             self.variable("wsrep_on"),
         )
@@ -94,18 +388,34 @@ impl Statements {
 
     /// Makes a new session fit to hold a lock, as [`keep_session`] does, and takes the mark, and the [`sign`](crate::lock::sign)
     /// that it is a dblock's.
-    pub fn open_session(&self, ttl: Duration) -> String {
-        format!(
-            "{}, @dblock = GET_LOCK({}, 0), @dblock = GET_LOCK(CONCAT('#', CONNECTION_ID()), 0)",
+    pub fn open_session(&self, ttl: Duration) -> Command {
+        Command(format!(
+            "/* dblock open */ {}, @dblock = GET_LOCK({}, 0), @dblock = GET_LOCK(CONCAT('#', CONNECTION_ID()), 0)",
             keep_session(ttl),
-            self.mark
-        )
+            self.run_id
+        ))
     }
 
     /// As [`Statements::of`], for the first step of a session: three columns more for what kind of server this is, and a
     /// fourth on MariaDB.
-    pub fn first(&self, step: Step, left: Option<Duration>) -> String {
-        self.of(step, left) + ", " + &self.traits()
+    pub fn first(&self, step: Step, left: Option<Duration>) -> Open {
+        let sql = self.of(step, left) + ", " + &self.traits();
+        Open(self.ask(sql))
+    }
+
+    /// The statement of a step, the proof apart.
+    pub fn step(&self, step: Step, left: Option<Duration>) -> Ask {
+        self.ask(self.of(step, left))
+    }
+
+    /// The proof that this slot is held.
+    pub fn prove(&self, slot: u32) -> Prove {
+        Prove(self.ask(self.of(Step::Confirm(slot), None)))
+    }
+
+    fn ask(&self, sql: String) -> Ask {
+        let slots = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+        Ask { sql, slots }
     }
 
     /// The statement of a step; `left` is the time left to wait, `None` without limit. The row in answer: the number of
@@ -116,7 +426,7 @@ impl Statements {
     /// What a session asks first makes it fit to keep a lock in the same packet. Later packets have one statement only: a
     /// `KILL QUERY` that comes during the first of two makes both servers pass over the second without a word, and the
     /// client waits for ever.
-    pub fn of(&self, step: Step, left: Option<Duration>) -> String {
+    fn of(&self, step: Step, left: Option<Duration>) -> String {
         let left = left.unwrap_or(LONGEST_STATEMENT).min(LONGEST_STATEMENT);
         let alone = self.slots.len() == 1;
         let (limit, slot, place) = match step {
@@ -126,7 +436,7 @@ impl Statements {
                 None,
                 format!(
                     "CASE WHEN IS_FREE_LOCK({}) THEN {} ELSE -1 END",
-                    self.place,
+                    self.queue_head,
                     self.any("0")
                 ),
                 "0".to_owned(),
@@ -136,10 +446,10 @@ impl Statements {
                 Some(left),
                 format!(
                     "CASE GET_LOCK({}, {}) WHEN 0 THEN -1 END",
-                    self.place,
+                    self.queue_head,
                     seconds(left)
                 ),
-                is_held(&self.place),
+                is_held(&self.queue_head),
             ),
             // Asked again after an interruption, it must not take a second slot. A whole second both servers can wait.
             Step::Head => {
@@ -149,16 +459,16 @@ impl Statements {
                     (None, RECHECK.as_secs().to_string())
                 };
                 let slot = self.held_slot_or(&self.any(&timeout));
-                (limit, slot, is_held(&self.place))
+                (limit, slot, is_held(&self.queue_head))
             }
-            Step::Settle => (None, self.held_slot_or("NULL"), is_held(&self.place)),
+            Step::Settle => (None, self.held_slot_or("NULL"), is_held(&self.queue_head)),
             Step::Confirm(slot) => {
                 let held = is_held(&self.slots[slot as usize]);
                 // AND goes on after NULL, but not after 0.
                 let place = format!(
                     "{} AND NOT ({held} AND RELEASE_LOCK({}))",
-                    is_held(&self.place),
-                    self.place
+                    is_held(&self.queue_head),
+                    self.queue_head
                 );
                 (None, format!("CASE WHEN {held} THEN {slot} END"), place)
             }
@@ -177,12 +487,19 @@ impl Statements {
         let place = match step {
             _ if alone => "0",
             // After a slot was taken, for that is when it counts.
-            Step::Try | Step::TryUnlessQueued if !self.is_careful => &self.kills(),
+            Step::Try | Step::TryUnlessQueued if !self.checks_kills => &self.kills(),
             _ => &place,
         };
         let limit = limit.map_or_else(String::new, statement_limit);
+        let name = match step {
+            Step::Try | Step::TryUnlessQueued => "acquire",
+            Step::Queue => "queue",
+            Step::Head => "queue head",
+            Step::Settle => "settle",
+            Step::Confirm(_) => "prove",
+        };
         format!(
-            "SELECT {limit}{slot}, {place}, CONNECTION_ID(), {}{back}",
+            "/* dblock {name} */ SELECT {limit}{slot}, {place}, CONNECTION_ID(), {}{back}",
             self.writes()
         )
     }
@@ -200,9 +517,12 @@ impl Statements {
     }
 
     /// Tells that the holder of a slot, which somebody ends, is ending its command: until then the slot is for nobody.
-    pub fn begin_end(&self, slot: u32) -> String {
+    pub fn announce_termination(&self, slot: u32) -> Command {
         let kill = take_a_kill(&self.name);
-        format!("SELECT GET_LOCK({}, 0), {kill}", self.end(slot))
+        Command(format!(
+            "/* dblock announce termination */ SELECT GET_LOCK({}, 0), {kill}",
+            self.end(slot)
+        ))
     }
 
     /// Whether the holder of some slot is being ended, in the place of a place: 2, or 0.
@@ -213,73 +533,78 @@ impl Statements {
     }
 
     /// Takes that back, and tells whoever ends the holder, the session of this number, that the command is gone.
-    pub fn tell_end(&self, slot: u32, killer: u64) -> String {
-        format!(
-            "SELECT RELEASE_LOCK({}), GET_LOCK({}, 0)",
+    pub fn ack_kill(&self, slot: u32, killer: u64) -> Command {
+        Command(format!(
+            "/* dblock ack kill */ SELECT RELEASE_LOCK({}), GET_LOCK({}, 0)",
             self.end(slot),
             literal(&gone(killer))
-        )
+        ))
     }
 
-    /// Who is ending the holder of a slot, and as the fourth and fifth column whether the server is read-only.
-    pub fn killer(&self, slot: u32) -> String {
-        format!(
-            "SELECT IS_USED_LOCK({}), 0, 0, {}",
+    /// Who is ending the holder of a slot.
+    pub fn kill_marker(&self, slot: u32) -> KillMarker {
+        KillMarker(format!(
+            "/* dblock kill marker */ SELECT IS_USED_LOCK({}), {}",
             self.kill(slot),
             self.writes()
-        )
+        ))
     }
 
-    /// Tells those who wait for a slot that its holder comes again: whoever is granted it meanwhile lets it go.
-    pub fn come_back(&self, slot: u32) -> String {
-        take(&self.name.back_on_server(slot))
+    /// Tells those who wait for a slot that its holder is reacquiring it: whoever is granted it meanwhile lets it go.
+    pub fn announce_reacquire(&self, slot: u32) -> Command {
+        let take = take(&self.name.back_on_server(slot));
+        Command(format!("/* dblock announce reacquire */ {take}"))
     }
 
     /// Takes that back.
-    pub fn be_back(&self, slot: u32) -> String {
-        format!("SELECT RELEASE_LOCK({})", self.back(slot))
+    pub fn finish_reacquire(&self, slot: u32) -> Command {
+        Command(format!(
+            "/* dblock finish reacquire */ SELECT RELEASE_LOCK({})",
+            self.back(slot)
+        ))
     }
 
     /// Takes one slot without waiting, as [`Statements::first`] takes any; but not while an older session has the mark. The
     /// second column is who has the slot then. [`KILLED`] in the first one: somebody is ending its holder.
-    pub fn again(&self, slot: u32) -> String {
+    pub fn reacquire(&self, slot: u32) -> Reacquire {
         let (slot, writes, traits) = (slot as usize, self.writes(), self.traits());
         let name = &self.slots[slot];
         let had = self.one(slot, "0");
-        let marked = is_held(&self.mark);
+        let marked = is_held(&self.run_id);
         let kill = self.kill(u32::try_from(slot).unwrap_or(u32::MAX));
-        format!(
-            "SELECT CASE WHEN IS_USED_LOCK({kill}) THEN {KILLED} WHEN {marked} THEN {had} ELSE -1 END, \
+        let sql = format!(
+            "/* dblock reacquire */ SELECT CASE WHEN IS_USED_LOCK({kill}) THEN {KILLED} WHEN {marked} THEN {had} ELSE -1 END, \
              IS_USED_LOCK({name}), CONNECTION_ID(), {writes}, {traits}"
-        )
+        );
+        Reacquire(Open(self.ask(sql)))
     }
 
-    /// The heartbeat: whether the slot is held, as [`Step::Confirm`] asks, with nothing given up.
-    pub fn heartbeat(&self, slot: u32) -> String {
+    /// The renewal: whether the slot is held, as [`Step::Confirm`] asks, with nothing given up.
+    pub fn renew(&self, slot: u32) -> Ask {
         let held = is_held(&self.slots[slot as usize]);
-        format!(
-            "SELECT CASE WHEN {held} THEN {slot} ELSE -1 END, 0, CONNECTION_ID(), {}",
+        self.ask(format!(
+            "/* dblock renew */ SELECT CASE WHEN {held} THEN {slot} ELSE -1 END, 0, CONNECTION_ID(), {}",
             self.writes()
-        )
+        ))
     }
 
     /// Gives a slot back, and asks who is at the head of the queue.
-    pub fn release(&self, slot: u32) -> String {
-        format!(
-            "SELECT RELEASE_LOCK({}), IS_USED_LOCK({})",
-            self.slots[slot as usize], self.place
-        )
+    pub fn release(&self, slot: u32) -> Release {
+        Release(format!(
+            "/* dblock release */ SELECT RELEASE_LOCK({}), IS_USED_LOCK({})",
+            self.slots[slot as usize], self.queue_head
+        ))
     }
 
     /// Who has a slot. `IS_USED_LOCK` tells every account the number; the process list tells an account about its own
     /// sessions, and about all with the PROCESS privilege.
-    pub fn holder(&self, slot: u32) -> String {
-        format!(
-            "SELECT holder.id, CONCAT(client.user, '@', client.host) \
+    pub fn holder(&self, slot: u32) -> SlotHolder {
+        SlotHolder(format!(
+            "/* dblock holder */ SELECT holder.id, CONCAT(client.user, '@', client.host) \
              FROM (SELECT IS_USED_LOCK({}) AS id) holder \
              LEFT JOIN information_schema.processlist client ON client.id = holder.id",
             self.slots[slot as usize],
-        )
+        ))
     }
 
     /// The first free slot, the last of them with this time-out. Of CASE both servers promise that it goes no further than
@@ -311,7 +636,7 @@ impl Statements {
     fn had(&self, slot: usize, timeout: &str) -> String {
         let name = &self.slots[slot];
         let had = format!("GET_LOCK({name}, {timeout})");
-        if timeout != "0" || !self.is_careful {
+        if timeout != "0" || !self.checks_kills {
             return had;
         }
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
@@ -378,8 +703,20 @@ pub fn keep_session(ttl: Duration) -> String {
 }
 
 /// Gives a session that waits a short life between two statements.
-pub fn expect_little() -> String {
-    format!("SET SESSION wait_timeout={WAITER_IDLE_LIMIT}")
+pub fn shorten_idle_timeout() -> Command {
+    Command(format!(
+        "/* dblock wait */ SET SESSION wait_timeout={WAITER_IDLE_LIMIT}"
+    ))
+}
+
+/// Gives a session that has waited the idle timeout of a holder.
+pub fn restore_idle_timeout(ttl: Duration) -> Command {
+    Command(format!("/* dblock hold */ {}", keep_session(ttl)))
+}
+
+/// Tells whoever ends this session's holder, the session of this number, that there is no command.
+pub fn ack_kill_of_waiter(killer: u64) -> Command {
+    Command(format!("/* dblock ack kill */ {}", take(&gone(killer))))
 }
 
 /// A limit on one statement, for MySQL, which rounds the time-out of `GET_LOCK` to whole seconds. To MariaDB it is a

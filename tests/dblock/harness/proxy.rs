@@ -66,8 +66,20 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// The statements, if it carries any.
+    /// The statements, if it carries any, without the comments that name them.
     pub fn statements(&self) -> Option<String> {
+        let sent = self.sent()?;
+        let mut parts = sent.split("/* dblock ");
+        let first = parts.next().unwrap_or_default().to_owned();
+        let unnamed = |part: &str| match part.split_once("*/") {
+            Some((_, rest)) => rest.trim_start().to_owned(),
+            None => part.to_owned(),
+        };
+        Some(first + &parts.map(unnamed).collect::<String>())
+    }
+
+    /// The statements as they were sent, if it carries any.
+    pub fn sent(&self) -> Option<String> {
         let (&command, text) = self.payload.split_first()?;
         (command == COM_QUERY).then(|| String::from_utf8_lossy(text).into_owned())
     }

@@ -1,0 +1,120 @@
+//! What a keeper needs of a lock, however the lock is kept.
+
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Grant, Holders, Lease};
+use crate::base::clock::Moment;
+use crate::base::exit::Failure;
+use crate::db::Client;
+
+/// A lock of one caller: asked for, held, lost, reacquired, released. Each call blocks for as long as the server takes; whoever
+/// must not wait so long runs it in a process of its own.
+pub trait Backend {
+    /// One attempt to acquire the lock, which may wait for it for as long as the caller is willing to.
+    ///
+    /// # Errors
+    /// No further attempt will help.
+    fn try_acquire(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure>;
+
+    /// Proves that the lock is held, on a server that takes writes; when the proof was sent. The error is the cause of a loss: from
+    /// then on the lock is not held.
+    ///
+    /// # Errors
+    /// The lock is lost.
+    fn renew(&mut self) -> Result<Moment, String>;
+
+    /// One attempt to acquire the lost slot again. Without `take` it only finds out whether somebody ends the holder (`dblock kill`),
+    /// which counts more than any policy.
+    fn try_reacquire(&mut self, take: bool) -> Reattempt;
+
+    /// Whether the lock was lost because somebody ends its holder; then who.
+    fn find_kill(&mut self) -> Option<Client>;
+
+    /// Tells whoever ends the holder that its command is gone. `false`: that did not reach them.
+    fn ack_kill(&mut self) -> bool;
+
+    /// Gives the lock back. `false`: it was not held any more.
+    ///
+    /// # Errors
+    /// The cause of a loss: the lock is free, nobody knows since when. `None` where it was lost before.
+    fn release(&mut self) -> Result<bool, Option<String>>;
+
+    /// Gives up what is held without a word to the server: the caller cannot use it.
+    fn drop_held(&mut self);
+
+    /// A descriptor that turns readable when the lock is lost, and that keeps the lock held as long as it is open anywhere; `None`
+    /// while the lock is not held, and for a lock without one.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Which server has the lock.
+    fn server(&self) -> String;
+
+    /// From now on no answer is waited for longer than this, and no server gets more than an eighth of it to let us in.
+    ///
+    /// # Errors
+    /// The system refused.
+    fn answer_within(&mut self, limit: Duration) -> std::io::Result<()>;
+
+    /// How long to wait before the next attempt.
+    fn pause(&self) -> Duration;
+}
+
+/// Whoever asks for a lock: learns how it goes, and says whether it is still there.
+pub trait Caller {
+    /// This server is asked for the lock.
+    fn on_server(&self, server: &str);
+    /// Every server is read-only, as the latest attempt showed; the text names one. `None`: that is over.
+    fn on_read_only(&self, server: Option<&str>);
+    /// These have the lock, and the wait begins.
+    fn on_wait(&self, holders: &Holders);
+    /// Asks whether somebody is there to use the lock.
+    fn ask_alive(&self);
+    /// Waits for the answer to [`Caller::ask_alive`].
+    fn await_alive(&self);
+}
+
+/// What became of an attempt to acquire a lock.
+pub enum Attempt {
+    /// It is held.
+    Acquired(Grant, Lease),
+    /// Others hold it, and the time to wait is over.
+    Taken(Holders),
+    /// Nothing is decided; another attempt may follow after this time.
+    Retry(Duration),
+}
+
+/// What became of an attempt to reacquire a lock.
+pub enum Reattempt {
+    /// It is held again.
+    Acquired(Grant, Lease),
+    /// This one ends the holder: it is not taken again.
+    Killed(Client),
+    /// Nobody ends the holder, and the lock was not to be taken.
+    NotRequested,
+    /// It is not to be had.
+    Refused(Refusal),
+    /// Nothing is decided; another attempt may succeed.
+    Failed,
+}
+
+/// Why a lost lock cannot be acquired again. Shown, it is the end of a sentence about the lock.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Refusal {
+    /// Others hold it.
+    Taken(Holders),
+    /// No further attempt will help.
+    Failed(Failure),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Taken(holders) => write!(f, "is {holders}"),
+            Self::Failed(failure) => write!(f, "cannot be reacquired: {failure}"),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Acquiring a slot: the first step on a session, and the way from its answer to a slot or to the end of the time.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::fitness::Fitness;
+use super::queue::{Answer, Next, Step};
+use super::reacquire::end_ghost;
+use super::request::{LOOK_AGAIN, PAUSE, Request, carry_out, may_end};
+use super::statements::{RECHECK, restore_idle_timeout, shorten_idle_timeout};
+use crate::base::clock::Moment;
+use crate::base::exit::{Failure, Reason};
+use crate::base::log::Level;
+use crate::db::{Fault, Session};
+use crate::lock::{Caller, Grant, Holders, Lease};
+
+/// How many answers that tell nothing are followed by a question at once: they may be holders that wake us, and then a slot is free.
+const QUICK: u32 = 4;
+
+/// How many answers that tell nothing are taken when no time is left to wait.
+const MOST_UNCLEAR: u32 = 3;
+
+/// The first answer on a session that a lock may live on.
+#[derive(Debug, Clone)]
+pub struct Opening {
+    step: Step,
+    answer: Answer,
+    asked: Moment,
+    /// How long the server keeps the session.
+    ttl: Duration,
+    /// What was read of the server.
+    pub fitness: Fitness,
+    /// Whether the server takes no writes.
+    pub read_only: bool,
+}
+
+impl Opening {
+    /// Whether a slot was acquired.
+    pub fn has_slot(&self) -> bool {
+        self.answer.slot.is_some()
+    }
+
+    /// The server's own number of the session.
+    pub fn connection_id(&self) -> u64 {
+        self.answer.connection_id
+    }
+}
+
+/// What became of a request on one session.
+pub enum Decision {
+    /// The session has a slot.
+    Held(Grant, Lease),
+    /// Others have them all, and the time is over.
+    Taken(Holders),
+}
+
+/// How often the server told nothing.
+#[derive(Default)]
+struct Doubts {
+    in_a_row: u32,
+    late: u32,
+}
+
+impl Doubts {
+    /// One more: waits a little, so that the server is not asked in a rush, or gives up when it is too `late` to wait.
+    fn add(&mut self, late: bool) -> Result<(), Fault> {
+        self.in_a_row += 1;
+        self.late += u32::from(late);
+        if self.late >= MOST_UNCLEAR {
+            let line = "the server gives no clear answer to GET_LOCK";
+            return Err(Fault::Final(Failure::new(Reason::Internal, line)));
+        }
+        if self.in_a_row > QUICK {
+            sleep(PAUSE);
+        }
+        Ok(())
+    }
+}
+
+impl Request {
+    /// The first round trip on a session: makes it fit to keep a lock, takes a slot if one is free, and asks whether a lock
+    /// there would exclude.
+    ///
+    /// # Errors
+    /// [`Fault::ReadOnly`], and [`Reason::Configuration`] for any other server that is unfit. The session must be dropped.
+    pub fn open(&mut self, session: &mut Session) -> Result<Opening, Fault> {
+        self.since.get_or_insert_with(Instant::now);
+        let (mut step, mut doubts) = (self.way().first(), Doubts::default());
+        let open = self.statements.open_session(self.ttl);
+        let may_have_ghost = std::mem::replace(&mut self.may_have_ghost, true);
+        let begun = Moment::now();
+        let mut first = true;
+        loop {
+            let asked = Moment::now();
+            let statement = self.statements.first(step, self.left());
+            let opened = if std::mem::take(&mut first) {
+                session.run_both(&open, &statement)
+            } else {
+                session.run(&statement)
+            };
+            match opened {
+                Ok(Some(opened)) => {
+                    let owner = opened.run_id_owner;
+                    if let Some(answer) = opened.asked.answer {
+                        let is_ghosts = owner != Some(answer.connection_id)
+                            && (owner.is_some() || answer.slot.is_none());
+                        if may_have_ghost && is_ghosts {
+                            // A session that was lost is still there, or on its way out, perhaps with the lock.
+                            if let Some(ghost) = owner {
+                                end_ghost(ghost, session)?;
+                            }
+                            may_end(begun)?;
+                            sleep(LOOK_AGAIN);
+                            carry_out(session, &open)?;
+                            step = Step::Settle;
+                            continue;
+                        }
+                        let read_only = opened.asked.is_read_only;
+                        let fitness =
+                            self.judge(&opened.traits, (answer, owner, read_only), session)?;
+                        return Ok(Opening {
+                            step,
+                            answer,
+                            asked,
+                            ttl: fitness.idle_limit.min(self.ttl),
+                            fitness,
+                            read_only,
+                        });
+                    }
+                }
+                Ok(None) | Err(Fault::Unclear(_)) => {}
+                Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {
+                    carry_out(session, &open)?;
+                    continue;
+                }
+                Err(fault) => return Err(fault),
+            }
+            // Interrupted: either may have been carried out.
+            doubts.add(self.is_late())?;
+            carry_out(session, &open)?;
+            step = Step::Settle;
+        }
+    }
+
+    /// Goes on from the first answer on a session until a slot is acquired, or the time to wait for one is over.
+    ///
+    /// # Errors
+    /// [`Fault::Gone`] and [`Fault::ReadOnly`]: on a new session the request goes on waiting within its time.
+    pub fn take(
+        &mut self,
+        session: &mut Session,
+        opening: &Opening,
+        caller: &dyn Caller,
+    ) -> Result<Decision, Fault> {
+        let (way, mut doubts) = (self.way(), Doubts::default());
+        let Opening {
+            mut step,
+            answer,
+            mut asked,
+            ttl,
+            ..
+        } = *opening;
+        let mut answer = Some(answer);
+        let mut waits = false;
+        // A step that is to be taken once more, and whether that was said.
+        let (mut again, mut said) = (None, false);
+        loop {
+            let late = self.is_late();
+            let refused = answer.is_some_and(|answer| answer.refused);
+            let next = match again
+                .take()
+                .map_or_else(|| way.next(step, answer, late), Next::Ask)
+            {
+                Next::Held(grant) => {
+                    // That this is carried out shows also that the session, and so the proof, was not over by then.
+                    if waits {
+                        carry_out(session, &restore_idle_timeout(ttl))?;
+                    }
+                    let proved = asked;
+                    return Ok(Decision::Held(grant, Lease { ttl, proved }));
+                }
+                Next::Taken => {
+                    let holders = self.holders_if(self.verbosity.when_taken, session)?;
+                    return Ok(Decision::Taken(holders));
+                }
+                Next::Doubt(next) => {
+                    doubts.add(late)?;
+                    next
+                }
+                Next::Ask(next) => {
+                    if refused {
+                        doubts = Doubts::default();
+                    }
+                    next
+                }
+            };
+            if next == Step::Queue && !waits {
+                caller.on_wait(&self.holders_if(self.verbosity.when_waiting, session)?);
+                carry_out(session, &shorten_idle_timeout())?;
+                waits = true;
+                self.has_waited = true;
+            } else if refused
+                && matches!(step, Step::Queue | Step::Head)
+                && asked.elapsed() < RECHECK / 2
+            {
+                // The server ended the wait too early.
+                sleep(self.left().unwrap_or(PAUSE).min(PAUSE));
+            }
+            step = next;
+            asked = Moment::now();
+            let told = match step {
+                Step::Confirm(slot) => {
+                    caller.ask_alive();
+                    let proof = session.run(&self.statements.prove(slot));
+                    caller.await_alive();
+                    proof
+                }
+                _ => session.run(&self.statements.step(step, self.left())),
+            };
+            answer = match told {
+                Ok(Some(told)) => {
+                    self.check_writes(told.is_read_only)?;
+                    if told.is_reacquired {
+                        let cause = "its holder was cut off, and is reacquiring it";
+                        return Err(Fault::Gone(cause.to_owned()));
+                    }
+                    let slot = told.answer.and_then(|answer| answer.slot);
+                    if let (true, Some(slot)) = (told.is_killed, slot) {
+                        if self.statements.check_kills() {
+                            // Another of the slots may be free.
+                            self.release(slot, session)?;
+                            again = Some(way.first());
+                            continue;
+                        }
+                        // Ours next, when the command of the one before is gone.
+                        if self.is_late() {
+                            self.release(slot, session)?;
+                            let holders = self.holders_if(self.verbosity.when_taken, session)?;
+                            return Ok(Decision::Taken(holders));
+                        }
+                        if !std::mem::replace(&mut said, true) {
+                            let line = "the holder before is being ended; waiting for that";
+                            session.tell(Level::Info, line);
+                        }
+                        sleep(self.left().unwrap_or(PAUSE).min(PAUSE));
+                        again = Some(step);
+                    }
+                    told.answer
+                }
+                Ok(None) | Err(Fault::Unclear(_)) => None,
+                Err(fault) => return Err(fault),
+            };
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! A named lock as a keeper knows it: on one session at a time, which is opened anew when it is lost.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::acquire::{Decision, Opening};
+use super::reacquire::Retake;
+use super::request::{Request, Verbosity};
+use crate::base::clock::Moment;
+use crate::base::exit::{Failure, Reason};
+use crate::base::log::Level;
+use crate::db::{Client, Connector, Fault, Session};
+use crate::lock::{Attempt, Backend, Caller, Grant, LockSpec, Name, Reattempt, Refusal};
+
+/// From a lost session to the next attempt.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Before a caller that waited asks again on a new session: those who held the lock on the lost one come first.
+const HOLD_BACK: Duration = Duration::from_secs(2);
+
+/// How long an answer may take of a server that passes the word of the command's end on to whoever waits for it.
+const ACK_LIMIT: Duration = Duration::from_secs(2);
+
+/// A server gets this part of the TTL for an answer when a lost lock is reacquired: another one is to have its turn in time.
+const SHARE_OF_TTL: u32 = 8;
+
+/// One caller's named lock.
+pub struct NamedLock {
+    connector: Connector,
+    request: Request,
+    name: Name,
+    /// The slot that is held or was lost.
+    slot: u32,
+    /// The session that holds the slot.
+    session: Option<Session>,
+    /// The session on which somebody was found who ends the holder, and who.
+    killed: Option<(Session, Client)>,
+    /// The session on which the lock was last asked for, as long as it was not acquired.
+    asked_on: Option<u64>,
+    /// That every server is read-only, as the caller knows it.
+    only_read_only: Option<String>,
+}
+
+impl NamedLock {
+    /// A lock on the servers of `connector`, on sessions that all take the lock of this run's id.
+    pub fn new(connector: Connector, spec: &LockSpec, run_id: &str, verbosity: Verbosity) -> Self {
+        Self {
+            connector,
+            request: Request::new(spec, run_id, verbosity),
+            name: spec.name.clone(),
+            slot: 0,
+            session: None,
+            killed: None,
+            asked_on: None,
+            only_read_only: None,
+        }
+    }
+
+    /// For a `slot` that another process held and lost.
+    pub fn lost(self, slot: u32) -> Self {
+        Self { slot, ..self }
+    }
+
+    /// One round of all servers for a session that the lock may live on; `None`: try again after a pause.
+    fn open(&mut self, caller: &dyn Caller) -> Result<Option<(Session, Opening)>, Failure> {
+        let request = &mut self.request;
+        let accepts = request.accepts_read_only();
+        let opened = self.connector.connect(|session| {
+            if request.has_waited {
+                sleep(HOLD_BACK);
+            }
+            request.open(session)
+        });
+        let read_only = match opened {
+            Ok(opened) => return Ok(Some(opened)),
+            Err(Fault::Final(failure)) => return Err(failure),
+            Err(Fault::ReadOnly(_)) if accepts => {
+                request.accept_read_only();
+                return self.open(caller);
+            }
+            Err(Fault::ReadOnly(line)) => Some(line),
+            Err(_) => None,
+        };
+        if read_only != self.only_read_only {
+            caller.on_read_only(read_only.as_deref());
+            self.only_read_only = read_only;
+        }
+        Ok(None)
+    }
+
+    fn hold(&mut self, session: Session, grant: Grant) {
+        self.slot = grant.slot;
+        self.asked_on = None;
+        self.session = Some(session);
+    }
+}
+
+impl Backend for NamedLock {
+    fn try_acquire(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure> {
+        let Some((mut session, opening)) = self.open(caller)? else {
+            return Ok(Attempt::Retry(self.connector.pause()));
+        };
+        caller.on_server(&session.to_string());
+        // Whoever ends a holder may mean one that was granted the slot, and has not believed it yet.
+        if let Some(lost) = self.asked_on
+            && let Ok(Some(killer)) = Request::killer_of_waiter(lost, &mut session)
+        {
+            let line = format!("{} was ended by {killer}", self.name);
+            return Err(Failure::new(Reason::LockLost, line));
+        }
+        self.asked_on = Some(opening.connection_id());
+        match self.request.take(&mut session, &opening, caller) {
+            Ok(Decision::Held(grant, lease)) => {
+                self.hold(session, grant);
+                Ok(Attempt::Acquired(grant, lease))
+            }
+            Ok(Decision::Taken(holders)) => Ok(Attempt::Taken(holders)),
+            Err(Fault::Final(failure)) => Err(failure),
+            Err(fault) => {
+                let line = format!("lost the session with {session}: {fault}");
+                session.tell(Level::Info, &line);
+                Ok(Attempt::Retry(PAUSE))
+            }
+        }
+    }
+
+    fn renew(&mut self) -> Result<Moment, String> {
+        let Some(session) = &mut self.session else {
+            return Err("there is no session".to_owned());
+        };
+        let sent = Moment::now();
+        let cause = match self.request.renew(self.slot, session) {
+            Ok(true) => return Ok(sent),
+            Ok(false) => "the server says that it is not held".to_owned(),
+            Err(Fault::ReadOnly(cause)) => format!("{session} {cause}"),
+            Err(fault) => fault.to_string(),
+        };
+        self.session = None;
+        Err(cause)
+    }
+
+    fn try_reacquire(&mut self, take: bool) -> Reattempt {
+        let (slot, request) = (self.slot, &mut self.request);
+        let retaken = self.connector.connect(|session| {
+            if take {
+                return request.retake(slot, session).map(Some);
+            }
+            let killer = request.find_killer(slot, session)?;
+            Ok(killer.map(Retake::Killed))
+        });
+        match retaken {
+            Ok((session, Some(Retake::Held(grant, lease)))) => {
+                self.hold(session, grant);
+                Reattempt::Acquired(grant, lease)
+            }
+            Ok((session, Some(Retake::Killed(killer)))) => {
+                self.killed = Some((session, killer.clone()));
+                Reattempt::Killed(killer)
+            }
+            Ok((_, Some(Retake::Taken(holders)))) => Reattempt::Refused(Refusal::Taken(holders)),
+            Ok((_, None)) => Reattempt::NotRequested,
+            Err(Fault::Final(failure)) => Reattempt::Refused(Refusal::Failed(failure)),
+            Err(Fault::ReadOnly(_)) if request.accepts_read_only() => {
+                request.accept_read_only();
+                Reattempt::Failed
+            }
+            Err(_) => Reattempt::Failed,
+        }
+    }
+
+    fn find_kill(&mut self) -> Option<Client> {
+        match self.try_reacquire(false) {
+            Reattempt::Killed(killer) => Some(killer),
+            _ => None,
+        }
+    }
+
+    fn ack_kill(&mut self) -> bool {
+        let Some((mut session, killer)) = self.killed.take() else {
+            return false;
+        };
+        let _ = session.answer_within(ACK_LIMIT);
+        let acked = self
+            .request
+            .ack_kill(self.slot, killer.connection, &mut session);
+        acked.is_ok()
+    }
+
+    fn release(&mut self) -> Result<bool, Option<String>> {
+        let mut session = self.session.take().ok_or(None)?;
+        let released = self.request.release(self.slot, &mut session);
+        released.map_err(|fault| Some(fault.to_string()))
+    }
+
+    fn drop_held(&mut self) {
+        self.session = None;
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.session.as_ref().map(AsFd::as_fd)
+    }
+
+    fn server(&self) -> String {
+        self.session
+            .as_ref()
+            .map(Session::to_string)
+            .unwrap_or_default()
+    }
+
+    fn answer_within(&mut self, limit: Duration) -> io::Result<()> {
+        self.connector.hurry(limit / SHARE_OF_TTL);
+        self.session
+            .as_ref()
+            .map_or(Ok(()), |session| session.answer_within(limit))
+    }
+
+    fn pause(&self) -> Duration {
+        self.connector.pause()
+    }
+}
