@@ -11,6 +11,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use nix::unistd::{getpid, getppid};
 
+use super::environment::{self, Change};
 use super::inherited;
 use super::leash::Leash;
 use super::signals::Signals;
@@ -28,12 +29,14 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts the command. Before its first instruction the keeper knows it: the new process says so itself.
+    /// Starts the command, with these `changes` to the environment. Before its first instruction the keeper knows it: the
+    /// new process says so itself.
     ///
     /// # Errors
     /// [`Reason::NotFound`], [`Reason::NotExecutable`], [`Reason::OsRefused`].
     pub fn spawn(
         command: &[OsString],
+        changes: Vec<Change>,
         signals: &Signals,
         link: &Arc<Link>,
     ) -> Result<Self, Failure> {
@@ -42,11 +45,11 @@ impl Child {
         };
         let own_group = !has_terminal();
         let leash = Leash::new().map(Arc::new).map_err(|error| {
-            let told = format!(
+            let line = format!(
                 "cannot run the command: {}",
                 in_words(&io::Error::from(error))
             );
-            Failure::new(Reason::OsRefused, told)
+            Failure::new(Reason::OsRefused, line)
         })?;
         let mask = signals.inherited();
         let link = Arc::clone(link);
@@ -62,13 +65,14 @@ impl Child {
             link.send(&ToKeeper::Started { pid, own_group })?;
             // Should the keeper be killed together with the supervisor, the kernel ends the command.
             tied.tie(if own_group { -pid } else { pid })?;
-            inherited::put_back();
-            Signals::put_back(&mask)
+            environment::apply(&changes)?;
+            inherited::restore();
+            Signals::restore_mask(&mask)
         };
         let last_steps = move || {
             let prepared = prepare();
             if getppid() != supervisor {
-                // Nobody is left to be told, and the standard library would complain of that.
+                // Nobody is left to report an error to, and the standard library would complain of that.
                 // SAFETY: ends this process, and nothing else.
                 unsafe { libc::_exit(Reason::OsRefused.code().into()) };
             }
@@ -86,7 +90,7 @@ impl Child {
             }
             Err(error) => {
                 let reason = reason_of(&error);
-                let told = match reason {
+                let line = match reason {
                     Reason::LockLost => "the keeper died before the command was started".to_owned(),
                     _ => format!(
                         "cannot run {}: {}",
@@ -94,14 +98,14 @@ impl Child {
                         in_words(&error)
                     ),
                 };
-                Err(Failure::new(reason, told))
+                Err(Failure::new(reason, line))
             }
         }
     }
 
     /// How the command ended, if it has. It stays a zombie: its number is still its own.
     pub fn ended(&self) -> Option<Ending> {
-        look(libc::P_PID, self.processes.pid).map(|(_, ending)| ending)
+        peek(libc::P_PID, self.processes.pid).map(|(_, ending)| ending)
     }
 
     /// Reaps the ended command.
@@ -113,7 +117,7 @@ impl Child {
 /// Reaps an ended child that is none of dblock's `own`; `false` if there is none. As process 1 of a container dblock
 /// inherits every orphan. An own child that has ended hides the orphans behind it: dblock is about to end then.
 pub fn reap_orphan(own: &[Option<i32>]) -> bool {
-    match look(libc::P_ALL, 0) {
+    match peek(libc::P_ALL, 0) {
         Some((pid, _)) if !own.contains(&Some(pid)) => {
             reap(pid);
             true
@@ -128,7 +132,7 @@ pub fn reap(pid: i32) -> Option<Ending> {
 }
 
 /// An ended child among those meant, and how it ended; it is not reaped.
-fn look(kind: libc::idtype_t, id: i32) -> Option<(i32, Ending)> {
+fn peek(kind: libc::idtype_t, id: i32) -> Option<(i32, Ending)> {
     wait(kind, id, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)
 }
 

@@ -1,4 +1,4 @@
-//! What dblock was started with and what Rust's start-up code changes before `main`: put back in the command.
+//! What dblock was started with and what Rust's start-up code changes before `main`: restored in the command.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -9,12 +9,12 @@ static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 /// Whether SIGCHLD was ignored; then no child could be waited for.
 static CHILD_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// The C library runs what stands in this section before `main`.
+/// The C library runs what is in this section before `main`.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = look;
+static NOTE: extern "C" fn() = note;
 
-extern "C" fn look() {
+extern "C" fn note() {
     for (descriptor, closed) in (0..).zip(&CLOSED) {
         // SAFETY: asks about a descriptor, which need not be open.
         closed.store(
@@ -43,7 +43,7 @@ pub fn make_children_waitable() {
 }
 
 /// In the command's process, between fork and exec: the dispositions and the closed descriptors as dblock got them.
-pub fn put_back() {
+pub fn restore() {
     for (signal, ignored) in [
         (libc::SIGPIPE, &PIPE_IGNORED),
         (libc::SIGCHLD, &CHILD_IGNORED),

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::base::clock::Moment;
 use crate::base::exit::Ending;
+use crate::base::text::shown;
 use crate::keeper::message::FromKeeper;
 use crate::lock::Grant;
 
@@ -13,13 +14,13 @@ const MOST_EVENTS: usize = 10;
 
 /// How a run came out, as far as it is no error.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RunOutcome {
     /// The command ended by itself.
     #[default]
     Ran,
     /// Its time was over, and it was ended.
     TimedOut,
-    /// The lock was not had in time.
+    /// The lock was not acquired in time.
     Skipped,
     /// A signal ended the waiting.
     Stopped,
@@ -27,38 +28,38 @@ pub enum Outcome {
 
 /// What happened to the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum LockEventKind {
     /// The session was lost, and with it the lock.
     Lost,
-    /// It was had again.
-    HadAgain,
-    /// It was not to be had again.
-    GivenUp,
+    /// It was reacquired.
+    Reacquired,
+    /// It was not reacquired in time, or cannot be.
+    Abandoned,
     /// Somebody ended its holder (`dblock kill`).
     Killed,
 }
 
 /// Something that happened to the lock.
 #[derive(Debug, Clone)]
-pub struct Event {
+pub struct LockEvent {
     /// When, by this host's clock.
     pub at: SystemTime,
-    pub what: What,
+    pub kind: LockEventKind,
     /// Why, by whom, or after how long.
     pub detail: String,
 }
 
 /// What happened so far.
 #[derive(Debug)]
-pub struct History {
-    asked: Moment,
+pub struct RunRecord {
+    requested: Moment,
     /// The server that was reached last.
     pub server: Option<String>,
-    /// The slot that was had, and on which session at first.
+    /// The slot that was acquired, and on which session at first.
     pub grant: Option<Grant>,
-    /// When it was had.
-    pub had: Option<SystemTime>,
-    /// How long that took, or until it was not had.
+    /// When it was acquired.
+    pub acquired: Option<SystemTime>,
+    /// How long that took, or until the request failed.
     pub waited: Duration,
     /// When the command was started.
     pub started: Option<SystemTime>,
@@ -66,63 +67,63 @@ pub struct History {
     pub ended: Option<(SystemTime, Ending)>,
     /// How long it ran.
     pub ran: Option<Duration>,
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
     /// The line of a skip.
     pub message: Option<String>,
-    pub events: Vec<Event>,
+    pub events: Vec<LockEvent>,
     /// How many events there were beyond those.
-    pub left_out: u32,
-    /// Where the report goes, where that is to stay open when stdout is let go of.
-    pub kept: Option<OwnedFd>,
+    pub events_omitted: u32,
+    /// Where the report goes, if that is to stay open when stdout is closed; `None` for a file.
+    pub report_output: Option<OwnedFd>,
     lost: Option<Moment>,
 }
 
-impl History {
+impl RunRecord {
     /// That of a run that begins now.
     pub fn begin() -> Self {
         Self {
-            asked: Moment::now(),
+            requested: Moment::now(),
             server: None,
             grant: None,
-            had: None,
+            acquired: None,
             waited: Duration::ZERO,
             started: None,
             ended: None,
             ran: None,
-            outcome: Outcome::default(),
+            outcome: RunOutcome::default(),
             message: None,
             events: Vec::new(),
-            left_out: 0,
-            kept: None,
+            events_omitted: 0,
+            report_output: None,
             lost: None,
         }
     }
 
     /// The waiting for the lock is over.
-    pub fn decided(&mut self) {
-        self.waited = self.asked.elapsed();
+    pub fn end_wait(&mut self) {
+        self.waited = self.requested.elapsed();
     }
 
-    /// Notes what the keeper tells.
-    pub fn hear(&mut self, message: &FromKeeper) {
+    /// Records what the keeper reports.
+    pub fn on_message(&mut self, message: &FromKeeper) {
         match message {
             FromKeeper::Reached(server) => self.server = Some(server.clone()),
             FromKeeper::Held(grant, _) if self.grant.is_none() => {
                 self.grant = Some(*grant);
-                self.had = Some(SystemTime::now());
+                self.acquired = Some(SystemTime::now());
             }
             FromKeeper::Held(grant, _) => {
                 let span = self.lost.take().map(Moment::elapsed).unwrap_or_default();
                 let detail = format!(
                     "after {}, on connection {}",
-                    crate::base::text::shown(span),
+                    shown(span),
                     grant.connection_id
                 );
-                self.note(What::HadAgain, &detail);
+                self.add(LockEventKind::Reacquired, &detail);
             }
             FromKeeper::Lost(cause) => self.lose(cause),
-            FromKeeper::Abandoned(why) => self.note(What::GivenUp, &why.to_string()),
-            FromKeeper::Killed(who) => self.note(What::Killed, &format!("by {who}")),
+            FromKeeper::Abandoned(why) => self.add(LockEventKind::Abandoned, &why.to_string()),
+            FromKeeper::Killed(who) => self.add(LockEventKind::Killed, &format!("by {who}")),
             _ => {}
         }
     }
@@ -130,18 +131,18 @@ impl History {
     /// The lock was lost.
     pub fn lose(&mut self, cause: &str) {
         self.lost.get_or_insert_with(Moment::now);
-        self.note(What::Lost, cause);
+        self.add(LockEventKind::Lost, cause);
     }
 
-    /// Notes something that happened to the lock.
-    pub fn note(&mut self, what: What, detail: &str) {
+    /// Records something that happened to the lock.
+    pub fn add(&mut self, kind: LockEventKind, detail: &str) {
         if self.events.len() == MOST_EVENTS {
-            self.left_out += 1;
+            self.events_omitted += 1;
             return;
         }
-        self.events.push(Event {
+        self.events.push(LockEvent {
             at: SystemTime::now(),
-            what,
+            kind,
             detail: detail.to_owned(),
         });
     }

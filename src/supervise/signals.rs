@@ -123,7 +123,7 @@ impl Signals {
     ///
     /// # Errors
     /// As `sigprocmask(2)`.
-    pub fn put_back(inherited: &SigSet) -> io::Result<()> {
+    pub fn restore_mask(inherited: &SigSet) -> io::Result<()> {
         Ok(sigprocmask(SigmaskHow::SIG_SETMASK, Some(inherited), None)?)
     }
 

@@ -15,7 +15,7 @@ use crate::base::log::write_at_once;
 use crate::base::text::{json_printable, moment, seconds};
 use crate::base::user::local_user;
 use crate::settings::{ReportTo, Run};
-use crate::supervise::{History, Outcome, What};
+use crate::supervise::{LockEventKind, RunOutcome, RunRecord};
 
 /// Bytes of the line at most, so that a pipe takes it at once: `PIPE_BUF`, less the end of the line.
 const LONGEST_LINE: usize = 4095;
@@ -30,11 +30,11 @@ const LONGEST_TEXT: usize = 400;
 pub fn append(
     to: &ReportTo,
     run: &Run,
-    history: &History,
+    record: &RunRecord,
     ended: &anyhow::Result<Ending>,
 ) -> io::Result<()> {
-    let line = whole_line(run, history, ended);
-    match (to, &history.kept) {
+    let line = whole_line(run, record, ended);
+    match (to, &record.report_output) {
         (ReportTo::File(path), _) => {
             let open = |reads: bool| {
                 // A pipe without a reader is no reason to wait.
@@ -90,10 +90,10 @@ fn write_whole(descriptor: BorrowedFd, line: &str) -> io::Result<()> {
 }
 
 /// The line of a run, with texts as long as fit into it.
-fn whole_line(run: &Run, history: &History, ended: &anyhow::Result<Ending>) -> String {
+fn whole_line(run: &Run, record: &RunRecord, ended: &anyhow::Result<Ending>) -> String {
     let mut longest = LONGEST_TEXT;
     loop {
-        let line = json_printable(&line(run, history, ended, longest).to_string());
+        let line = json_printable(&line(run, record, ended, longest).to_string());
         if line.len() <= LONGEST_LINE || longest == 0 {
             return line + "\n";
         }
@@ -101,9 +101,9 @@ fn whole_line(run: &Run, history: &History, ended: &anyhow::Result<Ending>) -> S
     }
 }
 
-fn line(run: &Run, history: &History, ended: &anyhow::Result<Ending>, longest: usize) -> Value {
+fn line(run: &Run, record: &RunRecord, ended: &anyhow::Result<Ending>, longest: usize) -> Value {
     let host = gethostname().unwrap_or_default();
-    let slot = history.grant.map(|grant| grant.slot);
+    let slot = record.grant.map(|grant| grant.slot);
     let failure = ended.as_ref().err();
     let reason = failure.map(|error| {
         let failure = error.downcast_ref::<Failure>();
@@ -114,30 +114,30 @@ fn line(run: &Run, history: &History, ended: &anyhow::Result<Ending>, longest: u
         (Ok(Ending::Signal(signal)), _) => 128 + signal,
         (Err(_), reason) => reason.unwrap_or(Reason::Internal).code().into(),
     };
-    let outcome = match (reason, history.outcome) {
+    let outcome = match (reason, record.outcome) {
         (Some(Reason::LockLost), _) => "lost",
         (Some(_), _) => "failed",
-        (None, Outcome::Ran) => "ran",
-        (None, Outcome::TimedOut) => "timed_out",
-        (None, Outcome::Skipped) => "skipped",
-        (None, Outcome::Stopped) => "stopped",
+        (None, RunOutcome::Ran) => "ran",
+        (None, RunOutcome::TimedOut) => "timed_out",
+        (None, RunOutcome::Skipped) => "skipped",
+        (None, RunOutcome::Stopped) => "stopped",
     };
-    let signal = match (history.ended, ended) {
+    let signal = match (record.ended, ended) {
         (Some((_, Ending::Signal(signal))), _) | (None, &Ok(Ending::Signal(signal))) => {
             Some(name_of(signal))
         }
         _ => None,
     };
     let message = failure.map(|error| format!("{error:#}"));
-    let message = message.or_else(|| history.message.clone());
-    let events = history.events.iter().map(|event| {
-        let what = match event.what {
-            What::Lost => "lost",
-            What::HadAgain => "had_again",
-            What::GivenUp => "given_up",
-            What::Killed => "killed",
+    let message = message.or_else(|| record.message.clone());
+    let events = record.events.iter().map(|event| {
+        let kind = match event.kind {
+            LockEventKind::Lost => "lost",
+            LockEventKind::Reacquired => "had_again",
+            LockEventKind::Abandoned => "given_up",
+            LockEventKind::Killed => "killed",
         };
-        json!({"at": moment(event.at), "event": what, "detail": short(&event.detail, longest)})
+        json!({"at": moment(event.at), "event": kind, "detail": short(&event.detail, longest)})
     });
     json!({
         "name": run.job.lock.name.to_string(),
@@ -147,19 +147,19 @@ fn line(run: &Run, history: &History, ended: &anyhow::Result<Ending>, longest: u
         "pid": getpid().as_raw(),
         "user": local_user(),
         "program": short(&run.job.program(), longest),
-        "server": history.server.as_deref().map(|server| short(server, longest)),
-        "connection": history.grant.map(|grant| grant.connection_id),
+        "server": record.server.as_deref().map(|server| short(server, longest)),
+        "connection": record.grant.map(|grant| grant.connection_id),
         "asked": moment(run.job.started),
-        "had": history.had.map(moment),
-        "started": history.started.map(moment),
-        "ended": history.ended.map(|(at, _)| moment(at)),
-        "waited_seconds": seconds(history.waited),
-        "ran_seconds": history.ran.map(seconds),
+        "had": record.acquired.map(moment),
+        "started": record.started.map(moment),
+        "ended": record.ended.map(|(at, _)| moment(at)),
+        "waited_seconds": seconds(record.waited),
+        "ran_seconds": record.ran.map(seconds),
         "outcome": outcome,
         "exit_code": exit_code,
         "signal": signal,
         "lock": events.collect::<Vec<_>>(),
-        "lock_left_out": history.left_out,
+        "lock_left_out": record.events_omitted,
         "message": message.map(|message| short(&message, longest)),
         "dblock": env!("CARGO_PKG_VERSION"),
     })

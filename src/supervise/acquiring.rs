@@ -1,0 +1,197 @@
+//! While the keeper requests the lock: what it reports, how long it may take, and what follows.
+
+use nix::sys::signal::Signal;
+
+use super::event::Event;
+use super::keeper_link::unexplained_end;
+use super::lock_state::LockState;
+use super::phase::{Acquiring, Conclusion, Phase};
+use super::signals::Received;
+use super::{RunOutcome, Supervisor};
+use crate::base::clock::Moment;
+use crate::base::exit::{Failure, Reason};
+use crate::base::log::Level;
+use crate::base::text::shown;
+use crate::keeper::message::{FromKeeper, ToKeeper};
+use crate::keeper::{self, Work};
+use crate::lock::{Grant, Holders, Wait};
+
+/// What became of the request for the lock.
+pub enum Acquisition {
+    /// It is held.
+    Acquired(Grant),
+    /// It was not acquired in time: these hold it.
+    Taken(Holders),
+    /// No server could be reached in time.
+    Unreachable(Failure),
+    /// A signal ended the wait.
+    Interrupted(Signal),
+}
+
+/// Set when the request for the lock is decided.
+type Decision = Option<anyhow::Result<Acquisition>>;
+
+impl Supervisor<'_> {
+    pub(super) fn begin_acquiring(&self) -> Phase {
+        let begun = Moment::now();
+        Phase::Acquiring(Acquiring {
+            begun,
+            deadline: Some(begun + self.job.connection.connect_timeout),
+            waiting: false,
+            only_read_only: None,
+            grant: None,
+            last_note: "connecting".to_owned(),
+        })
+    }
+
+    pub(super) fn on_event_acquiring(&mut self, mut acquiring: Acquiring, event: Event) -> Phase {
+        let decision = match event {
+            Event::Message(message) => self.on_message_acquiring(&mut acquiring, message),
+            Event::Signal(received) => self.on_signal_acquiring(&mut acquiring, received),
+            Event::KeeperGone => {
+                let end = unexplained_end(self.keeper.end());
+                let line = format!("{end} while this was under way: {}", acquiring.last_note);
+                Some(Err(Failure::new(Reason::Internal, line).into()))
+            }
+            Event::Deadline => Some(self.too_late(&acquiring)),
+        };
+        match decision {
+            Some(decision) => self.end_acquiring(decision),
+            None => Phase::Acquiring(acquiring),
+        }
+    }
+
+    /// The request is decided: the command starts, or the run is over. Unless the lock is held the keeper is ended.
+    pub(super) fn end_acquiring(&mut self, decision: anyhow::Result<Acquisition>) -> Phase {
+        self.record.end_wait();
+        if !matches!(decision, Ok(Acquisition::Acquired(_))) {
+            self.keeper.end();
+        }
+        match decision {
+            Ok(Acquisition::Acquired(grant)) => self.start_command(Some(grant)),
+            Ok(Acquisition::Taken(holder)) => Phase::Done(Ok(Conclusion::Taken(holder))),
+            Ok(Acquisition::Unreachable(failure)) if self.run_if_unreachable => {
+                self.run_without_lock(&failure)
+            }
+            Ok(Acquisition::Unreachable(failure)) => Phase::Done(Err(failure.into())),
+            Ok(Acquisition::Interrupted(signal)) => {
+                self.record.outcome = RunOutcome::Stopped;
+                Phase::Done(Ok(Conclusion::Interrupted(signal)))
+            }
+            Err(error) => Phase::Done(Err(error)),
+        }
+    }
+
+    fn run_without_lock(&mut self, failure: &Failure) -> Phase {
+        let line = format!("{failure}; running without the lock");
+        self.log.error(&line);
+        self.record.message = Some(line);
+        match keeper::fork_off(Work::GuardOnly) {
+            Ok(keeper) => {
+                self.keeper.replace(keeper);
+                self.start_command(None)
+            }
+            Err(failure) => Phase::Done(Err(failure.into())),
+        }
+    }
+
+    fn on_message_acquiring(&mut self, acquiring: &mut Acquiring, message: FromKeeper) -> Decision {
+        match message {
+            FromKeeper::Held(grant, _) => {
+                self.lock.update(&message);
+                acquiring.grant = Some(grant);
+                return self.prove_lease(acquiring);
+            }
+            FromKeeper::Confirmed(_) => {
+                self.lock.update(&message);
+                return self.prove_lease(acquiring);
+            }
+            FromKeeper::Taken(holder) => return Some(Ok(Acquisition::Taken(holder))),
+            FromKeeper::Failed(failure) => return Some(Err(failure.into())),
+            FromKeeper::Waiting(holders) => self.begin_wait(acquiring, &holders),
+            FromKeeper::Note(level, text) => {
+                self.log.say(level, &text);
+                if level == Level::Info {
+                    acquiring.last_note = text;
+                }
+            }
+            FromKeeper::AreYouThere => self.keeper.send(&ToKeeper::Here),
+            FromKeeper::OnlyReadOnly(server) => acquiring.only_read_only = server,
+            message => self.lock.update(&message),
+        }
+        None
+    }
+
+    /// Accepts a lock whose lease is fresh. dblock may have been stopped just now, or the machine have slept: then a renewal
+    /// must prove the lease first.
+    fn prove_lease(&self, acquiring: &mut Acquiring) -> Decision {
+        let (Some(grant), LockState::Held(lease)) = (acquiring.grant, self.lock) else {
+            return None;
+        };
+        if lease.proved.elapsed() > lease.ttl / 2 {
+            self.keeper.send(&ToKeeper::Check);
+            acquiring.deadline = Some(Moment::now() + lease.grace());
+            return None;
+        }
+        let (name, span) = (&self.job.lock.name, shown(acquiring.begun.elapsed()));
+        let Grant {
+            slot,
+            connection_id,
+        } = grant;
+        self.log.info(format_args!(
+            "had slot {slot} of {name} after {span}, on connection {connection_id}"
+        ));
+        Some(Ok(Acquisition::Acquired(grant)))
+    }
+
+    fn begin_wait(&self, acquiring: &mut Acquiring, holders: &Holders) {
+        let name = &self.job.lock.name;
+        self.log.info(format_args!("{name} is {holders}; waiting"));
+        acquiring.last_note = format!("{name} was last {holders}");
+        // Once: on a new session the keeper goes on with the same wait. It ends the wait to the millisecond itself; the
+        // deadline is for a server that has fallen silent by then.
+        if !std::mem::replace(&mut acquiring.waiting, true) {
+            let limit = self.job.connection.connect_timeout;
+            acquiring.deadline = match self.job.lock.wait {
+                Wait::For(wait) => Some(acquiring.begun + wait + limit),
+                Wait::Forever => None,
+            };
+        }
+    }
+
+    fn on_signal_acquiring(&self, acquiring: &mut Acquiring, received: Received) -> Decision {
+        self.reap_orphans(None);
+        if self.signals.act_on(received.signal) {
+            return Some(Ok(Acquisition::Interrupted(received.signal)));
+        }
+        // While dblock was stopped, so was its keeper, which has an answer of its own to a time that is over.
+        if acquiring.waiting && received.signal == Signal::SIGCONT {
+            let at_least = Moment::now() + self.job.connection.connect_timeout;
+            acquiring.deadline = acquiring.deadline.map(|deadline| deadline.max(at_least));
+        }
+        None
+    }
+
+    /// What it means that the deadline has passed.
+    fn too_late(&self, acquiring: &Acquiring) -> anyhow::Result<Acquisition> {
+        let last_note = &acquiring.last_note;
+        if acquiring.grant.is_some() {
+            let line = format!(
+                "{} was lost before the command was started",
+                self.job.lock.name
+            );
+            return Err(Failure::new(Reason::LockLost, line).into());
+        }
+        let line = if acquiring.waiting {
+            format!("the server did not answer when the wait was over: {last_note}")
+        } else if let Some(read_only) = &acquiring.only_read_only {
+            let line = format!("{read_only}, or say --allow-unfit-server");
+            return Err(Failure::new(Reason::Configuration, line).into());
+        } else {
+            let limit = shown(self.job.connection.connect_timeout);
+            format!("no server could be reached within {limit}: {last_note}")
+        };
+        let failure = Failure::new(Reason::Unreachable, line);
+        Ok(Acquisition::Unreachable(failure))
+    }
+}

@@ -1,0 +1,55 @@
+//! What the command's environment has beyond dblock's own, and what it does not get.
+
+use std::ffi::CString;
+use std::io;
+
+use nix::errno::Errno;
+
+use super::Job;
+use crate::lock::Grant;
+
+/// A variable of the command: to set, or with `None` to remove.
+pub type Change = (CString, Option<CString>);
+
+/// The variables that describe the grant, and those that are kept from the command.
+///
+/// # Panics
+/// Where a text has a NUL, which neither an argument nor a name of a lock can have.
+pub fn changes(job: &Job, grant: Option<Grant>) -> Vec<Change> {
+    let slot = grant.map(|grant| grant.slot);
+    let slot_name = slot.and_then(|slot| job.slot_names.get(slot as usize).cloned());
+    let connection_id = grant.map(|grant| grant.connection_id.to_string());
+    let described = [
+        ("DBLOCK_NAME", Some(job.lock.name.to_string())),
+        ("DBLOCK_SLOT", slot.map(|slot| slot.to_string())),
+        ("DBLOCK_SLOT_NAME", slot_name),
+        ("DBLOCK_CONNECTION_ID", connection_id),
+    ];
+    let scrubbed = job.scrubbed.iter().map(|&name| (name, None));
+    let text = |text: &str| CString::new(text).expect("a setting has no NUL");
+    described
+        .into_iter()
+        .chain(scrubbed)
+        .map(|(name, value)| (text(name), value.as_deref().map(text)))
+        .collect()
+}
+
+/// In the command's process, between fork and exec: changes what the command gets, and nothing of dblock's. Unlike
+/// `Command::env` that leaves the order, and entries that are no `name=value`, as they were.
+///
+/// # Errors
+/// As `setenv(3)`.
+pub fn apply(changes: &[Change]) -> io::Result<()> {
+    for (name, value) in changes {
+        // SAFETY: this process has no threads. Not std's functions, whose lock is held here since before the fork.
+        let result = unsafe {
+            match value {
+                Some(value) => libc::setenv(name.as_ptr(), value.as_ptr(), 1),
+                // A dblock around this one may have set it.
+                None => libc::unsetenv(name.as_ptr()),
+            }
+        };
+        Errno::result(result)?;
+    }
+    Ok(())
+}

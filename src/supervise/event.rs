@@ -1,0 +1,89 @@
+//! What a supervisor waits for: one place that turns its descriptors into events.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::Supervisor;
+use super::signals::Received;
+use crate::base::clock::Moment;
+use crate::keeper::message::FromKeeper;
+
+/// Something to act on.
+pub enum Event {
+    /// A signal for dblock, or SIGCHLD.
+    Signal(Received),
+    /// The keeper says something.
+    Message(FromKeeper),
+    /// The keeper has closed its end.
+    KeeperGone,
+    /// The deadline has passed, and nothing else is there.
+    Deadline,
+}
+
+impl Supervisor<'_> {
+    /// The next event, signals first; `None` waits without a deadline.
+    ///
+    /// # Errors
+    /// As `poll(2)`, `timerfd_settime(2)` and `read(2)`.
+    pub(super) fn next_event(&mut self, deadline: Option<Moment>) -> io::Result<Event> {
+        self.alarm.set(deadline)?;
+        loop {
+            if let Some(received) = self.signals.next()? {
+                return Ok(Event::Signal(received));
+            }
+            // Until it is reaped.
+            if self.keeper.is_unreaped() {
+                return Ok(Event::KeeperGone);
+            }
+            let link = self.keeper.link();
+            let mut descriptors = vec![
+                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.alarm.as_fd(), PollFlags::POLLIN),
+            ];
+            if !self.keeper.is_closed() {
+                descriptors.push(PollFd::new(link.as_fd(), PollFlags::POLLIN));
+            }
+            match poll(&mut descriptors, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let [signal_came, time_is_over, keeper_sent] =
+                [0, 1, 2].map(|at| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true)));
+            if signal_came {
+                continue;
+            }
+            if keeper_sent {
+                return Ok(match self.receive() {
+                    Some(message) => Event::Message(message),
+                    None => Event::KeeperGone,
+                });
+            }
+            if time_is_over {
+                return Ok(Event::Deadline);
+            }
+        }
+    }
+
+    /// A message of the keeper's that is there already. Its end comes as an event.
+    pub(super) fn pending_message(&mut self) -> Option<FromKeeper> {
+        if self.keeper.is_readable() {
+            self.receive()
+        } else {
+            None
+        }
+    }
+
+    fn receive(&mut self) -> Option<FromKeeper> {
+        let message = self.keeper.receive()?;
+        self.record.on_message(&message);
+        Some(message)
+    }
+}
+
+/// Whether a deadline has passed; `None` never does.
+pub fn is_over(deadline: Option<Moment>) -> bool {
+    deadline.is_some_and(|deadline| deadline <= Moment::now())
+}

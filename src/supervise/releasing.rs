@@ -1,0 +1,101 @@
+//! Releasing the lock: the server's answer is waited for, but not for long.
+
+use std::time::Duration;
+
+use super::child::Child;
+use super::event::Event;
+use super::lock_state::LockState;
+use super::phase::{Conclusion, Phase, Releasing};
+use super::{LAST_CHANCE, Supervisor};
+use crate::base::clock::Moment;
+use crate::keeper::message::{FromKeeper, ToKeeper};
+
+impl Supervisor<'_> {
+    /// Has the keeper release the lock, and reaps the command. The server's answer is waited for until this `limit` at most.
+    pub(super) fn begin_release(
+        &mut self,
+        child: Option<Child>,
+        limit: Duration,
+        conclusion: anyhow::Result<Conclusion>,
+    ) -> Phase {
+        // The keeper learns of the end before the command's number is free for another process: it never kills a stranger.
+        self.keeper.send(&ToKeeper::Release);
+        if let Some(child) = child {
+            child.reap();
+        }
+        // It may just have reacquired the lock.
+        while !self.lock.is_held()
+            && let Some(message) = self.pending_message()
+        {
+            self.update(&message);
+        }
+        Phase::Releasing(Releasing {
+            deadline: Moment::now() + limit,
+            finished: false,
+            conclusion,
+        })
+    }
+
+    /// Whether nothing more is to be waited for. Whoever ended the holder of a lock that was lost is waiting for an answer,
+    /// and the keeper may not know of that yet: a lost lock is waited for, too.
+    pub(super) fn check_releasing(&mut self, releasing: &Releasing) -> bool {
+        if releasing.finished || matches!(self.lock, LockState::None) {
+            return true;
+        }
+        if self.keeper.is_closed() {
+            if self.lock.is_held() {
+                self.lost_at_the_end("the keeper is gone");
+            }
+            return true;
+        }
+        false
+    }
+
+    pub(super) fn on_event_releasing(&mut self, mut releasing: Releasing, event: Event) -> Phase {
+        let name = &self.job.lock.name;
+        match event {
+            Event::Message(FromKeeper::Released) => {
+                if self.lock.is_held() {
+                    self.log.info(format_args!("{name} is free"));
+                }
+                releasing.finished = true;
+            }
+            Event::Message(FromKeeper::Lost(cause)) if self.lock.is_held() => {
+                self.lost_at_the_end(&cause);
+            }
+            Event::Message(FromKeeper::Note(level, text)) => self.log.say(level, text),
+            Event::Message(message @ (FromKeeper::Held(..) | FromKeeper::Killed(_))) => {
+                self.update(&message);
+            }
+            // The command has ended; who wants dblock to end now does not want to wait for a slow server.
+            Event::Signal(received) => {
+                if self.signals.act_on(received.signal) {
+                    releasing.deadline = releasing.deadline.min(Moment::now() + LAST_CHANCE);
+                }
+            }
+            Event::Deadline => {
+                if self.lock.is_held() {
+                    self.log.warning(format_args!(
+                        "the server did not answer; it frees {name} when it sees that dblock is gone"
+                    ));
+                }
+                releasing.finished = true;
+            }
+            Event::Message(_) | Event::KeeperGone => {}
+        }
+        Phase::Releasing(releasing)
+    }
+
+    fn lost_at_the_end(&mut self, cause: &str) {
+        self.lock.lose();
+        self.log.error(format_args!(
+            "{} was lost while the command ran: {cause}",
+            self.job.lock.name
+        ));
+    }
+
+    pub(super) fn end_releasing(&mut self, releasing: Releasing) -> Phase {
+        self.keeper.end();
+        Phase::Done(releasing.conclusion)
+    }
+}
