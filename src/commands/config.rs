@@ -8,15 +8,15 @@ use serde_json::json;
 use super::{in_columns, print};
 use crate::base::exit::Ending;
 use crate::base::text::printable;
-use crate::settings::cli::ConfigArgs;
+use crate::settings::cli::CommandLine;
 use crate::settings::{self, Config};
 
 /// Prints the settings, as far as they could be read and whatever is wrong, and returns how dblock is to end.
 ///
 /// # Errors
 /// What is wrong with them.
-pub fn config(args: ConfigArgs) -> anyhow::Result<Ending> {
-    let config = settings::config(args);
+pub fn config(command_line: CommandLine) -> anyhow::Result<Ending> {
+    let config = settings::config(command_line);
     print(&if config.json {
         as_json(&config)
     } else {
@@ -30,7 +30,7 @@ pub fn config(args: ConfigArgs) -> anyhow::Result<Ending> {
 
 fn as_json(config: &Config) -> String {
     let settings = config.settings.iter().map(
-        |setting| json!({"option": setting.option, "value": setting.value, "from": setting.from}),
+        |setting| json!({"option": setting.name, "value": setting.value, "from": setting.from}),
     );
     let files = config.files.iter().map(|(file, outcome)| {
         let file = printable(&file.display().to_string());
@@ -46,7 +46,7 @@ fn as_json(config: &Config) -> String {
 fn as_table(config: &Config) -> String {
     let settings = config.settings.iter().map(|setting| {
         let value = setting.value.clone().unwrap_or_else(|| "-".to_owned());
-        vec![setting.option.clone(), value, printable(&setting.from)]
+        vec![setting.name.clone(), value, printable(&setting.from)]
     });
     let head = ["SETTING", "VALUE", "FROM"].map(str::to_owned).to_vec();
     let rows: Vec<_> = std::iter::once(head).chain(settings).collect();

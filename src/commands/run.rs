@@ -7,7 +7,7 @@ use crate::base::log::Log;
 use crate::base::text::in_words;
 use crate::keeper::{self, Work};
 use crate::lock;
-use crate::settings::cli::RunArgs;
+use crate::settings::cli::CommandLine;
 use crate::settings::{self, IfUnreachable, ReportTo, Run};
 use crate::supervise::{Asked, History, Outcome, Signals, Supervisor};
 
@@ -15,8 +15,8 @@ use crate::supervise::{Asked, History, Outcome, Signals, Supervisor};
 ///
 /// # Errors
 /// Everything that has an exit code of its own, and a line.
-pub fn run(args: RunArgs) -> anyhow::Result<Ending> {
-    let (run, log) = settings::run(args)?;
+pub fn run(command_line: CommandLine) -> anyhow::Result<Ending> {
+    let (run, log) = settings::run(command_line)?;
     let mut history = History::begin();
     if run.report == Some(ReportTo::Stdout) {
         history.kept = record::own_stdout();

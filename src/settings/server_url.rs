@@ -16,8 +16,8 @@ const OPTIONS: [&str; 6] = [
 pub struct Parts {
     /// The hosts, in their order; `None` where none is named.
     pub hosts: Option<Vec<Host>>,
-    /// Its options, user and password among them.
-    pub options: Vec<(&'static str, Zeroizing<String>)>,
+    /// The settings that it gives, user and password among them.
+    pub settings: Vec<(&'static str, Zeroizing<String>)>,
 }
 
 /// A host as named; its port as far as the URL gives it.
@@ -96,12 +96,15 @@ pub fn parse(text: &str) -> Result<Parts, String> {
         }
         options.push((option, value.into_owned().into()));
     }
-    Ok(Parts { hosts, options })
+    Ok(Parts {
+        hosts,
+        settings: options,
+    })
 }
 
 /// The password in a URL.
 pub fn password_in(text: &str) -> Option<Zeroizing<String>> {
-    let mut options = parse(text).ok()?.options.into_iter();
+    let mut options = parse(text).ok()?.settings.into_iter();
     options
         .find(|(option, _)| *option == "password")
         .map(|(_, password)| password)

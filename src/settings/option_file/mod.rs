@@ -1,5 +1,7 @@
 //! MySQL option files: text in, options out, as the `mysql` client reads them (`mysys/my_default.cc`).
 
+mod line;
+
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -14,8 +16,8 @@ use zeroize::Zeroizing;
 
 use crate::base::exit::{Failure, Reason};
 use crate::base::file;
-use crate::base::log::Level;
 use crate::base::text::in_words;
+use line::{is_loose, option, without_comment};
 
 /// Where every client looks first.
 const GLOBAL: [&str; 2] = ["/etc/my.cnf", "/etc/mysql/my.cnf"];
@@ -87,7 +89,7 @@ pub struct Found {
     /// Every file that was looked for, and what became of it.
     pub files: Vec<(Rc<Path>, Outcome)>,
     /// What the user should know.
-    pub notes: Vec<(Level, String)>,
+    pub warnings: Vec<String>,
     bytes: usize,
 }
 
@@ -213,7 +215,7 @@ impl Found {
                 let path = path.display();
                 let told =
                     format!("the option file {path} is passed over: every user can write to it");
-                self.note(Level::Warning, told);
+                self.warn(told);
             }
             Outcome::Read | Outcome::Absent | Outcome::Unreadable => {}
         }
@@ -355,7 +357,7 @@ impl Found {
         if depth == DEEPEST {
             let told =
                 format!("{place}: passed over: files include one another more than {DEEPEST} deep");
-            self.note(Level::Warning, told);
+            self.warn(told);
             return Ok(());
         }
         if !is_folder {
@@ -366,7 +368,7 @@ impl Found {
                 if let Outcome::Unusable(_) = &self.files[at].1 {
                     return Err(wrong(place, &told));
                 }
-                self.note(Level::Warning, format!("{place}: {told}"));
+                self.warn(format!("{place}: {told}"));
             }
             return Ok(());
         }
@@ -390,13 +392,13 @@ impl Found {
             let told = format!(
                 "the option file {file} has a password and can be read by others; chmod 600 it"
             );
-            self.note(Level::Warning, told);
+            self.warn(told);
         }
     }
 
-    fn note(&mut self, level: Level, line: String) {
-        if !self.notes.iter().any(|(_, said)| *said == line) {
-            self.notes.push((level, line));
+    fn warn(&mut self, line: String) {
+        if !self.warnings.contains(&line) {
+            self.warnings.push(line);
         }
     }
 }
@@ -413,77 +415,6 @@ fn names_in(folder: &Path) -> io::Result<Vec<OsString>> {
     }
     names.sort();
     Ok(names)
-}
-
-/// Name and value of a line that begins with neither white space nor a comment. The name is in small letters, has dashes in the
-/// place of lines, and no `loose-`.
-fn option(line: &[u8]) -> (String, Option<Zeroizing<Vec<u8>>>) {
-    let line = without_comment(line);
-    let equals = line.iter().position(|&byte| byte == b'=');
-    let key = line[..equals.unwrap_or(line.len())].trim_ascii_end();
-    let key = String::from_utf8_lossy(key)
-        .replace('_', "-")
-        .to_ascii_lowercase();
-    let key = key.strip_prefix(LOOSE).unwrap_or(&key).to_owned();
-    (key, equals.map(|equals| value(&line[equals + 1..])))
-}
-
-/// What stands before the name of an option that not every program knows.
-const LOOSE: &str = "loose-";
-
-fn is_loose(line: &[u8]) -> bool {
-    let start = line
-        .get(..LOOSE.len())
-        .unwrap_or_default()
-        .to_ascii_lowercase();
-    matches!(start.as_slice(), b"loose-" | b"loose_")
-}
-
-/// A line up to its comment, which begins with a `#` that is in no quotes.
-fn without_comment(line: &[u8]) -> &[u8] {
-    let mut quote = None;
-    let mut escaped = false;
-    for (at, &byte) in line.iter().enumerate() {
-        if !escaped && matches!(byte, b'"' | b'\'') {
-            quote = match quote {
-                None => Some(byte),
-                Some(open) if open == byte => None,
-                open => open,
-            };
-        }
-        if byte == b'#' && quote.is_none() {
-            return &line[..at];
-        }
-        // Outside quotes a backslash does not protect a quote from opening.
-        escaped = quote.is_some() && byte == b'\\' && !escaped;
-    }
-    line
-}
-
-/// A value without the quotes around it, and with what its escapes mean.
-fn value(text: &[u8]) -> Zeroizing<Vec<u8>> {
-    let text = text.trim_ascii();
-    let text = match text {
-        [b'"', inner @ .., b'"'] | [b'\'', inner @ .., b'\''] => inner,
-        text => text,
-    };
-    let mut value = Zeroizing::new(Vec::with_capacity(text.len()));
-    let mut bytes = text.iter();
-    while let Some(&byte) = bytes.next() {
-        // A backslash at the end stands for itself.
-        let escaped = if byte == b'\\' { bytes.next() } else { None };
-        match escaped {
-            None => value.push(byte),
-            Some(b'n') => value.push(b'\n'),
-            Some(b't') => value.push(b'\t'),
-            Some(b'r') => value.push(b'\r'),
-            Some(b'b') => value.push(8),
-            Some(b's') => value.push(b' '),
-            Some(&quoted @ (b'"' | b'\'' | b'\\')) => value.push(quoted),
-            Some(&other) => value.extend([b'\\', other]),
-        }
-    }
-    value
 }
 
 /// What is wrong with a line.
@@ -543,22 +474,6 @@ mod tests {
                     prop_assert!(line.is_some_and(|line| (1..=lines).contains(&line)), "{}", failure.line);
                 }
             }
-        }
-
-        #[test]
-        fn a_value_in_quotes_with_escapes_is_that_value(text in "[a-z \\t\\n\"'\\\\#;=é]{0,30}") {
-            let mut escaped = String::new();
-            for character in text.chars() {
-                match character {
-                    '\n' => escaped.push_str("\\n"),
-                    '\t' => escaped.push_str("\\t"),
-                    '"' | '\\' => escaped.extend(['\\', character]),
-                    other => escaped.push(other),
-                }
-            }
-            let (key, value) = option(format!("some_key = \"{escaped}\" # comment").as_bytes());
-            prop_assert_eq!(key, "some-key");
-            prop_assert_eq!(value.map(|value| value.to_vec()), Some(text.into_bytes()));
         }
     }
 }
