@@ -38,17 +38,17 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
     // The local socket has no TLS.
     let is_remote = |target: &Target| matches!(target, Target::Tcp(..));
     if tls.mode != SslMode::Disabled && targets.iter().any(is_remote) {
-        nothing_is_weaker(sources)?;
+        refuse_unknown_tls_options(sources)?;
     }
     if tls.mode >= SslMode::Required
         && let Some(socket) = targets.iter().find(|target| !is_remote(target))
     {
-        let told = format!(
+        let line = format!(
             "--ssl-mode {} cannot be kept over the local socket ({socket}): dblock has no TLS there; name a host, or use \
              --ssl-mode preferred",
             tls.mode
         );
-        return Err(Failure::new(Reason::Configuration, told));
+        return Err(Failure::new(Reason::Configuration, line));
     }
     let shown: Vec<_> = targets.iter().map(Target::to_string).collect();
     sources.record("servers", Some(&shown.join(", ")), "host, port, socket");
@@ -86,8 +86,8 @@ fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
     if protocol == Some(Protocol::Socket)
         && let Some(host) = hosts.iter().find(|host| !is_local(host))
     {
-        let told = format!("the protocol is socket, but {} is not localhost", host.name);
-        return Err(Failure::new(Reason::Configuration, told));
+        let line = format!("the protocol is socket, but {} is not localhost", host.name);
+        return Err(Failure::new(Reason::Configuration, line));
     }
     // A port by itself beats one in a URL, unless the URL comes from a stronger source.
     let is_strong = sources.precedence("port") >= Some(precedence);
@@ -255,7 +255,7 @@ fn tls(sources: &mut Sources) -> Result<TlsOptions, Failure> {
 ///
 /// # Errors
 /// [`Reason::Configuration`] for the first that is not.
-pub fn files_can_be_read(connection: &ConnectOptions) -> Result<(), Failure> {
+pub fn check_files(connection: &ConnectOptions) -> Result<(), Failure> {
     let tls = &connection.tls;
     let is_used = connection
         .targets
@@ -285,19 +285,22 @@ pub fn files_can_be_read(connection: &ConnectOptions) -> Result<(), Failure> {
         readable.map_err(|error| {
             let path = path.map(|path| path.display().to_string());
             let path = value::without_password(path.unwrap_or_default());
-            let told = format!(
+            let line = format!(
                 "cannot read the file of --{option}, {path}: {}",
                 in_words(&error)
             );
-            Failure::new(Reason::Configuration, told)
+            Failure::new(Reason::Configuration, line)
         })?;
     }
     Ok(())
 }
 
 /// Refuses what secures another client's connections and not ours.
-fn nothing_is_weaker(sources: &Sources) -> Result<(), Failure> {
-    for given in sources.source(Precedence::OtherClients).unknown_of_tls() {
+fn refuse_unknown_tls_options(sources: &Sources) -> Result<(), Failure> {
+    for given in sources
+        .source(Precedence::OtherClients)
+        .unknown_tls_options()
+    {
         let value = String::from_utf8_lossy(&given.value).to_ascii_lowercase();
         let is_kept = match given.name.as_str() {
             // The certificates of that folder are trusted besides.

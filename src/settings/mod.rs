@@ -19,7 +19,7 @@ use crate::base::log::{Level, Log};
 use crate::db::ConnectOptions;
 use crate::lock::{MOST_SLOTS, Name, Wait};
 use cli::CommandLine;
-use option_file::Outcome;
+use option_file::FileStatus;
 use sources::{Given, Origin, Sources};
 
 /// Everything that `dblock status` was asked to do.
@@ -63,7 +63,7 @@ pub struct Config {
     /// Every setting in force, as far as they could be read, in the order of the help.
     pub settings: Vec<InForce>,
     /// The option files, and what became of each.
-    pub files: Vec<(Rc<Path>, Outcome)>,
+    pub files: Vec<(Rc<Path>, FileStatus)>,
     /// Whether a program reads what is found.
     pub json: bool,
     /// What is wrong.
@@ -152,7 +152,7 @@ pub fn config(command_line: CommandLine) -> Config {
     let files = run
         .as_ref()
         .ok()
-        .map(|run| connection::files_can_be_read(&run.job.connection));
+        .map(|run| connection::check_files(&run.job.connection));
     if let Ok(log) = &log {
         sources.log_warnings(*log);
     }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use zeroize::Zeroizing;
 
 use crate::base::exit::{Failure, Reason};
-use crate::settings::option_file::{Place, expanded, wrong};
+use crate::settings::option_file::{Place, error_at, expanded};
 
 /// A value as it was given.
 #[derive(Debug, Clone)]
@@ -63,7 +63,7 @@ impl Given {
     /// The error that the value is wrong: bad usage, or in a file bad configuration.
     pub fn wrong(&self, why: &str) -> Failure {
         match &self.origin {
-            Origin::File(place) => wrong(place, &format!("{}: {why}", self.name)),
+            Origin::File(place) => error_at(place, &format!("{}: {why}", self.name)),
             _ => Failure::new(Reason::Usage, format!("{}: {why}", self.place())),
         }
     }

@@ -12,7 +12,7 @@ pub use given::{Given, Origin};
 pub use source::Source;
 
 use super::cli;
-use super::option_file::{Entry, Found, Outcome, Places};
+use super::option_file::{Entry, FileStatus, Found, Places};
 use super::value::without_password;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
@@ -78,7 +78,7 @@ pub struct Sources {
     /// Everything that has been read so far.
     pub in_force: Vec<InForce>,
     /// The option files.
-    pub files: Vec<(Rc<Path>, Outcome)>,
+    pub files: Vec<(Rc<Path>, FileStatus)>,
     warnings: Vec<String>,
     /// Whether a value that is wrong is kept in `failure`, and the default read in its place.
     pub is_lenient: bool,
@@ -150,7 +150,7 @@ impl Sources {
             (Precedence::OtherClients, "socket", "MYSQL_UNIX_PORT"),
         ] {
             if let Some(given) = Given::from_variable(name, variable) {
-                self.source_mut(precedence).insert_weakly(given);
+                self.source_mut(precedence).insert_if_absent(given);
             }
         }
         outcome

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::given::{Given, Origin};
 use crate::base::exit::Failure;
 use crate::settings::cli::{self, Files, Takes};
-use crate::settings::option_file::{Entry, Value, wrong};
+use crate::settings::option_file::{Entry, Value, error_at};
 use crate::settings::server_url::{self, Host};
 
 /// MariaDB's switches, in the place of an `ssl-mode`.
@@ -50,7 +50,7 @@ impl Source {
     }
 
     /// Takes a value where the source gives none yet.
-    pub fn insert_weakly(&mut self, given: Given) {
+    pub fn insert_if_absent(&mut self, given: Given) {
         self.settings.entry(given.name.clone()).or_insert(given);
     }
 
@@ -91,9 +91,9 @@ impl Source {
     }
 
     /// The options of TLS in the groups of other clients that dblock does not know.
-    pub fn unknown_of_tls(&self) -> impl Iterator<Item = &Given> {
+    pub fn unknown_tls_options(&self) -> impl Iterator<Item = &Given> {
         let settings = self.settings.iter();
-        let unknown = settings.filter(|(name, _)| is_unknown_of_tls(name));
+        let unknown = settings.filter(|(name, _)| is_unknown_tls_option(name));
         unknown.map(|(_, given)| given)
     }
 
@@ -109,7 +109,7 @@ impl Source {
         }
         if cli::setting(name).is_some() {
             let why = format!("{name} cannot stand in an option file");
-            return Err(wrong(place, &why));
+            return Err(error_at(place, &why));
         }
         match prefixed(name) {
             Some(("password", false)) => {
@@ -134,7 +134,7 @@ impl Source {
         if entry.is_loose {
             return Ok(Some(format!("{place}: {why}")));
         }
-        Err(wrong(place, &why))
+        Err(error_at(place, &why))
     }
 
     /// Takes an option of a group that other clients read too, if it is one for dblock.
@@ -155,7 +155,7 @@ impl Source {
             }
             _ if matches!(name, SSL | SSL_VERIFY) => self.add_switch(name, true, entry),
             _ if is_zero && matches!(name, "connect-timeout" | "port") => Ok(()),
-            _ if is_of_clients(name) || is_unknown_of_tls(name) => {
+            _ if is_read_from_clients(name) || is_unknown_tls_option(name) => {
                 self.add(name, Takes::Value(""), entry)
             }
             _ => Ok(()),
@@ -176,9 +176,9 @@ impl Source {
             (Value::None, Takes::Count) => Zeroizing::new(b"1".to_vec()),
             (Value::None, _) if name == "password" => {
                 let why = "a password without a value would be asked for, and dblock cannot ask";
-                return Err(wrong(place, why));
+                return Err(error_at(place, why));
             }
-            (Value::None, _) => return Err(wrong(place, &format!("{name} needs a value"))),
+            (Value::None, _) => return Err(error_at(place, &format!("{name} needs a value"))),
         };
         self.insert(Given {
             name: name.to_owned(),
@@ -201,7 +201,7 @@ impl Source {
                 b"0" | b"off" | b"false" => false,
                 _ => {
                     let why = format!("{name} is neither on nor off");
-                    return Err(wrong(&entry.place, &why));
+                    return Err(error_at(&entry.place, &why));
                 }
             },
         };
@@ -216,14 +216,14 @@ impl Source {
 }
 
 /// Whether dblock takes an option from the groups of other clients. All else there is for other programs.
-fn is_of_clients(name: &str) -> bool {
+fn is_read_from_clients(name: &str) -> bool {
     matches!(name, SSL | SSL_VERIFY)
         || cli::setting(name).is_some_and(|setting| setting.files == Files::All)
 }
 
-fn is_unknown_of_tls(name: &str) -> bool {
+fn is_unknown_tls_option(name: &str) -> bool {
     let concerns_tls = name.starts_with("ssl") || name.starts_with("tls-");
-    concerns_tls && !is_of_clients(name) && !HARMLESS.contains(&name)
+    concerns_tls && !is_read_from_clients(name) && !HARMLESS.contains(&name)
 }
 
 /// A switch with a word before its name, and whether that word turns it on.
