@@ -30,11 +30,11 @@ pub fn config(command_line: CommandLine) -> anyhow::Result<Ending> {
 
 fn as_json(config: &Config) -> String {
     let settings = config.settings.iter().map(
-        |setting| json!({"option": setting.name, "value": setting.value, "from": setting.from}),
+        |setting| json!({"setting": setting.name, "value": setting.value, "from": setting.from}),
     );
-    let files = config.files.iter().map(|(file, outcome)| {
+    let files = config.files.iter().map(|(file, status)| {
         let file = printable(&file.display().to_string());
-        json!({"file": file, "outcome": printable(&outcome.to_string())})
+        json!({"file": file, "status": printable(&status.to_string())})
     });
     let whole = json!({
         "settings": settings.collect::<Vec<_>>(),
@@ -52,12 +52,12 @@ fn as_table(config: &Config) -> String {
     let rows: Vec<_> = std::iter::once(head).chain(settings).collect();
     let mut table = in_columns(&rows);
     let _ = writeln!(table, "\nOPTION FILES");
-    for (file, outcome) in &config.files {
-        let (file, outcome) = (file.display().to_string(), outcome.to_string());
-        let _ = writeln!(table, "{}  {}", printable(&file), printable(&outcome));
+    for (file, status) in &config.files {
+        let (file, status) = (file.display().to_string(), status.to_string());
+        let _ = writeln!(table, "{}  {}", printable(&file), printable(&status));
     }
     if config.files.is_empty() {
-        let _ = writeln!(table, "none, for --no-defaults is given");
+        let _ = writeln!(table, "none: --no-defaults is given");
     }
     table
 }

@@ -44,7 +44,7 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
         && let Some(socket) = targets.iter().find(|target| !is_remote(target))
     {
         let line = format!(
-            "--ssl-mode {} cannot be kept over the local socket ({socket}): dblock has no TLS there; name a host, or use \
+            "--ssl-mode {} is not possible over the local socket ({socket}): dblock has no TLS there; name a host, or use \
              --ssl-mode preferred",
             tls.mode
         );
@@ -147,7 +147,7 @@ fn named(
     let hint = sources.given("socket").map(|given| {
         let place = given.place();
         if protocol == Some(Protocol::Tcp) {
-            format!("; the protocol is tcp, which leaves out the socket of {place}")
+            format!("; the protocol is tcp, so the socket of {place} is not used")
         } else {
             format!(
                 "; the socket of {place} may be a default, and is used if the host is localhost"
@@ -228,18 +228,18 @@ fn tls(sources: &mut Sources) -> Result<TlsOptions, Failure> {
     let ca = sources.path("ssl-ca");
     if ca.is_some() && matches!(mode, SslMode::Preferred | SslMode::Required) {
         sources.warn(format!(
-            "--ssl-ca is of no use with --ssl-mode {mode}, which verifies no server; use verify-ca or verify-identity"
+            "--ssl-ca has no effect with --ssl-mode {mode}, which verifies no server; use verify-ca or verify-identity"
         ));
     }
     let identity = match (sources.path("ssl-cert"), sources.path("ssl-key")) {
         (Some(cert), Some(key)) => Some(Identity { cert, key }),
         (None, None) => None,
         (Some(_), None) => {
-            sources.refuse("ssl-cert", "wants --ssl-key with it")?;
+            sources.refuse("ssl-cert", "needs --ssl-key")?;
             None
         }
         (None, Some(_)) => {
-            sources.refuse("ssl-key", "wants --ssl-cert with it")?;
+            sources.refuse("ssl-key", "needs --ssl-cert")?;
             None
         }
     };

@@ -222,7 +222,7 @@ fn slot_of_lock(text: &str) -> Result<(Name, Option<u32>), String> {
     match slot.parse::<u32>() {
         Ok(number) if number < MOST_SLOTS && slot == number.to_string() => Ok((name, Some(number))),
         _ => Err(format!(
-            "behind # stands the number of a slot, 0 to {}",
+            "after # comes the number of a slot, 0 to {}",
             MOST_SLOTS - 1
         )),
     }

@@ -132,7 +132,7 @@ fn slots(sources: &mut Sources) -> Result<(u32, Vec<String>), Failure> {
     if number.is_some() && number == names {
         sources.refuse(
             "slots",
-            "does not go with max-concurrency; give one of them",
+            "cannot be combined with max-concurrency; give one of them",
         )?;
     }
     if names <= number {
@@ -150,7 +150,7 @@ fn report_to(sources: &mut Sources) -> Result<Option<ReportTo>, Failure> {
         .given("report")
         .filter(|given| given.value.is_empty())
     {
-        return Err(given.wrong("a file is named, or - for stdout"));
+        return Err(given.wrong("name a file, or - for stdout"));
     }
     Ok(sources.path("report").map(|path| {
         if path.as_os_str() == "-" {
@@ -166,7 +166,7 @@ fn kill_after(sources: &mut Sources, ttl: Duration) -> Result<Duration, Failure>
     let read = |text: &str| match value::duration(text)? {
         span if span <= most => Ok(span),
         span => Err(format!(
-            "{} is more than a third of the TTL, which is {}; the command must be gone before the server gives its lock \
+            "{} is more than a third of the TTL, which is {}; the command must have ended before the server gives its lock \
              away",
             shown(span),
             shown(ttl)

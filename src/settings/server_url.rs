@@ -79,9 +79,7 @@ pub fn parse(text: &str) -> Result<Parts, String> {
 
     let tail = Url::parse(&format!("mysql://host{tail}")).map_err(|wrong| wrong.to_string())?;
     if !matches!(tail.path(), "" | "/") {
-        return Err(
-            "a lock needs no database; nothing may stand behind the / in the URL".to_owned(),
-        );
+        return Err("a lock needs no database; nothing may follow the / in the URL".to_owned());
     }
     if tail.fragment().is_some() {
         return Err("a # in the URL must be written as %23".to_owned());
@@ -92,7 +90,7 @@ pub fn parse(text: &str) -> Result<Parts, String> {
             .find(|option| *option == key)
             .ok_or_else(|| format!("the URL parameter{} is unknown", quoted(&key, text)))?;
         if options.iter().any(|(given, _)| *given == option) {
-            return Err(format!("the URL parameter {option} is there twice"));
+            return Err(format!("the URL parameter {option} is given twice"));
         }
         options.push((option, value.into_owned().into()));
     }
@@ -147,7 +145,9 @@ fn quoted(word: &str, url: &str) -> String {
 fn host(text: &str) -> Result<Host, String> {
     let wrong = |why: &dyn fmt::Display| format!("a host in the URL cannot be read: {why}");
     if text.matches(':').count() > 1 && !text.starts_with('[') {
-        return Err(wrong(&"an IPv6 address stands in brackets, as in [::1]"));
+        return Err(wrong(
+            &"an IPv6 address is written in brackets, as in [::1]",
+        ));
     }
     let url = Url::parse(&format!("mysql://{text}/")).map_err(|why| wrong(&why))?;
     let name = url

@@ -56,7 +56,7 @@ pub const SETTINGS: &[Setting] = &[
         takes: Takes::Value("tcp|socket"),
         variable: Some("DBLOCK_PROTOCOL"),
         files: Files::All,
-        help: "How localhost is reached; by its socket where nothing says it",
+        help: "How localhost is reached; by its socket if not given",
         ..CONNECTION
     },
     Setting {
@@ -76,7 +76,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "defaults-extra-file",
         takes: Takes::Value("FILE"),
         files: Files::No,
-        help: "Read this option file besides, before ~/.my.cnf",
+        help: "Also read this option file, before ~/.my.cnf",
         ..CONNECTION
     },
     Setting {
@@ -84,7 +84,7 @@ pub const SETTINGS: &[Setting] = &[
         takes: Takes::Value("TEXT"),
         variable: Some("MYSQL_GROUP_SUFFIX"),
         files: Files::No,
-        help: "Read also the groups [client…] and [dblock…] with this behind their names",
+        help: "Also read the groups [client…] and [dblock…] whose names end in this",
         ..CONNECTION
     },
     Setting {
@@ -134,8 +134,7 @@ pub const SETTINGS: &[Setting] = &[
         takes: Takes::Value("FILE"),
         variable: Some("DBLOCK_SERVER_PUBLIC_KEY_PATH"),
         files: Files::All,
-        help: "A file with the server's public key, in PEM, for a password that travels without TLS; without it the \
-               server's word is taken for it",
+        help: "A file with the server's public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted",
         ..CONNECTION
     },
     Setting {
@@ -144,7 +143,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: Some("DBLOCK_CONNECT_TIMEOUT"),
         files: Files::All,
         default: Some("10s"),
-        help: "How long to seek a server: names resolved, hosts tried, hands shaken",
+        help: "How long to try to reach a server: resolve names, try hosts, log in",
         ..CONNECTION
     },
     Setting {

@@ -31,7 +31,7 @@ pub const SETTINGS: &[Setting] = &[
     WAIT,
     Setting {
         name: "dry-run",
-        help: "Tell who would be ended, and end nobody",
+        help: "Show who would be ended, and end nobody",
         ..SETTING
     },
 ];
@@ -51,8 +51,8 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-The holder's dblock ends its command, SIGTERM first, and does not take the lock again, whatever it was told to do on a loss;
-it exits with 74. Nobody gets the slot before that. A holder that is another program only loses its session.
+The holder's dblock ends its command, SIGTERM first, and exits with 74. Whatever its --on-lock-lost, it does not reacquire
+the lock. Nobody gets the slot before the command has ended. A holder that is another program only loses its session.
 
-Exit codes: 0, also when nobody has the lock; 75 the end of the command was not heard of in time; 77 this account may not
+Exit codes: 0, also when nobody has the lock; 75 the command was not known to have ended in time; 77 this account may not
 end that session; 69 no server in time; 78 bad configuration; 64 bad usage; 70 internal error; 71 the system refused.";

@@ -14,7 +14,7 @@ pub const VERBOSITY: &[Setting] = &[
     Setting {
         name: "quiet",
         short: Some('q'),
-        help: "Say errors only",
+        help: "Log errors only",
         conflicts: &["verbose"],
         ..SETTING
     },
@@ -22,7 +22,7 @@ pub const VERBOSITY: &[Setting] = &[
         name: "verbose",
         short: Some('v'),
         takes: Takes::Count,
-        help: "Say what is done and how long it took; twice: every statement, never a password",
+        help: "Log what is done and how long it took; twice: every statement, never a password",
         ..SETTING
     },
 ];

@@ -35,7 +35,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "slots",
         takes: Takes::Value("A,B,C"),
-        help: "A pool: as many holders as names, each told by DBLOCK_SLOT_NAME which one it has",
+        help: "A pool: as many holders as names, each finds its own in DBLOCK_SLOT_NAME",
         conflicts: &["max-concurrency"],
         ..SETTING
     },
@@ -52,7 +52,7 @@ pub const SETTINGS: &[Setting] = &[
         short: Some('E'),
         takes: Takes::Value("CODE"),
         default: Some("75"),
-        help: "Exit code when the lock was not had in time, 0 to 255; 0 makes a skip a success",
+        help: "Exit code when the lock was not acquired in time, 0 to 255; 0 makes a skip a success",
         ..SETTING
     },
     Setting {
@@ -75,22 +75,22 @@ pub const SETTINGS: &[Setting] = &[
         name: "ttl",
         takes: Takes::Value("DURATION"),
         default: Some("5m"),
-        help: "The longest the server keeps the lock of a host that has vanished, and how long a lost session may be \
-               sought again: whole seconds, 4s to 1d. Longer than a fail-over takes",
+        help: "How long the server keeps the lock of a host that has vanished at most, and how long dblock tries to \
+               reacquire a lost one: whole seconds, 4s to 1d. Longer than a fail-over takes",
         ..SETTING
     },
     Setting {
         name: "on-lock-lost",
         takes: Takes::Value("reacquire|terminate|ignore"),
         default: Some("reacquire"),
-        help: "When the session is lost while the command runs: take the lock again, and end the command if that fails; \
-               end it at once; or let it run",
+        help: "When the session is lost while the command runs: reacquire the lock, and end the command if that \
+               fails; end it at once; or let it run",
         ..SETTING
     },
     Setting {
         name: "hold-at-least",
         takes: Takes::Value("DURATION"),
-        help: "Keep the lock for at least this long from when it was taken, also when the command ends sooner: a host \
+        help: "Hold the lock for at least this long after it was acquired, also when the command ends sooner: a host \
                whose clock is late then finds it taken. dblock stays as long, so what follows it after && is delayed. \
                TERM, INT, QUIT and HUP end it",
         ..SETTING
@@ -99,7 +99,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "if-unreachable",
         takes: Takes::Value("fail|run"),
         default: Some("fail"),
-        help: "No server in time: fail with 69, or run the command without the lock and say so",
+        help: "No server in time: fail with 69, or run the command without the lock, with a warning",
         ..SETTING
     },
     Setting {
@@ -115,7 +115,7 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "scrub-env",
-        help: "Take DBLOCK_URL and what else tells dblock of the server, and MYSQL_PWD, out of the command's \
+        help: "Remove DBLOCK_URL and the other variables for the connection, and MYSQL_PWD, from the command's \
                environment",
         ..SETTING
     },

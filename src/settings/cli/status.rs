@@ -8,7 +8,7 @@ use super::{Definition, Subcommand, args, arguments, connection, output};
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Status,
     name: "status",
-    about: "Tell who holds a lock, who waits for it, and for how long",
+    about: "Show who holds a lock, who waits for it, and for how long",
     define,
     settings: &[output::JSON, output::VERBOSITY, connection::SETTINGS],
     arguments: Some("names"),
@@ -25,7 +25,7 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-It takes no lock. What the server does not let this account see is told, and what would show it.
+It acquires no lock. It names what the server does not let this account see, and what would show it.
 
 Exit codes: 0, also when nobody has the lock; 69 no server in time; 77 the account was refused; 78 bad configuration;
 64 bad usage; 70 internal error; 71 the system refused.";

@@ -53,7 +53,7 @@ pub fn value_at(place: &Place, key: &str) -> Result<Zeroizing<Vec<u8>>, String> 
     let last = found.entries.iter().rfind(|entry| entry.key == key);
     let line = last.and_then(|entry| bytes.split(|&byte| byte == b'\n').nth(entry.place.line - 1));
     let (_, value) = option(line.unwrap_or_default().trim_ascii_start());
-    value.ok_or_else(|| "it stands there no more".to_owned())
+    value.ok_or_else(|| "it is no longer there".to_owned())
 }
 
 impl Found {
@@ -105,8 +105,7 @@ impl Found {
             FileStatus::Unusable(why) => return Err(file_error(path, why)),
             FileStatus::Untrusted => {
                 let path = path.display();
-                let line =
-                    format!("the option file {path} is passed over: every user can write to it");
+                let line = format!("the option file {path} is ignored: every user can write to it");
                 self.warn(line);
             }
             FileStatus::Read | FileStatus::Absent | FileStatus::Unreadable => {}
@@ -167,7 +166,7 @@ impl Found {
             let line = line.trim_ascii_start();
             match line.first() {
                 None | Some(b'#' | b';') => {}
-                _ if line.contains(&0) => return Err(error_at(&place(), "a byte 0 stands in it")),
+                _ if line.contains(&0) => return Err(error_at(&place(), "it contains a NUL byte")),
                 Some(b'!') => self.include(line, &place(), groups, depth)?,
                 Some(b'[') => {
                     let end = line.iter().position(|&byte| byte == b']');
@@ -182,7 +181,7 @@ impl Found {
                         let why = if line.starts_with(b"\xef\xbb\xbf") {
                             "the file begins with a byte order mark; save it as UTF-8 without one"
                         } else {
-                            "an option stands before the first [group]"
+                            "an option comes before the first [group]"
                         };
                         return Err(error_at(&place(), why));
                     }
@@ -199,7 +198,7 @@ impl Found {
         let is_loose = is_loose(line);
         let (key, value) = option(line);
         if key.is_empty() {
-            return Err(error_at(&place, "no option stands before the ="));
+            return Err(error_at(&place, "there is no option before the ="));
         }
         let value = match value {
             Some(value) if key == "password" && !value.is_empty() => {
@@ -249,7 +248,7 @@ impl Found {
         }
         if depth == DEEPEST {
             let line =
-                format!("{place}: passed over: files include one another more than {DEEPEST} deep");
+                format!("{place}: ignored: files include one another more than {DEEPEST} deep");
             self.warn(line);
             return Ok(());
         }

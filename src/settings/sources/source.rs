@@ -108,7 +108,7 @@ impl Source {
             return self.add(name, setting.takes, entry).map(|()| None);
         }
         if cli::setting(name).is_some() {
-            let why = format!("{name} cannot stand in an option file");
+            let why = format!("{name} is not allowed in an option file");
             return Err(error_at(place, &why));
         }
         match prefixed(name) {
