@@ -201,7 +201,7 @@ mod tests {
         fn what_is_encoded_is_had_again(user in "[^\\x00\\n]{1,20}", password in "[^\\x00]{0,20}", port in 1u16..) {
             let url = format!("mysql://{}:{}@db-1.example.com:{port}/", encoded(&user), encoded(&password));
             let parts = parse(&url).unwrap();
-            prop_assert_eq!(parts.options, [("user", user.into()), ("password", password.clone().into())]);
+            prop_assert_eq!(parts.settings, [("user", user.into()), ("password", password.clone().into())]);
             prop_assert_eq!(password_in(&url).map(|found| found.to_string()), Some(password));
             let host = &parts.hosts.unwrap()[0];
             prop_assert_eq!((host.name.as_str(), host.port), ("db-1.example.com", Some(port)));
@@ -235,7 +235,7 @@ mod tests {
             ("ssl-mode", "required"),
         ];
         assert_eq!(
-            parts.options,
+            parts.settings,
             options.map(|(option, value)| (option, value.to_owned().into()))
         );
     }

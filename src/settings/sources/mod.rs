@@ -74,7 +74,7 @@ pub struct InForce {
 #[derive(Debug, Default)]
 pub struct Sources {
     /// In the order of [`Precedence`].
-    sources: [Source; 4],
+    by_precedence: [Source; 4],
     /// Everything that has been read so far.
     pub in_force: Vec<InForce>,
     /// The option files.
@@ -141,7 +141,7 @@ impl Sources {
             outcome = outcome.and(taken);
         }
         self.source_mut(Precedence::OtherClients).choose_ssl_mode();
-        for source in self.sources.iter_mut().rev() {
+        for source in self.by_precedence.iter_mut().rev() {
             outcome = outcome.and(source.split_url());
         }
         // What other clients read of the environment: the weakest that it has, and weaker than all files.
@@ -158,11 +158,11 @@ impl Sources {
 
     /// One source.
     pub fn source(&self, precedence: Precedence) -> &Source {
-        &self.sources[precedence as usize]
+        &self.by_precedence[precedence as usize]
     }
 
     fn source_mut(&mut self, precedence: Precedence) -> &mut Source {
-        &mut self.sources[precedence as usize]
+        &mut self.by_precedence[precedence as usize]
     }
 
     /// All sources, the strongest first.
