@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Completes dblock in bash. Made by script/generate of src/cli.rs and src/manual/dblock.bash: change those.
+# Completes dblock in bash. Made by script/generate of src/settings/cli and crates/generate/texts/dblock.bash: change those.
 
 _dblock() {
     local words=() at=() line=${COMP_LINE:0:COMP_POINT} i word last

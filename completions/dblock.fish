@@ -1,4 +1,4 @@
-# Completes dblock in fish. Made by script/generate of src/cli.rs and src/manual/dblock.fish: change those.
+# Completes dblock in fish. Made by script/generate of src/settings/cli and crates/generate/texts/dblock.fish: change those.
 
 # The command of dblock's that is being typed, and then the words of what it runs, as far as there are any.
 function __fish_dblock_words
@@ -55,24 +55,24 @@ complete -c dblock -n '__fish_dblock_using_subcommand help' -a 'run status kill 
 complete -c dblock -n "__fish_dblock_needs_command" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_needs_command" -s V -l version -d 'Print version'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "run" -d 'Run a command while holding a lock, and exit as it exited'
-complete -c dblock -n "__fish_dblock_needs_command" -f -a "status" -d 'Tell who holds a lock, who waits for it, and for how long'
+complete -c dblock -n "__fish_dblock_needs_command" -f -a "status" -d 'Show who holds a lock, who waits for it, and for how long'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "kill" -d 'End the holder of a lock, and its command'
-complete -c dblock -n "__fish_dblock_needs_command" -f -a "check" -d 'Tell whether a server is fit to lock on, and how fast it is'
+complete -c dblock -n "__fish_dblock_needs_command" -f -a "check" -d 'Check whether a server is fit to lock on, and how fast it is'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "config" -d 'Print every setting in force and where it comes from'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s n -l name -d 'The lock. The same name excludes across every host that talks to the same server' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s m -l max-concurrency -d 'N holders at once, 1 to 1000, instead of one [default: 1]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l slots -d 'A pool: as many holders as names, each told by DBLOCK_SLOT_NAME which one it has' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l slots -d 'A pool: as many holders as names, each finds its own in DBLOCK_SLOT_NAME' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s w -l wait -d 'How long to wait for the lock: 0 does not wait, forever has no limit [default: 0]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand run" -s E -l conflict-exit-code -d 'Exit code when the lock was not had in time, 0 to 255; 0 makes a skip a success [default: 75]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand run" -s E -l conflict-exit-code -d 'Exit code when the lock was not acquired in time, 0 to 255; 0 makes a skip a success [default: 75]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s t -l timeout -d 'End the command when it has run longer: SIGTERM, then SIGKILL; exit 124, or 137 if it took SIGKILL; 0 is no limit' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s k -l kill-after -d 'From SIGTERM to SIGKILL when dblock ends the command; 0 is both at once; a third of the TTL at most [default: 10s, or a quarter of the TTL where that is less]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l ttl -d 'The longest the server keeps the lock of a host that has vanished, and how long a lost session may be sought again: whole seconds, 4s to 1d. Longer than a fail-over takes [default: 5m]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l on-lock-lost -d 'When the session is lost while the command runs: take the lock again, and end the command if that fails; end it at once; or let it run [default: reacquire]' -r -f -a "reacquire\t''
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l ttl -d 'How long the server keeps the lock of a host that has vanished at most, and how long dblock tries to reacquire a lost one: whole seconds, 4s to 1d. Longer than a fail-over takes [default: 5m]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l on-lock-lost -d 'When the session is lost while the command runs: reacquire the lock, and end the command if that fails; end it at once; or let it run [default: reacquire]' -r -f -a "reacquire\t''
 terminate\t''
 ignore\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l hold-at-least -d 'Keep the lock for at least this long from when it was taken, also when the command ends sooner: a host whose clock is late then finds it taken. dblock stays as long, so what follows it after && is delayed. TERM, INT, QUIT and HUP end it' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l if-unreachable -d 'No server in time: fail with 69, or run the command without the lock and say so [default: fail]' -r -f -a "fail\t''
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l hold-at-least -d 'Hold the lock for at least this long after it was acquired, also when the command ends sooner: a host whose clock is late then finds it taken. dblock stays as long, so what follows it after && is delayed. TERM, INT, QUIT and HUP end it' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l if-unreachable -d 'No server in time: fail with 69, or run the command without the lock, with a warning [default: fail]' -r -f -a "fail\t''
 run\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l report -d 'Append one line of JSON to this file at the end of each run, skips and failures included; - is stdout' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
@@ -80,12 +80,12 @@ complete -c dblock -n "__fish_dblock_using_subcommand run" -l host -d 'The serve
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l protocol -d 'How localhost is reached; by its socket where nothing says it [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l defaults-file -d 'Read only this MySQL option file' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l defaults-extra-file -d 'Read this option file besides, before ~/.my.cnf' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l defaults-group-suffix -d 'Read also the groups [client…] and [dblock…] with this behind their names [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
@@ -94,12 +94,12 @@ verify-identity\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the server\'s word is taken for it [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l connect-timeout -d 'How long to seek a server: names resolved, hosts tried, hands shaken [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l allow-unfit-server -d 'Lock also on a server where the lock may not exclude (Galera, a replica), with a warning instead of 78'
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l scrub-env -d 'Take DBLOCK_URL and what else tells dblock of the server, and MYSQL_PWD, out of the command\'s environment'
-complete -c dblock -n "__fish_dblock_using_subcommand run" -s q -l quiet -d 'Say errors only'
-complete -c dblock -n "__fish_dblock_using_subcommand run" -s v -l verbose -d 'Say what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l scrub-env -d 'Remove DBLOCK_URL and the other variables for the connection, and MYSQL_PWD, from the command\'s environment'
+complete -c dblock -n "__fish_dblock_using_subcommand run" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand run" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
@@ -107,12 +107,12 @@ complete -c dblock -n "__fish_dblock_using_subcommand status" -l host -d 'The se
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand status" -l protocol -d 'How localhost is reached; by its socket where nothing says it [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+complete -c dblock -n "__fish_dblock_using_subcommand status" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l defaults-file -d 'Read only this MySQL option file' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand status" -l defaults-extra-file -d 'Read this option file besides, before ~/.my.cnf' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand status" -l defaults-group-suffix -d 'Read also the groups [client…] and [dblock…] with this behind their names [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand status" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand status" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
@@ -121,11 +121,11 @@ verify-identity\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand status" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the server\'s word is taken for it [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand status" -l connect-timeout -d 'How long to seek a server: names resolved, hosts tried, hands shaken [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand status" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand status" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l json -d 'Print JSON in place of the table'
-complete -c dblock -n "__fish_dblock_using_subcommand status" -s q -l quiet -d 'Say errors only'
-complete -c dblock -n "__fish_dblock_using_subcommand status" -s v -l verbose -d 'Say what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand status" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand status" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand status" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -s w -l wait -d 'How long to wait until the command of the holder has ended: 0 does not wait, forever has no limit [default: 30s]' -r -f
@@ -134,12 +134,12 @@ complete -c dblock -n "__fish_dblock_using_subcommand kill" -l host -d 'The serv
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand kill" -l protocol -d 'How localhost is reached; by its socket where nothing says it [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l defaults-file -d 'Read only this MySQL option file' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand kill" -l defaults-extra-file -d 'Read this option file besides, before ~/.my.cnf' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand kill" -l defaults-group-suffix -d 'Read also the groups [client…] and [dblock…] with this behind their names [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
@@ -148,11 +148,11 @@ verify-identity\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand kill" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the server\'s word is taken for it [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand kill" -l connect-timeout -d 'How long to seek a server: names resolved, hosts tried, hands shaken [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand kill" -l dry-run -d 'Tell who would be ended, and end nobody'
-complete -c dblock -n "__fish_dblock_using_subcommand kill" -s q -l quiet -d 'Say errors only'
-complete -c dblock -n "__fish_dblock_using_subcommand kill" -s v -l verbose -d 'Say what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -l dry-run -d 'Show who would be ended, and end nobody'
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
@@ -160,12 +160,12 @@ complete -c dblock -n "__fish_dblock_using_subcommand check" -l host -d 'The ser
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand check" -l protocol -d 'How localhost is reached; by its socket where nothing says it [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+complete -c dblock -n "__fish_dblock_using_subcommand check" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l defaults-file -d 'Read only this MySQL option file' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand check" -l defaults-extra-file -d 'Read this option file besides, before ~/.my.cnf' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand check" -l defaults-group-suffix -d 'Read also the groups [client…] and [dblock…] with this behind their names [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand check" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand check" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
@@ -174,26 +174,26 @@ verify-identity\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand check" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the server\'s word is taken for it [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand check" -l connect-timeout -d 'How long to seek a server: names resolved, hosts tried, hands shaken [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand check" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand check" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l json -d 'Print JSON in place of the table'
-complete -c dblock -n "__fish_dblock_using_subcommand check" -s q -l quiet -d 'Say errors only'
-complete -c dblock -n "__fish_dblock_using_subcommand check" -s v -l verbose -d 'Say what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand check" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand check" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand check" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand config" -s n -l name -d 'The lock. The same name excludes across every host that talks to the same server' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -s m -l max-concurrency -d 'N holders at once, 1 to 1000, instead of one [default: 1]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l slots -d 'A pool: as many holders as names, each told by DBLOCK_SLOT_NAME which one it has' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l slots -d 'A pool: as many holders as names, each finds its own in DBLOCK_SLOT_NAME' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -s w -l wait -d 'How long to wait for the lock: 0 does not wait, forever has no limit [default: 0]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand config" -s E -l conflict-exit-code -d 'Exit code when the lock was not had in time, 0 to 255; 0 makes a skip a success [default: 75]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand config" -s E -l conflict-exit-code -d 'Exit code when the lock was not acquired in time, 0 to 255; 0 makes a skip a success [default: 75]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -s t -l timeout -d 'End the command when it has run longer: SIGTERM, then SIGKILL; exit 124, or 137 if it took SIGKILL; 0 is no limit' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -s k -l kill-after -d 'From SIGTERM to SIGKILL when dblock ends the command; 0 is both at once; a third of the TTL at most [default: 10s, or a quarter of the TTL where that is less]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l ttl -d 'The longest the server keeps the lock of a host that has vanished, and how long a lost session may be sought again: whole seconds, 4s to 1d. Longer than a fail-over takes [default: 5m]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l on-lock-lost -d 'When the session is lost while the command runs: take the lock again, and end the command if that fails; end it at once; or let it run [default: reacquire]' -r -f -a "reacquire\t''
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l ttl -d 'How long the server keeps the lock of a host that has vanished at most, and how long dblock tries to reacquire a lost one: whole seconds, 4s to 1d. Longer than a fail-over takes [default: 5m]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l on-lock-lost -d 'When the session is lost while the command runs: reacquire the lock, and end the command if that fails; end it at once; or let it run [default: reacquire]' -r -f -a "reacquire\t''
 terminate\t''
 ignore\t''"
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l hold-at-least -d 'Keep the lock for at least this long from when it was taken, also when the command ends sooner: a host whose clock is late then finds it taken. dblock stays as long, so what follows it after && is delayed. TERM, INT, QUIT and HUP end it' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l if-unreachable -d 'No server in time: fail with 69, or run the command without the lock and say so [default: fail]' -r -f -a "fail\t''
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l hold-at-least -d 'Hold the lock for at least this long after it was acquired, also when the command ends sooner: a host whose clock is late then finds it taken. dblock stays as long, so what follows it after && is delayed. TERM, INT, QUIT and HUP end it' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l if-unreachable -d 'No server in time: fail with 69, or run the command without the lock, with a warning [default: fail]' -r -f -a "fail\t''
 run\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l report -d 'Append one line of JSON to this file at the end of each run, skips and failures included; - is stdout' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
@@ -201,12 +201,12 @@ complete -c dblock -n "__fish_dblock_using_subcommand config" -l host -d 'The se
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l protocol -d 'How localhost is reached; by its socket where nothing says it [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l defaults-file -d 'Read only this MySQL option file' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l defaults-extra-file -d 'Read this option file besides, before ~/.my.cnf' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l defaults-group-suffix -d 'Read also the groups [client…] and [dblock…] with this behind their names [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
 preferred\t''
 required\t''
@@ -215,18 +215,18 @@ verify-identity\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the server\'s word is taken for it [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l connect-timeout -d 'How long to seek a server: names resolved, hosts tried, hands shaken [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l json -d 'Print JSON in place of the table'
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l allow-unfit-server -d 'Lock also on a server where the lock may not exclude (Galera, a replica), with a warning instead of 78'
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l scrub-env -d 'Take DBLOCK_URL and what else tells dblock of the server, and MYSQL_PWD, out of the command\'s environment'
-complete -c dblock -n "__fish_dblock_using_subcommand config" -s q -l quiet -d 'Say errors only'
-complete -c dblock -n "__fish_dblock_using_subcommand config" -s v -l verbose -d 'Say what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l scrub-env -d 'Remove DBLOCK_URL and the other variables for the connection, and MYSQL_PWD, from the command\'s environment'
+complete -c dblock -n "__fish_dblock_using_subcommand config" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand config" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand config" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config help" -f -a "run" -d 'Run a command while holding a lock, and exit as it exited'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config help" -f -a "status" -d 'Tell who holds a lock, who waits for it, and for how long'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config help" -f -a "status" -d 'Show who holds a lock, who waits for it, and for how long'
 complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config help" -f -a "kill" -d 'End the holder of a lock, and its command'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config help" -f -a "check" -d 'Tell whether a server is fit to lock on, and how fast it is'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config help" -f -a "check" -d 'Check whether a server is fit to lock on, and how fast it is'
 complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config help" -f -a "config" -d 'Print every setting in force and where it comes from'
 complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -7,20 +7,17 @@ mod db;
 mod isolated;
 mod keeper;
 mod lock;
-#[cfg(test)]
-mod manual;
 mod settings;
 mod supervise;
 
 use std::fmt::Display;
 
-use clap::Parser;
 use clap::error::ErrorKind;
 
 use base::exit::{Ending, Failure, Reason};
 use base::log::{Level, Log};
 use base::static_glibc;
-use settings::cli::{Cli, Command};
+use settings::cli::{self, CommandLine, Subcommand};
 
 /// Bytes that the heap grows by at a time. A run needs some hundred thousand, and each growth is a system call; what is not used
 /// is no memory.
@@ -34,36 +31,41 @@ fn main() {
     unsafe {
         libc::mallopt(libc::M_TOP_PAD, HEAP_STEP);
     }
-    let ending = match Cli::try_parse() {
-        Ok(cli) => dispatch(cli),
-        Err(error)
-            if matches!(
-                error.kind(),
-                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
-            ) =>
-        {
-            // A reader that has seen enough, as `head`, is no error.
-            let _ = error.print();
-            Ending::Code(0)
-        }
-        Err(error) => {
-            say(one_line(&error));
-            Ending::Code(Reason::Usage.code())
-        }
+    let ending = match cli::parse() {
+        Ok((subcommand, command_line)) => dispatch(subcommand, command_line),
+        Err(error) => stopped_by_clap(&error),
     };
     ending.exit()
 }
 
-fn dispatch(cli: Cli) -> Ending {
-    let ended = match cli.command {
-        Command::Run(args) => commands::run::run(args),
-        Command::Status(args) => commands::status::status(args),
-        Command::Kill(args) => commands::kill::kill(args),
-        Command::Check(args) => commands::check::check(args),
-        Command::Config(args) => commands::config::config(args),
+/// Prints the help or the version that was asked for, the help where nothing was, or what is wrong with the command line.
+fn stopped_by_clap(error: &clap::Error) -> Ending {
+    let code = match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,
+        _ => Reason::Usage.code(),
+    };
+    match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // A reader that has seen enough, as `head`, is no error.
+            let _ = error.print();
+        }
+        _ => log_error(one_line(error)),
+    }
+    Ending::Code(code)
+}
+
+fn dispatch(subcommand: Subcommand, command_line: CommandLine) -> Ending {
+    let ended = match subcommand {
+        Subcommand::Run => commands::run::run(command_line),
+        Subcommand::Status => commands::status::status(command_line),
+        Subcommand::Kill => commands::kill::kill(command_line),
+        Subcommand::Check => commands::check::check(command_line),
+        Subcommand::Config => commands::config::config(command_line),
     };
     ended.unwrap_or_else(|error| {
-        say(format_args!("{error:#}"));
+        log_error(format_args!("{error:#}"));
         let reason = error
             .downcast_ref::<Failure>()
             .map_or(Reason::Internal, |failure| failure.reason);
@@ -72,7 +74,7 @@ fn dispatch(cli: Cli) -> Ending {
 }
 
 /// The one line of an error, which is shown whatever was asked for.
-fn say(error: impl Display) {
+fn log_error(error: impl Display) {
     let log = Log {
         shown: Level::Error,
     };
@@ -83,14 +85,14 @@ fn say(error: impl Display) {
 fn one_line(error: &clap::Error) -> String {
     let whole = error.to_string();
     let paragraphs = whole.trim_start_matches("error: ").split("\n\n");
-    let told = paragraphs
+    let sentences = paragraphs
         .take_while(|text| !text.starts_with("Usage:") && !text.starts_with("For more information"))
         .filter(|text| !text.trim_start().starts_with("tip:") || text.contains("similar"))
         .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
-    let told = told.collect::<Vec<_>>().join("; ");
+    let line = sentences.collect::<Vec<_>>().join("; ");
     // A URL with a password may have landed in the place of something else.
-    if told.contains('@') {
+    if line.contains('@') {
         return "that cannot be understood; see dblock --help".to_owned();
     }
-    format!("{told}; see dblock --help")
+    format!("{line}; see dblock --help")
 }

@@ -8,7 +8,7 @@ use super::print;
 use crate::base::exit::{Ending, Reason};
 use crate::isolated::query::{self, Limits};
 use crate::settings;
-use crate::settings::cli::CheckArgs;
+use crate::settings::cli::CommandLine;
 use examiner::examine;
 use finding::{Finding, Findings, State};
 
@@ -19,8 +19,8 @@ const WHOLE: u32 = 3;
 ///
 /// # Errors
 /// What kept the server from being examined.
-pub fn check(args: CheckArgs) -> anyhow::Result<Ending> {
-    let (check, log) = settings::check(args)?;
+pub fn check(command_line: CommandLine) -> anyhow::Result<Ending> {
+    let (check, log) = settings::check(command_line)?;
     let connect = check.connection.connect_timeout;
     let limits = Limits {
         connect,

@@ -15,7 +15,7 @@ use crate::isolated::link::Link;
 use crate::isolated::query::{self, Limits};
 use crate::lock::Wait;
 use crate::lock::named::{Done, Killing};
-use crate::settings::cli::KillArgs;
+use crate::settings::cli::CommandLine;
 use crate::settings::{self, Kill};
 
 /// For all that is not waiting for the command's end, the marker of another included.
@@ -25,8 +25,8 @@ const BESIDES: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// What kept it from being done.
-pub fn kill(args: KillArgs) -> anyhow::Result<Ending> {
-    let (kill, log) = settings::kill(args)?;
+pub fn kill(command_line: CommandLine) -> anyhow::Result<Ending> {
+    let (kill, log) = settings::kill(command_line)?;
     let connect = kill.connection.connect_timeout;
     let whole = match kill.wait {
         Wait::For(wait) => Some(

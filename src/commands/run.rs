@@ -6,7 +6,7 @@ use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Log;
 use crate::base::text::in_words;
 use crate::lock;
-use crate::settings::cli::RunArgs;
+use crate::settings::cli::CommandLine;
 use crate::settings::{self, IfUnreachable, ReportTo, Run};
 use crate::supervise::{Conclusion, RunOutcome, RunRecord, Signals, Supervisor};
 
@@ -14,8 +14,8 @@ use crate::supervise::{Conclusion, RunOutcome, RunRecord, Signals, Supervisor};
 ///
 /// # Errors
 /// Everything that has an exit code of its own, and a line.
-pub fn run(args: RunArgs) -> anyhow::Result<Ending> {
-    let (run, log) = settings::run(args)?;
+pub fn run(command_line: CommandLine) -> anyhow::Result<Ending> {
+    let (run, log) = settings::run(command_line)?;
     let mut run_record = RunRecord::begin();
     if run.report == Some(ReportTo::Stdout) {
         run_record.report_output = record::own_stdout();

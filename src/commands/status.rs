@@ -16,7 +16,7 @@ use crate::db::Client;
 use crate::isolated::link::{Link, cut};
 use crate::isolated::query::{self, Limits};
 use crate::lock::named::{Census, Found, Holding, Waiter};
-use crate::settings::cli::StatusArgs;
+use crate::settings::cli::CommandLine;
 use crate::settings::{self, Status};
 
 /// All of it takes at most so many connect time-outs.
@@ -35,8 +35,8 @@ struct Lock {
 ///
 /// # Errors
 /// What kept the server from being asked.
-pub fn status(args: StatusArgs) -> anyhow::Result<Ending> {
-    let (status, log) = settings::status(args)?;
+pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
+    let (status, log) = settings::status(command_line)?;
     let connect = status.connection.connect_timeout;
     let limits = Limits {
         connect,

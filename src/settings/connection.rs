@@ -6,8 +6,8 @@ use zeroize::Zeroizing;
 
 use super::option_file;
 use super::server_url::{self, Host};
-use super::sources::{OF_ALL_CLIENTS, Origin, Source, Sources, variable};
-use super::value;
+use super::sources::{Given, Origin, Precedence, Source, Sources};
+use super::{cli, value};
 use crate::base::exit::{Failure, Reason};
 use crate::base::file;
 use crate::base::text::in_words;
@@ -18,44 +18,40 @@ use crate::db::{
 /// The variables that name the CAs which the system trusts, in the place of its own; the same as with OpenSSL.
 const SYSTEM_CAS: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// The TCP port where nothing names one.
-const DEFAULT_PORT: &str = "3306";
-
 /// Reads what the sources say of the server.
 ///
 /// # Errors
 /// [`Reason::Usage`] or [`Reason::Configuration`].
 pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
-    for source in &sources.all {
-        match is_well_formed(source) {
-            Err(failure) if sources.is_lenient => {
-                sources.failure.get_or_insert(failure);
-            }
-            outcome => outcome?,
-        }
+    let malformed: Vec<_> = sources
+        .strongest_first()
+        .filter_map(|(_, source)| is_well_formed(source).err())
+        .collect();
+    for failure in malformed {
+        sources.stop_unless_lenient(failure)?;
     }
-    let connect_timeout = sources.value("connect-timeout", value::connect_timeout, "10s")?;
-    let user = sources.optional_or("user", value::any, "the OS user's name")?;
+    let connect_timeout = sources.value("connect-timeout", value::connect_timeout)?;
+    let user = sources.optional("user", value::any)?;
     let password = password(sources)?;
     let tls = tls(sources)?;
     let targets = targets(sources)?;
     // The local socket has no TLS.
     let is_remote = |target: &Target| matches!(target, Target::Tcp(..));
     if tls.mode != SslMode::Disabled && targets.iter().any(is_remote) {
-        nothing_is_weaker(sources)?;
+        refuse_unknown_tls_options(sources)?;
     }
     if tls.mode >= SslMode::Required
         && let Some(socket) = targets.iter().find(|target| !is_remote(target))
     {
-        let told = format!(
-            "--ssl-mode {} cannot be kept over the local socket ({socket}): dblock has no TLS there; name a host, or use \
+        let line = format!(
+            "--ssl-mode {} is not possible over the local socket ({socket}): dblock has no TLS there; name a host, or use \
              --ssl-mode preferred",
             tls.mode
         );
-        return Err(Failure::new(Reason::Configuration, told));
+        return Err(Failure::new(Reason::Configuration, line));
     }
     let shown: Vec<_> = targets.iter().map(Target::to_string).collect();
-    sources.note("servers", Some(&shown.join(", ")), "host, port, socket");
+    sources.record("servers", Some(&shown.join(", ")), "host, port, socket");
     Ok(ConnectOptions {
         targets,
         user,
@@ -67,12 +63,12 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
 
 /// Finds what is wrong in a source, also where a stronger one is used in its place: they are used together.
 fn is_well_formed(source: &Source) -> Result<(), Failure> {
-    let given = |option| source.get(option);
+    let given = |name| source.get(name);
     given("host").map_or(Ok(()), |given| given.read(value::host).map(drop))?;
     given("port").map_or(Ok(()), |given| given.read(value::port_number).map(drop))?;
     given("socket").map_or(Ok(()), |given| given.read(value::socket_path).map(drop))?;
-    for option in ["user", "password"] {
-        given(option).map_or(Ok(()), |given| given.text().map(drop))?;
+    for name in ["user", "password"] {
+        given(name).map_or(Ok(()), |given| given.text().map(drop))?;
     }
     Ok(())
 }
@@ -80,9 +76,9 @@ fn is_well_formed(source: &Source) -> Result<(), Failure> {
 /// The servers, in order.
 fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
     let protocol = sources.optional("protocol", value::protocol)?;
-    let port = sources.value("port", value::port_number, DEFAULT_PORT)?;
+    let port = sources.value("port", value::port_number)?;
     let socket = sources.optional("socket", value::socket_path)?;
-    let (strength, hosts, is_url) = named(sources, protocol)?;
+    let (precedence, hosts, is_url) = named(sources, protocol)?;
     let Some(hosts) = hosts else {
         return Ok(socket.map(Target::Socket).into_iter().collect());
     };
@@ -90,17 +86,15 @@ fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
     if protocol == Some(Protocol::Socket)
         && let Some(host) = hosts.iter().find(|host| !is_local(host))
     {
-        let told = format!("the protocol is socket, but {} is not localhost", host.name);
-        return Err(Failure::new(Reason::Configuration, told));
+        let line = format!("the protocol is socket, but {} is not localhost", host.name);
+        return Err(Failure::new(Reason::Configuration, line));
     }
     // A port by itself beats one in a URL, unless the URL comes from a stronger source.
-    let is_strong = sources
-        .strength("port")
-        .is_some_and(|port| port <= strength);
+    let is_strong = sources.precedence("port") >= Some(precedence);
     // To the other clients a socket beside a host is nothing unusual, nor is a port beside localhost.
-    if strength != OF_ALL_CLIENTS {
+    if precedence > Precedence::OtherClients {
         let has_port = |host: &Host| is_strong || host.port.is_some();
-        if sources.all[strength].get("socket").is_some() && !hosts.iter().any(is_local) {
+        if sources.source(precedence).get("socket").is_some() && !hosts.iter().any(is_local) {
             sources
                 .warn("the socket is not used: it belongs to localhost, and another host is named");
         }
@@ -110,7 +104,7 @@ fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
     }
     // Nor does a weaker source say the port of a URL: the same one would mean another server on another host.
     let port = if is_url && !is_strong {
-        value::port_number(DEFAULT_PORT).expect("a port")
+        value::port_number(cli::default_of("port")).expect("a port")
     } else {
         port
     };
@@ -125,33 +119,35 @@ fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
     Ok(hosts.iter().map(target).collect())
 }
 
-/// The place in order of the strongest source that names a host or a socket, its hosts, and whether a URL names them. A socket
+/// The strongest source that names a host or a socket, its hosts, and whether a URL names them. A socket
 /// that only the groups of all clients name is no such server: distributions put one there.
 fn named(
     sources: &mut Sources,
     protocol: Option<Protocol>,
-) -> Result<(usize, Option<Vec<Host>>, bool), Failure> {
-    for (strength, source) in sources.all.iter().enumerate() {
+) -> Result<(Precedence, Option<Vec<Host>>, bool), Failure> {
+    for precedence in Precedence::STRONGEST_FIRST {
+        let source = sources.source(precedence);
         let (hosts, given) = match (source.get("host"), &source.hosts) {
             (Some(given), _) => (vec![given.read(value::host)?], given),
             (None, Some((hosts, given))) => (hosts.clone(), given),
             (None, None) => {
-                let takes_socket = strength != OF_ALL_CLIENTS && protocol != Some(Protocol::Tcp);
+                let takes_socket =
+                    precedence > Precedence::OtherClients && protocol != Some(Protocol::Tcp);
                 if takes_socket && source.get("socket").is_some() {
-                    return Ok((strength, None, false));
+                    return Ok((precedence, None, false));
                 }
                 continue;
             }
         };
         let (shown, place) = (server_url::shown(&hosts), given.place());
-        let is_url = given.option == "url";
-        sources.note("host", Some(&shown), &place);
-        return Ok((strength, Some(hosts), is_url));
+        let is_url = given.name == "url";
+        sources.record("host", Some(&shown), &place);
+        return Ok((precedence, Some(hosts), is_url));
     }
     let hint = sources.given("socket").map(|given| {
         let place = given.place();
         if protocol == Some(Protocol::Tcp) {
-            format!("; the protocol is tcp, which leaves out the socket of {place}")
+            format!("; the protocol is tcp, so the socket of {place} is not used")
         } else {
             format!(
                 "; the socket of {place} may be a default, and is used if the host is localhost"
@@ -175,17 +171,20 @@ fn password(sources: &mut Sources) -> Result<Password, Failure> {
             .or_else(|| source.get("password"));
         given.cloned()
     };
-    let Some(given) = sources.all.iter().find_map(has_one) else {
-        sources.note("password", None, "default");
+    let given = sources
+        .strongest_first()
+        .find_map(|(_, source)| has_one(source));
+    let Some(given) = given else {
+        sources.record("password", None, "default");
         return Ok(Password::None);
     };
-    if given.option == "password-file" {
+    if given.name == "password-file" {
         let path = sources.path("password-file").unwrap_or_default();
         return Ok(Password::File(path));
     }
-    sources.note("password", Some("***"), &given.place());
+    sources.record("password", Some("***"), &given.place());
     match &given.origin {
-        Origin::File(place) => return Ok(deferred(place.clone(), given.option)),
+        Origin::File(place) => return Ok(deferred(place.clone(), given.name)),
         Origin::Flag => sources.warn(
             "the password in --url can be read by every user of this host; use DBLOCK_PASSWORD, DBLOCK_URL or \
              --password-file",
@@ -196,11 +195,11 @@ fn password(sources: &mut Sources) -> Result<Password, Failure> {
 }
 
 /// The password of an option in a file, or of the URL there: read by the process that logs in.
-fn deferred(place: option_file::Place, option: String) -> Password {
+fn deferred(place: option_file::Place, name: String) -> Password {
     let place_name = format!("the password in {place}");
     let read = move || {
-        let value = option_file::value_at(&place, &option)?;
-        if option != "url" {
+        let value = option_file::value_at(&place, &name)?;
+        if name != "url" {
             return Ok(Some(value));
         }
         let url = str::from_utf8(&value).map_err(|_| "it is not UTF-8".to_owned())?;
@@ -214,33 +213,33 @@ fn deferred(place: option_file::Place, option: String) -> Password {
 }
 
 fn tls(sources: &mut Sources) -> Result<TlsOptions, Failure> {
-    let (ca, given) = (sources.strength("ssl-ca"), sources.strength("ssl-mode"));
-    let mut mode = sources.value("ssl-mode", value::ssl_mode, "preferred")?;
+    let (of_ca, of_mode) = (sources.precedence("ssl-ca"), sources.precedence("ssl-mode"));
+    let mut mode = sources.value("ssl-mode", value::ssl_mode)?;
     // A CA by itself means verify-ca. A mode of a weaker source that says less does not take that back.
-    if ca.is_some_and(|ca| given.is_none_or(|given| ca < given)) && mode < SslMode::VerifyCa {
+    if of_ca > of_mode && mode < SslMode::VerifyCa {
         mode = SslMode::VerifyCa;
         sources.correct("ssl-mode", "verify-ca", "ssl-ca");
     }
     for name in SYSTEM_CAS {
-        if let Some(given) = variable(name, name) {
-            sources.note(name, given.text().ok(), "environment");
+        if let Some(given) = Given::from_variable(name, name) {
+            sources.record(name, given.text().ok(), "environment");
         }
     }
     let ca = sources.path("ssl-ca");
     if ca.is_some() && matches!(mode, SslMode::Preferred | SslMode::Required) {
-        sources.warn(&format!(
-            "--ssl-ca is of no use with --ssl-mode {mode}, which verifies no server; use verify-ca or verify-identity"
+        sources.warn(format!(
+            "--ssl-ca has no effect with --ssl-mode {mode}, which verifies no server; use verify-ca or verify-identity"
         ));
     }
     let identity = match (sources.path("ssl-cert"), sources.path("ssl-key")) {
         (Some(cert), Some(key)) => Some(Identity { cert, key }),
         (None, None) => None,
         (Some(_), None) => {
-            sources.refuse("ssl-cert", "wants --ssl-key with it")?;
+            sources.refuse("ssl-cert", "needs --ssl-key")?;
             None
         }
         (None, Some(_)) => {
-            sources.refuse("ssl-key", "wants --ssl-cert with it")?;
+            sources.refuse("ssl-key", "needs --ssl-cert")?;
             None
         }
     };
@@ -256,7 +255,7 @@ fn tls(sources: &mut Sources) -> Result<TlsOptions, Failure> {
 ///
 /// # Errors
 /// [`Reason::Configuration`] for the first that is not.
-pub fn files_can_be_read(connection: &ConnectOptions) -> Result<(), Failure> {
+pub fn check_files(connection: &ConnectOptions) -> Result<(), Failure> {
     let tls = &connection.tls;
     let is_used = connection
         .targets
@@ -286,21 +285,24 @@ pub fn files_can_be_read(connection: &ConnectOptions) -> Result<(), Failure> {
         readable.map_err(|error| {
             let path = path.map(|path| path.display().to_string());
             let path = value::without_password(path.unwrap_or_default());
-            let told = format!(
+            let line = format!(
                 "cannot read the file of --{option}, {path}: {}",
                 in_words(&error)
             );
-            Failure::new(Reason::Configuration, told)
+            Failure::new(Reason::Configuration, line)
         })?;
     }
     Ok(())
 }
 
 /// Refuses what secures another client's connections and not ours.
-fn nothing_is_weaker(sources: &Sources) -> Result<(), Failure> {
-    for given in sources.all[OF_ALL_CLIENTS].unknown_of_tls() {
+fn refuse_unknown_tls_options(sources: &Sources) -> Result<(), Failure> {
+    for given in sources
+        .source(Precedence::OtherClients)
+        .unknown_tls_options()
+    {
         let value = String::from_utf8_lossy(&given.value).to_ascii_lowercase();
-        let is_kept = match given.option.as_str() {
+        let is_kept = match given.name.as_str() {
             // The certificates of that folder are trusted besides.
             "ssl-capath" => sources.given("ssl-ca").is_some(),
             "ssl-fips-mode" => matches!(&*value, "off" | "0"),

@@ -16,8 +16,8 @@ const OPTIONS: [&str; 6] = [
 pub struct Parts {
     /// The hosts, in their order; `None` where none is named.
     pub hosts: Option<Vec<Host>>,
-    /// Its options, user and password among them.
-    pub options: Vec<(&'static str, Zeroizing<String>)>,
+    /// The settings that it gives, user and password among them.
+    pub settings: Vec<(&'static str, Zeroizing<String>)>,
 }
 
 /// A host as named; its port as far as the URL gives it.
@@ -79,9 +79,7 @@ pub fn parse(text: &str) -> Result<Parts, String> {
 
     let tail = Url::parse(&format!("mysql://host{tail}")).map_err(|wrong| wrong.to_string())?;
     if !matches!(tail.path(), "" | "/") {
-        return Err(
-            "a lock needs no database; nothing may stand behind the / in the URL".to_owned(),
-        );
+        return Err("a lock needs no database; nothing may follow the / in the URL".to_owned());
     }
     if tail.fragment().is_some() {
         return Err("a # in the URL must be written as %23".to_owned());
@@ -92,16 +90,19 @@ pub fn parse(text: &str) -> Result<Parts, String> {
             .find(|option| *option == key)
             .ok_or_else(|| format!("the URL parameter{} is unknown", quoted(&key, text)))?;
         if options.iter().any(|(given, _)| *given == option) {
-            return Err(format!("the URL parameter {option} is there twice"));
+            return Err(format!("the URL parameter {option} is given twice"));
         }
         options.push((option, value.into_owned().into()));
     }
-    Ok(Parts { hosts, options })
+    Ok(Parts {
+        hosts,
+        settings: options,
+    })
 }
 
 /// The password in a URL.
 pub fn password_in(text: &str) -> Option<Zeroizing<String>> {
-    let mut options = parse(text).ok()?.options.into_iter();
+    let mut options = parse(text).ok()?.settings.into_iter();
     options
         .find(|(option, _)| *option == "password")
         .map(|(_, password)| password)
@@ -144,7 +145,9 @@ fn quoted(word: &str, url: &str) -> String {
 fn host(text: &str) -> Result<Host, String> {
     let wrong = |why: &dyn fmt::Display| format!("a host in the URL cannot be read: {why}");
     if text.matches(':').count() > 1 && !text.starts_with('[') {
-        return Err(wrong(&"an IPv6 address stands in brackets, as in [::1]"));
+        return Err(wrong(
+            &"an IPv6 address is written in brackets, as in [::1]",
+        ));
     }
     let url = Url::parse(&format!("mysql://{text}/")).map_err(|why| wrong(&why))?;
     let name = url
@@ -198,7 +201,7 @@ mod tests {
         fn what_is_encoded_is_had_again(user in "[^\\x00\\n]{1,20}", password in "[^\\x00]{0,20}", port in 1u16..) {
             let url = format!("mysql://{}:{}@db-1.example.com:{port}/", encoded(&user), encoded(&password));
             let parts = parse(&url).unwrap();
-            prop_assert_eq!(parts.options, [("user", user.into()), ("password", password.clone().into())]);
+            prop_assert_eq!(parts.settings, [("user", user.into()), ("password", password.clone().into())]);
             prop_assert_eq!(password_in(&url).map(|found| found.to_string()), Some(password));
             let host = &parts.hosts.unwrap()[0];
             prop_assert_eq!((host.name.as_str(), host.port), ("db-1.example.com", Some(port)));
@@ -232,7 +235,7 @@ mod tests {
             ("ssl-mode", "required"),
         ];
         assert_eq!(
-            parts.options,
+            parts.settings,
             options.map(|(option, value)| (option, value.to_owned().into()))
         );
     }

@@ -43,10 +43,12 @@ pub fn host(text: &str) -> Result<Host, String> {
         .and_then(|text| text.strip_suffix(']'));
     let name = inner.unwrap_or(text);
     if name.is_empty() || name.contains([',', '/', '@']) || name.contains(char::is_whitespace) {
-        return Err("that is no host; a user or several hosts go into a URL".to_owned());
+        return Err("that is not a host; a user or several hosts go into a URL".to_owned());
     }
     if name.contains(':') && name.parse::<std::net::Ipv6Addr>().is_err() {
-        return Err("that is no host; a port goes into an option of its own or a URL".to_owned());
+        return Err(
+            "that is not a host; a port goes into an option of its own or a URL".to_owned(),
+        );
     }
     Ok(Host {
         name: name.to_owned(),
@@ -179,7 +181,7 @@ pub fn slot_names(text: &str) -> Result<Vec<String>, String> {
             _ if name.contains(char::is_control) => "contains a control character",
             _ if name.trim() != name => "begins or ends with white space",
             _ if names.len() == MOST_SLOTS as usize => "is one too many, 1000 are the most",
-            _ if names.iter().any(|other| other == name) => "is there twice",
+            _ if names.iter().any(|other| other == name) => "is given twice",
             _ => {
                 names.push(name.to_owned());
                 continue;

@@ -751,8 +751,7 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 4] = [
-    "settings/cli.rs",
+const OTHER_TEXTS: [&str; 3] = [
     "lock/named/statements.rs",
     "lock/named/model.rs",
     "base/static_glibc.rs",
@@ -786,7 +785,7 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
                 .strip_prefix(Path::new(ROOT).join("src"))
                 .expect("below it");
             let name = name.display().to_string();
-            let folders = ["commands/check", "manual"];
+            let folders = ["commands/check", "settings/cli"];
             let is_other = OTHER_TEXTS.contains(&&*name)
                 || folders.iter().any(|folder| name.starts_with(folder));
             if !is_other {

@@ -64,7 +64,7 @@ fn setting(dblock: Dblock, option: &str) -> (Option<String>, String) {
     let told: Value =
         serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output:#?}"));
     let settings = told["settings"].as_array().expect("settings");
-    let setting = settings.iter().find(|setting| setting["option"] == option);
+    let setting = settings.iter().find(|setting| setting["setting"] == option);
     let setting = setting.unwrap_or_else(|| panic!("no {option}: {output:#?}"));
     let text = |what: &str| setting[what].as_str().map(str::to_owned);
     (text("value"), text("from").expect("a place"))
@@ -362,7 +362,7 @@ fn the_files_are_those_of_the_mysql_client_in_its_order() {
         let told: Value = serde_json::from_str(&told).expect("JSON");
         let settings = told["settings"].as_array().expect("settings").clone();
         // Without a host the rest is told all the same.
-        let user = settings.iter().find(|setting| setting["option"] == "user");
+        let user = settings.iter().find(|setting| setting["setting"] == "user");
         user.and_then(|user| user["value"].as_str())
             .map(str::to_owned)
     };
@@ -892,7 +892,7 @@ fn a_file_that_every_user_can_write_is_ignored() {
     output
         .expect_code(0)
         .expect_one_line(&path.display().to_string())
-        .expect_said(["passed over"]);
+        .expect_said(["ignored"]);
     assert_eq!(value(dblock(), "user"), Some(os_user()));
     config_of(&path).output().expect_code(CONFIGURATION);
     // That is why there is no server, and told before.

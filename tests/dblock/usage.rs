@@ -87,10 +87,6 @@ fn an_unknown_word_is_refused() {
     refused(&["--quiet", "--verbose"], "--verbose");
     refused(&["--name", "y"], "--name");
     Dblock::bare()
-        .output()
-        .expect_code(USAGE)
-        .expect_one_line("");
-    Dblock::bare()
         .arg("walk")
         .output()
         .expect_code(USAGE)
@@ -356,6 +352,36 @@ fn a_malformed_variable_is_refused_by_its_name() {
             .output()
             .expect_code(USAGE)
             .expect_one_line(variable);
+    }
+}
+
+#[test]
+fn without_arguments_the_help_is_shown_on_stderr() {
+    let asked = Dblock::bare().arg("--help").output();
+    let output = Dblock::bare().output();
+    output.expect_code(USAGE).expect_stdout("");
+    assert_eq!(output.stderr, asked.expect_code(0).stdout);
+    assert!(
+        output.stderr.contains("Usage: dblock <COMMAND>"),
+        "{output:#?}"
+    );
+}
+
+#[test]
+fn each_subcommand_has_its_whole_help_in_both_ways_of_asking() {
+    for subcommand in ["run", "status", "kill", "check", "config"] {
+        let help = Dblock::bare().args([subcommand, "--help"]).output();
+        let help = &help.expect_code(0).expect_silence().stdout;
+        let same = Dblock::bare().args(["help", subcommand]).output();
+        same.expect_code(0).expect_silence().expect_stdout(help);
+        for part in [
+            &format!("Usage: dblock {subcommand} [OPTIONS]"),
+            "--verbose",
+            "[env: DBLOCK_PORT] [default: 3306]",
+            "Exit codes:",
+        ] {
+            assert!(help.contains(part), "{part} in {help}");
+        }
     }
 }
 

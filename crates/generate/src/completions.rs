@@ -1,16 +1,16 @@
 //! The completions of each shell. What may be typed for a value is told by the value's name; what clap's own scripts do not know,
-//! above all the command that is run, is written by hand beside this file.
+//! above all the command that is run, is written by hand in `texts`.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, Command, CommandFactory, ValueEnum, ValueHint};
+use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell;
 
-use super::at;
-use crate::settings::cli::Cli;
+use super::{at, command_line};
 
 /// The file of each shell.
 pub fn all() -> Vec<(PathBuf, String)> {
@@ -57,7 +57,7 @@ impl Takes {
             words if words.contains('|') && !words.contains(char::is_uppercase) => {
                 Self::Words(words.split('|').map(str::to_owned).collect())
             }
-            _ => panic!("what completes a {name}? Say it in src/manual/completions.rs"),
+            _ => panic!("what completes a {name}? Say it in crates/generate/src/completions.rs"),
         }
     }
 }
@@ -81,7 +81,7 @@ fn dblock() -> Command {
         };
         argument.value_hint(hint)
     };
-    Cli::command().mut_subcommands(|command| command.mut_args(told))
+    command_line().mut_subcommands(|command| command.mut_args(told))
 }
 
 fn by_clap(shell: Shell) -> String {
@@ -90,9 +90,9 @@ fn by_clap(shell: Shell) -> String {
     String::from_utf8(bytes).expect("a script is text")
 }
 
-/// A file beside this one, with what stands in it between @ replaced.
+/// A file of `texts`, with what stands in it between @ replaced.
 fn by_hand(file: &str, tables: &[(&str, String)]) -> String {
-    let path = at("src/manual").join(file);
+    let path = at("crates/generate/texts").join(file);
     let mut text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
     for (name, table) in tables {
         let place = format!("@{name}@");

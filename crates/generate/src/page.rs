@@ -1,5 +1,5 @@
 //! A manual page: names, usage and options are clap's; the rest of the description and the sections behind the options are
-//! written by hand, and stand in the file of the page's name beside this one.
+//! written by hand, and stand in the file of the page's name in `texts`.
 
 use std::fmt::Write;
 use std::fs;
@@ -60,7 +60,7 @@ impl Page {
 
     /// The whole page, of this date.
     pub fn text(&self, date: &str) -> String {
-        let by_hand = format!("src/manual/{}.roff", self.name);
+        let by_hand = format!("crates/generate/texts/{}.roff", self.name);
         let text = fs::read_to_string(at(&by_hand));
         let text = text.unwrap_or_else(|error| panic!("{by_hand}: {error}"));
         let sections = text.find(".SH ").expect("a section behind the options");
@@ -72,7 +72,7 @@ impl Page {
             .source(concat!("dblock ", env!("CARGO_PKG_VERSION")))
             .manual("User Commands");
         let mut page = format!(
-            ".\\\" Made by script/generate of src/settings/cli.rs and {by_hand}: change those.\n"
+            ".\\\" Made by script/generate of src/settings/cli and {by_hand}: change those.\n"
         );
         page += &rendered(|to| man.render_title(to));
         // No word is broken: a URL or an option is copied as it stands.

@@ -1,4 +1,4 @@
-# Completes dblock in fish. Made by script/generate of src/cli.rs and src/manual/dblock.fish: change those.
+# Completes dblock in fish. Made by script/generate of src/settings/cli and crates/generate/texts/dblock.fish: change those.
 
 # The command of dblock's that is being typed, and then the words of what it runs, as far as there are any.
 function __fish_dblock_words

@@ -1,20 +1,19 @@
-//! MySQL option files: text in, options out, as the `mysql` client reads them (`mysys/my_default.cc`).
+//! Reads option files, and those that they include, into the options of some groups.
 
-use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf, absolute};
+use std::path::{Path, absolute};
 use std::rc::Rc;
 
 use zeroize::Zeroizing;
 
-use crate::base::exit::{Failure, Reason};
+use super::line::{is_loose, option, without_comment};
+use super::{Entry, FileStatus, Place, Places, Value, error_at, expanded, file_error, folder};
+use crate::base::exit::Failure;
 use crate::base::file;
-use crate::base::log::Level;
 use crate::base::text::in_words;
 
 /// Where every client looks first.
@@ -27,106 +26,16 @@ const DEEPEST: usize = 10;
 const MOST_FILES: usize = 500;
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
-/// Which files are read.
-#[derive(Debug, Default)]
-pub struct Places {
-    /// Only this one.
-    pub only: Option<PathBuf>,
-    /// This one before that of the home folder.
-    pub extra: Option<PathBuf>,
-    /// None at all.
-    pub none: bool,
-}
-
-/// Where an option stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// The file, by a path from the root.
-    pub file: Rc<Path>,
-    /// The line, from 1.
-    pub line: usize,
-    /// The group in which that is, without the brackets and in small letters; empty before the first one.
-    pub group: Rc<str>,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{}:{}", self.file.display(), self.line)
-    }
-}
-
-/// An option as it stands in a file.
-#[derive(Debug)]
-pub struct Entry {
-    /// Its name in small letters, with dashes, and without `loose-`.
-    pub key: String,
-    /// Whether it begins with `loose-`: then it is no error that nobody knows it.
-    pub is_loose: bool,
-    /// What stands behind the `=`.
-    pub value: Value,
-    /// Where it stands.
-    pub place: Place,
-}
-
-/// The value of an option.
-#[derive(Debug)]
-pub enum Value {
-    /// There is no `=`.
-    None,
-    /// It is this, without quotes and escapes.
-    Text(Zeroizing<Vec<u8>>),
-    /// It is a password, and left where it stands: [`value_at`] reads it where it is needed.
-    Withheld,
-}
-
 /// What was found in the files.
 #[derive(Debug, Default)]
 pub struct Found {
     /// The options of the groups that were asked for, in the order in which they were read: later ones win.
     pub entries: Vec<Entry>,
     /// Every file that was looked for, and what became of it.
-    pub files: Vec<(Rc<Path>, Outcome)>,
+    pub files: Vec<(Rc<Path>, FileStatus)>,
     /// What the user should know.
-    pub notes: Vec<(Level, String)>,
+    pub warnings: Vec<String>,
     bytes: usize,
-}
-
-/// What became of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// It was read.
-    Read,
-    /// There is none.
-    Absent,
-    /// This user may not read it; the client says nothing of that either.
-    Unreadable,
-    /// Every user can write to it, so anybody could have written it; the client passes it over with a warning.
-    Untrusted,
-    /// It cannot be read; why.
-    Unusable(String),
-}
-
-impl Outcome {
-    /// Why it was not read.
-    fn trouble(&self) -> Option<&str> {
-        match self {
-            Self::Read => None,
-            Self::Absent => Some("no such file"),
-            Self::Unreadable => Some("permission denied"),
-            Self::Untrusted => Some("every user can write to it"),
-            Self::Unusable(why) => Some(why),
-        }
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            Self::Read => f.write_str("read"),
-            Self::Absent => f.write_str("absent"),
-            outcome => write!(f, "not read: {}", outcome.trouble().unwrap_or_default()),
-        }
-    }
 }
 
 /// The value of the option that was found in this place. It is that of the last one of its name in the same group, so that it
@@ -139,27 +48,12 @@ pub fn value_at(place: &Place, key: &str) -> Result<Zeroizing<Vec<u8>>, String> 
     let mut found = Found::default();
     // What it includes is another file's.
     let groups = [place.group.to_string()];
-    let read = found.lines(&place.file, &bytes, false, &groups, DEEPEST);
+    let read = found.add_lines(&place.file, &bytes, false, &groups, DEEPEST);
     read.map_err(|failure| failure.line)?;
     let last = found.entries.iter().rfind(|entry| entry.key == key);
     let line = last.and_then(|entry| bytes.split(|&byte| byte == b'\n').nth(entry.place.line - 1));
     let (_, value) = option(line.unwrap_or_default().trim_ascii_start());
-    value.ok_or_else(|| "it stands there no more".to_owned())
-}
-
-/// A folder that a variable names.
-fn folder(variable: &str) -> Option<PathBuf> {
-    let folder = env::var_os(variable).filter(|folder| !folder.is_empty())?;
-    Some(PathBuf::from(folder))
-}
-
-/// A path with the home folder in the place of a leading `~`, which the shell leaves as it is in `--option=~/file`.
-pub fn expanded(path: OsString) -> PathBuf {
-    let path = PathBuf::from(path);
-    match (path.strip_prefix("~"), folder("HOME")) {
-        (Ok(rest), Some(home)) => home.join(rest),
-        _ => path,
-    }
+    value.ok_or_else(|| "it is no longer there".to_owned())
 }
 
 impl Found {
@@ -173,49 +67,48 @@ impl Found {
             return Ok(());
         }
         if let Some(path) = &places.only {
-            return self.add_named(path, groups);
+            return self.add_required(path, groups);
         }
         for path in GLOBAL {
-            self.add_unasked(Path::new(path), groups, 0)?;
+            self.add_default(Path::new(path), groups, 0)?;
         }
         // MariaDB's clients look at the first one only if it is set.
         let folders = ["MARIADB_HOME", "MYSQL_HOME"];
         if let Some(folder) = folders.into_iter().find_map(folder) {
-            self.add_unasked(&folder.join("my.cnf"), groups, 0)?;
+            self.add_default(&folder.join("my.cnf"), groups, 0)?;
         }
         if let Some(path) = &places.extra {
-            self.add_named(path, groups)?;
+            self.add_required(path, groups)?;
         }
         match folder("HOME") {
-            Some(home) => self.add_unasked(&home.join(".my.cnf"), groups, 0),
+            Some(home) => self.add_default(&home.join(".my.cnf"), groups, 0),
             None => Ok(()),
         }
     }
 
     /// Reads a file that somebody asked for.
-    fn add_named(&mut self, path: &Path, groups: &[String]) -> Result<(), Failure> {
+    fn add_required(&mut self, path: &Path, groups: &[String]) -> Result<(), Failure> {
         let at = self.files.len();
         self.add(path, groups, 0)?;
-        match self.files[at].1.trouble() {
-            Some(why) => Err(wrong_file(path, why)),
+        match self.files[at].1.why_not_read() {
+            Some(why) => Err(file_error(path, why)),
             None => Ok(()),
         }
     }
 
     /// Reads a file that nobody named, if it is there.
-    fn add_unasked(&mut self, path: &Path, groups: &[String], depth: usize) -> Result<(), Failure> {
+    fn add_default(&mut self, path: &Path, groups: &[String], depth: usize) -> Result<(), Failure> {
         let at = self.files.len();
         self.add(path, groups, depth)?;
         match &self.files[at].1 {
             // A weaker file would decide in its place.
-            Outcome::Unusable(why) => return Err(wrong_file(path, why)),
-            Outcome::Untrusted => {
+            FileStatus::Unusable(why) => return Err(file_error(path, why)),
+            FileStatus::Untrusted => {
                 let path = path.display();
-                let told =
-                    format!("the option file {path} is passed over: every user can write to it");
-                self.note(Level::Warning, told);
+                let line = format!("the option file {path} is ignored: every user can write to it");
+                self.warn(line);
             }
-            Outcome::Read | Outcome::Absent | Outcome::Unreadable => {}
+            FileStatus::Read | FileStatus::Absent | FileStatus::Unreadable => {}
         }
         Ok(())
     }
@@ -225,36 +118,36 @@ impl Found {
         // The empty path has none.
         let file: Rc<Path> = Rc::from(absolute(path).unwrap_or_default());
         if self.files.len() == MOST_FILES {
-            return Err(wrong_file(path, "more than 500 option files are included"));
+            return Err(file_error(path, "more than 500 option files are included"));
         }
         let place = self.files.len();
-        self.files.push((Rc::clone(&file), Outcome::Read));
+        self.files.push((Rc::clone(&file), FileStatus::Read));
         let (bytes, metadata) = match file::read(path) {
             Ok(read) => read,
             Err(error) => {
                 self.files[place].1 = match error.kind() {
                     io::ErrorKind::NotFound
                     | io::ErrorKind::NotADirectory
-                    | io::ErrorKind::InvalidInput => Outcome::Absent,
-                    io::ErrorKind::PermissionDenied => Outcome::Unreadable,
-                    _ => Outcome::Unusable(in_words(&error)),
+                    | io::ErrorKind::InvalidInput => FileStatus::Absent,
+                    io::ErrorKind::PermissionDenied => FileStatus::Unreadable,
+                    _ => FileStatus::Unusable(in_words(&error)),
                 };
                 return Ok(());
             }
         };
         if metadata.mode() & 0o002 != 0 {
-            self.files[place].1 = Outcome::Untrusted;
+            self.files[place].1 = FileStatus::Untrusted;
             return Ok(());
         }
         self.bytes += bytes.len();
         if self.bytes > MOST_BYTES {
-            return Err(wrong_file(path, "the option files have more than 4 MiB"));
+            return Err(file_error(path, "the option files have more than 4 MiB"));
         }
         let public = metadata.mode() & 0o004 != 0;
-        self.lines(&file, &bytes, public, groups, depth)
+        self.add_lines(&file, &bytes, public, groups, depth)
     }
 
-    fn lines(
+    fn add_lines(
         &mut self,
         file: &Rc<Path>,
         bytes: &[u8],
@@ -273,11 +166,12 @@ impl Found {
             let line = line.trim_ascii_start();
             match line.first() {
                 None | Some(b'#' | b';') => {}
-                _ if line.contains(&0) => return Err(wrong(&place(), "a byte 0 stands in it")),
-                Some(b'!') => self.directive(line, &place(), groups, depth)?,
+                _ if line.contains(&0) => return Err(error_at(&place(), "it contains a NUL byte")),
+                Some(b'!') => self.include(line, &place(), groups, depth)?,
                 Some(b'[') => {
                     let end = line.iter().position(|&byte| byte == b']');
-                    let name = end.ok_or_else(|| wrong(&place(), "a group's name ends with ]"))?;
+                    let name =
+                        end.ok_or_else(|| error_at(&place(), "a group's name ends with ]"))?;
                     let name = line[1..name].trim_ascii_end();
                     group = Rc::from(String::from_utf8_lossy(name).to_ascii_lowercase());
                     has_group = true;
@@ -287,12 +181,12 @@ impl Found {
                         let why = if line.starts_with(b"\xef\xbb\xbf") {
                             "the file begins with a byte order mark; save it as UTF-8 without one"
                         } else {
-                            "an option stands before the first [group]"
+                            "an option comes before the first [group]"
                         };
-                        return Err(wrong(&place(), why));
+                        return Err(error_at(&place(), why));
                     }
                     if groups.iter().any(|wanted| **wanted == *group) {
-                        self.entry(line, place(), public)?;
+                        self.add_entry(line, place(), public)?;
                     }
                 }
             }
@@ -300,11 +194,11 @@ impl Found {
         Ok(())
     }
 
-    fn entry(&mut self, line: &[u8], place: Place, public: bool) -> Result<(), Failure> {
+    fn add_entry(&mut self, line: &[u8], place: Place, public: bool) -> Result<(), Failure> {
         let is_loose = is_loose(line);
         let (key, value) = option(line);
         if key.is_empty() {
-            return Err(wrong(&place, "no option stands before the ="));
+            return Err(error_at(&place, "there is no option before the ="));
         }
         let value = match value {
             Some(value) if key == "password" && !value.is_empty() => {
@@ -331,7 +225,7 @@ impl Found {
     }
 
     /// `!include FILE` or `!includedir FOLDER`. A relative path is relative to the working folder.
-    fn directive(
+    fn include(
         &mut self,
         line: &[u8],
         place: &Place,
@@ -350,23 +244,23 @@ impl Found {
             return Ok(());
         }
         if path.as_os_str().is_empty() {
-            return Err(wrong(place, "it does not say what to include"));
+            return Err(error_at(place, "it does not say what to include"));
         }
         if depth == DEEPEST {
-            let told =
-                format!("{place}: passed over: files include one another more than {DEEPEST} deep");
-            self.note(Level::Warning, told);
+            let line =
+                format!("{place}: ignored: files include one another more than {DEEPEST} deep");
+            self.warn(line);
             return Ok(());
         }
         if !is_folder {
             let at = self.files.len();
             self.add(path, groups, depth + 1)?;
-            if let Some(why) = self.files[at].1.trouble() {
-                let told = format!("cannot include {}: {why}", path.display());
-                if let Outcome::Unusable(_) = &self.files[at].1 {
-                    return Err(wrong(place, &told));
+            if let Some(why) = self.files[at].1.why_not_read() {
+                let line = format!("cannot include {}: {why}", path.display());
+                if let FileStatus::Unusable(_) = &self.files[at].1 {
+                    return Err(error_at(place, &line));
                 }
-                self.note(Level::Warning, format!("{place}: {told}"));
+                self.warn(format!("{place}: {line}"));
             }
             return Ok(());
         }
@@ -376,10 +270,10 @@ impl Found {
                 path.display(),
                 in_words(&error)
             );
-            wrong(place, &why)
+            error_at(place, &why)
         })?;
         for name in names {
-            self.add_unasked(&path.join(name), groups, depth + 1)?;
+            self.add_default(&path.join(name), groups, depth + 1)?;
         }
         Ok(())
     }
@@ -387,16 +281,16 @@ impl Found {
     fn warn_of_password(&mut self, public: bool, file: &Path) {
         if public {
             let file = file.display();
-            let told = format!(
+            let line = format!(
                 "the option file {file} has a password and can be read by others; chmod 600 it"
             );
-            self.note(Level::Warning, told);
+            self.warn(line);
         }
     }
 
-    fn note(&mut self, level: Level, line: String) {
-        if !self.notes.iter().any(|(_, said)| *said == line) {
-            self.notes.push((level, line));
+    fn warn(&mut self, line: String) {
+        if !self.warnings.contains(&line) {
+            self.warnings.push(line);
         }
     }
 }
@@ -413,87 +307,6 @@ fn names_in(folder: &Path) -> io::Result<Vec<OsString>> {
     }
     names.sort();
     Ok(names)
-}
-
-/// Name and value of a line that begins with neither white space nor a comment. The name is in small letters, has dashes in the
-/// place of lines, and no `loose-`.
-fn option(line: &[u8]) -> (String, Option<Zeroizing<Vec<u8>>>) {
-    let line = without_comment(line);
-    let equals = line.iter().position(|&byte| byte == b'=');
-    let key = line[..equals.unwrap_or(line.len())].trim_ascii_end();
-    let key = String::from_utf8_lossy(key)
-        .replace('_', "-")
-        .to_ascii_lowercase();
-    let key = key.strip_prefix(LOOSE).unwrap_or(&key).to_owned();
-    (key, equals.map(|equals| value(&line[equals + 1..])))
-}
-
-/// What stands before the name of an option that not every program knows.
-const LOOSE: &str = "loose-";
-
-fn is_loose(line: &[u8]) -> bool {
-    let start = line
-        .get(..LOOSE.len())
-        .unwrap_or_default()
-        .to_ascii_lowercase();
-    matches!(start.as_slice(), b"loose-" | b"loose_")
-}
-
-/// A line up to its comment, which begins with a `#` that is in no quotes.
-fn without_comment(line: &[u8]) -> &[u8] {
-    let mut quote = None;
-    let mut escaped = false;
-    for (at, &byte) in line.iter().enumerate() {
-        if !escaped && matches!(byte, b'"' | b'\'') {
-            quote = match quote {
-                None => Some(byte),
-                Some(open) if open == byte => None,
-                open => open,
-            };
-        }
-        if byte == b'#' && quote.is_none() {
-            return &line[..at];
-        }
-        // Outside quotes a backslash does not protect a quote from opening.
-        escaped = quote.is_some() && byte == b'\\' && !escaped;
-    }
-    line
-}
-
-/// A value without the quotes around it, and with what its escapes mean.
-fn value(text: &[u8]) -> Zeroizing<Vec<u8>> {
-    let text = text.trim_ascii();
-    let text = match text {
-        [b'"', inner @ .., b'"'] | [b'\'', inner @ .., b'\''] => inner,
-        text => text,
-    };
-    let mut value = Zeroizing::new(Vec::with_capacity(text.len()));
-    let mut bytes = text.iter();
-    while let Some(&byte) = bytes.next() {
-        // A backslash at the end stands for itself.
-        let escaped = if byte == b'\\' { bytes.next() } else { None };
-        match escaped {
-            None => value.push(byte),
-            Some(b'n') => value.push(b'\n'),
-            Some(b't') => value.push(b'\t'),
-            Some(b'r') => value.push(b'\r'),
-            Some(b'b') => value.push(8),
-            Some(b's') => value.push(b' '),
-            Some(&quoted @ (b'"' | b'\'' | b'\\')) => value.push(quoted),
-            Some(&other) => value.extend([b'\\', other]),
-        }
-    }
-    value
-}
-
-/// What is wrong with a line.
-pub fn wrong(place: &Place, why: &str) -> Failure {
-    Failure::new(Reason::Configuration, format!("{place}: {why}"))
-}
-
-fn wrong_file(path: &Path, why: &str) -> Failure {
-    let line = format!("cannot read the option file {}: {why}", path.display());
-    Failure::new(Reason::Configuration, line)
 }
 
 #[cfg(test)]
@@ -543,22 +356,6 @@ mod tests {
                     prop_assert!(line.is_some_and(|line| (1..=lines).contains(&line)), "{}", failure.line);
                 }
             }
-        }
-
-        #[test]
-        fn a_value_in_quotes_with_escapes_is_that_value(text in "[a-z \\t\\n\"'\\\\#;=é]{0,30}") {
-            let mut escaped = String::new();
-            for character in text.chars() {
-                match character {
-                    '\n' => escaped.push_str("\\n"),
-                    '\t' => escaped.push_str("\\t"),
-                    '"' | '\\' => escaped.extend(['\\', character]),
-                    other => escaped.push(other),
-                }
-            }
-            let (key, value) = option(format!("some_key = \"{escaped}\" # comment").as_bytes());
-            prop_assert_eq!(key, "some-key");
-            prop_assert_eq!(value.map(|value| value.to_vec()), Some(text.into_bytes()));
         }
     }
 }

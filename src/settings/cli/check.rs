@@ -1,0 +1,25 @@
+//! `dblock check`: whether a server is fit to lock on.
+
+use clap::Command;
+
+use super::{Definition, Subcommand, args, connection, output};
+
+/// The subcommand.
+pub const DEFINITION: Definition = Definition {
+    subcommand: Subcommand::Check,
+    name: "check",
+    about: "Check whether a server is fit to lock on, and how fast it is",
+    define,
+    settings: &[output::JSON, output::VERBOSITY, connection::SETTINGS],
+    arguments: None,
+};
+
+fn define(command: Command) -> Command {
+    command.args(args(DEFINITION.settings)).after_help(HELP)
+}
+
+const HELP: &str = "\
+It acquires and releases a lock of its own, on two connections, and leaves nothing behind. Each finding is ok, warning or unfit.
+
+Exit codes: 0 fit, also with warnings; 78 unfit, or bad configuration; 69 no server in time; 77 the account was refused;
+64 bad usage; 70 internal error; 71 the system refused.";

@@ -1,0 +1,28 @@
+//! The settings of what dblock prints.
+
+use super::setting::{SETTING, Setting, Takes};
+
+/// For the subcommands that print a table.
+pub const JSON: &[Setting] = &[Setting {
+    name: "json",
+    help: "Print JSON in place of the table",
+    ..SETTING
+}];
+
+/// How much is logged on stderr.
+pub const VERBOSITY: &[Setting] = &[
+    Setting {
+        name: "quiet",
+        short: Some('q'),
+        help: "Log errors only",
+        conflicts: &["verbose"],
+        ..SETTING
+    },
+    Setting {
+        name: "verbose",
+        short: Some('v'),
+        takes: Takes::Count,
+        help: "Log what is done and how long it took; twice: every statement, never a password",
+        ..SETTING
+    },
+];

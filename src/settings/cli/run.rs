@@ -1,0 +1,152 @@
+//! `dblock run`: how a command is run.
+
+use clap::Command;
+
+use super::setting::{SETTING, Setting, Takes};
+use super::{Definition, Subcommand, args, arguments, connection, output};
+
+/// The subcommand.
+pub const DEFINITION: Definition = Definition {
+    subcommand: Subcommand::Run,
+    name: "run",
+    about: "Run a command while holding a lock, and exit as it exited",
+    define,
+    settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
+    arguments: Some("command"),
+};
+
+/// The settings of a run. `dblock config` has them, too.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "name",
+        short: Some('n'),
+        takes: Takes::Value("NAME"),
+        help: "The lock. The same name excludes across every host that talks to the same server",
+        ..SETTING
+    },
+    Setting {
+        name: "max-concurrency",
+        short: Some('m'),
+        takes: Takes::Value("N"),
+        default: Some("1"),
+        help: "N holders at once, 1 to 1000, instead of one",
+        ..SETTING
+    },
+    Setting {
+        name: "slots",
+        takes: Takes::Value("A,B,C"),
+        help: "A pool: as many holders as names, each finds its own in DBLOCK_SLOT_NAME",
+        conflicts: &["max-concurrency"],
+        ..SETTING
+    },
+    Setting {
+        name: "wait",
+        short: Some('w'),
+        takes: Takes::Value("DURATION"),
+        default: Some("0"),
+        help: "How long to wait for the lock: 0 does not wait, forever has no limit",
+        ..SETTING
+    },
+    Setting {
+        name: "conflict-exit-code",
+        short: Some('E'),
+        takes: Takes::Value("CODE"),
+        default: Some("75"),
+        help: "Exit code when the lock was not acquired in time, 0 to 255; 0 makes a skip a success",
+        ..SETTING
+    },
+    Setting {
+        name: "timeout",
+        short: Some('t'),
+        takes: Takes::Value("DURATION"),
+        help: "End the command when it has run longer: SIGTERM, then SIGKILL; exit 124, or 137 if it took SIGKILL; 0 is \
+               no limit",
+        ..SETTING
+    },
+    Setting {
+        name: "kill-after",
+        short: Some('k'),
+        takes: Takes::Value("DURATION"),
+        default: Some("10s, or a quarter of the TTL where that is less"),
+        help: "From SIGTERM to SIGKILL when dblock ends the command; 0 is both at once; a third of the TTL at most",
+        ..SETTING
+    },
+    Setting {
+        name: "ttl",
+        takes: Takes::Value("DURATION"),
+        default: Some("5m"),
+        help: "How long the server keeps the lock of a host that has vanished at most, and how long dblock tries to \
+               reacquire a lost one: whole seconds, 4s to 1d. Longer than a fail-over takes",
+        ..SETTING
+    },
+    Setting {
+        name: "on-lock-lost",
+        takes: Takes::Value("reacquire|terminate|ignore"),
+        default: Some("reacquire"),
+        help: "When the session is lost while the command runs: reacquire the lock, and end the command if that \
+               fails; end it at once; or let it run",
+        ..SETTING
+    },
+    Setting {
+        name: "hold-at-least",
+        takes: Takes::Value("DURATION"),
+        help: "Hold the lock for at least this long after it was acquired, also when the command ends sooner: a host \
+               whose clock is late then finds it taken. dblock stays as long, so what follows it after && is delayed. \
+               TERM, INT, QUIT and HUP end it",
+        ..SETTING
+    },
+    Setting {
+        name: "if-unreachable",
+        takes: Takes::Value("fail|run"),
+        default: Some("fail"),
+        help: "No server in time: fail with 69, or run the command without the lock, with a warning",
+        ..SETTING
+    },
+    Setting {
+        name: "allow-unfit-server",
+        help: "Lock also on a server where the lock may not exclude (Galera, a replica), with a warning instead of 78",
+        ..SETTING
+    },
+    Setting {
+        name: "report",
+        takes: Takes::Value("FILE"),
+        help: "Append one line of JSON to this file at the end of each run, skips and failures included; - is stdout",
+        ..SETTING
+    },
+    Setting {
+        name: "scrub-env",
+        help: "Remove DBLOCK_URL and the other variables for the connection, and MYSQL_PWD, from the command's \
+               environment",
+        ..SETTING
+    },
+];
+
+fn define(command: Command) -> Command {
+    command
+        .override_usage("dblock run [OPTIONS] --name <NAME> [--] <COMMAND> [ARG]...")
+        .args(args(DEFINITION.settings))
+        .arg(
+            arguments("command", "COMMAND")
+                .help("The command to run, and its arguments")
+                .required(true)
+                .num_args(1..)
+                .trailing_var_arg(true),
+        )
+        .after_help(HELP)
+}
+
+const HELP: &str = "\
+Durations are 90s, 5m, 1h 30m; a bare number, also with a decimal point, is seconds.
+
+Exit codes: the command's own; 75 the lock is taken (or what -E says); 69 no server in time; 64 bad usage;
+70 internal error; 71 the system refused; 74 the lock was lost and the command ended for it; 77 the account was refused;
+78 bad configuration; 124 --timeout ended the command, 137 with SIGKILL; 126 the command is not executable;
+127 not found. A command that died of a signal: 128 + n.
+
+The command finds DBLOCK_NAME, DBLOCK_SLOT (0 to N-1), DBLOCK_SLOT_NAME (with --slots) and DBLOCK_CONNECTION_ID in its
+environment.
+
+Examples, crontab lines that can stand on every host:
+  */5 * * * *  dblock run --name nightly-report -- /usr/local/bin/report
+  0 1 * * *    dblock run --name backup -m 3 --wait 4h --timeout 2h -- /usr/local/bin/backup
+  */2 * * * *  dblock run --name import --slots key1,key2 -- sh -c 'import --key \"$DBLOCK_SLOT_NAME\"'";

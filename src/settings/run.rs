@@ -1,0 +1,177 @@
+//! The settings of `dblock run`, which `dblock config` reads, too.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use super::sources::Sources;
+use super::{cli, connection, value};
+use crate::base::exit::Failure;
+use crate::base::log::Level;
+use crate::base::text::shown;
+use crate::lock::{LockSpec, Name};
+use crate::supervise::Job;
+
+/// From SIGTERM to SIGKILL where nothing gives it, or a quarter of the TTL where that is less.
+const DEFAULT_KILL_AFTER: Duration = Duration::from_secs(10);
+
+/// Everything that `dblock run` was asked to do.
+#[derive(Debug)]
+pub struct Run {
+    /// The command, and the lock that it runs under.
+    pub job: Job,
+    /// The exit code when the lock was not acquired in time.
+    pub conflict_exit_code: u8,
+    /// What to do without a server.
+    pub if_unreachable: IfUnreachable,
+    /// Where one line of JSON goes at the end; `None`: nowhere.
+    pub report: Option<ReportTo>,
+}
+
+/// Where the report of a run goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReportTo {
+    /// dblock's stdout, which is its command's, too.
+    Stdout,
+    /// The end of this file.
+    File(PathBuf),
+}
+
+/// What to do when no server can be reached in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfUnreachable {
+    /// Exit with 69.
+    Fail,
+    /// Run the command without the lock.
+    Run,
+}
+
+impl fmt::Display for ReportTo {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Stdout => f.write_str("stdout"),
+            Self::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl Run {
+    /// How important it is that the lock was not had in time.
+    pub fn level_of_skip(&self) -> Level {
+        if self.conflict_exit_code == 0 {
+            Level::Info
+        } else {
+            Level::Warning
+        }
+    }
+
+    /// Whether anybody is told of that, where lines up to this level are `shown`.
+    pub fn tells_of_skip(&self, shown: Level) -> bool {
+        self.level_of_skip() <= shown || self.report.is_some()
+    }
+}
+
+/// Reads all of them.
+///
+/// # Errors
+/// That one is wrong, unless that is no reason to stop, or that no server is named.
+pub fn read(sources: &mut Sources, name: Name, command: Vec<OsString>) -> Result<Run, Failure> {
+    let (max_concurrency, slot_names) = slots(sources)?;
+    let wait = sources.value("wait", value::wait)?;
+    let conflict_exit_code = sources.value("conflict-exit-code", value::exit_code)?;
+    let timeout = sources.optional("timeout", value::duration)?;
+    let ttl = sources.value("ttl", value::ttl)?;
+    let kill_after = kill_after(sources, ttl)?;
+    let on_lost = sources.value("on-lock-lost", value::on_lock_lost)?;
+    let if_unreachable = sources.value("if-unreachable", value::if_unreachable)?;
+    let allow_unfit_server = sources.switch("allow-unfit-server");
+    let hold_at_least = sources.optional("hold-at-least", value::duration)?;
+    let report = report_to(sources)?;
+    let scrubbed = if sources.switch("scrub-env") {
+        variables_of_the_server()
+    } else {
+        Vec::new()
+    };
+    Ok(Run {
+        job: Job {
+            lock: LockSpec {
+                name,
+                slots: max_concurrency,
+                wait,
+                ttl,
+                on_lost,
+                allow_unfit_server,
+            },
+            connection: connection::read(sources)?,
+            slot_names,
+            timeout: timeout.filter(|limit| !limit.is_zero()),
+            kill_after,
+            hold_at_least: hold_at_least.unwrap_or_default(),
+            scrubbed,
+            command,
+            started: SystemTime::now(),
+        },
+        conflict_exit_code,
+        if_unreachable,
+        report,
+    })
+}
+
+/// The variables that give dblock the server and the password.
+fn variables_of_the_server() -> Vec<&'static str> {
+    let own = cli::variables().map(|(_, variable)| variable);
+    let own = own.filter(|variable| variable.starts_with("DBLOCK_"));
+    own.chain(["MYSQL_PWD"]).collect()
+}
+
+/// How many slots there are, and their names if they have some. Of the two ways to give that the stronger one counts.
+fn slots(sources: &mut Sources) -> Result<(u32, Vec<String>), Failure> {
+    let number = sources.precedence("max-concurrency");
+    let names = sources.precedence("slots");
+    if number.is_some() && number == names {
+        sources.refuse(
+            "slots",
+            "cannot be combined with max-concurrency; give one of them",
+        )?;
+    }
+    if names <= number {
+        let number = sources.value("max-concurrency", value::max_concurrency)?;
+        return Ok((number, Vec::new()));
+    }
+    let names = sources.optional("slots", value::slot_names)?;
+    let names = names.unwrap_or_default();
+    let number = u32::try_from(names.len()).expect("at most a thousand");
+    Ok((number, names))
+}
+
+fn report_to(sources: &mut Sources) -> Result<Option<ReportTo>, Failure> {
+    if let Some(given) = sources
+        .given("report")
+        .filter(|given| given.value.is_empty())
+    {
+        return Err(given.wrong("name a file, or - for stdout"));
+    }
+    Ok(sources.path("report").map(|path| {
+        if path.as_os_str() == "-" {
+            ReportTo::Stdout
+        } else {
+            ReportTo::File(path)
+        }
+    }))
+}
+
+fn kill_after(sources: &mut Sources, ttl: Duration) -> Result<Duration, Failure> {
+    let most = ttl / 3;
+    let read = |text: &str| match value::duration(text)? {
+        span if span <= most => Ok(span),
+        span => Err(format!(
+            "{} is more than a third of the TTL, which is {}; the command must have ended before the server gives its lock \
+             away",
+            shown(span),
+            shown(ttl)
+        )),
+    };
+    let default = DEFAULT_KILL_AFTER.min(ttl / 4);
+    sources.value_or("kill-after", read, &shown(default).to_string())
+}

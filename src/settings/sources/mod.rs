@@ -1,0 +1,362 @@
+//! Where a setting may come from, and which source wins: an option beats the environment, which beats `[dblock]` in an option
+//! file, which beats the groups that other clients read too, which beat the default.
+
+mod given;
+mod source;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+pub use given::{Given, Origin};
+pub use source::Source;
+
+use super::cli;
+use super::option_file::{Entry, FileStatus, Found, Places};
+use super::value::without_password;
+use crate::base::exit::{Failure, Reason};
+use crate::base::log::Log;
+use crate::base::text::printable;
+use crate::base::user::os_user;
+
+/// The group of dblock's own.
+const OWN_GROUP: &str = "dblock";
+
+/// The groups that are read besides it: MySQL's clients read the first, MariaDB's all of them.
+const CLIENT_GROUPS: [&str; 3] = ["client", "client-server", "client-mariadb"];
+
+/// The source of what nothing gives.
+const DEFAULT: &str = "default";
+
+/// The variables that dblock sets for its command.
+const OF_THE_COMMAND: [&str; 4] = [
+    "DBLOCK_NAME",
+    "DBLOCK_SLOT",
+    "DBLOCK_SLOT_NAME",
+    "DBLOCK_CONNECTION_ID",
+];
+
+/// How strong a source is: the greater one wins. `None` is weaker than all: nothing gives the setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Precedence {
+    /// The groups of option files that other clients read too.
+    OtherClients,
+    /// `[dblock]` in option files.
+    OwnGroup,
+    /// The environment.
+    Environment,
+    /// The command line.
+    CommandLine,
+}
+
+impl Precedence {
+    /// All of them.
+    pub const STRONGEST_FIRST: [Self; 4] = [
+        Self::CommandLine,
+        Self::Environment,
+        Self::OwnGroup,
+        Self::OtherClients,
+    ];
+}
+
+/// A setting that is in force.
+#[derive(Debug)]
+pub struct InForce {
+    /// The setting.
+    pub name: String,
+    /// Its value, of a secret `***`; `None` where it has none.
+    pub value: Option<String>,
+    /// Where that comes from.
+    pub from: String,
+}
+
+/// All sources, and what was read from them.
+#[derive(Debug, Default)]
+pub struct Sources {
+    /// In the order of [`Precedence`].
+    by_precedence: [Source; 4],
+    /// Everything that has been read so far.
+    pub in_force: Vec<InForce>,
+    /// The option files.
+    pub files: Vec<(Rc<Path>, FileStatus)>,
+    warnings: Vec<String>,
+    /// Whether a value that is wrong is kept in `failure`, and the default read in its place.
+    pub is_lenient: bool,
+    /// The first value that was wrong, where that is no reason to stop.
+    pub failure: Option<Failure>,
+}
+
+impl Sources {
+    /// Takes the command line, and reads the environment and the option files. With what is wrong comes what could be read.
+    ///
+    /// # Errors
+    /// [`Reason::Configuration`] for option files, [`Reason::Usage`] for a malformed URL.
+    pub fn read(given: cli::Values) -> (Self, Result<(), Failure>) {
+        let mut sources = Self::default();
+        for (name, value) in given {
+            let given = Given::new(name, value, Origin::Flag);
+            sources.source_mut(Precedence::CommandLine).insert(given);
+        }
+        for (name, variable) in cli::variables() {
+            if let Some(given) = Given::from_variable(name, variable) {
+                sources.source_mut(Precedence::Environment).insert(given);
+            }
+        }
+        let suffix = sources.given("defaults-group-suffix");
+        let suffix = suffix.map_or_else(String::new, |given| {
+            String::from_utf8_lossy(&given.value).to_ascii_lowercase()
+        });
+        let groups: Vec<String> = CLIENT_GROUPS
+            .into_iter()
+            .chain([OWN_GROUP])
+            .flat_map(|group| [group.to_owned(), format!("{group}{suffix}")])
+            .collect();
+        let path = |name| sources.given(name).map(Given::path);
+        let places = Places {
+            only: path("defaults-file"),
+            extra: path("defaults-extra-file"),
+            none: sources.is_on("no-defaults"),
+        };
+        let mut found = Found::default();
+        let read = found.read(&places, &groups);
+        sources.warnings = found.warnings;
+        sources.files = found.files;
+        // What was found before a line that is wrong is taken, too.
+        let taken = sources.take(&found.entries, &suffix);
+        (sources, read.and(taken))
+    }
+
+    /// Takes the options of the files, and then splits the URL of each source.
+    fn take(&mut self, entries: &[Entry], suffix: &str) -> Result<(), Failure> {
+        let mut outcome = Ok(());
+        for entry in entries {
+            let group = &*entry.place.group;
+            let taken = if group == OWN_GROUP || group.strip_suffix(suffix) == Some(OWN_GROUP) {
+                let taken = self.source_mut(Precedence::OwnGroup).add_own(entry);
+                taken.map(|warning| self.warnings.extend(warning))
+            } else {
+                let clients = self.source_mut(Precedence::OtherClients);
+                clients.add_of_clients(entry)
+            };
+            outcome = outcome.and(taken);
+        }
+        self.source_mut(Precedence::OtherClients).choose_ssl_mode();
+        for source in self.by_precedence.iter_mut().rev() {
+            outcome = outcome.and(source.split_url());
+        }
+        // What other clients read of the environment: the weakest that it has, and weaker than all files.
+        for (precedence, name, variable) in [
+            (Precedence::Environment, "password", "MYSQL_PWD"),
+            (Precedence::OtherClients, "socket", "MYSQL_UNIX_PORT"),
+        ] {
+            if let Some(given) = Given::from_variable(name, variable) {
+                self.source_mut(precedence).insert_if_absent(given);
+            }
+        }
+        outcome
+    }
+
+    /// One source.
+    pub fn source(&self, precedence: Precedence) -> &Source {
+        &self.by_precedence[precedence as usize]
+    }
+
+    fn source_mut(&mut self, precedence: Precedence) -> &mut Source {
+        &mut self.by_precedence[precedence as usize]
+    }
+
+    /// All sources, the strongest first.
+    pub fn strongest_first(&self) -> impl Iterator<Item = (Precedence, &Source)> {
+        let order = Precedence::STRONGEST_FIRST.into_iter();
+        order.map(|precedence| (precedence, self.source(precedence)))
+    }
+
+    /// What the strongest source gives for a setting.
+    pub fn given(&self, name: &str) -> Option<&Given> {
+        let mut sources = self.strongest_first();
+        sources.find_map(|(_, source)| source.get(name))
+    }
+
+    /// The strongest source that gives a setting.
+    pub fn precedence(&self, name: &str) -> Option<Precedence> {
+        let mut sources = self.strongest_first();
+        let found = sources.find(|(_, source)| source.get(name).is_some());
+        found.map(|(precedence, _)| precedence)
+    }
+
+    /// The value of a setting, or its default.
+    ///
+    /// # Errors
+    /// That the value is wrong, as with all that reads here, unless that is no reason to stop.
+    pub fn value<T>(
+        &mut self,
+        name: &str,
+        reader: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<T, Failure> {
+        self.value_or(name, reader, cli::default_of(name))
+    }
+
+    /// The value of a setting, or this default.
+    ///
+    /// # Errors
+    /// As [`Sources::value`].
+    pub fn value_or<T>(
+        &mut self,
+        name: &str,
+        reader: impl Fn(&str) -> Result<T, String>,
+        default: &str,
+    ) -> Result<T, Failure> {
+        let value = self.read_and_record(name, &reader, Some(default))?;
+        Ok(value.unwrap_or_else(|| reader(default).expect("a default is well-formed")))
+    }
+
+    /// The value of a setting; `None` where nothing gives it, also if its default is found out later.
+    ///
+    /// # Errors
+    /// As [`Sources::value`].
+    pub fn optional<T>(
+        &mut self,
+        name: &str,
+        reader: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, Failure> {
+        let default = cli::setting(name).and_then(|setting| setting.default);
+        self.read_and_record(name, reader, default)
+    }
+
+    fn read_and_record<T>(
+        &mut self,
+        name: &str,
+        reader: impl Fn(&str) -> Result<T, String>,
+        default: Option<&str>,
+    ) -> Result<Option<T>, Failure> {
+        let Some(given) = self.given(name).cloned() else {
+            self.record(name, default, DEFAULT);
+            return Ok(None);
+        };
+        match given.read(reader) {
+            Ok(value) => {
+                let text = String::from_utf8_lossy(&given.value);
+                self.record(name, Some(&text), &given.place());
+                Ok(Some(value))
+            }
+            Err(failure) => {
+                self.stop_unless_lenient(failure)?;
+                // It may be a URL that landed in the wrong place.
+                self.record(name, Some("(malformed)"), &given.place());
+                Ok(None)
+            }
+        }
+    }
+
+    /// The file that a setting names.
+    pub fn path(&mut self, name: &str) -> Option<PathBuf> {
+        let given = self.given(name);
+        let path = given.map(Given::path);
+        let place = given.map_or(DEFAULT.to_owned(), Given::place);
+        let text = path.as_ref().map(|path| path.to_string_lossy());
+        self.record(name, text.as_deref(), &place);
+        path
+    }
+
+    /// Whether a switch is on. It is not recorded as in force.
+    pub fn is_on(&self, name: &str) -> bool {
+        self.given(name).is_some_and(|given| *given.value == *b"1")
+    }
+
+    /// Whether a switch is on.
+    pub fn switch(&mut self, name: &str) -> bool {
+        let is_on = self.is_on(name);
+        let place = self.given(name).map_or(DEFAULT.to_owned(), Given::place);
+        self.record(name, Some(if is_on { "on" } else { "off" }), &place);
+        is_on
+    }
+
+    /// Records that a setting is in force.
+    pub fn record(&mut self, name: &str, value: Option<&str>, from: &str) {
+        self.in_force.push(InForce {
+            name: name.to_owned(),
+            value: value.map(|value| without_password(printable(value))),
+            from: from.to_owned(),
+        });
+    }
+
+    /// Records another value of a setting than the one that was read, because of what `other` is set to.
+    pub fn correct(&mut self, name: &str, value: &str, other: &str) {
+        let place = self.given(other).map(Given::place).unwrap_or_default();
+        let mut recorded = self.in_force.iter_mut();
+        if let Some(setting) = recorded.find(|setting| setting.name == name) {
+            (setting.value, setting.from) = (Some(value.to_owned()), place);
+        }
+    }
+
+    /// Refuses a setting that does not go with another one.
+    ///
+    /// # Errors
+    /// [`Reason::Configuration`], unless what is wrong is no reason to stop.
+    pub fn refuse(&mut self, name: &str, why: &str) -> Result<(), Failure> {
+        let place = self
+            .given(name)
+            .map_or_else(String::new, |given| match given.origin {
+                Origin::Flag if given.name == name => given.place(),
+                _ => format!("{}: {name}", given.place()),
+            });
+        let failure = Failure::new(Reason::Configuration, format!("{place} {why}"));
+        self.stop_unless_lenient(failure)
+    }
+
+    /// Fails, or keeps the failure where it is no reason to stop.
+    ///
+    /// # Errors
+    /// The failure.
+    pub fn stop_unless_lenient(&mut self, failure: Failure) -> Result<(), Failure> {
+        if !self.is_lenient {
+            return Err(failure);
+        }
+        self.failure.get_or_insert(failure);
+        Ok(())
+    }
+
+    /// Records the OS user's name where it is the default.
+    pub fn record_os_user(&mut self) {
+        let mut recorded = self.in_force.iter_mut();
+        let user = recorded.find(|setting| setting.name == "user" && setting.from == DEFAULT);
+        let Some(user) = user else {
+            return;
+        };
+        match os_user() {
+            Ok(name) => user.value = Some(name),
+            Err(failure) => {
+                user.value = None;
+                self.failure.get_or_insert(failure);
+            }
+        }
+    }
+
+    /// Records variables that look like dblock's, and are not.
+    pub fn record_unknown_variables(&mut self) {
+        for (variable, _) in env::vars_os() {
+            let variable = variable.to_string_lossy();
+            let is_known = cli::variables().any(|(_, known)| *known == variable)
+                || OF_THE_COMMAND.contains(&&*variable);
+            if variable.starts_with("DBLOCK_") && !is_known {
+                self.record(
+                    &printable(&variable),
+                    None,
+                    "environment; dblock has no such variable",
+                );
+            }
+        }
+    }
+
+    /// Adds something that the user should know.
+    pub fn warn(&mut self, line: impl Into<String>) {
+        self.warnings.push(line.into());
+    }
+
+    /// Logs what the user should know.
+    pub fn log_warnings(&self, log: Log) {
+        for warning in &self.warnings {
+            log.warning(warning);
+        }
+    }
+}
