@@ -75,7 +75,7 @@ impl Supervisor<'_> {
             }
             Ok(Acquisition::Unreachable(failure)) => Phase::Done(Err(failure.into())),
             Ok(Acquisition::Interrupted(signal)) => {
-                self.record.outcome = RunOutcome::Stopped;
+                self.record.outcome = RunOutcome::Interrupted;
                 Phase::Done(Ok(Conclusion::Interrupted(signal)))
             }
             Err(error) => Phase::Done(Err(error)),
@@ -139,7 +139,7 @@ impl Supervisor<'_> {
             connection_id,
         } = grant;
         self.log.info(format_args!(
-            "had slot {slot} of {name} after {span}, on connection {connection_id}"
+            "acquired {name} (slot {slot}) after {span}, on connection {connection_id}"
         ));
         Some(Ok(Acquisition::Acquired(grant)))
     }

@@ -45,11 +45,11 @@ impl Child {
         };
         let own_group = !has_terminal();
         let leash = Leash::new().map(Arc::new).map_err(|error| {
-            let line = format!(
+            let message = format!(
                 "cannot run the command: {}",
                 in_words(&io::Error::from(error))
             );
-            Failure::new(Reason::OsRefused, line)
+            Failure::new(Reason::OsRefused, message)
         })?;
         let mask = signals.inherited();
         let link = Arc::clone(link);
@@ -90,7 +90,7 @@ impl Child {
             }
             Err(error) => {
                 let reason = reason_of(&error);
-                let line = match reason {
+                let message = match reason {
                     Reason::LockLost => "the keeper died before the command was started".to_owned(),
                     _ => format!(
                         "cannot run {}: {}",
@@ -98,7 +98,7 @@ impl Child {
                         in_words(&error)
                     ),
                 };
-                Err(Failure::new(reason, line))
+                Err(Failure::new(reason, message))
             }
         }
     }

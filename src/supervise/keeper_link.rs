@@ -119,7 +119,7 @@ pub fn unexplained_end(ending: Option<Ending>) -> String {
     match ending {
         // It has a limit on its memory, and hits it by an abort.
         Some(Ending::Signal(libc::SIGABRT)) => {
-            "the keeper gave up: it may have no more than 64 MB of memory".to_owned()
+            "the keeper aborted: it may use no more than 64 MB of memory".to_owned()
         }
         Some(ending) => format!("the keeper {}", describe(ending)),
         None => "the keeper is gone".to_owned(),

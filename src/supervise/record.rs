@@ -22,8 +22,8 @@ pub enum RunOutcome {
     TimedOut,
     /// The lock was not acquired in time.
     Skipped,
-    /// A signal ended the waiting.
-    Stopped,
+    /// A signal ended the wait for the lock.
+    Interrupted,
 }
 
 /// What happened to the lock.

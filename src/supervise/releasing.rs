@@ -56,7 +56,7 @@ impl Supervisor<'_> {
         match event {
             Event::Message(FromKeeper::Released) => {
                 if self.lock.is_held() {
-                    self.log.info(format_args!("{name} is free"));
+                    self.log.info(format_args!("released {name}"));
                 }
                 releasing.finished = true;
             }

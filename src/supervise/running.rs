@@ -162,7 +162,7 @@ impl Supervisor<'_> {
         }
         if !child.processes.signal(signal as i32) {
             self.log.warning(format_args!(
-                "cannot pass {signal} on to the command: it runs as another user"
+                "cannot forward {signal} to the command: it runs as another user"
             ));
         }
     }
@@ -180,7 +180,7 @@ impl Supervisor<'_> {
                     _ => Duration::ZERO,
                 };
                 self.log.warning(format_args!(
-                    "{name} was had again after {}, on connection {}",
+                    "{name} was reacquired after {}, on connection {}",
                     shown(span),
                     grant.connection_id
                 ));
@@ -248,9 +248,9 @@ impl Supervisor<'_> {
     fn report_loss(&self, cause: &str) -> bool {
         let policy = self.job.lock.on_lost;
         let consequence = match policy {
-            OnLockLost::Reacquire => "taking it again",
+            OnLockLost::Reacquire => "reacquiring it",
             OnLockLost::Terminate => "ending the command",
-            OnLockLost::Ignore => "the command runs on without it",
+            OnLockLost::Ignore => "the command continues without it",
         };
         self.log.error(format_args!(
             "{} was lost while the command runs: {cause}; {consequence}",
@@ -263,7 +263,7 @@ impl Supervisor<'_> {
     fn abandon_lock(&mut self) {
         let why = match self.lock {
             LockState::Lost(since, _) => {
-                format!("could not be had again within {}", shown(since.elapsed()))
+                format!("could not be reacquired within {}", shown(since.elapsed()))
             }
             LockState::Held(lease) => format!(
                 "may be lost: the server has not answered for {}",

@@ -39,7 +39,7 @@ impl Pair {
     #[track_caller]
     fn has_it_again(&self, run: &mut Running, name: &str, deadline: Duration) {
         // Not by the server's word alone: the lock is also held for a moment where a read-only server is asked.
-        run.wait_stderr(" was had again ", deadline);
+        run.wait_stderr(" was reacquired ", deadline);
         let holder = self.replica.holder(name).expect("the lock is held there");
         let said = format!("on connection {holder}\n");
         assert!(run.stderr().contains(&said), "{said:?}: {}", run.stderr());

@@ -52,8 +52,8 @@ const REPORTED: [&str; 22] = [
     "program",
     "server",
     "connection",
-    "asked",
-    "had",
+    "requested",
+    "acquired",
     "started",
     "ended",
     "waited_seconds",
@@ -61,10 +61,10 @@ const REPORTED: [&str; 22] = [
     "outcome",
     "exit_code",
     "signal",
-    "lock",
-    "lock_left_out",
+    "lock_events",
+    "lock_events_omitted",
     "message",
-    "dblock",
+    "dblock_version",
 ];
 
 /// Where the documents have the reports go.
@@ -874,10 +874,10 @@ fn every_line_that_is_explained_is_one_that_dblock_can_say() {
 fn report(runs: &[Value]) -> String {
     let whole = serde_json::json!({
         "name": "report", "slot": 0, "slot_name": null, "host": "web2", "pid": 4711, "user": "app", "program": "report",
-        "server": "db.example.com:3306", "connection": 812, "asked": "2025-11-21T02:00:00.104Z",
-        "had": "2025-11-21T02:00:00.109Z", "started": "2025-11-21T02:00:00.110Z", "ended": "2025-11-21T02:03:12.417Z",
-        "waited_seconds": 0.005, "ran_seconds": 192.307, "outcome": "ran", "exit_code": 0, "signal": null, "lock": [],
-        "message": null, "dblock": "0.1.0",
+        "server": "db.example.com:3306", "connection": 812, "requested": "2025-11-21T02:00:00.104Z",
+        "acquired": "2025-11-21T02:00:00.109Z", "started": "2025-11-21T02:00:00.110Z", "ended": "2025-11-21T02:03:12.417Z",
+        "waited_seconds": 0.005, "ran_seconds": 192.307, "outcome": "ran", "exit_code": 0, "signal": null, "lock_events": [],
+        "message": null, "dblock_version": "0.1.0",
     });
     let mut lines = String::new();
     for run in runs.iter().chain([&Value::Null]) {
@@ -909,8 +909,8 @@ fn the_metrics_are_those_of_the_record() {
         serde_json::json!({"outcome": "skipped", "exit_code": 75, "started": null, "ran_seconds": null,
             "ended": "2025-11-21T03:00:00.000Z", "slot": null}),
         serde_json::json!({"outcome": "lost", "exit_code": 74, "ran_seconds": 1.5, "ended": "2025-11-21T02:30:00.250Z",
-            "lock": [{"at": "2025-11-21T02:29:59.000Z", "event": "lost", "detail": "the server ended the session"},
-                {"at": "2025-11-21T02:30:00.000Z", "event": "given_up", "detail": "is held by connection 9"}]}),
+            "lock_events": [{"at": "2025-11-21T02:29:59.000Z", "event": "lost", "detail": "the server ended the session"},
+                {"at": "2025-11-21T02:30:00.000Z", "event": "abandoned", "detail": "is held by connection 9"}]}),
         serde_json::json!({"name": odd, "outcome": "skipped", "exit_code": 75, "started": null, "ran_seconds": null}),
     ]);
     fs::write(&record, lines).unwrap();

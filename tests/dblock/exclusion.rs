@@ -124,7 +124,7 @@ both_servers! {
         let mut dblock = Dblock::run(server, &name).sh(&script).spawn();
         let connection = dblock.wait_line("", SOON);
         server.admin().query_drop(format!("KILL {connection}")).unwrap();
-        dblock.wait_stderr("had again", SOON);
+        dblock.wait_stderr("reacquired after", SOON);
         assert!(dblock.is_running(), "the command runs on");
         std::fs::write(go, "").unwrap();
         let end = dblock.wait();

@@ -331,7 +331,7 @@ fn a_server_that_breaks_every_keeper_is_bounded_by_the_lease() {
     let name = unique("broken");
     let output = held(&fake, &name).command(["sleep", "60"]).output();
     output.expect_code(LOCK_LOST);
-    output.expect_said(["the keeper gave up", "could not be had again"]);
+    output.expect_said(["the keeper aborted", "could not be reacquired"]);
     assert_eq!(output.stderr.lines().count(), 3, "{output:#?}");
     output.expect_took(Duration::from_secs(1), TTL + BUSY);
     let tries = fake.statements().len();
@@ -344,7 +344,7 @@ fn a_keeper_that_gives_up_before_the_lock_is_told_in_one_line() {
     let fake = Fake::start(Kind::MySql, |_| Answer::Raw(framed(1, &long(1 << 40))));
     let (output, _) = memory_of(&fake, "5");
     output.expect_code(INTERNAL);
-    output.expect_said(["the keeper gave up", "64 MB", &fake.port.to_string()]);
+    output.expect_said(["the keeper aborted", "64 MB", &fake.port.to_string()]);
 }
 
 #[test]

@@ -240,7 +240,7 @@ both_servers! {
         second.expect_code(75).expect_one_line("nothing is known of its command");
         first.wait().expect_code(75);
         drop(stopped);
-        dblock.wait_stderr("had again", SOON);
+        dblock.wait_stderr("reacquired after", SOON);
     }
 
     fn a_holder_far_away_is_heard_of_whatever_its_policy(server) {
@@ -407,7 +407,7 @@ both_servers! {
             assert!(runs(command), "which is so");
         }
         // The marker is gone, and nobody else has the lock.
-        dblock.wait_stderr("had again", SOON);
+        dblock.wait_stderr("reacquired after", SOON);
         assert!(dblock.is_running());
     }
 
@@ -457,7 +457,7 @@ both_servers! {
         drop(killing);
         eventually("the marker is free", SOON, || server.holder(&marker).is_none());
         drop(stopped);
-        dblock.wait_stderr("had again", SOON);
+        dblock.wait_stderr("reacquired after", SOON);
         assert!(dblock.is_running() && runs(command));
     }
 

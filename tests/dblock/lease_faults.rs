@@ -106,7 +106,7 @@ fn send_each(pids: [i32; 3], signal: Signal) {
 /// The first has its lock again although the second waited for it, and ends before that begins.
 #[track_caller]
 fn costs_nothing(mut first: Running, second: Running, name: &str) {
-    first.wait_stderr("had again", SOON);
+    first.wait_stderr("reacquired after", SOON);
     // Longer than a waiter that lost its turn holds back.
     let lost = within(Duration::from_secs(3), || !first.is_running());
     assert!(!lost, "{}", first.stderr());
@@ -276,7 +276,7 @@ both_servers! {
         server.set_read_only(true);
         assert!(!within(Duration::from_secs(3), || !run.is_running()), "{}", run.stderr());
         send(run.keeper(Some(command)), Signal::SIGKILL);
-        run.wait_stderr("had again", SOON);
+        run.wait_stderr("reacquired after", SOON);
         drop(run.take_stdin());
         run.wait_within(SOON).expect_code(6);
         server.set_read_only(false);

@@ -160,7 +160,7 @@ both_servers! {
             .spawn();
         let id = run.wait_pid("on");
         server.admin().query_drop(format!("KILL {id}")).unwrap();
-        run.wait_stderr("had again", SOON);
+        run.wait_stderr("reacquired after", SOON);
         assert!(run.is_running(), "the command runs on");
         drop(run.take_stdin());
         let end = run.wait();

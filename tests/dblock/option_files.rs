@@ -1368,7 +1368,7 @@ both_servers! {
         let holder = server.holder(&name).expect("it is held");
         let keeper = run.children().into_iter().find(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.contains("keeper")));
         send(keeper.expect("a keeper"), Signal::SIGKILL);
-        run.wait_stderr("had again", SOON);
+        run.wait_stderr("reacquired after", SOON);
         assert_ne!(server.holder(&name), Some(holder));
         drop(run.take_stdin());
         run.wait_within(SOON).expect_code(5);

@@ -91,8 +91,8 @@ both_servers! {
         assert_eq!(line["program"], "sh");
         assert_eq!(line["server"], format!("127.0.0.1:{}", server.port));
         assert_eq!((&line["outcome"], &line["exit_code"]), (&"ran".into(), &3.into()));
-        assert!(line["connection"].is_u64() && line["lock"] == serde_json::json!([]), "{line:#}");
-        let moments: Vec<&str> = ["asked", "had", "started", "ended"].iter().map(|at| line[at].as_str().unwrap()).collect();
+        assert!(line["connection"].is_u64() && line["lock_events"] == serde_json::json!([]), "{line:#}");
+        let moments: Vec<&str> = ["requested", "acquired", "started", "ended"].iter().map(|at| line[at].as_str().unwrap()).collect();
         assert!(moments.is_sorted(), "{line:#}");
         assert!(!line.to_string().contains("secret-argument"));
     }
@@ -118,7 +118,7 @@ both_servers! {
         nobody().args(["--if-unreachable", "run"]).output().expect_code(0);
         let told: Vec<_> = reports.lines().iter().map(|line| {
             let text = |key: &str| line[key].as_str().unwrap_or("-").to_owned();
-            (text("outcome"), line["exit_code"].as_i64().unwrap(), text("signal"), line["had"].is_string(), line["started"].is_string())
+            (text("outcome"), line["exit_code"].as_i64().unwrap(), text("signal"), line["acquired"].is_string(), line["started"].is_string())
         }).collect();
         let expected = [
             ("ran", 137, "SIGKILL", true, true),
@@ -127,7 +127,7 @@ both_servers! {
             ("ran", 0, "-", true, true),
             ("skipped", 75, "-", false, false),
             ("skipped", 0, "-", false, false),
-            ("stopped", 143, "SIGTERM", false, false),
+            ("interrupted", 143, "SIGTERM", false, false),
             ("failed", 77, "-", false, false),
             ("failed", 69, "-", false, false),
             ("ran", 0, "-", false, true),
@@ -140,21 +140,21 @@ both_servers! {
         assert!(lines[9]["message"].as_str().unwrap().contains("running without the lock"), "{:#}", lines[9]);
     }
 
-    fn each_loss_of_the_lock_is_reported_and_that_it_was_had_again(server) {
+    fn each_loss_of_the_lock_is_reported_and_each_reacquisition(server) {
         let (name, reports) = (unique("lost"), Reports::new());
         let mut dblock = run(server, &name, &reports).stdin(Stdio::piped()).sh("echo runs; read x").spawn();
         dblock.wait_line("runs", SOON);
         for _ in 0..2 {
             let id = server.holder(&name).unwrap();
             server.admin().query_drop(format!("KILL {id}")).unwrap();
-            eventually("it is had again", SOON, || server.holder(&name).is_some_and(|holder| holder != id));
+            eventually("it is reacquired", SOON, || server.holder(&name).is_some_and(|holder| holder != id));
         }
-        eventually("that is told", SOON, || dblock.stderr().matches("had again").count() == 2);
+        eventually("both are shown", SOON, || dblock.stderr().matches("reacquired after").count() == 2);
         drop(dblock.take_stdin());
         dblock.wait();
         let line = reports.only();
-        let events: Vec<_> = line["lock"].as_array().unwrap().iter().map(|event| event["event"].as_str().unwrap()).collect();
-        assert_eq!(events, ["lost", "had_again", "lost", "had_again"], "{line:#}");
+        let events: Vec<_> = line["lock_events"].as_array().unwrap().iter().map(|event| event["event"].as_str().unwrap()).collect();
+        assert_eq!(events, ["lost", "reacquired", "lost", "reacquired"], "{line:#}");
         assert_eq!(line["outcome"], "ran");
     }
 
@@ -327,7 +327,7 @@ fn an_incident(server: &Server) {
         "{story:?}"
     );
     let lost = lines.iter().find(|line| line["outcome"] == "lost").unwrap();
-    let events: Vec<_> = lost["lock"]
+    let events: Vec<_> = lost["lock_events"]
         .as_array()
         .unwrap()
         .iter()

@@ -169,7 +169,7 @@ both_servers! {
         let mut run = out_of_reach(server, &name, folder.path(), &[], "echo shell $$; exec sleep 60").spawn();
         let command = run.wait_pid("shell");
         run.signal(Signal::SIGTERM);
-        run.wait_stderr("cannot pass SIGTERM on", SOON);
+        run.wait_stderr("cannot forward SIGTERM", SOON);
         run.signal(Signal::SIGKILL);
         run.wait_within(SOON).expect_signal(Signal::SIGKILL);
         let second = || Dblock::run(server, &name).args(["--wait", "0.5"]).command(["true"]).output();

@@ -447,7 +447,7 @@ both_secured! {
 
         server.admin().query_drop(format!("KILL {first}")).unwrap();
         // Long before the next proof.
-        running.wait_stderr("had again", SOON);
+        running.wait_stderr("reacquired after", SOON);
         let second = server.holder(&name).expect("it is held again");
         assert_ne!(first, second);
         drop(running.take_stdin());
@@ -492,7 +492,7 @@ both_secured! {
             .spawn();
         running.wait_line("ready", SOON);
         proxy.cut();
-        running.wait_stderr("had again", SOON);
+        running.wait_stderr("reacquired after", SOON);
         // The other server that it finds there must be the right one as well.
         server.change("other-name");
         proxy.cut();

@@ -120,7 +120,7 @@ fn line(run: &Run, record: &RunRecord, ended: &anyhow::Result<Ending>, longest: 
         (None, RunOutcome::Ran) => "ran",
         (None, RunOutcome::TimedOut) => "timed_out",
         (None, RunOutcome::Skipped) => "skipped",
-        (None, RunOutcome::Stopped) => "stopped",
+        (None, RunOutcome::Interrupted) => "interrupted",
     };
     let signal = match (record.ended, ended) {
         (Some((_, Ending::Signal(signal))), _) | (None, &Ok(Ending::Signal(signal))) => {
@@ -133,8 +133,8 @@ fn line(run: &Run, record: &RunRecord, ended: &anyhow::Result<Ending>, longest: 
     let events = record.events.iter().map(|event| {
         let kind = match event.kind {
             LockEventKind::Lost => "lost",
-            LockEventKind::Reacquired => "had_again",
-            LockEventKind::Abandoned => "given_up",
+            LockEventKind::Reacquired => "reacquired",
+            LockEventKind::Abandoned => "abandoned",
             LockEventKind::Killed => "killed",
         };
         json!({"at": moment(event.at), "event": kind, "detail": short(&event.detail, longest)})
@@ -149,8 +149,8 @@ fn line(run: &Run, record: &RunRecord, ended: &anyhow::Result<Ending>, longest: 
         "program": short(&run.job.program(), longest),
         "server": record.server.as_deref().map(|server| short(server, longest)),
         "connection": record.grant.map(|grant| grant.connection_id),
-        "asked": moment(run.job.started),
-        "had": record.acquired.map(moment),
+        "requested": moment(run.job.started),
+        "acquired": record.acquired.map(moment),
         "started": record.started.map(moment),
         "ended": record.ended.map(|(at, _)| moment(at)),
         "waited_seconds": seconds(record.waited),
@@ -158,10 +158,10 @@ fn line(run: &Run, record: &RunRecord, ended: &anyhow::Result<Ending>, longest: 
         "outcome": outcome,
         "exit_code": exit_code,
         "signal": signal,
-        "lock": events.collect::<Vec<_>>(),
-        "lock_left_out": record.events_omitted,
+        "lock_events": events.collect::<Vec<_>>(),
+        "lock_events_omitted": record.events_omitted,
         "message": message.map(|message| short(&message, longest)),
-        "dblock": env!("CARGO_PKG_VERSION"),
+        "dblock_version": env!("CARGO_PKG_VERSION"),
     })
 }
 
