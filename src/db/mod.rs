@@ -13,7 +13,7 @@ pub use connect::Connector;
 pub use fault::Fault;
 pub use peer::{ALL_ATTRIBUTES, Claims, Client, OWN_ATTRIBUTES, PROGRAM, claims, client};
 pub use session::{Listener, Session, cell};
-pub use statement::{Row, Statement};
+pub use statement::{AskSessionInfo, Row, SessionInfo, Statement, first_value};
 pub use target::{
     ConnectOptions, DeferredPassword, Identity, Password, Protocol, SslMode, Target, TlsOptions,
 };

@@ -13,7 +13,7 @@ use nix::sys::socket::{SockaddrStorage, getpeername, setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::fault::Fault;
-use super::statement::Statement;
+use super::statement::{self, Echo, Statement};
 use super::tls;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -100,14 +100,14 @@ impl Session {
         let statements = format!("{}; {}", first.sql(), second.sql());
         (self.listener)(Level::Statement, &statements);
         let row = self.second_row(&statements).map_err(Fault::of_statement)?;
-        let rows: Vec<super::statement::Row> = row.map(super::statement::Row).into_iter().collect();
+        let rows: Vec<statement::Row> = row.map(statement::Row).into_iter().collect();
         second.decode(&rows)
     }
 
-    fn rows(&mut self, sql: &str) -> mysql::Result<Vec<super::statement::Row>> {
+    fn rows(&mut self, sql: &str) -> mysql::Result<Vec<statement::Row>> {
         let result = self.conn.query_iter(sql)?;
         let rows = result.take(MOST_ROWS);
-        rows.map(|row| row.map(super::statement::Row)).collect()
+        rows.map(|row| row.map(statement::Row)).collect()
     }
 
     /// Sends one statement and returns the first row of its result, `None` when it has none.
@@ -192,8 +192,7 @@ impl Session {
             let line = format!("cannot get random bits: {error}");
             Fault::Final(Failure::new(Reason::OsRefused, line))
         })?;
-        let row = self.ask(&format!("SELECT {secret}"))?;
-        if row.and_then(|row| cell(&row, 0)) == Some(secret) {
+        if self.run(&Echo(secret))? == Some(secret) {
             return self.answer_within(Duration::ZERO).map_err(limited);
         }
         let line =

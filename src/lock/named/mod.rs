@@ -13,5 +13,5 @@ mod statements;
 pub use census::{Census, Found, Holding, Waiter};
 pub use fitness::{READ_ONLY, Unfit};
 pub use inspect::{Inspector, reach};
-pub use kill::{Done, Killing};
+pub use kill::{KillOutcome, Killed, Killing, Victim};
 pub use request::{Again, Killer, Opening, Outcome, Request, Tells};

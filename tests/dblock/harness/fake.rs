@@ -99,7 +99,7 @@ fn serve(
                 let text = String::from_utf8_lossy(text).into_owned();
                 let statements: Vec<&str> = text
                     .split(';')
-                    .map(str::trim)
+                    .map(|one| unnamed(one.trim()))
                     .filter(|one| !one.is_empty())
                     .collect();
                 for (place, statement) in statements.iter().enumerate() {
@@ -116,6 +116,13 @@ fn serve(
             _ => wire.send(OK)?,
         }
     }
+}
+
+/// A statement without the comment that names it.
+fn unnamed(statement: &str) -> &str {
+    let named = statement.strip_prefix("/* dblock ");
+    let rest = named.and_then(|named| named.split_once("*/"));
+    rest.map_or(statement, |(_, rest)| rest.trim_start())
 }
 
 const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
