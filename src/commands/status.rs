@@ -93,7 +93,7 @@ fn take_census(status: &Status, shown: Level, link: &Rc<Link>, parent: Pid) -> R
             let mut whose = Vec::new();
             let inspector = &mut asker.inspector;
             let mut tell = |found| {
-                let _ = link.send(&query::Word::Item(found));
+                let _ = link.send(&query::Message::Item(found));
             };
             for name in names {
                 whose.extend(census.tell_of(&name, !lists, inspector, &mut tell)?);

@@ -225,6 +225,12 @@ impl Session {
         network_round_trip(self.conn.as_raw_fd())
     }
 
+    /// Whether the server is reached by TCP, and not by a local socket.
+    pub fn is_tcp(&self) -> bool {
+        let peer = getpeername::<SockaddrStorage>(self.conn.as_raw_fd());
+        peer.is_ok_and(|peer| peer.as_sockaddr_in().is_some() || peer.as_sockaddr_in6().is_some())
+    }
+
     /// Whether the server is reached without a network: by its socket, or the loopback.
     pub fn is_local(&self) -> bool {
         let Ok(peer) = getpeername::<SockaddrStorage>(self.conn.as_raw_fd()) else {

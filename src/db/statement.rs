@@ -60,53 +60,6 @@ pub fn first_value<T: FromValue>(rows: &[Row]) -> Result<Option<T>, Fault> {
     rows.first().map_or(Ok(None), |row| row.get(0))
 }
 
-/// What a server says of itself and of this session.
-#[derive(Debug, Clone, Default)]
-pub struct SessionInfo {
-    /// The server's number of the session, as it is behind a proxy, too.
-    pub connection: u64,
-    /// The account, as `user@host`.
-    pub account: String,
-    /// The server's version.
-    pub version: String,
-}
-
-impl SessionInfo {
-    /// Whether it is a MariaDB.
-    pub fn is_mariadb(&self) -> bool {
-        self.version.to_ascii_lowercase().contains("mariadb")
-    }
-
-    /// The account as a grant names it.
-    pub fn quoted_account(&self) -> String {
-        match self.account.rsplit_once('@') {
-            Some((user, host)) => format!("'{user}'@'{host}'"),
-            None => format!("'{}'", self.account),
-        }
-    }
-}
-
-/// Asks for the [`SessionInfo`].
-pub struct AskSessionInfo;
-
-impl Statement for AskSessionInfo {
-    type Answer = SessionInfo;
-
-    fn sql(&self) -> String {
-        "/* dblock session */ SELECT CONNECTION_ID(), CURRENT_USER(), VERSION()".to_owned()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<SessionInfo, Fault> {
-        let no_answer = || Fault::Gone("no answer".to_owned());
-        let row = rows.first().ok_or_else(no_answer)?;
-        Ok(SessionInfo {
-            connection: row.get(0)?.ok_or_else(no_answer)?,
-            account: row.text(1)?.unwrap_or_default(),
-            version: row.text(2)?.unwrap_or_default(),
-        })
-    }
-}
-
 /// Has the server repeat a number.
 pub(super) struct Echo(pub u64);
 

@@ -6,6 +6,7 @@ mod inspect;
 mod kill;
 #[cfg(test)]
 mod model;
+mod probe;
 mod queue;
 mod request;
 mod statements;
@@ -14,4 +15,5 @@ pub use census::{Census, Found, Holding, Waiter};
 pub use fitness::{READ_ONLY, Unfit};
 pub use inspect::{Inspector, reach};
 pub use kill::{KillOutcome, Killed, Killing, Victim};
+pub use probe::{Exclusion, Probe, Reached, end_session, exclusion};
 pub use request::{Again, Killer, Opening, Outcome, Request, Tells};
