@@ -3,6 +3,7 @@
 
 mod examiner;
 mod finding;
+mod words;
 
 use super::print;
 use crate::base::exit::{Ending, Reason};

@@ -11,7 +11,7 @@ use crate::base::log::Level;
 use crate::db::{ConnectOptions, Connector, Fault, Listener};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, harden};
-use crate::isolated::query::Word;
+use crate::isolated::query::Message;
 use crate::lock::named::{Inspector, reach};
 use crate::lock::{DEFAULT_TTL, Introduction};
 
@@ -25,7 +25,7 @@ pub struct Asker {
 impl Asker {
     /// Tells one of the things that were asked for.
     pub fn tell<T: Serialize>(&self, item: T) {
-        let _ = self.link.send(&Word::Item(item));
+        let _ = self.link.send(&Message::Item(item));
     }
 }
 
@@ -50,14 +50,14 @@ pub fn ask_server<T: Serialize>(
     let patience = options.connect_timeout.mul_f64(0.8);
     let session = reach(&connector, patience)?;
     let server = session.to_string();
-    let _ = link.send(&Word::<T>::Reached(cut(&server)));
+    let _ = link.send(&Message::<T>::Reached(cut(&server)));
     let mut asker = Asker {
         inspector: Inspector { session },
         link: Rc::clone(&link),
     };
     work(&mut asker).map_err(|fault| lost(&server, fault))?;
     drop(asker);
-    let _ = link.send(&Word::<T>::Done);
+    let _ = link.send(&Message::<T>::Done);
     Ok(())
 }
 
@@ -66,7 +66,7 @@ pub fn listener_of<T: Serialize>(link: &Rc<Link>, shown: Level) -> Listener {
     let link = Rc::clone(link);
     Rc::new(move |level, text| {
         if level < Level::Statement || shown == Level::Statement {
-            let _ = link.send(&Word::<T>::Note(level, cut(text)));
+            let _ = link.send(&Message::<T>::Note(level, cut(text)));
         }
     })
 }

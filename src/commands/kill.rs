@@ -8,13 +8,14 @@ use nix::unistd::Pid;
 
 use super::inquiry::ask_server;
 use super::print;
-use crate::base::exit::{CONFLICT, Ending, Failure};
+use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::log::Level;
-use crate::base::text::printable;
+use crate::base::text::{in_seconds, printable, shown};
+use crate::db::Client;
 use crate::isolated::link::Link;
 use crate::isolated::query::{self, Limits};
 use crate::lock::Wait;
-use crate::lock::named::{Done, Killing};
+use crate::lock::named::{KillOutcome, Killed, Killing, Victim};
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Kill};
 
@@ -37,33 +38,32 @@ pub fn kill(command_line: CommandLine) -> anyhow::Result<Ending> {
         ),
         Wait::Forever => None,
     };
-    let mut done = None;
+    let mut killed = None;
     query::ask(
         "the kill",
         |link, parent| end_holder(&kill, log.shown, link, parent),
         Limits { connect, whole },
         log,
-        |told: Done| done = Some(told),
-        |_| "what was told last".to_owned(),
+        |answer: Killed| killed = Some(answer),
+        |_| "what was found last".to_owned(),
     )?;
-    let Some(Done { line, unheard }) = done else {
+    let Some(killed) = killed else {
         return Ok(Ending::Code(0));
     };
-    if unheard {
+    let (code, line) = in_words(&kill, &killed);
+    if code != 0 {
         log.error(line);
-        return Ok(Ending::Code(CONFLICT));
-    }
-    if log.shown > Level::Error {
+    } else if log.shown > Level::Error {
         print(&format!("{}\n", printable(&line)))?;
     }
-    Ok(Ending::Code(0))
+    Ok(Ending::Code(code))
 }
 
-fn end_holder(kill: &Kill, shown: Level, link: Rc<Link>, parent: Pid) -> Result<(), Failure> {
-    ask_server::<Done>(
+fn end_holder(kill: &Kill, level: Level, link: Rc<Link>, parent: Pid) -> Result<(), Failure> {
+    ask_server::<Killed>(
         ("dblock kill", c"dblock-kill"),
         &kill.connection,
-        shown,
+        level,
         (link, parent),
         |asker| {
             let mut killing = Killing {
@@ -74,9 +74,135 @@ fn end_holder(kill: &Kill, shown: Level, link: Rc<Link>, parent: Pid) -> Result<
                 dry_run: kill.dry_run,
                 connect_timeout: kill.connection.connect_timeout,
             };
-            let done = killing.end()?;
-            asker.tell(done);
+            let killed = killing.end()?;
+            asker.tell(killed);
             Ok(())
         },
+    )
+}
+
+/// The exit code, and the line that says what was done.
+fn in_words(kill: &Kill, killed: &Killed) -> (u8, String) {
+    let name = &kill.name;
+    let (slot, outcome) = match killed {
+        Killed::SeveralHolders(slots) => {
+            let slots = slots.iter().map(|slot| format!("{name}#{slot}"));
+            let slots = slots.collect::<Vec<_>>().join(", ");
+            let line = format!("{name} has several holders; say which one: {slots}");
+            return (Reason::Usage.code(), line);
+        }
+        Killed::Slot { slot, outcome } => (slot, &**outcome),
+    };
+    let what = format!("slot {slot} of {name}");
+    match outcome {
+        KillOutcome::Free { server_started } => {
+            let what = kill.slot.map_or_else(|| name.to_string(), |_| what);
+            let started = server_started.map_or_else(String::new, |span| {
+                format!(
+                    "; but the server was started {} ago, and a holder from before may come back",
+                    in_seconds(span)
+                )
+            });
+            (0, format!("{what} is free: nobody was ended{started}"))
+        }
+        KillOutcome::Held(holder) => {
+            let who = identity(holder);
+            (0, format!("{what} is held by {who}; not ended"))
+        }
+        KillOutcome::ReleasedMeanwhile { holder, now } => {
+            let now = now_held(now.as_ref());
+            (
+                0,
+                format!("{what} was released meanwhile by {holder}; {now}"),
+            )
+        }
+        KillOutcome::NotAllowed {
+            holder,
+            account,
+            privilege,
+        } => {
+            let line = format!(
+                "{what} is held by {}, of another account, which this one may not end; GRANT {privilege} ON *.* TO \
+                 {account} would do, or use the account of the holder",
+                identity(holder)
+            );
+            (Reason::AccountRefused.code(), line)
+        }
+        KillOutcome::Refused { holder, code } => {
+            let who = identity(holder);
+            let line =
+                format!("{what} is held by {who}; the server does not end it (error {code})");
+            (Reason::Internal.code(), line)
+        }
+        KillOutcome::CommandEnded { holder, after, now } => {
+            let (who, after, now) = (identity(holder), shown(*after), now_held(now.as_ref()));
+            let line = format!("{what}: ended {who}; its command has ended, after {after}; {now}");
+            (0, line)
+        }
+        KillOutcome::SessionEnded { holder, now } => {
+            let (who, now) = (identity(holder), now_held(now.as_ref()));
+            let line = format!(
+                "{what}: ended the session of {who}: it is not known whether it still works; {now}"
+            );
+            (0, line)
+        }
+        KillOutcome::CommandEnding { holder, after } => {
+            let (who, after) = (identity(holder), shown(*after));
+            let line = format!(
+                "{what}: ended {who}, but its command has not ended within {after}; nobody gets the slot before it has"
+            );
+            (CONFLICT, line)
+        }
+        KillOutcome::NoReport { holder, after, now } => {
+            let (who, after, now) = (identity(holder), shown(*after), now_held(now.as_ref()));
+            let line = format!(
+                "{what}: ended the session of {who}, but nothing was heard of it within {after}: its command may still \
+                 run, look there; {now}"
+            );
+            (CONFLICT, line)
+        }
+        KillOutcome::EndedByAnother {
+            killer,
+            is_known,
+            now,
+        } => {
+            let now = now_held(now.as_ref());
+            let what = format!("the holder of {what} was being ended by {killer}");
+            if *is_known {
+                (0, format!("{what}; that is done; {now}"))
+            } else {
+                let line = format!("{what}, and nothing is known of its command; {now}");
+                (CONFLICT, line)
+            }
+        }
+        KillOutcome::BeingEnded { killer, dry_run } => {
+            let what = format!("the holder of {what} is being ended by {killer}");
+            if *dry_run {
+                (0, format!("{what}; not ended"))
+            } else {
+                (CONFLICT, format!("{what}; nothing was done"))
+            }
+        }
+    }
+}
+
+/// Who a holder is, with all that helps to find it.
+fn identity(holder: &Victim) -> String {
+    let client = &holder.client;
+    match (client.dblock(), holder.is_dblock) {
+        (Some((_, claims)), _) => {
+            let user = claims.os_user.as_ref();
+            let user = user.map_or_else(String::new, |user| format!(", user {user}"));
+            format!("{client}{user}, connection {}", client.connection)
+        }
+        (None, true) => format!("a dblock, {client}"),
+        (None, false) => format!("{client}, which is no dblock"),
+    }
+}
+
+fn now_held(now: Option<&Client>) -> String {
+    now.map_or_else(
+        || "now it is free".to_owned(),
+        |holder| format!("now it is held by {holder}"),
     )
 }

@@ -93,12 +93,12 @@ fn take_census(status: &Status, shown: Level, link: &Rc<Link>, parent: Pid) -> R
             let mut whose = Vec::new();
             let inspector = &mut asker.inspector;
             let mut tell = |found| {
-                let _ = link.send(&query::Word::Item(found));
+                let _ = link.send(&query::Message::Item(found));
             };
             for name in names {
                 whose.extend(census.tell_of(&name, !lists, inspector, &mut tell)?);
             }
-            for line in census.unseen(&whose, lists, inspector)? {
+            for line in census.unseen(&whose, lists) {
                 tell(Found::Unseen(cut(&line)));
             }
             Ok(())
@@ -129,7 +129,7 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
         }
         for holder in &lock.holders {
             let state = "held".to_owned();
-            let heard = holder.heard.map(|span| format!("{} ago", in_seconds(span)));
+            let heard = holder.idle.map(|span| format!("{} ago", in_seconds(span)));
             rows.push(row(
                 &lock.name,
                 holder.slot.to_string(),
@@ -247,7 +247,7 @@ fn as_json(server: &str, locks: &[Lock], unseen: &[String]) -> String {
                 .and_then(|span| SystemTime::now().checked_sub(span));
             one["since"] = json!(since.map(moment));
             one["held_seconds"] = json!(holder.held_for.map(seconds));
-            one["heard_seconds"] = json!(holder.heard.map(seconds));
+            one["heard_seconds"] = json!(holder.idle.map(seconds));
             one
         });
         let waiters = lock.waiters.iter().map(|waiter| {

@@ -3,17 +3,19 @@
 mod connect;
 mod fault;
 mod peer;
+pub mod server;
 mod session;
 mod statement;
 mod target;
 mod tls;
 mod tls_error;
 
-pub use connect::Connector;
+pub use connect::{Connector, PassedOver};
 pub use fault::Fault;
 pub use peer::{ALL_ATTRIBUTES, Claims, Client, OWN_ATTRIBUTES, PROGRAM, claims, client};
-pub use session::{Listener, Session, cell};
-pub use statement::{Row, Statement};
+pub use server::{AskSessionInfo, SessionInfo};
+pub use session::{Listener, Session};
+pub use statement::{Row, Statement, first_value};
 pub use target::{
     ConnectOptions, DeferredPassword, Identity, Password, Protocol, SslMode, Target, TlsOptions,
 };

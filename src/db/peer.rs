@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use mysql::Row;
 use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
-use super::session::{Session, cell};
+use super::session::Session;
+use super::statement::{Row, Statement};
 use crate::base::text::cut_to_bytes;
 
 /// What dblock is called among the programs of a server's clients.
@@ -33,6 +33,8 @@ const KNOWN: [&str; 11] = [
 /// Bytes of what another says at most, and of the lock's name: all of it crosses to another process in one packet.
 const LONGEST_CLAIM: usize = 100;
 const LONGEST_NAME: usize = 200;
+/// Bytes of an account and an address at most.
+const LONGEST_ADDRESS: usize = 1024;
 
 /// What a client says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,38 +153,12 @@ impl fmt::Display for Client {
     }
 }
 
-/// What sessions say of themselves, by the sessions' numbers, as far as this account may see it. `only` one of them, or all.
-///
-/// # Errors
-/// [`Fault::Gone`].
-pub fn claims(
-    session: &mut Session,
-    table: &str,
-    only: Option<u64>,
-) -> Result<Result<HashMap<u64, Claims>, u16>, Fault> {
-    let which = only.map_or_else(String::new, |id| format!(" AND PROCESSLIST_ID = {id}"));
-    let names = KNOWN.map(|name| format!("'{name}'")).join(", ");
-    let statement = format!(
-        "SELECT PROCESSLIST_ID, ATTR_NAME, ATTR_VALUE FROM performance_schema.{table} WHERE ATTR_NAME IN ({names}){which}"
-    );
-    let rows = match session.inquire_all(&statement)? {
-        Ok(rows) => rows,
-        Err(refused) => return Ok(Err(refused)),
-    };
-    let mut all: HashMap<u64, Claims> = HashMap::new();
-    // The general ones first, for what dblock says counts more.
-    let (general, own): (Vec<_>, Vec<_>) = rows
-        .iter()
-        .filter_map(attribute)
-        .partition(|(_, name, _)| name.starts_with('_'));
-    for (id, name, value) in own.into_iter().chain(general) {
-        all.entry(id).or_default().note(&name, &value);
-    }
-    Ok(Ok(all))
-}
-
-fn attribute(row: &Row) -> Option<(u64, String, String)> {
-    Some((cell(row, 0)?, cell(row, 1)?, cell(row, 2)?))
+/// What sessions say of themselves, by the sessions' numbers, as far as this account may see it.
+pub struct AskClaims {
+    /// [`ALL_ATTRIBUTES`] or [`OWN_ATTRIBUTES`].
+    pub table: &'static str,
+    /// One session only.
+    pub only: Option<u64>,
 }
 
 /// The table that shows every account what its own sessions say of themselves.
@@ -190,23 +166,82 @@ pub const OWN_ATTRIBUTES: &str = "session_account_connect_attrs";
 /// The table with those of all, for accounts that may read it.
 pub const ALL_ATTRIBUTES: &str = "session_connect_attrs";
 
+impl Statement for AskClaims {
+    type Answer = HashMap<u64, Claims>;
+
+    fn sql(&self) -> String {
+        let which = self
+            .only
+            .map_or_else(String::new, |id| format!(" AND PROCESSLIST_ID = {id}"));
+        let names = KNOWN.map(|name| format!("'{name}'")).join(", ");
+        format!(
+            "/* dblock client attributes */ SELECT PROCESSLIST_ID, ATTR_NAME, ATTR_VALUE \
+             FROM performance_schema.{} WHERE ATTR_NAME IN ({names}){which}",
+            self.table
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let mut attributes: Vec<(u64, String, String)> = Vec::new();
+        for row in rows {
+            if let (Some(id), Some(name), Some(value)) = (row.get(0)?, row.text(1)?, row.text(2)?) {
+                attributes.push((id, name, value));
+            }
+        }
+        // The general ones last, for what dblock says counts more.
+        attributes.sort_by_key(|(_, name, _)| name.starts_with('_'));
+        let mut all: HashMap<u64, Claims> = HashMap::new();
+        for (id, name, value) in attributes {
+            all.entry(id).or_default().note(&name, &value);
+        }
+        Ok(all)
+    }
+}
+
+/// The account and the address of a session, as `user@host:port`.
+struct AskAddress(u64);
+
+impl Statement for AskAddress {
+    type Answer = Option<String>;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock client address */ SELECT CONCAT(USER, '@', HOST) FROM information_schema.processlist WHERE ID = {}",
+            self.0
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<String>, Fault> {
+        let address = rows.first().map_or(Ok(None), |row| row.text(0))?;
+        Ok(address.map(|address| cut_to_bytes(&address, LONGEST_ADDRESS).to_owned()))
+    }
+}
+
+/// As [`AskClaims`], or the error number of a server that refuses it.
+///
+/// # Errors
+/// [`Fault::Gone`].
+pub fn claims(
+    session: &mut Session,
+    table: &'static str,
+    only: Option<u64>,
+) -> Result<Result<HashMap<u64, Claims>, u16>, Fault> {
+    session.try_run(&AskClaims { table, only })
+}
+
 /// Who has a session: two round trips, or three.
 ///
 /// # Errors
 /// [`Fault::Gone`].
 pub fn client(id: u64, session: &mut Session) -> Result<Client, Fault> {
-    let seen = format!(
-        "SELECT CONCAT(USER, '@', HOST) FROM information_schema.processlist WHERE ID = {id}"
-    );
-    let seen = session.inquire(&seen)?.ok().flatten();
-    let all = claims(session, ALL_ATTRIBUTES, Some(id))?;
-    let claims = match all {
+    let seen = session.try_run(&AskAddress(id))?.ok().flatten();
+    let claims = match claims(session, ALL_ATTRIBUTES, Some(id))? {
         Ok(all) => Ok(all),
         Err(_) => claims(session, OWN_ATTRIBUTES, Some(id))?,
     };
     Ok(Client {
         connection: id,
-        seen: seen.and_then(|row| cell(&row, 0)),
+        seen,
         claims: claims.ok().and_then(|mut claims| claims.remove(&id)),
     })
 }

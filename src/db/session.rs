@@ -6,14 +6,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use mysql::prelude::{FromValue, Queryable};
+use mysql::prelude::Queryable;
 use mysql::{Conn, Row};
 use native_tls::Agreed;
 use nix::sys::socket::{SockaddrStorage, getpeername, setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::fault::Fault;
-use super::statement::Statement;
+use super::statement::{self, Echo, Statement};
 use super::tls;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -100,42 +100,14 @@ impl Session {
         let statements = format!("{}; {}", first.sql(), second.sql());
         (self.listener)(Level::Statement, &statements);
         let row = self.second_row(&statements).map_err(Fault::of_statement)?;
-        let rows: Vec<super::statement::Row> = row.map(super::statement::Row).into_iter().collect();
+        let rows: Vec<statement::Row> = row.map(statement::Row).into_iter().collect();
         second.decode(&rows)
     }
 
-    fn rows(&mut self, sql: &str) -> mysql::Result<Vec<super::statement::Row>> {
+    fn rows(&mut self, sql: &str) -> mysql::Result<Vec<statement::Row>> {
         let result = self.conn.query_iter(sql)?;
         let rows = result.take(MOST_ROWS);
-        rows.map(|row| row.map(super::statement::Row)).collect()
-    }
-
-    /// Sends one statement and returns the first row of its result, `None` when it has none.
-    ///
-    /// # Errors
-    /// After [`Fault::Gone`] the session must be dropped: the connection may be out of step.
-    pub fn ask(&mut self, statement: &str) -> Result<Option<Row>, Fault> {
-        (self.listener)(Level::Statement, statement);
-        self.first_row(statement).map_err(Fault::of_statement)
-    }
-
-    /// As [`Session::ask`], for a statement that the server may refuse: then its error number.
-    ///
-    /// # Errors
-    /// The session must be dropped.
-    pub fn inquire(&mut self, statement: &str) -> Result<Result<Option<Row>, u16>, Fault> {
-        self.refusable(statement, |session| session.first_row(statement))
-    }
-
-    /// As [`Session::inquire`], for all rows.
-    ///
-    /// # Errors
-    /// The session must be dropped.
-    pub fn inquire_all(&mut self, statement: &str) -> Result<Result<Vec<Row>, u16>, Fault> {
-        self.refusable(statement, |session| {
-            let result = session.conn.query_iter(statement)?;
-            result.take(MOST_ROWS).collect()
-        })
+        rows.map(|row| row.map(statement::Row)).collect()
     }
 
     fn refusable<T>(
@@ -179,8 +151,7 @@ impl Session {
             let line = format!("cannot get random bits: {error}");
             Fault::Final(Failure::new(Reason::OsRefused, line))
         })?;
-        let row = self.ask(&format!("SELECT {secret}"))?;
-        if row.and_then(|row| cell(&row, 0)) == Some(secret) {
+        if self.run(&Echo(secret))? == Some(secret) {
             return self.answer_within(Duration::ZERO).map_err(limited);
         }
         let line =
@@ -213,6 +184,12 @@ impl Session {
         network_round_trip(self.conn.as_raw_fd())
     }
 
+    /// Whether the server is reached by TCP, and not by a local socket.
+    pub fn is_tcp(&self) -> bool {
+        let peer = getpeername::<SockaddrStorage>(self.conn.as_raw_fd());
+        peer.is_ok_and(|peer| peer.as_sockaddr_in().is_some() || peer.as_sockaddr_in6().is_some())
+    }
+
     /// Whether the server is reached without a network: by its socket, or the loopback.
     pub fn is_local(&self) -> bool {
         let Ok(peer) = getpeername::<SockaddrStorage>(self.conn.as_raw_fd()) else {
@@ -221,14 +198,6 @@ impl Session {
         let v4 = peer.as_sockaddr_in().map(|peer| peer.ip().is_loopback());
         let v6 = peer.as_sockaddr_in6().map(|peer| peer.ip().is_loopback());
         v4.or(v6).unwrap_or(true)
-    }
-
-    fn first_row(&mut self, statement: &str) -> mysql::Result<Option<Row>> {
-        let mut results = self.conn.query_iter(statement)?;
-        results
-            .iter()
-            .and_then(|mut result| result.next())
-            .transpose()
     }
 
     fn second_row(&mut self, statements: &str) -> mysql::Result<Option<Row>> {
@@ -287,9 +256,4 @@ impl fmt::Display for Session {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(&self.server)
     }
-}
-
-/// A cell of a row; `None` for NULL and for what is no such value.
-pub fn cell<T: FromValue>(row: &Row, column: usize) -> Option<T> {
-    row.get_opt(column)?.ok()
 }

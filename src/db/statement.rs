@@ -41,4 +41,37 @@ impl Row {
             }
         }
     }
+
+    /// As [`Row::get`], for a text that others wrote: bytes that are no UTF-8 are replaced.
+    ///
+    /// # Errors
+    /// As [`Row::get`].
+    pub fn text(&self, column: usize) -> Result<Option<String>, Fault> {
+        let bytes: Option<Vec<u8>> = self.get(column)?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+}
+
+/// The first value of an answer; `None` for NULL and where there is no row.
+///
+/// # Errors
+/// As [`Row::get`].
+pub fn first_value<T: FromValue>(rows: &[Row]) -> Result<Option<T>, Fault> {
+    rows.first().map_or(Ok(None), |row| row.get(0))
+}
+
+/// Has the server repeat a number.
+pub(super) struct Echo(pub u64);
+
+impl Statement for Echo {
+    type Answer = Option<u64>;
+
+    fn sql(&self) -> String {
+        format!("/* dblock echo */ SELECT {}", self.0)
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<u64>, Fault> {
+        // Whoever answers may not be the server: another value of any type is just not the number.
+        Ok(first_value(rows).unwrap_or_default())
+    }
 }

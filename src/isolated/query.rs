@@ -17,7 +17,7 @@ use crate::base::text::shown;
 
 /// From the process that asks.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Word<T> {
+pub enum Message<T> {
     /// What is being done or has just failed.
     Note(Level, String),
     /// There is a session with this server.
@@ -52,12 +52,12 @@ pub fn ask<T: Serialize + DeserializeOwned>(
     mut on_item: impl FnMut(T),
     label: impl Fn(&T) -> String,
 ) -> Result<String, Failure> {
-    let (pid, link) = fork_isolated(work, Word::<T>::Failed)?;
+    let (pid, link) = fork_isolated(work, Message::<T>::Failed)?;
     let heard = hear(&link, limits, log, &mut on_item, &label);
     let ended = end(pid);
     match heard? {
-        Told::All(server) => Ok(server),
-        Told::Gone(last) => {
+        Finished::All(server) => Ok(server),
+        Finished::Gone(last) => {
             let told = format!("{what} {ended} while this was under way: {last}");
             Err(Failure::new(Reason::Internal, told))
         }
@@ -65,7 +65,7 @@ pub fn ask<T: Serialize + DeserializeOwned>(
 }
 
 /// What was told until the end.
-enum Told {
+enum Finished {
     /// Everything; the server's name.
     All(String),
     /// Not the last word; what was under way.
@@ -78,7 +78,7 @@ fn hear<T: DeserializeOwned>(
     log: Log,
     on_item: &mut impl FnMut(T),
     label: &impl Fn(&T) -> String,
-) -> Result<Told, Failure> {
+) -> Result<Finished, Failure> {
     let begun = Moment::now();
     let mut reached: Option<String> = None;
     let mut last_note = "connecting".to_owned();
@@ -89,22 +89,22 @@ fn hear<T: DeserializeOwned>(
             Some(limits.connect)
         };
         match next(link, limit.map(|limit| begun + limit)) {
-            Next::Message(Word::Note(level, text)) => {
+            Next::Message(Message::Note(level, text)) => {
                 log.say(level, &text);
                 if level == Level::Info {
                     last_note = text;
                 }
             }
-            Next::Message(Word::Reached(server)) => reached = Some(server),
-            Next::Message(Word::Item(item)) => {
+            Next::Message(Message::Reached(server)) => reached = Some(server),
+            Next::Message(Message::Item(item)) => {
                 last_note = format!("what comes after {}", label(&item));
                 on_item(item);
             }
-            Next::Message(Word::Failed(failure)) => return Err(failure),
-            Next::Message(Word::Done) => {
-                return Ok(reached.map_or(Told::Gone(last_note), Told::All));
+            Next::Message(Message::Failed(failure)) => return Err(failure),
+            Next::Message(Message::Done) => {
+                return Ok(reached.map_or(Finished::Gone(last_note), Finished::All));
             }
-            Next::Gone => return Ok(Told::Gone(last_note)),
+            Next::Gone => return Ok(Finished::Gone(last_note)),
             Next::Late => {
                 let what = match reached {
                     Some(server) => format!("{server} did not answer"),

@@ -71,7 +71,7 @@ fn scripted(
             );
         }
         match statement {
-            _ if statement.starts_with("SELECT VERSION()") => row(&["9.7.4"]),
+            _ if statement.contains("VERSION()") => row(&["1", "dblock@%", "9.7.4"]),
             _ if statement.contains("GET_LOCK(") => row(&["1"]),
             _ if statement.starts_with("SELECT 1") => row(&["1"]),
             _ => Answer::Ok,
@@ -442,13 +442,13 @@ fn what_only_asks_for_care_is_a_warning() {
     let changes: [(&str, Change); 6] = [
         ("server", |statement, _| {
             statement
-                .starts_with("SELECT VERSION()")
-                .then(|| row(&["8.0.11-TiDB-v8.5.0"]))
+                .contains("VERSION()")
+                .then(|| row(&["1", "dblock@%", "8.0.11-TiDB-v8.5.0"]))
         }),
         ("server", |statement, _| {
             statement
-                .starts_with("SELECT VERSION()")
-                .then(|| row(&["8.0.30-Vitess"]))
+                .contains("VERSION()")
+                .then(|| row(&["1", "dblock@%", "8.0.30-Vitess"]))
         }),
         ("wait_timeout", |_, n| {
             (n == 1).then(|| opening("0", 1, 1, 60))
@@ -491,7 +491,11 @@ fn a_replica_of_an_older_server_is_seen_too() {
 
 #[test]
 fn a_server_that_falls_silent_on_the_way_is_given_up_in_time() {
-    for silent in ["SELECT VERSION()", "SHOW GRANTS", "SELECT RELEASE_LOCK"] {
+    for silent in [
+        "SELECT CONNECTION_ID(), CURRENT_USER()",
+        "SHOW GRANTS",
+        "SELECT RELEASE_LOCK",
+    ] {
         let fake = scripted(Kind::MySql, move |statement, _| {
             statement.starts_with(silent).then_some(Answer::Silence)
         });
@@ -585,8 +589,8 @@ fn hostile_answers_are_told_in_one_line() {
 fn what_a_server_says_cannot_steer_the_terminal_from_a_table() {
     let fake = scripted(Kind::MySql, |statement, _| {
         statement
-            .starts_with("SELECT VERSION()")
-            .then(|| row(&["9\x1b[2J\n\u{9b}31m"]))
+            .contains("VERSION()")
+            .then(|| row(&["1", "dblock@%", "9\x1b[2J\n\u{9b}31m"]))
     });
     for args in [&[][..], &["--json"]] {
         let run = dblock_check(&fake.url()).args(args).output();

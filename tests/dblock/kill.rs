@@ -364,7 +364,7 @@ both_servers! {
         assert_ne!(server.holder(&name), holder);
         let told = killing.wait();
         told.expect_code(0);
-        expect_told(&told, &["was let go meanwhile by", "now it is held by"]);
+        expect_told(&told, &["was released meanwhile by", "now it is held by"]);
         meant.wait().expect_code(3).expect_silence();
         drop(next.take_stdin());
         next.wait().expect_code(7).expect_silence();

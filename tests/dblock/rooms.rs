@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::harness::pages::ROOT;
 
 /// From the ground up.
-const ROOMS: [&str; 13] = [
+const ROOMS: [&str; 14] = [
     "base",
     "db",
     "schema",
@@ -19,6 +19,7 @@ const ROOMS: [&str; 13] = [
     "supervise",
     "settings",
     "commands",
+    "manual",
     "main",
 ];
 

@@ -585,6 +585,28 @@ fn a_server_without_tls() {
         }
         let found = finding(dblock_check(&server.url()));
         assert_eq!(found["encrypted"], false, "{found:#}");
+        let advice = found["advice"].as_str().expect("an advice");
+        assert!(advice.contains("connects twice"), "{found:#}");
+        assert!(
+            advice.contains("ssl-mode = disabled in [dblock]"),
+            "{found:#}"
+        );
+        let found = finding(dblock_check(&server.url()).args(["--ssl-mode", "disabled"]));
+        assert_eq!(found["advice"], Value::Null, "{found:#}");
+        if kind == Kind::MariaDb {
+            // What the advice is about, and that it helps.
+            let log = server.socket.parent().unwrap().join("error.log");
+            let aborted = || {
+                let log = fs::read_to_string(&log).unwrap();
+                log.matches("closed normally without authentication")
+                    .count()
+            };
+            let before = aborted();
+            works(to_with(&server, "disabled"));
+            assert_eq!(aborted(), before);
+            works(to_with(&server, "preferred"));
+            eventually("it is logged", SOON, || aborted() > before);
+        }
         // The second connection follows at once, and the first leaves nothing.
         let proxy = Proxy::to(&server);
         works(at(&proxy.url()));

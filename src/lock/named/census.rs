@@ -1,22 +1,23 @@
 //! Who holds a lock, who waits for it, and what of that the server does not let this
 //! account see. It takes no lock.
 
+mod statements;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
-use mysql::Row;
 use serde::{Deserialize, Serialize};
 
-use super::inspect::{Inspector, quoted};
-use crate::base::text::cut_to_bytes;
-use crate::db::{ALL_ATTRIBUTES, Claims, Client, Fault, OWN_ATTRIBUTES, cell, claims};
+use super::inspect::Inspector;
+use crate::db::{
+    ALL_ATTRIBUTES, AskSessionInfo, Claims, Client, Fault, OWN_ATTRIBUTES, Session, SessionInfo,
+    claims,
+};
 use crate::lock::{MOST_SLOTS, Name, sign};
-
-/// Bytes of an account and an address at most.
-const LONGEST_ACCOUNT: usize = 1024;
-
-/// Of a statement so much is read as names its lock.
-const BEGINNING: u32 = 700;
+use statements::{
+    AskInstrument, AskPerformanceSchema, AskPlugin, AskProcessPrivilege, AskProcesses, ListedLock,
+    Process,
+};
 
 /// Waiters of a lock that are told at most.
 const MOST_WAITERS: usize = 10_000;
@@ -48,8 +49,8 @@ pub struct Holding {
     pub is_dblock: bool,
     /// For how long the lock is held; `None` if that is not known.
     pub held_for: Option<Duration>,
-    /// How long ago the server heard of it; `None` if that cannot be seen, or a statement of it is under way.
-    pub heard: Option<Duration>,
+    /// How long ago its last statement ended; `None` if that cannot be seen, or a statement of it is under way.
+    pub idle: Option<Duration>,
 }
 
 /// Who waits for a lock.
@@ -59,15 +60,6 @@ pub struct Waiter {
     pub client: Client,
     /// `None` if that is not known.
     pub waits_for: Option<Duration>,
-}
-
-/// A session in the process list.
-struct Process {
-    seen: String,
-    /// How long ago its last statement came to its end, if none is under way.
-    heard: Option<Duration>,
-    /// For how long a statement of it has waited for a lock, and the lock.
-    waits: Option<(Duration, LockOf)>,
 }
 
 /// Where the server lists all named locks.
@@ -82,8 +74,7 @@ enum Registry {
 
 /// Everything that the server lets this account see.
 pub struct Census {
-    own: u64,
-    is_mariadb: bool,
+    info: SessionInfo,
     /// What sessions say of themselves, by their numbers.
     claims: HashMap<u64, Claims>,
     /// Whether that is those of all accounts.
@@ -92,15 +83,10 @@ pub struct Census {
     /// Whether those are the ones of all accounts.
     processes_of_all: bool,
     registry: Registry,
-    /// The names of the locks there, with the sessions that have them, and for how long.
-    locks: Vec<(u64, String, Option<Duration>)>,
-    /// The same of those who wait.
-    waits: Vec<(u64, String)>,
-}
-
-/// All rows of a statement, `None` where the server refuses it.
-fn rows(inspector: &mut Inspector, statement: &str) -> Result<Option<Vec<Row>>, Fault> {
-    Ok(inspector.session.inquire_all(statement)?.ok())
+    /// The locks there that are held.
+    locks: Vec<ListedLock>,
+    /// Those that are waited for.
+    waits: Vec<ListedLock>,
 }
 
 impl Census {
@@ -109,90 +95,40 @@ impl Census {
     /// # Errors
     /// The session must be dropped.
     pub fn read(inspector: &mut Inspector) -> Result<Self, Fault> {
-        let about = rows(inspector, "SELECT CONNECTION_ID(), VERSION()")?.unwrap_or_default();
-        let about = about.first();
-        let own = about.and_then(|row| cell(row, 0)).unwrap_or_default();
-        let version: String = about.and_then(|row| cell(row, 1)).unwrap_or_default();
-        let all = claims(&mut inspector.session, ALL_ATTRIBUTES, None)?;
+        let session = &mut inspector.session;
+        let info = session.run(&AskSessionInfo)?;
+        let all = claims(session, ALL_ATTRIBUTES, None)?;
         let claims_of_all = all.is_ok();
         let claims = match all {
             Ok(all) => all,
-            Err(_) => claims(&mut inspector.session, OWN_ATTRIBUTES, None)?.unwrap_or_default(),
+            Err(_) => claims(session, OWN_ATTRIBUTES, None)?.unwrap_or_default(),
         };
-        let mut census = Self {
-            own,
-            is_mariadb: version.contains("MariaDB"),
+        let processes = session.try_run(&AskProcesses)?.unwrap_or_default();
+        let processes_of_all = session.try_run(&AskProcessPrivilege)?.is_ok();
+        let (registry, listed) = read_registry(session, info.is_mariadb())?;
+        let (locks, waits) = listed.into_iter().partition(|lock| lock.is_held);
+        Ok(Self {
+            info,
             claims,
             claims_of_all,
-            processes: processes(inspector)?,
-            // Nobody without PROCESS may read that table, on either server.
-            processes_of_all: rows(
-                inspector,
-                "SELECT COUNT(*) FROM information_schema.INNODB_TRX",
-            )?
-            .is_some(),
-            registry: Registry::None,
-            locks: Vec::new(),
-            waits: Vec::new(),
-        };
-        census.read_registry(inspector)?;
-        Ok(census)
-    }
-
-    fn read_registry(&mut self, inspector: &mut Inspector) -> Result<(), Fault> {
-        let plugin = "SELECT THREAD_ID, TABLE_SCHEMA, LOCK_TIME_MS FROM information_schema.METADATA_LOCK_INFO \
-                      WHERE LOCK_TYPE = 'User lock'";
-        if self.is_mariadb
-            && let Some(rows) = rows(inspector, plugin)?
-        {
-            self.registry = Registry::Holders;
-            self.locks = rows
-                .iter()
-                .filter_map(|row| {
-                    let age = cell(row, 2).map(Duration::from_millis);
-                    Some((cell(row, 0)?, cell(row, 1)?, age))
-                })
-                .collect();
-            return Ok(());
-        }
-        let schema = "SELECT PROCESSLIST_ID, OBJECT_NAME, LOCK_STATUS FROM performance_schema.metadata_locks \
-                      JOIN performance_schema.threads ON THREAD_ID = OWNER_THREAD_ID \
-                      WHERE OBJECT_TYPE = 'USER LEVEL LOCK'";
-        let is_counted = "SELECT ENABLED FROM performance_schema.setup_instruments \
-                          WHERE NAME = 'wait/lock/metadata/sql/mdl'";
-        // MariaDB has the table, but counts nothing where it is not told to.
-        let is_counted = rows(inspector, is_counted)?.unwrap_or_default();
-        let is_counted = is_counted.first().and_then(|row| cell(row, 0));
-        if is_counted == Some("YES".to_owned())
-            && let Some(rows) = rows(inspector, schema)?
-        {
-            self.registry = Registry::Whole;
-            for row in rows {
-                let (Some(id), Some(name)) = (cell(&row, 0), cell(&row, 1)) else {
-                    continue;
-                };
-                match cell::<String>(&row, 2).as_deref() {
-                    Some("GRANTED") => self.locks.push((id, name, None)),
-                    Some("PENDING") => self.waits.push((id, name)),
-                    _ => {}
-                }
-            }
-        }
-        Ok(())
+            processes,
+            processes_of_all,
+            registry,
+            locks,
+            waits,
+        })
     }
 
     /// The names of dblock's locks, as far as they can be seen: what its sessions say, and what they have and wait for.
     pub fn names(&self) -> Vec<Name> {
         let said = self.claims.values().filter(|claims| claims.is_dblock());
         let said = said.filter_map(|claims| claims.lock.clone());
-        let signs: HashSet<u64> = self
-            .locks
-            .iter()
-            .filter(|(id, name, _)| *name == sign(*id))
-            .map(|(id, ..)| *id)
-            .collect();
-        let had = self.locks.iter().filter(|(id, ..)| signs.contains(id));
-        let had = had.map(|(_, name, _)| base(name).to_owned());
+        let is_sign = |lock: &&ListedLock| lock.name == sign(lock.connection);
+        let signs = self.locks.iter().filter(is_sign);
+        let signs: HashSet<u64> = signs.map(|lock| lock.connection).collect();
+        let held = self.locks.iter();
+        let held = held.filter(|lock| signs.contains(&lock.connection));
+        let held = held.map(|lock| base(&lock.name).to_owned());
         let waits = self
             .processes
             .values()
@@ -200,7 +136,7 @@ impl Census {
         let waits = waits.filter(|(_, lock)| lock.is_dblocks);
         let waits = waits.map(|(_, lock)| base(&lock.name).to_owned());
         let waits = waits.filter(|_| matches!(self.registry, Registry::None));
-        let names: BTreeSet<String> = said.chain(had).chain(waits).collect();
+        let names: BTreeSet<String> = said.chain(held).chain(waits).collect();
         let mut known = BTreeMap::new();
         for name in names.iter().filter_map(|name| Name::parse(name).ok()) {
             // What is said comes before what is on the server, where a long name is cut.
@@ -219,7 +155,7 @@ impl Census {
 
     /// A lock's name as the server compares it: to MySQL capitals are small letters.
     fn folded(&self, name: &str) -> String {
-        if self.is_mariadb {
+        if self.info.is_mariadb() {
             name.to_owned()
         } else {
             name.to_lowercase()
@@ -251,9 +187,9 @@ impl Census {
         tell: &mut dyn FnMut(Found),
     ) -> Result<Vec<u64>, Fault> {
         let number = self.slots_of(name, named);
-        let slots = inspector.owners(number, |slot| name.slot_on_server(slot))?;
-        let mut ending = inspector.owners(number, |slot| name.kill_on_server(slot))?;
-        for (slot, id) in inspector.owners(number, |slot| name.end_on_server(slot))? {
+        let slots = inspector.owned_slots(number, |slot| name.slot_on_server(slot))?;
+        let mut ending = inspector.owned_slots(number, |slot| name.kill_on_server(slot))?;
+        for (slot, id) in inspector.owned_slots(number, |slot| name.end_on_server(slot))? {
             if !ending.iter().any(|(marked, _)| *marked == slot) {
                 ending.push((slot, id));
             }
@@ -271,23 +207,22 @@ impl Census {
             let client = self.client(id);
             let is_dblock = inspector.owner(&sign(id))? == Some(id);
             let on_server = name.slot_on_server(slot);
-            let counted = self
-                .locks
-                .iter()
-                .find(|lock| lock.0 == id && self.folded(&lock.1) == self.folded(&on_server));
+            let listed = self.locks.iter().find(|lock| {
+                lock.connection == id && self.folded(&lock.name) == self.folded(&on_server)
+            });
             let said = client
                 .claims
                 .as_ref()
                 .filter(|claims| claims.is_dblock() && !claims.waits);
-            let held_for = counted
-                .and_then(|(.., age)| *age)
+            let held_for = listed
+                .and_then(|lock| lock.age)
                 .or_else(|| said.and_then(|claims| Some(age(claims.started?))));
             tell(Found::Holding(Box::new(Holding {
                 slot,
                 client,
                 is_dblock,
                 held_for,
-                heard: self.processes.get(&id).and_then(|process| process.heard),
+                idle: self.processes.get(&id).and_then(|process| process.idle),
             })));
             whose.push(id);
         }
@@ -315,8 +250,8 @@ impl Census {
         let listed = self
             .locks
             .iter()
-            .filter(|(_, lock, _)| self.belongs(lock, name));
-        let listed = listed.filter_map(|(_, lock, _)| lock.rsplit_once('#')?.1.parse::<u32>().ok());
+            .filter(|lock| self.belongs(&lock.name, name));
+        let listed = listed.filter_map(|lock| lock.name.rsplit_once('#')?.1.parse::<u32>().ok());
         let most = said.chain(listed.map(|slot| slot.saturating_add(1))).max();
         most.unwrap_or(MOST_SLOTS).clamp(1, MOST_SLOTS)
     }
@@ -327,19 +262,17 @@ impl Census {
             let (span, lock) = process.waits.as_ref()?;
             self.belongs(&lock.name, name).then_some((*id, Some(*span)))
         });
-        let counted = self
-            .waits
-            .iter()
-            .filter(|(_, lock)| self.belongs(lock, name));
-        let counted = counted.map(|(id, _)| (*id, None));
+        let listed = self.waits.iter();
+        let listed = listed.filter(|lock| self.belongs(&lock.name, name));
+        let listed = listed.map(|lock| (lock.connection, None));
         // One that is between two statements waits all the same.
         let said = self.claims.iter();
         let said = said
             .filter(|(_, claims)| claims.is_dblock() && claims.waits && self.is_for(claims, name));
         let said = said.map(|(id, _)| (*id, None));
         let mut waits: HashMap<u64, Option<Duration>> = HashMap::new();
-        for (id, span) in in_list.chain(counted).chain(said) {
-            if !holders.contains(&id) && id != self.own {
+        for (id, span) in in_list.chain(listed).chain(said) {
+            if !holders.contains(&id) && id != self.info.connection {
                 let known = waits.entry(id).or_default();
                 *known = known.or(span);
             }
@@ -371,26 +304,19 @@ impl Census {
     fn client(&self, id: u64) -> Client {
         Client {
             connection: id,
-            seen: self.processes.get(&id).map(|process| process.seen.clone()),
+            seen: self
+                .processes
+                .get(&id)
+                .map(|process| process.address.clone()),
             claims: self.claims.get(&id).cloned(),
         }
     }
 
     /// What could not be seen of the sessions that were told, or of others, and what would show it.
-    pub fn unseen(
-        &self,
-        told: &[u64],
-        lists: bool,
-        inspector: &mut Inspector,
-    ) -> Result<Vec<String>, Fault> {
-        let account = rows(inspector, "SELECT CURRENT_USER()")?.unwrap_or_default();
-        let account: String = account
-            .first()
-            .and_then(|row| cell(row, 0))
-            .unwrap_or_default();
-        let account = quoted(&account);
+    pub fn unseen(&self, told: &[u64], lists: bool) -> Vec<String> {
+        let account = self.info.quoted_account();
         // A session says something wherever it can be read: ours does.
-        let are_kept = self.claims.contains_key(&self.own);
+        let are_kept = self.claims.contains_key(&self.info.connection);
         let silent = told.iter().filter(|id| !self.claims.contains_key(id));
         let mut unseen = Vec::new();
         if !are_kept && silent.clone().next().is_some() {
@@ -411,7 +337,7 @@ impl Census {
             ));
         }
         if lists && matches!(self.registry, Registry::None) {
-            let how = if self.is_mariadb {
+            let how = if self.info.is_mariadb() {
                 "INSTALL SONAME 'metadata_lock_info' shows them".to_owned()
             } else {
                 format!("GRANT SELECT ON performance_schema.* TO {account} shows them")
@@ -427,7 +353,7 @@ impl Census {
         let address = silent
             .filter_map(|id| self.processes.get(id))
             .find_map(|process| {
-                let (_, address) = process.seen.rsplit_once('@')?;
+                let (_, address) = process.address.rsplit_once('@')?;
                 let (host, port) = address.rsplit_once(':')?;
                 let port: u16 = port.parse().ok()?;
                 Some((host.to_owned(), port))
@@ -437,79 +363,24 @@ impl Census {
                 "the process of a session: as root on {host}, ss -tnp 'sport = :{port}' shows that of the first"
             ));
         }
-        Ok(unseen)
+        unseen
     }
 }
 
-/// The process list, as far as this account may see it.
-fn processes(inspector: &mut Inspector) -> Result<HashMap<u64, Process>, Fault> {
-    let statement = format!(
-        "SELECT ID, CONCAT(USER, '@', HOST), COMMAND, STATE, TIME, LEFT(INFO, {BEGINNING}) /*M!100000 , TIME_MS */ \
-         FROM information_schema.processlist"
-    );
-    let all = rows(inspector, &statement)?.unwrap_or_default();
-    let process = |row: &Row| {
-        let text = |column| cell::<String>(row, column);
-        let precise = cell::<f64>(row, 6)
-            .and_then(|millis| Duration::try_from_secs_f64(millis / 1000.0).ok());
-        let coarse = || cell::<i64>(row, 4).and_then(|time| u64::try_from(time).ok());
-        let time = precise.or_else(|| coarse().map(Duration::from_secs));
-        let is_idle = text(2).as_deref() == Some("Sleep");
-        let waits = text(3).as_deref() == Some("User lock");
-        let lock = text(5).and_then(|statement| lock_of(&statement));
-        Some((
-            cell(row, 0)?,
-            Process {
-                seen: cut_to_bytes(&text(1)?, LONGEST_ACCOUNT).to_owned(),
-                heard: time.filter(|_| is_idle),
-                waits: lock
-                    .filter(|_| waits)
-                    .map(|lock| (time.unwrap_or_default(), lock)),
-            },
-        ))
-    };
-    Ok(all.iter().filter_map(process).collect())
-}
-
-/// A lock that a statement waits for.
-#[derive(Debug, PartialEq)]
-struct LockOf {
-    /// Its name on the server.
-    name: String,
-    /// Whether it is written as dblock writes it.
-    is_dblocks: bool,
-}
-
-/// The first lock in a statement.
-fn lock_of(statement: &str) -> Option<LockOf> {
-    if let Some((_, literal)) = statement.split_once("_utf8mb4 x'") {
-        let digits: Vec<u8> = literal.bytes().take_while(u8::is_ascii_hexdigit).collect();
-        let digit = |byte: u8| {
-            char::from(byte)
-                .to_digit(16)
-                .and_then(|digit| u8::try_from(digit).ok())
-        };
-        let bytes = digits
-            .chunks_exact(2)
-            .map(|pair| Some(16 * digit(pair[0])? + digit(pair[1])?));
-        let name = String::from_utf8(bytes.collect::<Option<_>>()?).ok()?;
-        return Some(LockOf {
-            name,
-            is_dblocks: true,
-        });
+/// The locks that the server lists, held and waited for.
+fn read_registry(
+    session: &mut Session,
+    is_mariadb: bool,
+) -> Result<(Registry, Vec<ListedLock>), Fault> {
+    if is_mariadb && let Ok(locks) = session.try_run(&AskPlugin)? {
+        return Ok((Registry::Holders, locks));
     }
-    let at = statement.to_ascii_lowercase().find("get_lock")?;
-    let arguments = statement.get(at + "get_lock".len()..)?.trim_start();
-    let argument = arguments.strip_prefix('(')?.trim_start();
-    let quote = argument
-        .chars()
-        .next()
-        .filter(|quote| matches!(quote, '\'' | '"'))?;
-    let name = argument[1..].split(quote).next()?.to_owned();
-    Some(LockOf {
-        name,
-        is_dblocks: false,
-    })
+    if session.try_run(&AskInstrument)? == Ok(true)
+        && let Ok(locks) = session.try_run(&AskPerformanceSchema)?
+    {
+        return Ok((Registry::Whole, locks));
+    }
+    Ok((Registry::None, Vec::new()))
 }
 
 /// The name of a lock without the number of a slot or another suffix of dblock's.
@@ -524,30 +395,10 @@ fn age(moment: SystemTime) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{base, lock_of};
+    use super::base;
 
     #[test]
-    fn the_lock_of_a_statement_is_read_as_dblock_and_as_people_write_it() {
-        let read = |statement: &str| lock_of(statement).map(|lock| (lock.name, lock.is_dblocks));
-        let dblock = "SELECT CASE GET_LOCK(_utf8mb4 x'6a6f622377616974', 9.000) WHEN 0 THEN -1 END";
-        assert_eq!(read(dblock), Some(("job#wait".to_owned(), true)));
-        assert_eq!(
-            read("select get_lock ( 'job', 5)"),
-            Some(("job".to_owned(), false))
-        );
-        assert_eq!(
-            read("DO GET_LOCK(\"a b\", 1)"),
-            Some(("a b".to_owned(), false))
-        );
-        for other in [
-            "SELECT 1",
-            "SELECT GET_LOCK(@x, 1)",
-            "SELECT GET_LOCK",
-            "x'zz",
-            "_utf8mb4 x'ff",
-        ] {
-            assert_eq!(read(other), None, "{other}");
-        }
+    fn a_lock_belongs_to_the_name_before_its_suffix() {
         assert_eq!(base("job#12"), "job");
     }
 }

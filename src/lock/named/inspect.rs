@@ -3,14 +3,12 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use mysql::Row;
-
 use super::fitness::READ_ONLY;
 use super::statements::literal;
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
-use crate::db::{Connector, Fault, Session, cell};
+use crate::db::{Connector, Fault, Row, Session, Statement};
 
 /// From an answer that told nothing to the same question again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -22,55 +20,76 @@ pub struct Inspector {
 }
 
 impl Inspector {
-    /// A statement's first row, however often it is interrupted.
+    /// Runs a statement, however often it is interrupted.
     ///
     /// # Errors
     /// Any other fault of a statement.
-    pub fn ask(&mut self, statement: &str) -> Result<Option<Row>, Fault> {
+    pub fn run<S: Statement>(&mut self, statement: &S) -> Result<S::Answer, Fault> {
         loop {
-            match self.session.ask(statement) {
+            match self.session.run(statement) {
                 Err(Fault::Unclear(_)) => sleep(PAUSE),
                 answer => return answer,
             }
         }
     }
 
-    /// Who has a lock, by its name on the server.
+    /// The session that has a lock, by the lock's name on the server.
     ///
     /// # Errors
-    /// As [`Asker::ask`].
+    /// As [`Inspector::run`].
     pub fn owner(&mut self, on_server: &str) -> Result<Option<u64>, Fault> {
-        let row = self.ask(&format!("SELECT IS_USED_LOCK({})", literal(on_server)))?;
-        Ok(row.and_then(|row| cell(&row, 0)))
+        let [owner] = self.owners([on_server.to_owned()])?;
+        Ok(owner)
     }
 
-    /// Who has a lock of each of the first `slots`, by its name on the server: those that somebody has.
+    /// The sessions that have some locks in one moment, by the locks' names on the server.
     ///
     /// # Errors
-    /// Any fault of a statement.
-    pub fn owners(
+    /// As [`Inspector::run`].
+    pub fn owners<const N: usize>(
+        &mut self,
+        locks: [String; N],
+    ) -> Result<[Option<u64>; N], Fault> {
+        let owners = self.run(&AskOwners(locks.to_vec()))?;
+        Ok(std::array::from_fn(|place| owners[place]))
+    }
+
+    /// Which of the first `slots` have an owner, and who that is; `name` is the name on the server of the lock that is meant of a
+    /// slot.
+    ///
+    /// # Errors
+    /// As [`Inspector::run`].
+    pub fn owned_slots(
         &mut self,
         slots: u32,
         name: impl Fn(u32) -> String,
     ) -> Result<Vec<(u32, u64)>, Fault> {
-        let columns = (0..slots).map(|slot| format!("IS_USED_LOCK({})", literal(&name(slot))));
-        let row = self.ask(&format!(
-            "SELECT {}",
-            columns.collect::<Vec<_>>().join(", ")
-        ))?;
-        let owner = |slot: u32| {
-            let owner = row.as_ref().and_then(|row| cell(row, slot as usize));
-            owner.map(|owner| (slot, owner))
-        };
-        Ok((0..slots).filter_map(owner).collect())
+        let owners = self.run(&AskOwners((0..slots).map(name).collect()))?;
+        let owned = (0..slots).zip(owners);
+        Ok(owned
+            .filter_map(|(slot, owner)| Some((slot, owner?)))
+            .collect())
     }
 }
 
-/// An account as a grant names it.
-pub fn quoted(account: &str) -> String {
-    match account.rsplit_once('@') {
-        Some((user, host)) => format!("'{user}'@'{host}'"),
-        None => format!("'{account}'"),
+/// The sessions that have these locks, by the locks' names on the server.
+struct AskOwners(Vec<String>);
+
+impl Statement for AskOwners {
+    type Answer = Vec<Option<u64>>;
+
+    fn sql(&self) -> String {
+        let columns = self.0.iter();
+        let columns = columns.map(|name| format!("IS_USED_LOCK({})", literal(name)));
+        let columns = columns.collect::<Vec<_>>().join(", ");
+        format!("/* dblock lock owners */ SELECT {columns}")
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let row = rows
+            .first()
+            .ok_or_else(|| Fault::Gone("no answer".to_owned()))?;
+        (0..self.0.len()).map(|column| row.get(column)).collect()
     }
 }
 
@@ -103,15 +122,7 @@ pub fn reach(connector: &Connector, patience: Duration) -> Result<Session, Failu
 
 /// Why a lock on a server may not be the one that others meet.
 fn doubt(session: &mut Session) -> Result<Option<&'static str>, Fault> {
-    // Not every server has each of them, and to ask for one that is not there is an error.
-    let variables = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'innodb_read_only', 'wsrep_on')";
-    let rows = session.inquire_all(variables)?.unwrap_or_default();
-    let is_on = |row: &&Row| {
-        let value: Option<String> = cell(row, 1);
-        value.is_some_and(|value| matches!(&*value.to_ascii_uppercase(), "ON" | "1"))
-    };
-    let on = rows.iter().filter(is_on);
-    let on: Vec<String> = on.filter_map(|row| cell(row, 0)).collect();
+    let on = session.try_run(&AskDoubts)?.unwrap_or_default();
     Ok(if on.iter().any(|name| name.ends_with("read_only")) {
         Some(READ_ONLY)
     } else if on.is_empty() {
@@ -119,4 +130,28 @@ fn doubt(session: &mut Session) -> Result<Option<&'static str>, Fault> {
     } else {
         Some("is a Galera node: it has named locks of its own, and another node has others")
     })
+}
+
+/// Which of the variables are on that make a lock doubtful. Not every server has each of them, and to ask for one by its
+/// value is an error where it is missing.
+struct AskDoubts;
+
+impl Statement for AskDoubts {
+    type Answer = Vec<String>;
+
+    fn sql(&self) -> String {
+        "/* dblock doubts */ SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'innodb_read_only', 'wsrep_on')"
+            .to_owned()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Vec<String>, Fault> {
+        let mut on = Vec::new();
+        for row in rows {
+            let value = row.text(1)?.unwrap_or_default().to_ascii_uppercase();
+            if matches!(&*value, "ON" | "1") {
+                on.extend(row.text(0)?);
+            }
+        }
+        Ok(on)
+    }
 }

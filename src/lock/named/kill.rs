@@ -1,52 +1,107 @@
 //! Ending a holder: whoever ends one takes a marker first, so that no dblock takes the slot meanwhile, and the holder's own learns
 //! by it that it is not to come back.
 
+mod statements;
+
 use std::thread::sleep;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::inspect::{Inspector, quoted};
+use super::inspect::Inspector;
 use super::request::LOOK_AGAIN_AT_KILLER;
-use super::statements::{keep_session, literal, take, take_a_kill};
 use crate::base::clock::Moment;
-use crate::base::exit::{Failure, Reason};
-use crate::base::text::{in_seconds, shown};
-use crate::db::{Client, Fault, cell, client};
+use crate::db::{AskSessionInfo, Client, Fault, client};
 use crate::lock::{LONGEST_TTL, MOST_SLOTS, Name, Wait, gone, kill as sign_of_kill, sign};
+use statements::{AskUptime, KeepSession, KillSession, ReleaseMarker, TakeBeacon, TakeMarker};
 
 /// How long the server keeps the marker of a host that has vanished.
 const IDLE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Holders that lost their sessions with a server come back within that time, as a rule.
+/// Holders that lost their sessions with a server reacquire within that time, as a rule.
 const JUST_STARTED: Duration = Duration::from_secs(30);
 
-/// How long the server may take to end a session that was killed, where nobody will tell of a command's end.
+/// How long the server may take to end a session that was killed, where no dblock reports the end of a command.
 const LONGEST_END: Duration = Duration::from_secs(10);
 
-/// The errors of `KILL`: there is no such session, and it is not this account's.
-const NO_SUCH_SESSION: u16 = 1094;
-const NOT_YOURS: [u16; 2] = [1095, 1227];
-
-/// What was done.
+/// What became of it.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Done {
-    /// What was done, and what came of it.
-    pub line: String,
-    /// Whether nothing was heard of the command's end in time.
-    pub unheard: bool,
+pub enum Killed {
+    /// No slot was named, and several are held: these.
+    SeveralHolders(Vec<u32>),
+    /// One slot was meant.
+    Slot {
+        /// Which, from 0.
+        slot: u32,
+        /// What became of its holder.
+        outcome: Box<KillOutcome>,
+    },
 }
 
-impl Done {
-    fn heard(line: String) -> Self {
-        let unheard = false;
-        Self { line, unheard }
-    }
+/// What became of the holder of a slot. `now` is who has the slot after that; `None`: nobody.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum KillOutcome {
+    /// Nobody has the slot. Where the server was started only so long ago, a holder from before may come back.
+    Free {
+        /// `None`: long ago, or not known.
+        server_started: Option<Duration>,
+    },
+    /// With a dry run: it is held.
+    Held(Victim),
+    /// Its holder released it before it could be ended.
+    ReleasedMeanwhile {
+        /// Who that was.
+        holder: Client,
+        now: Option<Client>,
+    },
+    /// The server does not let this account end sessions of another.
+    NotAllowed {
+        holder: Victim,
+        /// This account, as a grant names it.
+        account: String,
+        /// The privilege that it lacks.
+        privilege: String,
+    },
+    /// The server refused to end the session, with this error.
+    Refused { holder: Victim, code: u16 },
+    /// The holder's command has ended.
+    CommandEnded {
+        holder: Victim,
+        after: Duration,
+        now: Option<Client>,
+    },
+    /// The session of a holder that is no dblock has ended: what it does now is not known.
+    SessionEnded { holder: Victim, now: Option<Client> },
+    /// The holder's command is being ended, and that was not over in time.
+    CommandEnding { holder: Victim, after: Duration },
+    /// The session was ended, and its dblock reported nothing in time.
+    NoReport {
+        holder: Victim,
+        after: Duration,
+        now: Option<Client>,
+    },
+    /// Another ended the holder.
+    EndedByAnother {
+        killer: Client,
+        /// Whether it is known that the holder's command was ended.
+        is_known: bool,
+        now: Option<Client>,
+    },
+    /// Another is ending the holder, and that was not over in time.
+    BeingEnded {
+        killer: Client,
+        /// Nothing was to be done.
+        dry_run: bool,
+    },
+}
 
-    fn unheard(line: String) -> Self {
-        let unheard = true;
-        Self { line, unheard }
-    }
+/// Who has the slot that is to be free.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Victim {
+    /// The session.
+    pub client: Client,
+    /// Whether it is a dblock's, which it proves by a lock of its own.
+    pub is_dblock: bool,
 }
 
 /// What was heard of a holder's command.
@@ -80,12 +135,19 @@ impl Killing<'_> {
     ///
     /// # Errors
     /// What kept it from being done.
-    pub fn end(&mut self) -> Result<Done, Fault> {
+    pub fn end(&mut self) -> Result<Killed, Fault> {
+        let slot = match self.slot()? {
+            Ok(slot) => slot,
+            Err(several) => return Ok(Killed::SeveralHolders(several)),
+        };
+        let outcome = Box::new(self.end_slot(slot)?);
+        Ok(Killed::Slot { slot, outcome })
+    }
+
+    fn end_slot(&mut self, slot: u32) -> Result<KillOutcome, Fault> {
         let name = self.name;
-        let slot = self.slot()?;
-        let what = format!("slot {slot} of {name}");
         // All at once: who has the slot while it is marked is only waiting for the end of the one that is meant.
-        let [killer, ending, victim] = self.owners([
+        let [killer, ending, holder] = self.inspector.owners([
             name.kill_on_server(slot),
             name.end_on_server(slot),
             name.slot_on_server(slot),
@@ -93,180 +155,137 @@ impl Killing<'_> {
         if let Some(other) = killer.or(ending) {
             return self.leave_it_to(other, slot);
         }
-        let Some(victim) = victim else {
-            let what = match self.slot {
-                Some(_) => what,
-                None => name.to_string(),
-            };
-            let started = match self.uptime()? {
-                Some(span) if span < JUST_STARTED => format!(
-                    "; but the server was started {} ago, and a holder from before may come back",
-                    in_seconds(span)
-                ),
-                _ => String::new(),
-            };
-            return Ok(Done::heard(format!(
-                "{what} is free: nobody was ended{started}"
-            )));
+        let Some(id) = holder else {
+            let uptime = self.inspector.run(&AskUptime)?;
+            let server_started = uptime.filter(|span| *span < JUST_STARTED);
+            return Ok(KillOutcome::Free { server_started });
         };
-        let holder = self.client(victim)?;
-        let is_dblock = self.inspector.owner(&sign(victim))? == Some(victim);
-        let who = match (holder.dblock(), is_dblock) {
-            (Some((_, claims)), _) => {
-                let user = claims.os_user.as_ref();
-                let user = user.map_or_else(String::new, |user| format!(", user {user}"));
-                format!("{holder}{user}, connection {victim}")
-            }
-            (None, true) => format!("a dblock, {holder}"),
-            (None, false) => format!("{holder}, which is no dblock"),
-        };
+        let client = self.client(id)?;
+        let is_dblock = self.inspector.owner(&sign(id))? == Some(id);
+        let holder = Victim { client, is_dblock };
         if self.dry_run {
-            return Ok(Done::heard(format!("{what} is held by {who}; not ended")));
+            return Ok(KillOutcome::Held(holder));
         }
         let begun = Moment::now();
-        self.inspector.ask(&keep_session(IDLE_LIMIT))?;
+        self.inspector.run(&KeepSession(IDLE_LIMIT))?;
         // The second is for one that was granted the slot, and has not believed it yet.
-        let markers = [name.kill_on_server(slot), sign_of_kill(victim)];
+        let markers = [name.kill_on_server(slot), sign_of_kill(id)];
         if !self.mark(&markers)? {
             let killer = self.inspector.owner(&markers[0])?.unwrap_or_default();
             return self.leave_it_to(killer, slot);
         }
         // It may have ended by itself meanwhile, or another's kill was quicker.
-        if self.inspector.owner(&name.slot_on_server(slot))? != Some(victim) {
+        if self.inspector.owner(&name.slot_on_server(slot))? != Some(id) {
             self.unmark(&markers)?;
-            let now = self.now(slot)?;
-            return Ok(Done::heard(format!(
-                "{what} was let go meanwhile by {holder}; {now}"
-            )));
+            let (holder, now) = (holder.client, self.now(slot)?);
+            return Ok(KillOutcome::ReleasedMeanwhile { holder, now });
         }
-        self.kill_session(victim, &what, &who)?;
-        let limit = holder.claims.and_then(|claims| claims.ttl);
+        match self.inspector.session.try_run(&KillSession(id))? {
+            // It has ended by itself this moment; its dblock finds the marker, if it comes back.
+            Ok(()) | Err(KillSession::NO_SUCH_SESSION) => {}
+            Err(code) if KillSession::NOT_YOURS.contains(&code) => {
+                let info = self.inspector.run(&AskSessionInfo)?;
+                let privilege = if info.is_mariadb() {
+                    "CONNECTION ADMIN"
+                } else {
+                    "CONNECTION_ADMIN"
+                };
+                return Ok(KillOutcome::NotAllowed {
+                    holder,
+                    account: info.quoted_account(),
+                    privilege: privilege.to_owned(),
+                });
+            }
+            Err(code) => return Ok(KillOutcome::Refused { holder, code }),
+        }
         let heard = if is_dblock {
-            self.wait_for_end(slot, limit.unwrap_or(LONGEST_TTL), begun)?
+            let ttl = holder.client.claims.as_ref().and_then(|claims| claims.ttl);
+            self.wait_for_end(slot, ttl.unwrap_or(LONGEST_TTL), begun)?
         } else {
-            self.wait_for_session(slot, victim, begun)?
+            self.wait_for_session(slot, id, begun)?
         };
         self.unmark(&markers)?;
         let now = self.now(slot)?;
-        let span = shown(begun.elapsed());
+        let after = begun.elapsed();
         Ok(match heard {
-            Heard::End if is_dblock => Done::heard(format!(
-                "{what}: ended {who}; its command has ended, after {span}; {now}"
-            )),
-            Heard::End => Done::heard(format!(
-                "{what}: ended the session of {who}: nobody tells whether it still works; {now}"
-            )),
-            Heard::Begin => Done::unheard(format!(
-                "{what}: ended {who}, but its command has not ended within {span}; nobody gets the slot before it has"
-            )),
-            Heard::Nothing => Done::unheard(format!(
-                "{what}: ended the session of {who}, but nothing was heard of it within {span}: its command may still \
-                 run, look there; {now}"
-            )),
+            Heard::End if is_dblock => KillOutcome::CommandEnded { holder, after, now },
+            Heard::End => KillOutcome::SessionEnded { holder, now },
+            Heard::Begin => KillOutcome::CommandEnding { holder, after },
+            Heard::Nothing => KillOutcome::NoReport { holder, after, now },
         })
     }
 
-    /// The slot that is meant: the one that is held, where none is named.
-    fn slot(&mut self) -> Result<u32, Fault> {
+    /// The slot that is meant: where none is named, the one that is held, or else that whose holder is being ended. The slots
+    /// where several are held.
+    fn slot(&mut self) -> Result<Result<u32, Vec<u32>>, Fault> {
         let name = self.name;
         if let Some(slot) = self.slot {
-            return Ok(slot);
+            return Ok(Ok(slot));
         }
         let held = self
             .inspector
-            .owners(MOST_SLOTS, |slot| name.slot_on_server(slot))?;
-        match &held[..] {
-            // That of one that is being ended, if there is one.
+            .owned_slots(MOST_SLOTS, |slot| name.slot_on_server(slot))?;
+        Ok(match &held[..] {
             [] => {
                 let ending = self
                     .inspector
-                    .owners(MOST_SLOTS, |slot| name.end_on_server(slot))?;
+                    .owned_slots(MOST_SLOTS, |slot| name.end_on_server(slot))?;
                 Ok(ending.first().map_or(0, |(slot, _)| *slot))
             }
             [(slot, _)] => Ok(*slot),
-            several => {
-                let slots = several.iter().map(|(slot, _)| format!("{name}#{slot}"));
-                let slots = slots.collect::<Vec<_>>().join(", ");
-                let line = format!("{name} has several holders; say which one: {slots}");
-                Err(Fault::Final(Failure::new(Reason::Usage, line)))
-            }
-        }
+            several => Err(several.iter().map(|(slot, _)| *slot).collect()),
+        })
     }
 
-    /// Waits until another has done what is wanted, or the holder itself, which he has told so.
-    fn leave_it_to(&mut self, other: u64, slot: u32) -> Result<Done, Fault> {
-        let (begun, name) = (Moment::now(), self.name);
-        let what = format!("the holder of slot {slot} of {name}");
-        let who = self.client(other)?;
+    /// Waits until another has done what is wanted, or the holder itself, which was told by it.
+    fn leave_it_to(&mut self, other: u64, slot: u32) -> Result<KillOutcome, Fault> {
+        let (begun, name, dry_run) = (Moment::now(), self.name, self.dry_run);
+        let killer = self.client(other)?;
         let locks = [
             name.kill_on_server(slot),
             name.end_on_server(slot),
             gone(other),
         ];
-        let mut is_heard = false;
+        let mut is_known = false;
         loop {
-            let [killer, ending, answer] = self.owners(locks.clone())?;
-            is_heard |= ending.is_some() || answer.is_some();
-            if self.dry_run {
-                let line = format!("{what} is being ended by {who}; not ended");
-                return Ok(Done::heard(line));
+            let [marker, ending, answer] = self.inspector.owners(locks.clone())?;
+            is_known |= ending.is_some() || answer.is_some();
+            if dry_run {
+                return Ok(KillOutcome::BeingEnded { killer, dry_run });
             }
-            if killer != Some(other) && ending.is_none() {
+            if marker != Some(other) && ending.is_none() {
                 let now = self.now(slot)?;
-                return Ok(if is_heard {
-                    Done::heard(format!(
-                        "{what} was being ended by {who}; that is done; {now}"
-                    ))
-                } else {
-                    Done::unheard(format!(
-                        "{what} was being ended by {who}, and nothing is known of its command; {now}"
-                    ))
+                return Ok(KillOutcome::EndedByAnother {
+                    killer,
+                    is_known,
+                    now,
                 });
             }
             if self.is_over(begun, LONGEST_TTL) {
-                let line = format!("{what} is being ended by {who}; nothing was done");
-                return Ok(Done::unheard(line));
+                return Ok(KillOutcome::BeingEnded { killer, dry_run });
             }
             sleep(LOOK_AGAIN_AT_KILLER);
         }
-    }
-
-    /// Who has some locks, by their names on the server, in one moment.
-    fn owners<const N: usize>(&mut self, locks: [String; N]) -> Result<[Option<u64>; N], Fault> {
-        let columns = locks.map(|lock| format!("IS_USED_LOCK({})", literal(&lock)));
-        let row = self
-            .inspector
-            .ask(&format!("SELECT {}", columns.join(", ")))?;
-        let mut column = 0..;
-        Ok(columns.map(|_| row.as_ref().and_then(|row| cell(row, column.next()?))))
     }
 
     fn client(&mut self, id: u64) -> Result<Client, Fault> {
         client(id, &mut self.inspector.session)
     }
 
-    /// Takes the markers; `false` if another has the first one. The second may be had for another slot of the same session.
+    /// Takes the markers; `false` if another has the first one. The second may be held for another slot of the same session.
     fn mark(&mut self, markers: &[String; 2]) -> Result<bool, Fault> {
         for marker in markers {
-            let had: u8 = loop {
-                let row = self.inspector.ask(&take(marker))?;
-                // NULL: nobody knows.
-                if let Some(had) = row.and_then(|row| cell(&row, 0)) {
-                    break had;
+            let is_taken = loop {
+                if let Some(is_taken) = self.inspector.run(&TakeMarker(marker))? {
+                    break is_taken;
                 }
                 sleep(LOOK_AGAIN_AT_KILLER);
             };
-            if had == 0 && *marker == markers[0] {
+            if !is_taken && *marker == markers[0] {
                 return Ok(false);
             }
         }
-        let kill = format!("SELECT {}", take_a_kill(self.name));
-        while self
-            .inspector
-            .ask(&kill)?
-            .and_then(|row| cell::<u8>(&row, 0))
-            != Some(1)
-        {
+        while !self.inspector.run(&TakeBeacon(self.name))? {
             sleep(LOOK_AGAIN_AT_KILLER);
         }
         Ok(true)
@@ -277,8 +296,7 @@ impl Killing<'_> {
         let own = self.own_id()?;
         for marker in markers {
             while self.inspector.owner(marker)? == Some(own) {
-                let release = format!("SELECT RELEASE_LOCK({})", literal(marker));
-                self.inspector.ask(&release)?;
+                self.inspector.run(&ReleaseMarker(marker))?;
             }
         }
         Ok(())
@@ -293,34 +311,6 @@ impl Killing<'_> {
         begun.elapsed() >= limit
     }
 
-    fn kill_session(&mut self, victim: u64, what: &str, who: &str) -> Result<(), Fault> {
-        let killed = self.inspector.session.inquire(&format!("KILL {victim}"))?;
-        match killed {
-            // It has ended by itself this moment; its dblock finds the marker, if it comes back.
-            Ok(_) | Err(NO_SUCH_SESSION) => Ok(()),
-            Err(code) if NOT_YOURS.contains(&code) => {
-                let account = self.inspector.ask("SELECT CURRENT_USER(), VERSION()")?;
-                let text = |column| account.as_ref().and_then(|row| cell::<String>(row, column));
-                let account = quoted(&text(0).unwrap_or_default());
-                let grant = if text(1).unwrap_or_default().contains("MariaDB") {
-                    "CONNECTION ADMIN"
-                } else {
-                    "CONNECTION_ADMIN"
-                };
-                let line = format!(
-                    "{what} is held by {who}, of another account, which this one may not end; GRANT {grant} ON \
-                     *.* TO {account} would do, or use the account of the holder"
-                );
-                Err(Fault::Final(Failure::new(Reason::AccountRefused, line)))
-            }
-            Err(code) => {
-                let line =
-                    format!("{what} is held by {who}; the server does not end it (error {code})");
-                Err(Fault::Final(Failure::new(Reason::Internal, line)))
-            }
-        }
-    }
-
     /// Waits until the holder's dblock says that its command is gone. Until it is heard of the marker must stay, also where
     /// nothing is to be waited for: it would take the lock again.
     fn wait_for_end(&mut self, slot: u32, ttl: Duration, begun: Moment) -> Result<Heard, Fault> {
@@ -328,7 +318,7 @@ impl Killing<'_> {
         let gone = gone(self.own_id()?);
         let mut has_begun = false;
         loop {
-            let [ending, answer] = self.owners([end.clone(), gone.clone()])?;
+            let [ending, answer] = self.inspector.owners([end.clone(), gone.clone()])?;
             has_begun |= ending.is_some();
             if answer.is_some() {
                 return Ok(Heard::End);
@@ -357,25 +347,14 @@ impl Killing<'_> {
         Ok(Heard::End)
     }
 
-    /// How long ago the server was started.
-    fn uptime(&mut self) -> Result<Option<Duration>, Fault> {
-        let row = self.inspector.ask("SHOW GLOBAL STATUS LIKE 'Uptime'")?;
-        Ok(row.and_then(|row| cell(&row, 1)).map(Duration::from_secs))
-    }
-
     /// The server's number of this session, as it is behind a proxy, too.
     fn own_id(&mut self) -> Result<u64, Fault> {
-        let row = self.inspector.ask("SELECT CONNECTION_ID()")?;
-        row.and_then(|row| cell(&row, 0))
-            .ok_or_else(|| Fault::Gone("no answer".to_owned()))
+        Ok(self.inspector.run(&AskSessionInfo)?.connection)
     }
 
     /// Who has the slot now.
-    fn now(&mut self, slot: u32) -> Result<String, Fault> {
+    fn now(&mut self, slot: u32) -> Result<Option<Client>, Fault> {
         let owner = self.inspector.owner(&self.name.slot_on_server(slot))?;
-        Ok(match owner {
-            Some(owner) => format!("now it is held by {}", self.client(owner)?),
-            None => "now it is free".to_owned(),
-        })
+        owner.map(|owner| self.client(owner)).transpose()
     }
 }

@@ -9,6 +9,7 @@ mod inspect;
 mod kill;
 #[cfg(test)]
 mod model;
+mod probe;
 mod queue;
 mod reacquire;
 mod request;
@@ -19,5 +20,6 @@ pub use backend::NamedLock;
 pub use census::{Census, Found, Holding, Waiter};
 pub use fitness::{READ_ONLY, Unfit};
 pub use inspect::{Inspector, reach};
-pub use kill::{Done, Killing};
-pub use request::{Request, Verbosity};
+pub use kill::{KillOutcome, Killed, Killing, Victim};
+pub use probe::{Exclusion, Probe, Reached, end_session, exclusion};
+pub use request::Verbosity;

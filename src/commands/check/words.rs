@@ -1,0 +1,298 @@
+//! What was found of a server, in words: what it is, and what to do about it.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::examiner::NotSeen;
+use super::finding::Finding;
+use crate::base::exit::Failure;
+use crate::db::server::{Login, Product, Usage};
+use crate::db::{PassedOver, Session, SslMode};
+use crate::lock::DEFAULT_TTL;
+use crate::lock::named::{Exclusion, Opening, READ_ONLY, Unfit};
+
+/// A statement should not take longer.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// Connections that should be free at least: each holder and each waiter is one.
+const FEW_FREE: u64 = 20;
+
+/// Which server it is.
+pub fn server(product: Product, version: String, comment: &str) -> Finding {
+    let advice = match product {
+        Product::TiDb => {
+            "a lock lapses there after max-txn-ttl, one hour by default: set that to more than the longest run takes"
+        }
+        Product::Vitess => {
+            "a lock is lost there without a word when its shard gets another primary; lock on a server of its own"
+        }
+        Product::ProxySql => {
+            "it may send a lock to a replica or share a session; connect to the server itself"
+        }
+        Product::MaxScale => "it may send a lock to a replica; connect to the server itself",
+        Product::XtraDbCluster | Product::Percona | Product::MariaDb | Product::MySql => "",
+    };
+    let kind = product.name();
+    let value = format!("{kind} {version} ({})", comment.trim_matches(['(', ')']));
+    let found = Finding::ok("server", &value)
+        .with("kind", kind)
+        .with("version", version)
+        .with("comment", comment);
+    if advice.is_empty() {
+        found
+    } else {
+        found.warning(advice)
+    }
+}
+
+/// A server that another was taken for.
+pub fn passed_over(server: &PassedOver) -> Finding {
+    let found = Finding::ok("passed_over", &server.line);
+    if server.read_only {
+        found
+    } else {
+        found.warning("mend it, or take it out of the list: each start tries it first")
+    }
+}
+
+/// TLS as dblock sees it: behind a proxy the server would tell of the proxy's own connection.
+pub fn tls(session: &Session, mode: SslMode) -> Finding {
+    let is_local = session.is_local();
+    let Some(how) = session.encryption() else {
+        let found = |value| Finding::ok("TLS", value).with("encrypted", false);
+        // With this mode TLS is tried first, on a connection of its own.
+        let is_tried = mode == SslMode::Preferred && session.is_tcp();
+        return match mode {
+            _ if is_local && is_tried => found("no, and no network either").note(
+                "each run connects twice, and the server logs or counts the first connection as aborted: ssl-mode = disabled in \
+                 [dblock] avoids that",
+            ),
+            _ if is_local => found("no, and no network either"),
+            SslMode::Disabled => found("no").warning(
+                "the password is never sent in clear, but statements are: leave out --ssl-mode disabled",
+            ),
+            _ => found("no").warning(
+                "the password is never sent in clear, but statements are; and each run connects twice, and the server logs or counts \
+                 the first connection as aborted: set up TLS there, and --ssl-mode verify-identity here; where the network is \
+                 trusted, ssl-mode = disabled in [dblock] avoids the second connection",
+            ),
+        };
+    };
+    let found = Finding::ok("TLS", &how).with("encrypted", true);
+    match mode {
+        SslMode::VerifyIdentity => found.with("verified", "identity"),
+        SslMode::VerifyCa => found.with("verified", "ca"),
+        _ if is_local => found.with("verified", "no"),
+        _ => found
+            .with("verified", "no")
+            .note("whoever the server is; --ssl-mode verify-identity has it prove that"),
+    }
+}
+
+/// How the account logs in.
+pub fn authentication(login: &Login, is_mariadb: bool) -> Finding {
+    let plugin = login.plugin.as_deref();
+    let found = Finding::ok("authentication", plugin.unwrap_or("not told"));
+    match plugin {
+        Some(_) if !login.has_password => {
+            found.warning("the account has no password; set one with ALTER USER")
+        }
+        Some("mysql_native_password") if !is_mariadb => found.warning(
+            "MySQL 9 has it no more; ALTER USER … IDENTIFIED WITH caching_sha2_password BY …",
+        ),
+        _ => found,
+    }
+}
+
+/// That the server refuses named locks.
+pub fn no_locks(failure: &Failure) -> Finding {
+    let why = format!("cannot be locked on: {}", failure.line);
+    Finding::ok("locks", "none").unfit(&why)
+}
+
+/// Whether a lock would exclude; `handshake` is the session's number in the handshake.
+pub fn exclusion(opening: &Opening, exclusion: &Exclusion, handshake: u64) -> Vec<Finding> {
+    let unfit = &exclusion.unfit;
+    let mut all = Vec::new();
+    let read_only = Finding::ok("takes_writes", if opening.read_only { "no" } else { "yes" });
+    all.push(if opening.read_only {
+        read_only.unfit(&READ_ONLY)
+    } else {
+        read_only
+    });
+    let finding = |check, value: &str, wrong: fn(&Unfit) -> bool, otherwise: &str| match unfit
+        .iter()
+        .find(|why| wrong(why))
+    {
+        Some(why) => Finding::ok(check, value).unfit(why),
+        None => Finding::ok(check, otherwise),
+    };
+    all.push(finding("galera", "yes", |why| *why == Unfit::Galera, "no"));
+    if let Some(mode) = &exclusion.pxc_strict_mode {
+        all.push(Finding::ok("pxc_strict_mode", mode));
+    }
+    let group = if exclusion.in_group {
+        "single primary"
+    } else {
+        "no"
+    };
+    all.push(finding(
+        "group_replication",
+        "multi-primary",
+        |why| *why == Unfit::MultiPrimary,
+        group,
+    ));
+    all.push(proxy(opening, unfit, handshake));
+    all.push(finding(
+        "locks_per_session",
+        "one",
+        |why| *why == Unfit::OneLock,
+        "several",
+    ));
+    let (kept, asked) = (opening.fitness.idle_limit.as_secs(), DEFAULT_TTL.as_secs());
+    let value = format!("{kept} s of {asked} s");
+    let timeout = if unfit.is_empty() && kept < asked {
+        Finding::ok("wait_timeout", &value)
+            .warning("that is the longest --ttl there; something limits wait_timeout")
+    } else {
+        finding(
+            "wait_timeout",
+            &value,
+            |why| matches!(why, Unfit::TimeoutNotKept { .. } | Unfit::ShortLived(_)),
+            "kept",
+        )
+    };
+    all.push(timeout.with("seconds", kept));
+    if !opening.has_slot() {
+        let found = Finding::ok("locks", "none");
+        all.push(found.unfit(&"does not give a lock that nobody has; use another server"));
+    }
+    all
+}
+
+fn proxy(opening: &Opening, unfit: &[Unfit], handshake: u64) -> Finding {
+    // A number of more than 32 bits does not fit into a handshake.
+    let own = opening.connection_id() & u64::from(u32::MAX);
+    let seen = format!("suspected: the handshake says connection {handshake}, the server {own}");
+    if unfit.contains(&Unfit::SessionsShared) {
+        Finding::ok("proxy", &seen).unfit(&Unfit::SessionsShared)
+    } else if handshake == own {
+        Finding::ok("proxy", "none seen")
+    } else {
+        Finding::ok("proxy", &seen).warning(
+            "a lock stays only while it keeps the session to one client; connect to the server itself",
+        )
+    }
+}
+
+/// Whether another server writes to this one, which takes writes itself.
+pub fn replica(is_replica: Option<bool>, is_mariadb: bool) -> Finding {
+    let grant = if is_mariadb {
+        "SLAVE MONITOR"
+    } else {
+        "REPLICATION CLIENT"
+    };
+    match is_replica {
+        Some(false) => Finding::ok("replica", "no"),
+        Some(true) => Finding::ok("replica", "yes").warning(
+            "name the server that takes all writes; a replica has read_only set, so that dblock passes it over",
+        ),
+        None => Finding::ok("replica", "not visible to this account").note(&format!(
+            "GRANT {grant} ON *.* would show it; a lock does not need that"
+        )),
+    }
+}
+
+/// What two sessions saw of each other; `killed`: the one could end the other.
+pub fn second_session(killed: bool) -> [Finding; 2] {
+    let kill = if killed {
+        Finding::ok("kill", "ends a session of this account")
+    } else {
+        Finding::ok("kill", "does not end a session of this account").warning(
+            "a lost session keeps the lock until its wait_timeout, and a queue moves more slowly; connect to the server itself",
+        )
+    };
+    [Finding::ok("second_session", "sees the lock"), kill]
+}
+
+/// Why there was nothing to see.
+pub fn no_second_session(why: &NotSeen) -> Finding {
+    match why {
+        NotSeen::Stranger => Finding::ok("second_session", "does not see the lock").unfit(why),
+        NotSeen::Failed(_) => {
+            Finding::ok("second_session", "did not come about").warning(&why.to_string())
+        }
+    }
+}
+
+/// What a waiter would be told of a holder.
+pub fn holders(keeps_attributes: bool, sees_all: bool) -> Finding {
+    let whose = if sees_all {
+        "of every account"
+    } else {
+        "of this account"
+    };
+    let found = if keeps_attributes {
+        let value = format!("number, address and program of a holder {whose}");
+        Finding::ok("holders", &value)
+    } else {
+        let value = format!("number and address of a holder {whose}");
+        Finding::ok("holders", &value)
+            .note("performance_schema=ON in the server's configuration would show its program, too")
+    };
+    found
+        .with("program", keeps_attributes)
+        .with("every_account", sees_all)
+}
+
+/// Whether the server, and the account, may have more connections.
+pub fn connections(server: Option<Usage>, account: Option<Usage>) -> Finding {
+    let Some(server) = server else {
+        return Finding::ok("connections", "not told");
+    };
+    let mut value = format!("{} of {} in use", server.in_use, server.max);
+    if let Some(Usage { in_use, max }) = account {
+        let _ = write!(value, ", {in_use} of {max} by this account");
+    }
+    let limits = [
+        Some((server, "max_connections")),
+        account.map(|account| (account, "max_user_connections")),
+    ];
+    let short = limits.into_iter().flatten().filter_map(|(usage, what)| {
+        let free = usage.max.saturating_sub(usage.in_use);
+        (free < FEW_FREE.max(usage.max / 5)).then_some((free, what))
+    });
+    let mut found = Finding::ok("connections", &value)
+        .with("in_use", server.in_use)
+        .with("max", server.max);
+    if let Some(account) = account {
+        found = found
+            .with("in_use_by_account", account.in_use)
+            .with("max_of_account", account.max);
+    }
+    match short.min() {
+        Some((free, what)) => found.warning(&format!(
+            "{free} are free, and each job that runs or waits, on any host, needs one; raise {what}"
+        )),
+        None => found,
+    }
+}
+
+/// How long a part of connecting takes.
+pub fn connecting(check: &str, span: Duration, limit: Duration) -> Finding {
+    let advice = "a good part of --connect-timeout; raise that, or look at the network and the server's load";
+    Finding::time(check, span, limit, advice)
+}
+
+/// How long a statement takes.
+pub fn statement(check: &str, span: Duration) -> Finding {
+    let advice =
+        "each lock and each heartbeat takes as long; look at the network and the server's load";
+    Finding::time(check, span, SLOW, advice)
+}
+
+/// From the release of a lock to the moment when the next session knows that it has it.
+pub fn hand_over(span: Duration) -> Finding {
+    let advice = "look at the network and the server's load";
+    Finding::time("hand_over", span, SLOW, advice)
+}

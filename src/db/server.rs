@@ -1,0 +1,411 @@
+//! What a server says of itself, of this session, and of what its account may do.
+
+use std::time::Duration;
+
+use super::fault::Fault;
+use super::session::Session;
+use super::statement::{Row, Statement, first_value};
+use crate::base::clock::Moment;
+
+/// The middle one of so many round trips counts.
+pub const TRIES: usize = 5;
+
+/// What a server says of itself and of this session.
+#[derive(Debug, Clone, Default)]
+pub struct SessionInfo {
+    /// The server's number of the session, as it is behind a proxy, too.
+    pub connection: u64,
+    /// The account, as `user@host`.
+    pub account: String,
+    /// The server's version.
+    pub version: String,
+}
+
+impl SessionInfo {
+    /// Whether it is a MariaDB.
+    pub fn is_mariadb(&self) -> bool {
+        self.version.to_ascii_lowercase().contains("mariadb")
+    }
+
+    /// The account as a grant names it.
+    pub fn quoted_account(&self) -> String {
+        match self.account.rsplit_once('@') {
+            Some((user, host)) => format!("'{user}'@'{host}'"),
+            None => format!("'{}'", self.account),
+        }
+    }
+}
+
+/// Asks for the [`SessionInfo`].
+pub struct AskSessionInfo;
+
+impl Statement for AskSessionInfo {
+    type Answer = SessionInfo;
+
+    fn sql(&self) -> String {
+        "/* dblock session */ SELECT CONNECTION_ID(), CURRENT_USER(), VERSION()".to_owned()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<SessionInfo, Fault> {
+        let no_answer = || Fault::Gone("no answer".to_owned());
+        let row = rows.first().ok_or_else(no_answer)?;
+        Ok(SessionInfo {
+            connection: row.get(0)?.ok_or_else(no_answer)?,
+            account: row.text(1)?.unwrap_or_default(),
+            version: row.text(2)?.unwrap_or_default(),
+        })
+    }
+}
+
+/// Whose server it is, or what stands in front of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Product {
+    TiDb,
+    Vitess,
+    ProxySql,
+    MaxScale,
+    XtraDbCluster,
+    Percona,
+    MariaDb,
+    MySql,
+}
+
+impl Product {
+    /// What a server's version and its comment on it name.
+    pub fn of(version: &str, comment: &str) -> Self {
+        let both = format!("{version} {comment}").to_lowercase();
+        let words = [
+            ("tidb", Self::TiDb),
+            ("vitess", Self::Vitess),
+            ("proxysql", Self::ProxySql),
+            ("maxscale", Self::MaxScale),
+            ("xtradb cluster", Self::XtraDbCluster),
+            ("percona", Self::Percona),
+            ("mariadb", Self::MariaDb),
+        ];
+        let named = words.into_iter().find(|(word, _)| both.contains(word));
+        named.map_or(Self::MySql, |(_, product)| product)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TiDb => "TiDB",
+            Self::Vitess => "Vitess",
+            Self::ProxySql => "ProxySQL",
+            Self::MaxScale => "MaxScale",
+            Self::XtraDbCluster => "Percona XtraDB Cluster",
+            Self::Percona => "Percona Server",
+            Self::MariaDb => "MariaDB",
+            Self::MySql => "MySQL",
+        }
+    }
+}
+
+/// What `SHOW` tells every account: the value of a variable or of a status; `None` where there is no such.
+pub enum Shown {
+    /// A global variable.
+    Variable(&'static str),
+    /// A global status.
+    Status(&'static str),
+}
+
+impl Shown {
+    /// The value; `None` also where the server refuses it.
+    ///
+    /// # Errors
+    /// The session must be dropped.
+    pub fn value(&self, session: &mut Session) -> Result<Option<String>, Fault> {
+        Ok(session.try_run(self)?.ok().flatten())
+    }
+
+    /// Whether it is on.
+    ///
+    /// # Errors
+    /// The session must be dropped.
+    pub fn is_on(&self, session: &mut Session) -> Result<bool, Fault> {
+        let value = self.value(session)?;
+        Ok(value.is_some_and(|value| matches!(&*value.to_ascii_uppercase(), "ON" | "1")))
+    }
+}
+
+impl Statement for Shown {
+    type Answer = Option<String>;
+
+    fn sql(&self) -> String {
+        let (kind, name) = match self {
+            Self::Variable(name) => ("VARIABLES", name),
+            Self::Status(name) => ("STATUS", name),
+        };
+        format!("/* dblock check value */ SHOW GLOBAL {kind} LIKE '{name}'")
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<String>, Fault> {
+        rows.first().map_or(Ok(None), |row| row.text(1))
+    }
+}
+
+/// How the account logs in.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Login {
+    /// The authentication plugin; `None` if the server does not say.
+    pub plugin: Option<String>,
+    /// Whether it has a password where it should.
+    pub has_password: bool,
+}
+
+impl Login {
+    /// Reads a server's `CREATE USER` statement. What stands there beside the plugin is never told.
+    fn parse(statement: &str) -> Self {
+        let native = || Some("mysql_native_password".to_owned());
+        let (plugin, has_password) = match statement.split_once(" IDENTIFIED ") {
+            // MariaDB writes nothing for an empty password.
+            None => (
+                statement.starts_with("CREATE USER").then(native).flatten(),
+                false,
+            ),
+            Some((_, identified)) => {
+                let mut words = identified.split_whitespace();
+                let kind = words.next();
+                let name = words.next().unwrap_or_default().trim_matches(['\'', '`']);
+                let follows = words.next();
+                let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+                match kind {
+                    Some("BY") => (native(), true),
+                    Some("WITH" | "VIA") if is_name => {
+                        let by_system =
+                            ["auth_socket", "unix_socket", "gssapi", "pam", "named_pipe"];
+                        let has_password =
+                            by_system.contains(&name) || matches!(follows, Some("AS" | "USING"));
+                        (Some(name.to_owned()), has_password)
+                    }
+                    _ => (None, true),
+                }
+            }
+        };
+        Self {
+            plugin,
+            has_password,
+        }
+    }
+}
+
+/// Asks for the [`Login`].
+pub struct AskLogin;
+
+impl Statement for AskLogin {
+    type Answer = Login;
+
+    fn sql(&self) -> String {
+        "/* dblock check login */ SHOW CREATE USER CURRENT_USER()".to_owned()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Login, Fault> {
+        // A hash of MySQL's is not text.
+        let statement = rows.first().map_or(Ok(None), |row| row.text(0))?;
+        Ok(Login::parse(&statement.unwrap_or_default()))
+    }
+}
+
+/// Whether this server is a replica; asked in both words for it.
+struct AskReplica(&'static str);
+
+impl Statement for AskReplica {
+    type Answer = bool;
+
+    fn sql(&self) -> String {
+        format!("/* dblock check replica */ SHOW {} STATUS", self.0)
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
+        Ok(!rows.is_empty())
+    }
+}
+
+/// Whether another server writes to this one; `None` if this account may not know.
+///
+/// # Errors
+/// The session must be dropped.
+pub fn is_replica(session: &mut Session) -> Result<Option<bool>, Fault> {
+    let mut answer = session.try_run(&AskReplica("REPLICA"))?;
+    // A syntax error: a server that is older than the word.
+    if matches!(answer, Err(1064)) {
+        answer = session.try_run(&AskReplica("SLAVE"))?;
+    }
+    Ok(answer.ok())
+}
+
+/// Whether the server keeps what sessions say of themselves.
+pub struct AskKeepsAttributes;
+
+impl Statement for AskKeepsAttributes {
+    type Answer = bool;
+
+    fn sql(&self) -> String {
+        "/* dblock check attributes */ SELECT COUNT(*) FROM performance_schema.session_account_connect_attrs \
+         WHERE PROCESSLIST_ID = CONNECTION_ID()"
+            .to_owned()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
+        Ok(first_value::<u64>(rows)?.is_some_and(|count| count > 0))
+    }
+}
+
+/// Whether this account is shown the sessions of all accounts.
+pub struct AskSeesAll;
+
+impl Statement for AskSeesAll {
+    type Answer = bool;
+
+    fn sql(&self) -> String {
+        "/* dblock check grants */ SHOW GRANTS".to_owned()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
+        let grants = rows.first().map_or(Ok(None), |row| row.text(0))?;
+        let grants = grants.unwrap_or_default();
+        let global = grants.split(" ON ").next().unwrap_or_default();
+        Ok(global.contains("PROCESS") || global.contains("ALL PRIVILEGES"))
+    }
+}
+
+/// Connections in use, and how many there may be.
+#[derive(Debug, Clone, Copy)]
+pub struct Usage {
+    pub in_use: u64,
+    pub max: u64,
+}
+
+/// How many connections the account may have; 0 is without limit.
+struct AskAccountLimit;
+
+impl Statement for AskAccountLimit {
+    type Answer = u64;
+
+    fn sql(&self) -> String {
+        "/* dblock check account limit */ SELECT @@session.max_user_connections".to_owned()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<u64, Fault> {
+        Ok(first_value(rows)?.unwrap_or_default())
+    }
+}
+
+/// How many the account has: it is shown its own sessions.
+struct AskAccountSessions;
+
+impl Statement for AskAccountSessions {
+    type Answer = Option<u64>;
+
+    fn sql(&self) -> String {
+        "/* dblock check account sessions */ SELECT COUNT(*) FROM information_schema.processlist WHERE user = \
+         LEFT(USER(), LENGTH(USER()) - LOCATE('@', REVERSE(USER())))"
+            .to_owned()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<u64>, Fault> {
+        first_value(rows)
+    }
+}
+
+/// The connections of the whole server; `None` if it does not say.
+///
+/// # Errors
+/// The session must be dropped.
+pub fn usage_of_server(session: &mut Session) -> Result<Option<Usage>, Fault> {
+    let number = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
+    let in_use = number(Shown::Status("Threads_connected").value(session)?);
+    let max = number(Shown::Variable("max_connections").value(session)?);
+    Ok(in_use.zip(max).map(|(in_use, max)| Usage { in_use, max }))
+}
+
+/// The connections of this account; `None` where it may have as many as the server.
+///
+/// # Errors
+/// The session must be dropped.
+pub fn usage_of_account(session: &mut Session) -> Result<Option<Usage>, Fault> {
+    let Ok(max @ 1..) = session.try_run(&AskAccountLimit)? else {
+        return Ok(None);
+    };
+    let in_use = session.try_run(&AskAccountSessions)?.ok().flatten();
+    Ok(in_use.map(|in_use| Usage { in_use, max }))
+}
+
+/// Asks for nothing.
+pub struct Ping;
+
+impl Statement for Ping {
+    type Answer = ();
+
+    fn sql(&self) -> String {
+        "/* dblock check ping */ SELECT 1".to_owned()
+    }
+
+    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// How long an action takes, which is done [`TRIES`] times; `undo` after each does not count.
+///
+/// # Errors
+/// As the action.
+pub fn median(
+    session: &mut Session,
+    action: impl Fn(&mut Session) -> Result<(), Fault>,
+    undo: impl Fn(&mut Session) -> Result<(), Fault>,
+) -> Result<Duration, Fault> {
+    let mut spans = [Duration::ZERO; TRIES];
+    for span in &mut spans {
+        let begun = Moment::now();
+        action(session)?;
+        *span = begun.elapsed();
+        undo(session)?;
+    }
+    spans.sort_unstable();
+    Ok(spans[TRIES / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Login;
+
+    #[test]
+    fn a_plugin_is_told_apart_from_the_hash_beside_it() {
+        for (statement, name, has_password) in [
+            (
+                "CREATE USER `a`@`%` IDENTIFIED WITH 'caching_sha2_password' AS '$A$005$\u{fffd} x' REQUIRE NONE",
+                "caching_sha2_password",
+                true,
+            ),
+            (
+                "CREATE USER `a`@`%` IDENTIFIED WITH 'caching_sha2_password' REQUIRE NONE",
+                "caching_sha2_password",
+                false,
+            ),
+            (
+                "CREATE USER `a`@`%` IDENTIFIED WITH 'auth_socket' REQUIRE NONE",
+                "auth_socket",
+                true,
+            ),
+            (
+                "CREATE USER `a`@`%` IDENTIFIED BY PASSWORD '*0123'",
+                "mysql_native_password",
+                true,
+            ),
+            (
+                "CREATE USER `a`@`%` IDENTIFIED VIA ed25519 USING 'abc' OR unix_socket",
+                "ed25519",
+                true,
+            ),
+            ("CREATE USER `a`@`%`", "mysql_native_password", false),
+        ] {
+            let login = Login::parse(statement);
+            assert_eq!(login.plugin.as_deref(), Some(name), "{statement}");
+            assert_eq!(login.has_password, has_password, "{statement}");
+        }
+        assert_eq!(Login::parse("").plugin, None);
+        assert_eq!(Login::parse("x IDENTIFIED WITH '*0 1' AS").plugin, None);
+    }
+}

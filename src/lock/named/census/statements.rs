@@ -1,0 +1,241 @@
+//! What `dblock status` asks a server.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::base::text::cut_to_bytes;
+use crate::db::{Fault, Row, Statement, first_value};
+
+/// Bytes of an account and an address at most.
+const LONGEST_ACCOUNT: usize = 1024;
+
+/// Of a statement so much is read as names its lock.
+const BEGINNING: u32 = 700;
+
+/// Whether this account has the PROCESS privilege: nobody without it may read that table, on either server.
+pub struct AskProcessPrivilege;
+
+impl Statement for AskProcessPrivilege {
+    type Answer = ();
+
+    fn sql(&self) -> String {
+        "/* dblock status privilege */ SELECT COUNT(*) FROM information_schema.INNODB_TRX"
+            .to_owned()
+    }
+
+    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// A lock in a list of the server's.
+pub struct ListedLock {
+    /// The session that has it, or waits for it.
+    pub connection: u64,
+    /// Its name on the server.
+    pub name: String,
+    /// For how long it is held; `None` if that is not known.
+    pub age: Option<Duration>,
+    /// Whether it is held, and not waited for.
+    pub is_held: bool,
+}
+
+/// The held locks, of MariaDB's plugin.
+pub struct AskPlugin;
+
+impl Statement for AskPlugin {
+    type Answer = Vec<ListedLock>;
+
+    fn sql(&self) -> String {
+        "/* dblock status locks */ SELECT THREAD_ID, TABLE_SCHEMA, LOCK_TIME_MS \
+         FROM information_schema.METADATA_LOCK_INFO WHERE LOCK_TYPE = 'User lock'"
+            .to_owned()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let mut locks = Vec::new();
+        for row in rows {
+            if let (Some(connection), Some(name)) = (row.get(0)?, row.text(1)?) {
+                locks.push(ListedLock {
+                    connection,
+                    name,
+                    age: row.get(2)?.map(Duration::from_millis),
+                    is_held: true,
+                });
+            }
+        }
+        Ok(locks)
+    }
+}
+
+/// Whether the performance schema has the locks: MariaDB has the table, but counts nothing where it is not configured to.
+pub struct AskInstrument;
+
+impl Statement for AskInstrument {
+    type Answer = bool;
+
+    fn sql(&self) -> String {
+        "/* dblock status instrument */ SELECT ENABLED FROM performance_schema.setup_instruments \
+         WHERE NAME = 'wait/lock/metadata/sql/mdl'"
+            .to_owned()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
+        let enabled: Option<String> = first_value(rows)?;
+        Ok(enabled.as_deref() == Some("YES"))
+    }
+}
+
+/// The locks that are held and waited for, of the performance schema.
+pub struct AskPerformanceSchema;
+
+impl Statement for AskPerformanceSchema {
+    type Answer = Vec<ListedLock>;
+
+    fn sql(&self) -> String {
+        "/* dblock status locks */ SELECT PROCESSLIST_ID, OBJECT_NAME, LOCK_STATUS \
+         FROM performance_schema.metadata_locks \
+         JOIN performance_schema.threads ON THREAD_ID = OWNER_THREAD_ID \
+         WHERE OBJECT_TYPE = 'USER LEVEL LOCK' AND LOCK_STATUS IN ('GRANTED', 'PENDING')"
+            .to_owned()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let mut locks = Vec::new();
+        for row in rows {
+            if let (Some(connection), Some(name)) = (row.get(0)?, row.text(1)?) {
+                locks.push(ListedLock {
+                    connection,
+                    name,
+                    age: None,
+                    is_held: row.text(2)?.as_deref() == Some("GRANTED"),
+                });
+            }
+        }
+        Ok(locks)
+    }
+}
+
+/// A session in the process list.
+pub struct Process {
+    /// The account and the address, as `user@host:port`.
+    pub address: String,
+    /// How long ago its last statement ended; `None` while one is under way.
+    pub idle: Option<Duration>,
+    /// For how long a statement of it has waited for a lock, and the lock.
+    pub waits: Option<(Duration, LockInStatement)>,
+}
+
+/// The process list, as far as this account may see it.
+pub struct AskProcesses;
+
+impl Statement for AskProcesses {
+    type Answer = HashMap<u64, Process>;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock status processes */ SELECT ID, CONCAT(USER, '@', HOST), COMMAND, STATE, TIME, \
+             LEFT(INFO, {BEGINNING}) /*M!100000 , TIME_MS */ FROM information_schema.processlist"
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let mut processes = HashMap::new();
+        for row in rows {
+            let (Some(id), Some(address)) = (row.get(0)?, row.text(1)?) else {
+                continue;
+            };
+            let precise = row.get::<f64>(6)?.map(|millis| millis / 1000.0);
+            let precise = precise.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            // Negative where the server's clock was set back.
+            let coarse = row.get::<i64>(4)?.and_then(|time| u64::try_from(time).ok());
+            let time = precise.or(coarse.map(Duration::from_secs));
+            let is_idle = row.text(2)?.as_deref() == Some("Sleep");
+            let waits = row.text(3)?.as_deref() == Some("User lock");
+            let lock = row.text(5)?.and_then(|text| LockInStatement::find(&text));
+            let process = Process {
+                address: cut_to_bytes(&address, LONGEST_ACCOUNT).to_owned(),
+                idle: time.filter(|_| is_idle),
+                waits: lock
+                    .filter(|_| waits)
+                    .map(|lock| (time.unwrap_or_default(), lock)),
+            };
+            processes.insert(id, process);
+        }
+        Ok(processes)
+    }
+}
+
+/// A lock that a statement waits for.
+#[derive(Debug, PartialEq)]
+pub struct LockInStatement {
+    /// Its name on the server.
+    pub name: String,
+    /// Whether it is written as dblock writes it.
+    pub is_dblocks: bool,
+}
+
+impl LockInStatement {
+    /// The first lock in a statement.
+    fn find(statement: &str) -> Option<Self> {
+        if let Some((_, literal)) = statement.split_once("_utf8mb4 x'") {
+            let digits: Vec<u8> = literal.bytes().take_while(u8::is_ascii_hexdigit).collect();
+            let digit = |byte: u8| {
+                char::from(byte)
+                    .to_digit(16)
+                    .and_then(|digit| u8::try_from(digit).ok())
+            };
+            let bytes = digits
+                .chunks_exact(2)
+                .map(|pair| Some(16 * digit(pair[0])? + digit(pair[1])?));
+            let name = String::from_utf8(bytes.collect::<Option<_>>()?).ok()?;
+            return Some(Self {
+                name,
+                is_dblocks: true,
+            });
+        }
+        let at = statement.to_ascii_lowercase().find("get_lock")?;
+        let arguments = statement.get(at + "get_lock".len()..)?.trim_start();
+        let argument = arguments.strip_prefix('(')?.trim_start();
+        let quote = argument
+            .chars()
+            .next()
+            .filter(|quote| matches!(quote, '\'' | '"'))?;
+        let name = argument[1..].split(quote).next()?.to_owned();
+        Some(Self {
+            name,
+            is_dblocks: false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LockInStatement;
+
+    #[test]
+    fn the_lock_of_a_statement_is_read_as_dblock_and_as_people_write_it() {
+        let read = |statement: &str| {
+            LockInStatement::find(statement).map(|lock| (lock.name, lock.is_dblocks))
+        };
+        let dblock = "/* dblock */ SELECT CASE GET_LOCK(_utf8mb4 x'6a6f622377616974', 9.000) WHEN 0 THEN -1 END";
+        assert_eq!(read(dblock), Some(("job#wait".to_owned(), true)));
+        assert_eq!(
+            read("select get_lock ( 'job', 5)"),
+            Some(("job".to_owned(), false))
+        );
+        assert_eq!(
+            read("DO GET_LOCK(\"a b\", 1)"),
+            Some(("a b".to_owned(), false))
+        );
+        for other in [
+            "SELECT 1",
+            "SELECT GET_LOCK(@x, 1)",
+            "SELECT GET_LOCK",
+            "x'zz",
+            "_utf8mb4 x'ff",
+        ] {
+            assert_eq!(read(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Trying a lock of its own on a server, for `dblock check`: would it exclude, and does a second session see it?
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::acquire::Opening;
+use super::fitness::Unfit;
+use super::request::{Request, Verbosity};
+use super::statements::literal;
+use crate::base::clock::Moment;
+use crate::base::exit::{Failure, Reason};
+use crate::db::server::{Shown, median};
+use crate::db::{Connector, Fault, Row, Session, Statement, first_value};
+use crate::lock::{DEFAULT_TTL, LockSpec, Name, OnLockLost, Wait, mark};
+
+/// From one look at another session to the next.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// A lock that nobody else knows.
+pub struct Probe {
+    name: Name,
+    /// The lock that tells the first session from others.
+    marker: String,
+}
+
+/// The server that `dblock run` would lock on, or one that is read-only where there is no other.
+pub struct Reached {
+    /// The session.
+    pub session: Session,
+    /// What the server said when it was asked for the lock, or why it has no such locks.
+    pub opening: Result<Opening, Failure>,
+    /// Whether every server is read-only.
+    pub read_only: bool,
+}
+
+/// Whether a lock on a server excludes.
+pub struct Exclusion {
+    /// Why it would not, the weightiest first; empty if it would.
+    pub unfit: Vec<Unfit>,
+    /// Whether the server is in a replication group.
+    pub in_group: bool,
+    /// What Percona XtraDB Cluster allows; `None` for all other servers.
+    pub pxc_strict_mode: Option<String>,
+}
+
+impl Probe {
+    /// Chooses a name.
+    ///
+    /// # Errors
+    /// [`Reason::OsRefused`] when the system has no random bits.
+    pub fn new() -> Result<Self, Failure> {
+        let marker = mark()?;
+        let name = format!("dblock-check-{}", marker.trim_start_matches('#'));
+        let name = Name::parse(&name)
+            .map_err(|wrong| Failure::new(Reason::Internal, format!("the name {wrong}")))?;
+        Ok(Self { name, marker })
+    }
+
+    /// Reaches a server, and takes the lock there as `dblock run` would. Why it did not work with each, where it is none.
+    ///
+    /// # Errors
+    /// What no further attempt can mend; [`Fault::Gone`] where no server could be reached.
+    pub fn reach(&self, connector: &Connector) -> Result<Reached, Fault> {
+        let mut outcome = Err(Fault::Gone(String::new()));
+        for read_only in [false, true] {
+            let mut request = self.request(&self.marker, read_only);
+            let reached = connector.connect(|session| match request.open(session) {
+                Err(Fault::Final(failure)) if failure.reason == Reason::Configuration => {
+                    Ok(Err(failure))
+                }
+                opened => opened.map(Ok),
+            });
+            outcome = reached.map(|(session, opening)| Reached {
+                session,
+                opening,
+                read_only,
+            });
+            if !matches!(outcome, Err(Fault::ReadOnly(_))) {
+                break;
+            }
+        }
+        outcome
+    }
+
+    /// A second session, which asks for the lock.
+    ///
+    /// # Errors
+    /// As [`Connector::connect`].
+    pub fn open_second(
+        &self,
+        connector: &Connector,
+        read_only: bool,
+    ) -> Result<(Session, Opening), Fault> {
+        let mut request = self.request(&mark().map_err(Fault::Final)?, read_only);
+        connector.connect(|session| request.open(session))
+    }
+
+    /// A request that does not wait, and judges nothing.
+    fn request(&self, marker: &str, read_only: bool) -> Request {
+        let spec = LockSpec {
+            name: self.name.clone(),
+            slots: 1,
+            wait: Wait::For(Duration::ZERO),
+            ttl: DEFAULT_TTL,
+            on_lost: OnLockLost::Reacquire,
+            allow_unfit_server: true,
+        };
+        let verbosity = Verbosity {
+            when_waiting: false,
+            when_taken: false,
+        };
+        let mut request = Request::new(&spec, marker, verbosity);
+        if read_only {
+            request.accept_read_only();
+        }
+        request
+    }
+
+    /// Waits for the lock as long as this, in whole seconds: whether it was granted.
+    ///
+    /// # Errors
+    /// Any fault of a statement.
+    pub fn take(&self, session: &mut Session, wait: Duration) -> Result<bool, Fault> {
+        session.run(&Take(&self.name, wait))
+    }
+
+    /// Releases the lock.
+    ///
+    /// # Errors
+    /// The session must be dropped.
+    pub fn release(&self, session: &mut Session) -> Result<(), Fault> {
+        session
+            .try_run(&Release(&self.name.on_server()))
+            .map(|_| ())
+    }
+
+    /// Releases what the first session has besides.
+    ///
+    /// # Errors
+    /// The session must be dropped.
+    pub fn release_marker(&self, session: &mut Session) -> Result<(), Fault> {
+        session.try_run(&Release(&self.marker)).map(|_| ())
+    }
+
+    /// How long it takes to take the lock, which is free.
+    ///
+    /// # Errors
+    /// The session must be dropped.
+    pub fn time_to_take(&self, session: &mut Session) -> Result<Duration, Fault> {
+        let take = |session: &mut Session| {
+            let taken = session.try_run(&Take(&self.name, Duration::ZERO));
+            taken.map(|_| ())
+        };
+        median(session, take, |session| self.release(session))
+    }
+
+    /// Waits until another session waits for a lock, as far as the server shows it, for so long at most.
+    ///
+    /// # Errors
+    /// The session must be dropped.
+    pub fn await_waiter(
+        &self,
+        session: &mut Session,
+        waiter: u64,
+        limit: Duration,
+    ) -> Result<(), Fault> {
+        let until = Moment::now() + limit;
+        while session.try_run(&AskWaits(waiter))? != Ok(true) && Moment::now() < until {
+            sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// Waits until nobody has the lock, for so long at most: the server frees it a moment after it has closed a session.
+    ///
+    /// # Errors
+    /// The session must be dropped.
+    pub fn await_free(&self, session: &mut Session, limit: Duration) -> Result<(), Fault> {
+        let until = Moment::now() + limit;
+        let is_used = AskUsed(&self.name);
+        while session.try_run(&is_used)? == Ok(true) && Moment::now() < until {
+            sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+}
+
+/// Has the server end a session: whether it accepts that.
+///
+/// # Errors
+/// The session must be dropped.
+pub fn end_session(session: &mut Session, other: u64) -> Result<bool, Fault> {
+    Ok(session.try_run(&End(other))?.is_ok())
+}
+
+/// Asks what else tells whether a lock excludes.
+///
+/// # Errors
+/// The session must be dropped.
+pub fn exclusion(session: &mut Session, opening: &Opening) -> Result<Exclusion, Fault> {
+    let mut unfit = opening.fitness.unfit.clone();
+    if Shown::Variable("wsrep_on").is_on(session)? && !unfit.contains(&Unfit::Galera) {
+        unfit.push(Unfit::Galera);
+    }
+    let group = Shown::Variable("group_replication_group_name").value(session)?;
+    let in_group = group.is_some_and(|group| !group.is_empty());
+    if in_group && !Shown::Variable("group_replication_single_primary_mode").is_on(session)? {
+        unfit.push(Unfit::MultiPrimary);
+    }
+    Ok(Exclusion {
+        unfit,
+        in_group,
+        pxc_strict_mode: Shown::Variable("pxc_strict_mode").value(session)?,
+    })
+}
+
+struct Take<'a>(&'a Name, Duration);
+
+impl Statement for Take<'_> {
+    type Answer = bool;
+
+    fn sql(&self) -> String {
+        let (name, wait) = (literal(&self.0.on_server()), self.1.as_secs());
+        format!("/* dblock check take */ SELECT GET_LOCK({name}, {wait})")
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
+        Ok(first_value::<u8>(rows)? == Some(1))
+    }
+}
+
+struct Release<'a>(&'a str);
+
+impl Statement for Release<'_> {
+    type Answer = ();
+
+    fn sql(&self) -> String {
+        let name = literal(self.0);
+        format!("/* dblock check release */ SELECT RELEASE_LOCK({name})")
+    }
+
+    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// Whether a session waits for a named lock.
+struct AskWaits(u64);
+
+impl Statement for AskWaits {
+    type Answer = bool;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock check waiter */ SELECT 1 FROM information_schema.processlist \
+             WHERE ID = {} AND STATE = 'User lock'",
+            self.0
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
+        Ok(!rows.is_empty())
+    }
+}
+
+/// Whether somebody has the lock.
+struct AskUsed<'a>(&'a Name);
+
+impl Statement for AskUsed<'_> {
+    type Answer = bool;
+
+    fn sql(&self) -> String {
+        let name = literal(&self.0.on_server());
+        format!("/* dblock check owner */ SELECT IS_USED_LOCK({name})")
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
+        Ok(first_value::<u64>(rows)?.is_some())
+    }
+}
+
+struct End(u64);
+
+impl Statement for End {
+    type Answer = ();
+
+    fn sql(&self) -> String {
+        format!("/* dblock check end */ KILL {}", self.0)
+    }
+
+    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
+        Ok(())
+    }
+}
