@@ -283,9 +283,6 @@ impl Reader {
         if text.contains("ps -o") {
             return self.with_a_run(block, &text);
         }
-        if text.contains("cat > ~/.dblock") {
-            return self.password(block, &text);
-        }
         let mut run = self.host.reading_sh(&Vec::new()).spawn();
         let mut stdin = run.take_stdin();
         let mut in_background = None;
@@ -322,25 +319,6 @@ impl Reader {
             });
         } else {
             self.expect(block, "the last command", &output, 0);
-        }
-    }
-
-    /// A password is typed, and the file is what dblock wants.
-    fn password(&mut self, block: &Block, text: &str) {
-        let file = self.host.path(&format!("{HOME}/.dblock"));
-        fs::remove_file(&file).expect("the file that was there");
-        let output = self
-            .host
-            .sh(&format!("umask 0; set -e\n{text}"), &Vec::new());
-        let mut run = output.stdin(std::process::Stdio::piped()).spawn();
-        let mut stdin = run.take_stdin();
-        std::io::Write::write_all(&mut stdin, format!("{CHOSEN}\n").as_bytes()).expect("typed");
-        drop(stdin);
-        self.expect(block, "the password file", &run.wait_within(SOON), 0);
-        let mode = fs::metadata(&file)
-            .map(|file| std::os::unix::fs::PermissionsExt::mode(&file.permissions()));
-        if !mode.is_ok_and(|mode| mode & 0o777 == 0o600) {
-            self.is_wrong(block, "others can read it");
         }
     }
 
@@ -579,9 +557,11 @@ pages! {
 }
 
 #[test]
-fn the_readme_has_the_table_that_was_measured() {
-    let measured = Page::read("docs/speed/table.md").text;
-    assert!(Page::read("README.md").text.contains(measured.trim()));
+fn the_pages_have_the_figures_that_were_measured() {
+    for (page, figures) in [("README.md", "figures.md"), ("docs/speed.md", "table.md")] {
+        let measured = Page::read(&format!("docs/speed/{figures}")).text;
+        assert!(Page::read(page).text.contains(measured.trim()), "{page}");
+    }
 }
 
 #[test]

@@ -318,6 +318,17 @@ fn the_static_binary_needs_nothing_and_both_are_the_same_version() {
         "{headers}"
     );
     let root = Root::with_the_package();
+    let kind = |program: &Path| {
+        let header = told(Command::new("readelf").arg("-hW").arg(program));
+        let line = header.lines().find(|line| line.contains("Type:"));
+        line.unwrap().split_whitespace().nth(1).unwrap().to_owned()
+    };
+    assert_eq!(kind(&static_binary()), "EXEC", "at fixed addresses");
+    assert_eq!(
+        kind(&root.path("usr/bin/dblock")),
+        "DYN",
+        "as Debian has it"
+    );
     for program in [root.path("usr/bin/dblock"), static_binary()] {
         assert_eq!(
             told(Command::new(program).arg("--version")),
@@ -359,7 +370,7 @@ fn the_sums_are_those_of_the_files_and_come_out_the_same_again() {
 }
 
 #[test]
-fn the_example_crontab_is_the_one_of_the_quick_start() {
+fn the_example_crontab_is_the_one_of_the_readme() {
     let readme = fs::read_to_string(format!("{SOURCE}/README.md")).unwrap();
     let readme: BTreeSet<&str> = readme.lines().map(str::trim).collect();
     let example = fs::read_to_string(format!("{SOURCE}/docs/examples/crontab")).unwrap();
@@ -367,7 +378,7 @@ fn the_example_crontab_is_the_one_of_the_quick_start() {
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .collect();
-    assert_eq!(lines.len(), 5, "two settings and three jobs");
+    assert_eq!(lines.len(), 6, "a setting and five jobs");
     for line in lines {
         assert!(readme.contains(line), "{line}");
     }

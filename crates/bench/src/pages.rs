@@ -1,5 +1,6 @@
-//! The table as it stands in the README: hand-overs by the number of waiters, and what was measured with each server side by
-//! side. How long many commands take through a few slots is left out, and `flock` where only a ratio counts.
+//! What the pages quote: a few figures for the README, and for docs/speed.md tables with hand-overs by the number of waiters
+//! and both servers side by side. Left out: how long many commands take through a few slots, and `flock` where only a ratio
+//! counts.
 
 use std::fmt::Write;
 
@@ -9,7 +10,32 @@ use super::{hand_over, start};
 
 const SERVERS: [&str; 2] = ["MariaDB", "MySQL"];
 
-/// The table, in Markdown.
+/// The few figures of the README, as a list. What was not measured is left out.
+pub fn figures(table: &Table) -> String {
+    let mut text = String::new();
+    let mut add = |what: &str, line: &str| {
+        if let Some(row) = table.rows.iter().find(|row| row.what.starts_with(line)) {
+            let ratio = row.ratio.as_ref();
+            let ratio = ratio.map_or_else(String::new, |(ratio, other)| {
+                format!(", {ratio:.1} times what `{other}` takes")
+            });
+            let figure = figure(row.unit, row.median());
+            let _ = writeln!(text, "- {what}: **{figure}**{ratio}");
+        }
+    };
+    add("a run of `true`, from start to end", start::DEFAULT);
+    if let Some(&waiting) = hand_over::waiting(table).get(1) {
+        let what = format!("one command's end to the next one's start, {waiting} waiting");
+        add(&what, &hand_over::line("dblock, MariaDB", waiting));
+    }
+    let what = "memory of the host for each job that runs, both processes";
+    add(what, "private memory of both");
+    let what = "statements a minute that each job sends while it runs";
+    add(what, "statements a minute of each");
+    text
+}
+
+/// The tables of docs/speed.md, in Markdown.
 pub fn table(table: &Table) -> String {
     let mut text = table.head();
     starts(table, &mut text);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Result;
 use super::processes::{Records, now};
-use super::setup::{Server, Setup, Way};
+use super::setup::{Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
 
 const PART: &str = "wire";
@@ -31,13 +31,13 @@ type Seen = Arc<Mutex<Vec<(Duration, Direction, usize)>>>;
 
 pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     for server in setup.servers() {
-        for (way, told, limit) in [
-            (Way::Tcp, "", ROUND_TRIPS),
-            (Way::Tls, ", with TLS", ROUND_TRIPS + OF_TLS),
+        for (transport, told, limit) in [
+            (Transport::Tcp, "", ROUND_TRIPS),
+            (Transport::Tls, ", with TLS", ROUND_TRIPS + OF_TLS),
         ] {
             // At the first login after its start a MySQL server does not know the password's hash yet: two round trips more.
-            count(setup, server, way)?;
-            let [round_trips, sent, received] = count(setup, server, way)?;
+            count(setup, server, transport)?;
+            let [round_trips, sent, received] = count(setup, server, transport)?;
             let what =
                 |what: &str| format!("{what} before the command starts, {}{told}", server.name);
             table.add(Row::one(PART, what("round trips"), Unit::Count, round_trips).at_most(limit));
@@ -55,7 +55,7 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
 
 /// Round trips; bytes each way.
 #[allow(clippy::cast_precision_loss, reason = "some thousands")]
-fn count(setup: &Setup, server: &Server, way: Way) -> Result<[f64; 3]> {
+fn count(setup: &Setup, server: &Server, transport: Transport) -> Result<[f64; 3]> {
     let seen = Seen::default();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let between = Server {
@@ -82,7 +82,7 @@ fn count(setup: &Setup, server: &Server, way: Way) -> Result<[f64; 3]> {
     });
     let file = format!("{}/wire", setup.folder);
     let _ = fs::remove_file(&file);
-    let mut dblock = setup.dblock(&between, way, "wire", &[]);
+    let mut dblock = setup.dblock(&between, transport, "wire", &[]);
     dblock.args(setup.job(&file)).arg("0");
     let status = dblock.status()?;
     if !status.success() {

@@ -38,7 +38,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// What the README's table is made of.
+    /// What the tables of docs/speed.md are made of.
     pub const FULL: Self = Self {
         runs: 200,
         holders: 500,
@@ -74,12 +74,15 @@ pub struct Server {
     pub pid: u32,
 }
 
-/// How dblock reaches a server.
+/// How dblock reaches a server: all but `Default` set `DBLOCK_SSL_MODE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Transport {
+    /// TCP without TLS.
     Tcp,
     Tls,
     Socket,
+    /// TCP, with TLS where the server offers it: dblock's default.
+    Default,
 }
 
 impl Server {
@@ -128,6 +131,8 @@ pub struct Setup {
     pub with_symbols: Option<String>,
     pub linked_statically: Option<String>,
     pub mariadb: Server,
+    /// A MariaDB without TLS, as Debian configures it; the other two offer it.
+    pub without_tls: Server,
     pub mysql: Server,
     /// The address of etcd, and the socket of redis.
     pub etcd: String,
@@ -145,6 +150,7 @@ impl Setup {
                 .ok()
                 .filter(|path| !path.is_empty()),
             mariadb: Server::from_environment("MariaDB", "BENCH_MARIADB")?,
+            without_tls: Server::from_environment("MariaDB", "BENCH_WITHOUT_TLS")?,
             mysql: Server::from_environment("MySQL", "BENCH_MYSQL")?,
             etcd: given("BENCH_ETCD")?,
             redis: given("BENCH_REDIS")?,
@@ -156,15 +162,23 @@ impl Setup {
     }
 
     /// `dblock run --name NAME OPTION...`, without anything of this machine's own; the command is to follow.
-    pub fn dblock(&self, server: &Server, way: Way, name: &str, options: &[&str]) -> Command {
-        let url = match way {
-            Way::Socket => format!("mysql://{ACCOUNT}@localhost/?socket={}", server.socket),
-            Way::Tcp | Way::Tls => format!("mysql://{ACCOUNT}@127.0.0.1:{}/", server.port),
+    pub fn dblock(
+        &self,
+        server: &Server,
+        transport: Transport,
+        name: &str,
+        options: &[&str],
+    ) -> Command {
+        let url = match transport {
+            Transport::Socket => format!("mysql://{ACCOUNT}@localhost/?socket={}", server.socket),
+            _ => format!("mysql://{ACCOUNT}@127.0.0.1:{}/", server.port),
         };
         let mut dblock = self.program(&self.dblock, &url);
-        if way == Way::Tls {
-            dblock.env("DBLOCK_SSL_MODE", "required");
-        }
+        match transport {
+            Transport::Tls => dblock.env("DBLOCK_SSL_MODE", "required"),
+            Transport::Default => dblock.env_remove("DBLOCK_SSL_MODE"),
+            Transport::Tcp | Transport::Socket => &mut dblock,
+        };
         dblock.args(["run", "--name", name]).args(options).arg("--");
         dblock
     }

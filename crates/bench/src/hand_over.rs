@@ -12,7 +12,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 use super::Result;
 use super::processes::{Callers, Records, now, until_told};
-use super::setup::{Server, Setup, Way};
+use super::setup::{Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
 
 pub const PART: &str = "hand_over";
@@ -269,7 +269,7 @@ impl Bench<'_> {
                 if slots > 1 {
                     options.extend(["-m", &number]);
                 }
-                caller = self.setup.dblock(server, Way::Tcp, NAME, &options);
+                caller = self.setup.dblock(server, Transport::Tcp, NAME, &options);
             }
             Queue::Polling(server) => {
                 // As on many hosts, they do not all look at the same moment.

@@ -7,7 +7,7 @@ use std::{fs, io};
 
 use super::Result;
 use super::processes::{Callers, Gate, Memory, both, until};
-use super::setup::{Server, Setup, Way};
+use super::setup::{Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
 
 const PART: &str = "holder";
@@ -45,7 +45,7 @@ impl Holders {
         let _ = fs::remove_file(&records);
         let callers = Callers::start(count, |number| {
             let name = format!("holder-{number}");
-            let mut dblock = setup.dblock(server, Way::Tcp, &name, options);
+            let mut dblock = setup.dblock(server, Transport::Tcp, &name, options);
             dblock.args(setup.job(&records)).arg(&gate.path);
             dblock
         })?;

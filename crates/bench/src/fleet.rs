@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::Result;
 use super::processes::{Callers, Gate, Memory, Records, until, until_told};
-use super::setup::{Server, Setup, Way};
+use super::setup::{Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
 
 const PART: &str = "fleet";
@@ -101,7 +101,7 @@ impl<'a> Fleet<'a> {
         for number in from..from + count {
             let mut dblock =
                 self.setup
-                    .dblock(self.server, Way::Tcp, &format!("fleet-{number}"), &[]);
+                    .dblock(self.server, Transport::Tcp, &format!("fleet-{number}"), &[]);
             dblock
                 .args(self.setup.job(&self.records))
                 .arg(&self.gate.path);
@@ -118,7 +118,9 @@ impl<'a> Fleet<'a> {
         for number in from..from + count {
             let name = format!("fleet-{number}");
             let options = ["--wait", "forever"];
-            let mut dblock = self.setup.dblock(self.server, Way::Tcp, &name, &options);
+            let mut dblock = self
+                .setup
+                .dblock(self.server, Transport::Tcp, &name, &options);
             dblock.args(self.setup.job(&self.records)).arg("0");
             self.callers.add(dblock)?;
         }
@@ -164,7 +166,7 @@ fn semaphore(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
     let callers = SLOTS + SEMAPHORE_WAITERS;
     let running = Callers::start(callers, |_| {
         let options = ["-m", slots.as_str(), "--wait", "forever"];
-        let mut dblock = setup.dblock(server, Way::Tcp, "semaphore", &options);
+        let mut dblock = setup.dblock(server, Transport::Tcp, "semaphore", &options);
         dblock.args(setup.job(&records)).arg(&gate.path);
         dblock
     })?;
@@ -225,7 +227,7 @@ fn thundering_start(setup: &Setup, server: Option<&Server>, count: usize) -> Res
     let mut callers = Callers::start(count, |number| {
         let name = format!("thunder-{}", number % NAMES);
         let wrapper = if let Some(server) = server {
-            setup.dblock(server, Way::Tcp, &name, &["-q"])
+            setup.dblock(server, Transport::Tcp, &name, &["-q"])
         } else {
             let mut flock = setup.other("flock");
             let file = format!("{}/{name}", setup.folder);

@@ -84,7 +84,9 @@ pub fn draw(table: &Table, folder: &str) -> Result<()> {
     let named = rows.map(|row| (row.what.replace('`', ""), row));
     let mut named: Vec<(String, &Row)> = named.collect();
     named.retain(|(name, _)| {
-        !name.contains("socket") && !name.contains("TLS") && !name.contains("binary")
+        ["socket", "with TLS", "binary"]
+            .iter()
+            .all(|end| !name.ends_with(end))
     });
     chart(
         &format!("{folder}/start.svg"),

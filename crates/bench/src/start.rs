@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::Result;
-use super::setup::{Setup, Way};
+use super::setup::{Setup, Transport};
 use super::table::{Row, Table, Unit};
 
 /// Runs before those that count.
@@ -15,6 +15,8 @@ pub const PART: &str = "start";
 /// What others are measured against.
 pub const FLOCK: &str = "`flock -n FILE true`";
 pub const DBLOCK: &str = "`dblock run --name b -- true`, MariaDB";
+/// With nothing but a URL, at a server as Debian configures it. A connection that asks for TLS comes first, in vain.
+pub const DEFAULT: &str = "`dblock run --name b -- true`, default settings, server without TLS";
 
 /// Most that dblock should take of `flock`'s time, and of that of `etcdctl lock`.
 const FLOCKS: f64 = 2.5;
@@ -54,10 +56,9 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     let named = |name: &str| rows.iter().find(|row| row.what.starts_with(name)).cloned();
     let etcd = named("`etcdctl");
     for row in rows.clone() {
-        // What it costs by other ways is told.
         let is_dblock = row.what.starts_with("`dblock")
-            && !row.what.contains("TLS")
-            && !row.what.contains("socket");
+            && !row.what.ends_with("with TLS")
+            && !row.what.ends_with("socket");
         let row = if row.what == FLOCK {
             row
         } else {
@@ -94,14 +95,17 @@ fn contenders(setup: &Setup) -> Vec<Contender> {
             &format!("{folder}/floor {} floor true", setup.mariadb.port),
         ),
     ];
+    let mut command = setup.dblock(&setup.without_tls, Transport::Default, "b", &[]);
+    command.arg("true");
+    contenders.push((DEFAULT.to_owned(), command));
     for server in setup.servers() {
-        for (way, told) in [
-            (Way::Tcp, ""),
-            (Way::Socket, ", by its socket"),
-            (Way::Tls, ", with TLS"),
+        for (transport, told) in [
+            (Transport::Tcp, ""),
+            (Transport::Socket, ", by its socket"),
+            (Transport::Tls, ", with TLS"),
         ] {
             let name = format!("`dblock run --name b -- true`, {}{told}", server.name);
-            let mut command = setup.dblock(server, way, "b", &[]);
+            let mut command = setup.dblock(server, transport, "b", &[]);
             command.arg("true");
             contenders.push((name, command));
         }

@@ -9,8 +9,8 @@ mod fleet;
 mod hand_over;
 mod holder;
 mod instructions;
+mod pages;
 mod processes;
-mod readme;
 mod setup;
 mod start;
 mod table;
@@ -62,7 +62,8 @@ fn main() -> Result<()> {
     if let Some(folder) = env::var_os("BENCH_SAVE") {
         fs::create_dir_all(&folder)?;
         let folder = folder.to_string_lossy();
-        fs::write(format!("{folder}/table.md"), readme::table(&table))?;
+        fs::write(format!("{folder}/table.md"), pages::table(&table))?;
+        fs::write(format!("{folder}/figures.md"), pages::figures(&table))?;
         fs::write(format!("{folder}/results.json"), table.json() + "\n")?;
         charts::draw(&table, &folder)?;
     }

@@ -1,0 +1,62 @@
+# shellcheck shell=bash
+# A fresh dblock and a private MariaDB, which is gone when the script ends. Sourced by the scripts that show dblock at work.
+
+# private_server OPTION...: builds dblock, starts the server, exports DBLOCK_URL and DBLOCK_PASSWORD; $dir is a scratch folder.
+private_server() {
+    local line
+    script/bootstrap server >&2
+    PATH=$PATH:$HOME/.cargo/bin
+    cargo build --release --locked
+    PATH=$(realpath "${CARGO_TARGET_DIR:-target}")/release:$PATH
+
+    coproc SERVER { exec script/server mariadb -- "$@"; }
+    # The shell forgets these as soon as the server has ended.
+    # shellcheck disable=SC2153 # set by coproc
+    server_pid=$SERVER_PID server_out=${SERVER[0]} server_in=${SERVER[1]}
+    dir=$(mktemp -d "${TMPDIR:-/tmp}/dblock-XXXXXX")
+    trap clean_up EXIT
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+
+    while read -r -u "$server_out" line && [[ $line != ready ]]; do
+        if [[ $line == port=* ]]; then server_port=${line#port=}; fi
+    done
+    [[ ${line:-} == ready ]] || fail 'the server did not start'
+    export DBLOCK_URL=mysql://dblock@127.0.0.1:$server_port/ DBLOCK_PASSWORD=dblock-secret
+}
+
+clean_up() {
+    trap '' HUP INT TERM
+    local jobs
+    exec {server_in}>&- # the end of its stdin ends it
+    jobs=$(jobs -pr | grep -vx "$server_pid") || true
+    # shellcheck disable=SC2086 # one word for each
+    if [[ $jobs ]]; then kill $jobs || true; fi
+    wait || true
+    rm -rf "$dir"
+}
+
+fail() {
+    echo "${0##*/}: $*" >&2
+    exit 1
+}
+
+# until_true WHAT COMMAND...: waits for a condition, not for a time.
+until_true() {
+    local deadline=$((SECONDS + 20))
+    until "${@:2}"; do
+        ((SECONDS < deadline)) || fail "waited in vain for: $1"
+        sleep 0.02
+    done
+}
+
+# Whether the server has so many connections. Every dblock that holds or waits has one.
+sessions() {
+    local port
+    port=$(printf ':%04X' "$server_port")
+    [[ $(awk -v port="$port" '$4 == "01" && index($3, port)' /proc/net/tcp | wc -l) == "$1" ]]
+}
+
+# expect CODE PROMISED: the exit code is the one that dblock promises.
+expect() { [[ $1 == "$2" ]] || fail "exit code $1 where $2 was promised"; }
