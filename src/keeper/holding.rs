@@ -1,0 +1,137 @@
+//! The lock of a keeper: held, lost, abandoned, or taken away; and what follows for the command.
+
+use std::time::Duration;
+
+use super::Task;
+use super::message::FromKeeper;
+use crate::base::clock::Moment;
+use crate::db::Client;
+use crate::isolated::link::{Link, cut};
+use crate::lock::{Backend, LONGEST_TTL, Lease, LockSpec, OnLockLost, Refusal};
+
+/// How far a lock is ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Not yet.
+    Acquiring,
+    /// It is held, for as long as this lease says.
+    Held(Lease),
+    /// It was lost, and is to be reacquired.
+    Lost,
+    /// It was lost, and is not reacquired for a command that runs.
+    Abandoned,
+    /// Somebody ends its holder, and waits for the command's end.
+    Killed,
+}
+
+/// The keeper's lock.
+pub struct Lock<'a> {
+    /// How it is kept.
+    pub backend: Box<dyn Backend>,
+    /// What was asked for.
+    pub spec: &'a LockSpec,
+    kill_after: Duration,
+    /// How far it is ours.
+    pub state: State,
+    /// By when the command must be gone unless the lock is reacquired.
+    pub over: Moment,
+}
+
+impl<'a> Lock<'a> {
+    /// The lock of a task, so far as `state` says.
+    pub fn new(task: &Task<'a>, backend: Box<dyn Backend>, state: State) -> Self {
+        Self {
+            backend,
+            spec: task.lock,
+            kill_after: task.kill_after,
+            state,
+            // The supervisor knows, and lives.
+            over: Moment::now() + LONGEST_TTL,
+        }
+    }
+
+    /// When a renewal is due; `None` where there is nothing to renew.
+    pub fn renewal_due(&self) -> Option<Moment> {
+        match self.state {
+            State::Held(lease) => Some(lease.next_renewal()),
+            _ => None,
+        }
+    }
+
+    /// By when the command must be gone; `None` where it may run on.
+    pub fn command_deadline(&self) -> Option<Moment> {
+        let must_end = match self.state {
+            State::Killed => true,
+            State::Acquiring | State::Held(_) => false,
+            State::Lost | State::Abandoned => self.spec.on_lost != OnLockLost::Ignore,
+        };
+        must_end.then_some(self.over)
+    }
+
+    /// The command is to end at once, by the supervisor.
+    pub fn shorten_deadline(&mut self) {
+        self.over = self.over.min(Moment::now() + self.kill_after);
+    }
+
+    /// Notes a loss, and tells the supervisor.
+    pub fn lose(&mut self, cause: &str, link: &Link) {
+        self.backend.drop_held();
+        if let State::Held(lease) = self.state {
+            self.over = lease.over();
+            if self.spec.on_lost == OnLockLost::Terminate {
+                self.shorten_deadline();
+            }
+        }
+        self.state = State::Lost;
+        let _ = link.send(&FromKeeper::Lost(cut(cause)));
+    }
+
+    /// Does not reacquire it for a command that runs; the command is to end.
+    pub fn abandon(&mut self, why: Refusal, link: &Link) {
+        self.state = State::Abandoned;
+        self.shorten_deadline();
+        let _ = link.send(&FromKeeper::Abandoned(why));
+    }
+
+    /// Notes that this client ends the holder.
+    pub fn be_killed(&mut self, killer: Client, link: &Link) {
+        self.state = State::Killed;
+        let _ = link.send(&FromKeeper::Killed(killer));
+    }
+
+    /// The command is gone: whoever ends its holder learns so.
+    pub fn ack_kill(&mut self, link: &Link) {
+        for _ in 0..2 {
+            if self.state != State::Killed || self.backend.ack_kill() {
+                return;
+            }
+            // That session is lost by now: on another, if the killer is still there.
+            self.state = State::Abandoned;
+            self.find_kill(link);
+        }
+    }
+
+    /// Whether the lock was lost to somebody who waits for the command's end.
+    fn find_kill(&mut self, link: &Link) {
+        if let Some(killer) = self.backend.find_kill() {
+            self.be_killed(killer, link);
+        }
+    }
+
+    /// Gives the lock back; the keeper's last message.
+    pub fn release(&mut self, link: &Link) -> FromKeeper {
+        let cause = match self.backend.release() {
+            Ok(true) => return FromKeeper::Released,
+            Ok(false) => {
+                return FromKeeper::Lost("the server says that it was not held".to_owned());
+            }
+            Err(cause) => cause,
+        };
+        // Somebody may have ended the session, and be waiting for this end.
+        if matches!(self.state, State::Held(_) | State::Lost) {
+            self.find_kill(link);
+        }
+        self.ack_kill(link);
+        cause.map_or(FromKeeper::Released, |cause| FromKeeper::Lost(cut(&cause)))
+    }
+}
