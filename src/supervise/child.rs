@@ -1,6 +1,6 @@
 //! The command's process: spawned known to the keeper, signalled, and reaped as the very last thing.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -88,18 +88,7 @@ impl Child {
                     _leash: leash,
                 })
             }
-            Err(error) => {
-                let reason = reason_of(&error);
-                let message = match reason {
-                    Reason::LockLost => "the keeper died before the command was started".to_owned(),
-                    _ => format!(
-                        "cannot run {}: {}",
-                        program.to_string_lossy(),
-                        in_words(&error)
-                    ),
-                };
-                Err(Failure::new(reason, message))
-            }
+            Err(error) => Err(cannot_run(program, &error)),
         }
     }
 
@@ -168,6 +157,19 @@ fn has_terminal() -> bool {
         Mode::empty(),
     )
     .is_ok()
+}
+
+fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
+    let reason = reason_of(error);
+    let message = match reason {
+        Reason::LockLost => "the keeper died before the command was started".to_owned(),
+        _ => format!(
+            "cannot run {}: {}",
+            program.to_string_lossy(),
+            in_words(error)
+        ),
+    };
+    Failure::new(reason, message)
 }
 
 /// As a shell and `timeout(1)` tell them apart; what the system refuses for want of means is its own reason.

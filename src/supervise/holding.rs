@@ -28,15 +28,15 @@ impl Supervisor<'_> {
         // The keeper learns of the end before the command's number is free for another process: it never kills a stranger.
         self.keeper.send(&ToKeeper::Hold);
         child.reap();
-        // Whoever reads what the command wrote waits until the last copy of that pipe is closed, and one of them is here: the
-        // inherited stdin, stdout, stderr and all else that is not this supervisor's own is let go of.
+        // A reader of what the command wrote waits until the last copy of that pipe is closed, and dblock has inherited one:
+        // it closes stdin, stdout, stderr and everything else that it does not need itself.
         match descriptors::let_go_of_all_but(&self.own_descriptors()) {
             Ok(()) => Phase::Holding(Holding { until, conclusion }),
             Err(error) => self.begin_release(None, LAST_CHANCE, Err(error.into())),
         }
     }
 
-    /// What a supervisor still needs when its command has ended.
+    /// What the supervisor still needs when its command has ended: all that it has opened itself.
     fn own_descriptors(&self) -> Vec<RawFd> {
         let report = self.record.report_output.as_ref();
         [self.signals.as_fd(), self.alarm.as_fd()]
@@ -59,7 +59,7 @@ impl Supervisor<'_> {
             Event::Signal(received) => {
                 self.signals.act_on(received.signal);
             }
-            // Its session lives on with us, for a while. One that had no lock yet would fare no better again.
+            // Its session stays open here for a while. A keeper that was still reacquiring is not replaced: another would not do better.
             Event::KeeperGone => {
                 self.keeper.reap();
                 if let (Some(slot), true) = (self.slot, self.lock.is_held()) {

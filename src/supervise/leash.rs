@@ -16,7 +16,7 @@ const HIGH: i32 = 128;
 /// fcntl(2) on every architecture of Linux; the libc crate does not have it.
 const F_SETSIG: i32 = 10;
 
-/// Lies slack until it is tied; let go of without harm to anybody when it is dropped.
+/// Without effect until it is tied to a process, and again when it is dropped.
 pub struct Leash([OwnedFd; 2]);
 
 impl Leash {

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 pub use job::Job;
 pub use phase::Conclusion;
-pub use record::{LockEventKind, RunOutcome, RunRecord};
+pub use record::{LockEvent, LockEventKind, RunOutcome, RunRecord};
 pub use signals::Signals;
 
 use crate::base::clock::Alarm;

@@ -1,6 +1,7 @@
 //! The phases of a run. Each has its own data, and a supervisor is in exactly one.
 
 use std::io;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
@@ -79,7 +80,7 @@ pub struct Terminating {
     /// Whether SIGKILL reached it.
     pub killed: bool,
     /// From one look at the command's group to the next.
-    pub pause: std::time::Duration,
+    pub pause: Duration,
     pub look_again: Moment,
     /// As in [`Running`].
     pub stopped: bool,

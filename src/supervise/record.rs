@@ -63,7 +63,7 @@ pub struct RunRecord {
     pub waited: Duration,
     /// When the command was started.
     pub started: Option<SystemTime>,
-    /// When it had ended, and how; its processes in the background may run on.
+    /// When the command ended, and how; its processes in the background may run on.
     pub ended: Option<(SystemTime, Ending)>,
     /// How long it ran.
     pub ran: Option<Duration>,
@@ -99,7 +99,7 @@ impl RunRecord {
         }
     }
 
-    /// The waiting for the lock is over.
+    /// The wait for the lock is over.
     pub fn end_wait(&mut self) {
         self.waited = self.requested.elapsed();
     }

@@ -145,7 +145,7 @@ impl Supervisor<'_> {
         }
         self.asked_to_end |= self.signals.asks_to_end(signal);
         match signal {
-            // A terminal that hangs up tells the leader of the session alone.
+            // A terminal that hangs up signals the leader of the session alone.
             Signal::SIGHUP if getsid(None) == Ok(getpid()) => {}
             // Otherwise it signals the whole foreground group, and the command is in it.
             Signal::SIGTSTP if from_terminal => {

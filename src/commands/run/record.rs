@@ -15,7 +15,7 @@ use crate::base::log::write_at_once;
 use crate::base::text::{json_printable, moment, seconds};
 use crate::base::user::local_user;
 use crate::settings::{ReportTo, Run};
-use crate::supervise::{LockEventKind, RunOutcome, RunRecord};
+use crate::supervise::{LockEvent, LockEventKind, RunOutcome, RunRecord};
 
 /// Bytes of the line at most, so that a pipe takes it at once: `PIPE_BUF`, less the end of the line.
 const LONGEST_LINE: usize = 4095;
@@ -130,15 +130,8 @@ fn line(run: &Run, record: &RunRecord, ended: &anyhow::Result<Ending>, longest: 
     };
     let message = failure.map(|error| format!("{error:#}"));
     let message = message.or_else(|| record.message.clone());
-    let events = record.events.iter().map(|event| {
-        let kind = match event.kind {
-            LockEventKind::Lost => "lost",
-            LockEventKind::Reacquired => "reacquired",
-            LockEventKind::Abandoned => "abandoned",
-            LockEventKind::Killed => "killed",
-        };
-        json!({"at": moment(event.at), "event": kind, "detail": short(&event.detail, longest)})
-    });
+    let events = record.events.iter();
+    let events = events.map(|event| lock_event(event, longest));
     json!({
         "name": run.job.lock.name.to_string(),
         "slot": slot,
@@ -163,6 +156,16 @@ fn line(run: &Run, record: &RunRecord, ended: &anyhow::Result<Ending>, longest: 
         "message": message.map(|message| short(&message, longest)),
         "dblock_version": env!("CARGO_PKG_VERSION"),
     })
+}
+
+fn lock_event(event: &LockEvent, longest: usize) -> Value {
+    let kind = match event.kind {
+        LockEventKind::Lost => "lost",
+        LockEventKind::Reacquired => "reacquired",
+        LockEventKind::Abandoned => "abandoned",
+        LockEventKind::Killed => "killed",
+    };
+    json!({"at": moment(event.at), "event": kind, "detail": short(&event.detail, longest)})
 }
 
 /// A real-time signal has no name.
