@@ -110,7 +110,7 @@ impl Session {
         rows.map(|row| row.map(statement::Row)).collect()
     }
 
-    /// Sends one statement and returns the first row of its result, `None` when it has none.
+    /// Sends one statement and returns the first row of its result, `None` when it has none. To be replaced by [`Session::run`].
     ///
     /// # Errors
     /// After [`Fault::Gone`] the session must be dropped: the connection may be out of step.
@@ -119,23 +119,13 @@ impl Session {
         self.first_row(statement).map_err(Fault::of_statement)
     }
 
-    /// As [`Session::ask`], for a statement that the server may refuse: then its error number.
+    /// As [`Session::ask`], for a statement that the server may refuse: then its error number. To be replaced by
+    /// [`Session::try_run`].
     ///
     /// # Errors
     /// The session must be dropped.
     pub fn inquire(&mut self, statement: &str) -> Result<Result<Option<Row>, u16>, Fault> {
         self.refusable(statement, |session| session.first_row(statement))
-    }
-
-    /// As [`Session::inquire`], for all rows.
-    ///
-    /// # Errors
-    /// The session must be dropped.
-    pub fn inquire_all(&mut self, statement: &str) -> Result<Result<Vec<Row>, u16>, Fault> {
-        self.refusable(statement, |session| {
-            let result = session.conn.query_iter(statement)?;
-            result.take(MOST_ROWS).collect()
-        })
     }
 
     fn refusable<T>(
@@ -158,7 +148,8 @@ impl Session {
         }
     }
 
-    /// Sends two statements in one packet, of which the second does not wait, and returns the first row of its result.
+    /// Sends two statements in one packet, of which the second does not wait, and returns the first row of its result. To be
+    /// replaced by [`Session::run_both`].
     ///
     /// A `KILL QUERY` during the first makes both servers pass over the second, after they have promised its result: when
     /// that does not come soon after the first, the session is given up.
@@ -307,7 +298,7 @@ impl fmt::Display for Session {
     }
 }
 
-/// A cell of a row; `None` for NULL and for what is no such value.
+/// A cell of a row; `None` for NULL and for what is no such value. To be replaced by [`statement::Row::get`].
 pub fn cell<T: FromValue>(row: &Row, column: usize) -> Option<T> {
     row.get_opt(column)?.ok()
 }

@@ -293,7 +293,7 @@ impl Taker<'_> {
             self.link.send_with(&held, session.as_fd())
         });
         // When it is lost another server is to have its turn in time.
-        self.connector.hurry(lease.ttl / 8);
+        self.connector.cap_attempts(lease.ttl / 8);
         told.map_err(|error| {
             let line = format!("cannot pass the session on: {}", in_words(&error));
             Failure::new(Reason::OsRefused, line)

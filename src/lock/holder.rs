@@ -2,13 +2,16 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::base::text::in_seconds;
 use crate::db::Client;
 
 /// How many holders a message names.
 pub const MOST_NAMED: u32 = 3;
 
-/// Who has a lock, as far as the server tells.
+/// Who has a lock, as far as the server tells. Shown, it goes on from "the lock is".
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Holders {
     /// Of the first few slots.
     pub named: Vec<Holder>,
@@ -17,7 +20,7 @@ pub struct Holders {
 }
 
 /// Who has a slot, as far as the server tells.
-#[derive(PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Holder {
     /// This session.
     Session(Box<Client>),

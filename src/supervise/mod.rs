@@ -796,7 +796,7 @@ impl<'a> Supervisor<'a> {
             session,
             for_report,
         ];
-        descriptors::let_go_of_all_but(&kept.into_iter().flatten().collect::<Vec<_>>())?;
+        descriptors::close_all_except(&kept.into_iter().flatten().collect::<Vec<_>>())?;
         while !is_over(Some(until)) {
             match self.next(Some(until))? {
                 Event::Signal(Received {

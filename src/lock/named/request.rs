@@ -174,7 +174,7 @@ fn heard(owner: &str, killer: u64, session: &mut Session) -> Result<(), Fault> {
     while begun.elapsed() < LONGEST_END {
         match session.ask(owner) {
             Ok(row) if row.as_ref().and_then(|row| cell(row, 0)) != Some(killer) => break,
-            Ok(_) | Err(Fault::Unclear(_)) => sleep(LOOK_AGAIN_AT_KILLER),
+            Ok(_) | Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(LOOK_AGAIN_AT_KILLER),
             Err(fault) => return Err(fault),
         }
     }
@@ -187,7 +187,7 @@ fn heard(owner: &str, killer: u64, session: &mut Session) -> Result<(), Fault> {
 fn set(session: &mut Session, statement: &str) -> Result<(), Fault> {
     while let Err(fault) = session.ask(statement) {
         match fault {
-            Fault::Unclear(_) => sleep(PAUSE),
+            Fault::Interrupted(_) | Fault::Conflict(_) => sleep(PAUSE),
             fault => return Err(fault),
         }
     }
@@ -276,7 +276,9 @@ impl Request {
                             end_older(older, session)?;
                         }
                         if begun.elapsed() > LONGEST_END {
-                            return Err(Fault::Unclear("an older session does not end".to_owned()));
+                            return Err(Fault::Interrupted(
+                                "an older session does not end".to_owned(),
+                            ));
                         }
                         sleep(LOOK_AGAIN);
                         set(session, &open)?;
@@ -294,7 +296,7 @@ impl Request {
                         });
                     }
                 }
-                Ok(None) | Err(Fault::Unclear(_)) => {}
+                Ok(None) | Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {}
                 Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {
                     set(session, &open)?;
                     continue;
@@ -470,7 +472,7 @@ impl Request {
                     }
                     answer
                 }
-                Ok(None) | Err(Fault::Unclear(_)) => None,
+                Ok(None) | Err(Fault::Interrupted(_) | Fault::Conflict(_)) => None,
                 Err(fault) => return Err(fault),
             };
         }
@@ -492,7 +494,7 @@ impl Request {
                         .answer(&row)
                         .is_some_and(|answer| answer.slot == Some(slot)));
                 }
-                Err(Fault::Unclear(_)) => sleep(PAUSE),
+                Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),
                 Err(fault) => return Err(fault),
             }
         }
@@ -525,7 +527,7 @@ impl Request {
                 }
                 row => row?,
             };
-            let no_answer = || Fault::Unclear("no answer to GET_LOCK".to_owned());
+            let no_answer = || Fault::Interrupted("no answer to GET_LOCK".to_owned());
             let row = row.ok_or_else(no_answer)?;
             let answer = self.answer(&row).ok_or_else(no_answer)?;
             let (holder, owner): (Option<u64>, Option<u64>) =
@@ -550,7 +552,7 @@ impl Request {
                     return Ok(Again::Killed(killer));
                 }
                 if begun.elapsed() > LONGEST_END {
-                    return Err(Fault::Unclear("no answer to GET_LOCK".to_owned()));
+                    return Err(Fault::Interrupted("no answer to GET_LOCK".to_owned()));
                 }
                 opened = true;
                 sleep(LOOK_AGAIN);
@@ -578,7 +580,9 @@ impl Request {
             }
             opened = true;
             if begun.elapsed() > LONGEST_END {
-                return Err(Fault::Unclear("an older session does not end".to_owned()));
+                return Err(Fault::Interrupted(
+                    "an older session does not end".to_owned(),
+                ));
             }
             sleep(LOOK_AGAIN);
         }
@@ -670,7 +674,7 @@ impl Request {
                     return Ok(interrupted || released);
                 }
                 // It may have been released before it was interrupted; the second answer then says 0 or NULL.
-                Err(Fault::Unclear(_)) => {
+                Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {
                     interrupted = true;
                     sleep(PAUSE);
                 }
@@ -745,7 +749,7 @@ impl Request {
                         let claims = claims(session, OWN_ATTRIBUTES, Some(connection))?;
                         Holder::Session(Box::new(Client {
                             connection,
-                            seen: cell(&row, 1),
+                            address: cell(&row, 1),
                             claims: claims.ok().and_then(|mut all| all.remove(&connection)),
                         }))
                     }
