@@ -1,4 +1,4 @@
-//! Letting go of the descriptors that dblock inherited: they are the command's, and whoever reads a pipe would wait for
+//! Closing the descriptors that dblock inherited: they are the command's, and whoever reads a pipe would wait for
 //! dblock, too.
 
 use std::fs;
@@ -12,7 +12,7 @@ use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout};
 ///
 /// # Errors
 /// As `open(2)` and `dup2(2)`.
-pub fn let_go_of_all_but(kept: &[RawFd]) -> io::Result<()> {
+pub fn close_all_except(kept: &[RawFd]) -> io::Result<()> {
     {
         let null = fs::File::options()
             .read(true)

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use nix::unistd::Pid;
 use serde::Serialize;
 
-use crate::base::exit::{Failure, Reason};
+use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::db::{ConnectOptions, Connector, Fault, Listener};
 use crate::isolated::link::{Link, cut};
@@ -55,7 +55,7 @@ pub fn ask_server<T: Serialize>(
         inspector: Inspector { session },
         link: Rc::clone(&link),
     };
-    work(&mut asker).map_err(|fault| lost(&server, fault))?;
+    work(&mut asker).map_err(|fault| fault.into_failure(&server))?;
     drop(asker);
     let _ = link.send(&Message::<T>::Done);
     Ok(())
@@ -69,15 +69,4 @@ pub fn listener_of<T: Serialize>(link: &Rc<Link>, shown: Level) -> Listener {
             let _ = link.send(&Message::<T>::Note(level, cut(text)));
         }
     })
-}
-
-/// That the session with a server is lost.
-pub fn lost(server: &str, fault: Fault) -> Failure {
-    match fault {
-        Fault::Final(failure) => failure,
-        fault => {
-            let told = format!("lost the session with {server}: {fault}");
-            Failure::new(Reason::Unreachable, told)
-        }
-    }
 }

@@ -83,16 +83,19 @@ fn end_holder(kill: &Kill, level: Level, link: Rc<Link>, parent: Pid) -> Result<
 
 /// The exit code, and the line that says what was done.
 fn in_words(kill: &Kill, killed: &Killed) -> (u8, String) {
-    let name = &kill.name;
-    let (slot, outcome) = match killed {
+    match killed {
         Killed::SeveralHolders(slots) => {
-            let slots = slots.iter().map(|slot| format!("{name}#{slot}"));
+            let slots = slots.iter().map(|slot| format!("{}#{slot}", kill.name));
             let slots = slots.collect::<Vec<_>>().join(", ");
-            let line = format!("{name} has several holders; say which one: {slots}");
-            return (Reason::Usage.code(), line);
+            let line = format!("{} has several holders; say which one: {slots}", kill.name);
+            (Reason::Usage.code(), line)
         }
-        Killed::Slot { slot, outcome } => (slot, &**outcome),
-    };
+        Killed::Slot { slot, outcome } => outcome_in_words(kill, *slot, outcome),
+    }
+}
+
+fn outcome_in_words(kill: &Kill, slot: u32, outcome: &KillOutcome) -> (u8, String) {
+    let name = &kill.name;
     let what = format!("slot {slot} of {name}");
     match outcome {
         KillOutcome::Free { server_started } => {

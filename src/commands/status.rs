@@ -116,9 +116,9 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
         "PID",
         "PROGRAM",
         "USER",
-        "HEARD",
+        "IDLE",
         "CONNECTION",
-        "SEEN BY THE SERVER",
+        "ACCOUNT AND ADDRESS",
     ];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     for lock in locks {
@@ -129,7 +129,7 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
         }
         for holder in &lock.holders {
             let state = "held".to_owned();
-            let heard = holder.idle.map(|span| format!("{} ago", in_seconds(span)));
+            let idle = holder.idle.map(|span| in_seconds(span).to_string());
             rows.push(row(
                 &lock.name,
                 holder.slot.to_string(),
@@ -137,7 +137,7 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
                 span_of(holder),
                 &holder.client,
                 holder.is_dblock,
-                heard,
+                idle,
             ));
         }
         for (slot, killer) in &lock.ending {
@@ -199,7 +199,7 @@ fn row(
     span: Option<String>,
     client: &Client,
     is_dblock: bool,
-    heard: Option<String>,
+    idle: Option<String>,
 ) -> Vec<String> {
     let claims = client.claims.as_ref();
     let program = match (claims, is_dblock) {
@@ -226,9 +226,9 @@ fn row(
         said(|claims| claims.pid.clone()),
         program,
         said(|claims| claims.os_user.clone()),
-        heard,
+        idle,
         Some(client.connection.to_string()),
-        client.seen.clone(),
+        client.address.clone(),
     ];
     cells
         .into_iter()
@@ -247,7 +247,7 @@ fn as_json(server: &str, locks: &[Lock], unseen: &[String]) -> String {
                 .and_then(|span| SystemTime::now().checked_sub(span));
             one["since"] = json!(since.map(moment));
             one["held_seconds"] = json!(holder.held_for.map(seconds));
-            one["heard_seconds"] = json!(holder.idle.map(seconds));
+            one["idle_seconds"] = json!(holder.idle.map(seconds));
             one
         });
         let waiters = lock.waiters.iter().map(|waiter| {
@@ -262,7 +262,7 @@ fn as_json(server: &str, locks: &[Lock], unseen: &[String]) -> String {
         });
         json!({
             "name": lock.name,
-            "ended_by": ending.collect::<Vec<_>>(),
+            "killed_by": ending.collect::<Vec<_>>(),
             "holders": holders.collect::<Vec<_>>(),
             "waiters": waiters.collect::<Vec<_>>(),
         })
@@ -279,7 +279,7 @@ fn client(client: &Client) -> Value {
     let claims = client.claims.clone().unwrap_or_default();
     json!({
         "connection": client.connection,
-        "seen": client.seen,
+        "address": client.address,
         "client": claims.program,
         "host": claims.host,
         "pid": claims.pid.as_ref().and_then(|pid| pid.parse::<u64>().ok()),

@@ -15,7 +15,10 @@ pub enum Fault {
     /// The server has as many connections as it or the account may have. It is not to be asked again at once by all.
     Full(String),
     /// The statement was interrupted or not answered clearly; the session is fine, and what the statement did is unknown.
-    Unclear(String),
+    Interrupted(String),
+    /// The statement met a deadlock, or waited too long for another's lock, and did nothing; the session is fine. It may succeed
+    /// when it is sent again; after a deadlock the whole transaction must be.
+    Conflict(String),
     /// The server takes no writes: a lock there meets nobody. Another server may be the one, or this one in a moment.
     ReadOnly(String),
     /// There is no TLS with this server such as was asked for. Another server may be the one; where there is none, this is
@@ -31,7 +34,10 @@ impl fmt::Display for Fault {
     /// What happened.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Self::Gone(cause) | Self::Full(cause) | Self::Unclear(cause) => f.write_str(cause),
+            Self::Gone(cause)
+            | Self::Full(cause)
+            | Self::Interrupted(cause)
+            | Self::Conflict(cause) => f.write_str(cause),
             Self::ReadOnly(cause) => write!(f, "it {cause}"),
             Self::NoSuchVariable(name) => write!(f, "it has no variable {name}"),
             Self::Untrusted(failure) | Self::Final(failure) => f.write_str(&failure.line),
@@ -46,7 +52,7 @@ impl Fault {
         let weight = |fault: &Self| match fault {
             Self::Untrusted(_) => 0,
             Self::ReadOnly(_) => 1,
-            // By which way it was full is told, and it is to be spared.
+            // The message says which limit was reached, and the server must not be asked too often.
             Self::Full(_) => 3,
             _ => 2,
         };
@@ -54,6 +60,17 @@ impl Fault {
             next
         } else {
             self
+        }
+    }
+
+    /// The failure that ends dblock where a session with `server` failed so, and is not opened again.
+    pub fn into_failure(self, server: &str) -> Failure {
+        match self {
+            Self::Untrusted(failure) | Self::Final(failure) => failure,
+            fault => {
+                let line = format!("lost the session with {server}: {fault}");
+                Failure::new(Reason::Unreachable, line)
+            }
         }
     }
 
@@ -143,8 +160,10 @@ impl Fault {
             other => return Self::of_transport(other, "the server"),
         };
         match error.code {
-            // Query interrupted, statement time limit (MySQL, MariaDB), deadlock and lock wait time-out.
-            1317 | 3024 | 1969 | 1213 | 3058 | 1205 => Self::Unclear(told(&error)),
+            // Query interrupted, statement time limit (MySQL, MariaDB).
+            1317 | 3024 | 1969 => Self::Interrupted(told(&error)),
+            // Deadlock of rows, of named locks, and lock wait time-out.
+            1213 | 3058 | 1205 => Self::Conflict(told(&error)),
             // Session killed (MariaDB, MySQL), idle for too long, shutting down, and all that SQLSTATE calls a
             // connection exception.
             1053 | 1927 | 3169 | 4031 => Self::Gone(told(&error)),

@@ -105,7 +105,7 @@ pub struct Client {
     /// The server's number of the session.
     pub connection: u64,
     /// The account and the address, as `user@host:port`; `None` if this account may not see that.
-    pub seen: Option<String>,
+    pub address: Option<String>,
     /// What it says of itself; `None` if that cannot be seen, or it says nothing.
     pub claims: Option<Claims>,
 }
@@ -141,7 +141,7 @@ impl fmt::Display for Client {
             .collect::<Vec<_>>()
             .join(", ");
         let known = self
-            .seen
+            .address
             .iter()
             .cloned()
             .chain(Some(said).filter(|said| !said.is_empty()));
@@ -234,14 +234,14 @@ pub fn claims(
 /// # Errors
 /// [`Fault::Gone`].
 pub fn client(id: u64, session: &mut Session) -> Result<Client, Fault> {
-    let seen = session.try_run(&AskAddress(id))?.ok().flatten();
+    let address = session.try_run(&AskAddress(id))?.ok().flatten();
     let claims = match claims(session, ALL_ATTRIBUTES, Some(id))? {
         Ok(all) => Ok(all),
         Err(_) => claims(session, OWN_ATTRIBUTES, Some(id))?,
     };
     Ok(Client {
         connection: id,
-        seen,
+        address,
         claims: claims.ok().and_then(|mut claims| claims.remove(&id)),
     })
 }

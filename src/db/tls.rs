@@ -1,37 +1,28 @@
 //! What TLS must prove before a server gets a password: the modes of the `mysql` client, done by rustls. A given CA is
 //! trusted alone, and the name that is verified is the one that the user gave, whichever of its addresses is tried.
 
+mod files;
+mod verifier;
+
 use std::net::IpAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use mysql::SslOpts;
 use native_tls::Agreed;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{
-    Resumption, verify_server_cert_signed_by_trust_anchor as verify_chain, verify_server_name,
-};
-use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
-};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{
-    CertificateDer, PrivateKeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
-};
-use rustls::server::ParsedCertificate;
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-
-use zeroize::Zeroizing;
+use rustls::client::Resumption;
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, RootCertStore};
 
 use super::fault::Fault;
 use super::session::Listener;
 use super::target::{SslMode, Target, TlsOptions};
 use crate::base::exit::{Failure, Reason};
-use crate::base::file;
-use crate::base::log::Level;
-use crate::base::text::in_words;
+pub use files::check_public_key;
+use files::{File, identity};
+use verifier::Verifier;
 
 /// How connections are to be encrypted.
 pub struct Tls {
@@ -66,7 +57,7 @@ impl Tls {
     ///
     /// # Errors
     /// [`Fault::Untrusted`] when no certificate can be for that host.
-    pub fn lay_down(&self, host: &str, address: IpAddr) -> Result<Option<SslOpts>, Fault> {
+    pub fn prepare_tls(&self, host: &str, address: IpAddr) -> Result<Option<SslOpts>, Fault> {
         let Some(config) = &self.config else {
             return Ok(None);
         };
@@ -81,7 +72,7 @@ impl Tls {
             }
             Err(_) => ServerName::IpAddress(address.into()),
         };
-        native_tls::lay_down(Arc::clone(config), name);
+        native_tls::prepare_tls(Arc::clone(config), name);
         Ok(Some(SslOpts::default()))
     }
 
@@ -153,185 +144,8 @@ fn roots(file: Option<&Path>) -> Result<RootCertStore, Failure> {
     Ok(roots)
 }
 
-/// Looks at the file with the public key of a server, which the crate reads where it needs it, and trusts to be one.
-///
-/// # Errors
-/// [`Reason::Configuration`] when it cannot be used.
-pub fn check_public_key(path: &Path) -> Result<(), Failure> {
-    let file = File::read("--server-public-key-path", path)?;
-    let key = SubjectPublicKeyInfoDer::from_pem_slice(&file.bytes);
-    let is_rsa = |key: &[u8]| key.windows(RSA.len()).any(|place| place == RSA);
-    match key {
-        Ok(key) if is_rsa(&key) => Ok(()),
-        _ => Err(file.refused("it has no RSA key in PEM (-----BEGIN PUBLIC KEY-----)")),
-    }
-}
-
-/// The number by which a key says that it is one of RSA, 1.2.840.113549.1.1.1.
-const RSA: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01";
-
-/// dblock's own certificate and key, if it is to show one.
-fn identity(
-    settings: &TlsOptions,
-    provider: &CryptoProvider,
-    listener: &Listener,
-) -> Result<Option<CertifiedKey>, Failure> {
-    let Some(identity) = &settings.identity else {
-        return Ok(None);
-    };
-    let cert = File::read("--ssl-cert", &identity.cert)?;
-    let chain = cert.certificates()?;
-    let key = File::read("--ssl-key", &identity.key)?;
-    let signing = provider
-        .key_provider
-        .load_private_key(key.private_key()?)
-        .map_err(|_| {
-            key.refused("dblock has no use for this kind of key; RSA of 2048 to 4096 bits, P-256, P-384 and Ed25519 work")
-        })?;
-    // Sought in its bytes: a certificate of version 1, which rustls would not read, has it there like any other.
-    let own = signing.public_key();
-    let matches = own.is_none_or(|own| {
-        let mut places = chain[0].windows(own.as_ref().len());
-        places.any(|place| place == own.as_ref())
-    });
-    if !matches {
-        return Err(key.refused(&format!(
-            "it is not the key of the certificate in {}",
-            cert.path.display()
-        )));
-    }
-    if key.is_public {
-        let path = key.path.display();
-        let line = format!("the key file {path} can be read by others; chmod 600 it");
-        listener(Level::Warning, &line);
-    }
-    Ok(Some(CertifiedKey::new(chain, signing)))
-}
-
-/// A file that an option names, in PEM.
-struct File<'a> {
-    option: &'static str,
-    path: &'a Path,
-    bytes: Zeroizing<Vec<u8>>,
-    is_public: bool,
-}
-
-impl<'a> File<'a> {
-    fn read(option: &'static str, path: &'a Path) -> Result<Self, Failure> {
-        let mut file = Self {
-            option,
-            path,
-            bytes: Zeroizing::default(),
-            is_public: false,
-        };
-        let read = file::read(path).map_err(|error| file.refused(&in_words(&error)))?;
-        file.bytes = read.0;
-        file.is_public = read.1.mode() & 0o006 != 0;
-        Ok(file)
-    }
-
-    /// At least one.
-    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Failure> {
-        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.bytes).collect();
-        match certificates {
-            Ok(certificates) if certificates.is_empty() => {
-                Err(self.refused("it has no certificate in PEM (-----BEGIN CERTIFICATE-----)"))
-            }
-            Ok(certificates) => Ok(certificates),
-            // The error may quote the file.
-            Err(_) => Err(self.refused("its PEM is damaged")),
-        }
-    }
-
-    fn private_key(&self) -> Result<PrivateKeyDer<'static>, Failure> {
-        use rustls::pki_types::pem::Error::NoItemsFound;
-        // Both ways to write it.
-        let encrypted: [&[u8]; 2] = [b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED"];
-        let has = |words: &[u8]| self.bytes.windows(words.len()).any(|place| place == words);
-        if encrypted.into_iter().any(has) {
-            return Err(self.refused(
-                "the key is encrypted, and dblock asks for no passphrase; `openssl pkey` writes it without one",
-            ));
-        }
-        PrivateKeyDer::from_pem_slice(&self.bytes).map_err(|error| match error {
-            NoItemsFound => {
-                self.refused("it has no private key in PEM (-----BEGIN PRIVATE KEY-----)")
-            }
-            _ => self.refused("its PEM is damaged"),
-        })
-    }
-
-    fn refused(&self, why: &str) -> Failure {
-        refusal(format!(
-            "cannot use the file of {}, {}: {why}",
-            self.option,
-            self.path.display()
-        ))
-    }
-}
-
 fn refusal(line: String) -> Failure {
     Failure::new(Reason::Configuration, line)
-}
-
-/// Decides whether a server is the right one.
-#[derive(Debug)]
-struct Verifier {
-    /// `None`: whoever it is.
-    roots: Option<RootCertStore>,
-    verifies_name: bool,
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        if let Some(roots) = &self.roots {
-            let certificate = ParsedCertificate::try_from(end_entity)?;
-            let all = self.algorithms.all;
-            verify_chain(&certificate, roots, intermediates, now, all)?;
-            if self.verifies_name {
-                verify_server_name(&certificate, server_name)?;
-            }
-        }
-        Ok(ServerCertVerified::assertion())
-    }
-
-    // Where anybody may be there, it is of no use to prove that they have the key of the certificate that they show; and the
-    // proof could not be read where that is one of version 1, such as many servers have.
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        if self.roots.is_none() {
-            return Ok(HandshakeSignatureValid::assertion());
-        }
-        verify_tls12_signature(message, cert, dss, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        if self.roots.is_none() {
-            return Ok(HandshakeSignatureValid::assertion());
-        }
-        verify_tls13_signature(message, cert, dss, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
 }
 
 /// What is used, in the words of the servers: `TLSv1.3, TLS_AES_256_GCM_SHA384`.

@@ -143,7 +143,7 @@ pub fn detach(link: &Link, name: &CStr) -> Result<(), Failure> {
         SigSet::all().thread_block()?;
         setsid()?;
         // What dblock inherited is for the command. What the supervisor's values still own here is closed with it.
-        descriptors::let_go_of_all_but(&[link.as_fd().as_raw_fd()])?;
+        descriptors::close_all_except(&[link.as_fd().as_raw_fd()])?;
         // Whoever kills every `dblock` by name leaves the keeper to end the commands.
         prctl::set_name(name)?;
         Ok(())

@@ -10,8 +10,8 @@ use crate::db::Client;
 /// How many holders a message names.
 pub const MOST_NAMED: u32 = 3;
 
-/// Who has a lock, as far as the server tells.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// Who has a lock, as far as the server tells. Shown, it goes on from "the lock is".
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Holders {
     /// Of the first few slots.
     pub named: Vec<Holder>,

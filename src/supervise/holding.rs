@@ -30,7 +30,7 @@ impl Supervisor<'_> {
         child.reap();
         // A reader of what the command wrote waits until the last copy of that pipe is closed, and dblock has inherited one:
         // it closes stdin, stdout, stderr and everything else that it does not need itself.
-        match descriptors::let_go_of_all_but(&self.own_descriptors()) {
+        match descriptors::close_all_except(&self.own_descriptors()) {
             Ok(()) => Phase::Holding(Holding { until, conclusion }),
             Err(error) => self.begin_release(None, LAST_CHANCE, Err(error.into())),
         }

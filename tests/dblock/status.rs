@@ -108,13 +108,13 @@ fn the_holder(server: &Server) {
         assert_eq!(holder["connection"], id, "{all:#}");
         assert_eq!(holder["dblock"], true, "{all:#}");
         assert_eq!(
-            lock(&all, &name)["ended_by"],
+            lock(&all, &name)["killed_by"],
             serde_json::json!([]),
             "{all:#}"
         );
-        let seen = holder["seen"].as_str().unwrap();
+        let seen = holder["address"].as_str().unwrap();
         assert!(seen.starts_with("dblock@127.0.0.1:"), "{all:#}");
-        assert!(holder["heard_seconds"].as_f64().unwrap() < 60.0, "{all:#}");
+        assert!(holder["idle_seconds"].as_f64().unwrap() < 60.0, "{all:#}");
         // An account sees what its own sessions say, without any privilege.
         if keeps_attributes(server) && (account == "dblock" || server.kind == Kind::MySql) {
             assert_eq!(holder["host"], host(), "{all:#}");
@@ -152,7 +152,7 @@ both_servers! {
         let name = unique("ending");
         let marker = server.hold(&format!("{name}#kill2"));
         let all = status(server, "dblock", &[&name]);
-        let ending = &lock(&all, &name)["ended_by"][0];
+        let ending = &lock(&all, &name)["killed_by"][0];
         assert_eq!((&ending["slot"], &ending["connection"]), (&2.into(), &marker.connection_id().into()), "{all:#}");
         assert!(table(server, "dblock", &[&name]).contains("its holder is being ended by connection"));
     }
@@ -322,7 +322,11 @@ fn what_is_not_visible_can_be_granted(server: &Server) {
         "{before:#}"
     );
     assert_eq!(lock_before["holders"][0]["dblock"], true, "{before:#}");
-    assert_eq!(lock_before["holders"][0]["seen"], Value::Null, "{before:#}");
+    assert_eq!(
+        lock_before["holders"][0]["address"],
+        Value::Null,
+        "{before:#}"
+    );
     assert_eq!(lock_before["waiters"], serde_json::json!([]), "{before:#}");
     let listed = status(server, &account, &[]);
     let lines = [unseen(&before), unseen(&listed)].concat();
@@ -345,7 +349,7 @@ fn what_is_not_visible_can_be_granted(server: &Server) {
     let after = status(server, &account, &[&name]);
     let lock_after = lock(&after, &name);
     assert!(
-        lock_after["holders"][0]["seen"]
+        lock_after["holders"][0]["address"]
             .as_str()
             .unwrap()
             .starts_with("dblock@"),

@@ -1022,7 +1022,7 @@ fn why_a_server_has_hung_up_is_heard_also_by_one_that_is_about_to_write() {
         pleased: true,
     };
     let name = ServerName::try_from(HOST).expect("a name");
-    native_tls::lay_down(Arc::new(config), name);
+    native_tls::prepare_tls(Arc::new(config), name);
     let mut tls = connector
         .connect("", stream())
         .expect("the client's part of it is done");
@@ -1033,12 +1033,12 @@ fn why_a_server_has_hung_up_is_heard_also_by_one_that_is_about_to_write() {
         matches!(&error, native_tls::Error::Tls(why) if *why == certificate_required),
         "{error:?}"
     );
-    // What was laid down was for one connection.
+    // What was prepared was for one connection.
     let again = connector
         .connect("", stream())
-        .expect_err("nothing was laid down");
+        .expect_err("nothing was prepared");
     assert!(
-        matches!(again.cause, native_tls::Error::NotLaidDown),
+        matches!(again.cause, native_tls::Error::NotPrepared),
         "{again:?}"
     );
 }

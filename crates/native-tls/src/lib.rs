@@ -1,8 +1,8 @@
 //! Takes the place of the crate `native-tls` under the `mysql` crate: of that crate's types and functions it has those that
-//! `mysql` calls, and no more. Behind them is rustls, with what was laid down for the connection.
+//! `mysql` calls, and no more. Behind them is rustls, with what was prepared for the connection.
 //!
-//! `mysql` says by its own options only *that* it wants TLS. What the server must prove, and under which name, is laid down
-//! by [`lay_down`] just before `mysql` connects, on the same thread. So the address to connect to and the name to verify are
+//! `mysql` says by its own options only *that* it wants TLS. What the server must prove, and under which name, is prepared
+//! by [`prepare_tls`] just before `mysql` connects, on the same thread. So the address to connect to and the name to verify are
 //! two things, and no root is trusted that was not asked for.
 
 mod stream;
@@ -20,18 +20,18 @@ use rustls::{CipherSuite, ClientConfig, ClientConnection, ProtocolVersion};
 pub use stream::TlsStream;
 
 thread_local! {
-    static LAID_DOWN: RefCell<Option<(Arc<ClientConfig>, ServerName<'static>)>> = const { RefCell::new(None) };
+    static PREPARED: RefCell<Option<(Arc<ClientConfig>, ServerName<'static>)>> = const { RefCell::new(None) };
     static AGREED: RefCell<Option<Agreed>> = const { RefCell::new(None) };
 }
 
 /// For the next connection of this thread: what rustls is to do, and the name under which the server is known.
-pub fn lay_down(config: Arc<ClientConfig>, name: ServerName<'static>) {
+pub fn prepare_tls(config: Arc<ClientConfig>, name: ServerName<'static>) {
     AGREED.take();
-    LAID_DOWN.replace(Some((config, name)));
+    PREPARED.replace(Some((config, name)));
 }
 
 /// What the latest handshake of this thread has come to, told once; `None` where there was none since the latest
-/// [`lay_down`].
+/// [`prepare_tls`].
 #[must_use]
 pub fn agreed() -> Option<Agreed> {
     AGREED.take()
@@ -53,8 +53,8 @@ pub enum Error {
     Io(io::Error),
     /// One side does not want the other, or does not understand it.
     Tls(rustls::Error),
-    /// Nothing was laid down for this connection, or something was asked for that can only be laid down.
-    NotLaidDown,
+    /// Nothing was prepared for this connection, or something was asked for that can only be prepared.
+    NotPrepared,
 }
 
 impl fmt::Display for Error {
@@ -62,7 +62,7 @@ impl fmt::Display for Error {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::Tls(error) => error.fmt(f),
-            Self::NotLaidDown => f.write_str("nothing was laid down for this connection"),
+            Self::NotPrepared => f.write_str("nothing was prepared for this connection"),
         }
     }
 }
@@ -72,7 +72,7 @@ impl error::Error for Error {
         match self {
             Self::Io(error) => Some(error),
             Self::Tls(error) => Some(error),
-            Self::NotLaidDown => None,
+            Self::NotPrepared => None,
         }
     }
 }
@@ -114,7 +114,7 @@ impl<S: fmt::Debug> error::Error for HandshakeError<S> {
     }
 }
 
-/// A root certificate. There is none: roots are laid down.
+/// A root certificate. There is none: roots are prepared.
 #[derive(Debug)]
 pub enum Certificate {}
 
@@ -124,7 +124,7 @@ impl Certificate {
     /// # Errors
     /// Always.
     pub fn from_der(_: &[u8]) -> Result<Self, Error> {
-        Err(Error::NotLaidDown)
+        Err(Error::NotPrepared)
     }
 
     /// Not here.
@@ -132,11 +132,11 @@ impl Certificate {
     /// # Errors
     /// Always.
     pub fn from_pem(_: &[u8]) -> Result<Self, Error> {
-        Err(Error::NotLaidDown)
+        Err(Error::NotPrepared)
     }
 }
 
-/// A client's certificate and key. There is none: they are laid down.
+/// A client's certificate and key. There is none: they are prepared.
 #[derive(Debug)]
 pub enum Identity {}
 
@@ -146,11 +146,11 @@ impl Identity {
     /// # Errors
     /// Always.
     pub fn from_pkcs12(_: &[u8], _: &str) -> Result<Self, Error> {
-        Err(Error::NotLaidDown)
+        Err(Error::NotPrepared)
     }
 }
 
-/// Does the handshake as it was laid down.
+/// Does the handshake as it was prepared.
 #[derive(Debug)]
 pub struct TlsConnector(());
 
@@ -162,16 +162,16 @@ impl TlsConnector {
     }
 
     /// Shakes hands over `stream`, to the end, so that whatever is wrong is known before a password is sent. The name that
-    /// `mysql` gives is the address that it has connected to; the name that counts was laid down.
+    /// `mysql` gives is the address that it has connected to; the name that counts was prepared.
     ///
     /// # Errors
-    /// Nothing was laid down since the connection before, or the handshake came to nothing.
+    /// Nothing was prepared since the connection before, or the handshake came to nothing.
     pub fn connect<S: Read + Write>(
         &self,
         _: &str,
         mut stream: S,
     ) -> Result<TlsStream<S>, HandshakeError<S>> {
-        let (config, name) = LAID_DOWN.take().ok_or(Error::NotLaidDown)?;
+        let (config, name) = PREPARED.take().ok_or(Error::NotPrepared)?;
         let mut tls = ClientConnection::new(config, name).map_err(Error::Tls)?;
         while tls.is_handshaking() {
             tls.complete_io(&mut stream).map_err(Error::from)?;
@@ -186,7 +186,7 @@ impl TlsConnector {
     }
 }
 
-/// What `mysql` sets here is what it takes for granted; what was laid down decides.
+/// What `mysql` sets here is what it takes for granted; what was prepared decides.
 #[derive(Debug)]
 pub struct TlsConnectorBuilder(());
 

@@ -15,7 +15,7 @@ use super::words;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
-use crate::commands::inquiry::{listener_of, lost};
+use crate::commands::inquiry::listener_of;
 use crate::db::server::{
     AskKeepsAttributes, AskLogin, AskSeesAll, Ping, Product, Shown, is_replica, median,
     usage_of_account, usage_of_server,
@@ -24,7 +24,7 @@ use crate::db::{AskSessionInfo, ConnectOptions, Connector, Fault, Listener, Sess
 use crate::isolated::link::{Link, Next, cut, next};
 use crate::isolated::process::{detach, die_with, end, fork_isolated, harden};
 use crate::isolated::query::Message;
-use crate::lock::named::{Opening, Probe, Reached, end_session, exclusion};
+use crate::lock::named::{Opening, Probe, Reached, await_waiter, end_session, exclusion};
 use crate::lock::{DEFAULT_TTL, Introduction};
 
 /// How long the second session waits for the lock at most, and a message or an end is waited for: with a second to spare.
@@ -77,14 +77,14 @@ pub fn examine(
         session,
         opening,
         read_only,
-    } = probe.reach(&connector).map_err(|fault| match fault {
-        Fault::Final(failure) => failure,
-        _ => {
-            let servers = connector.passed_over().into_iter();
-            let causes: Vec<_> = servers.map(|server| server.line).collect();
-            let line = format!("no server could be reached: {}", causes.join("; "));
-            Failure::new(Reason::Unreachable, line)
+    } = probe.reach(&connector).map_err(|fault| {
+        if let Fault::Final(failure) = fault {
+            return failure;
         }
+        let servers = connector.passed_over().into_iter();
+        let causes: Vec<_> = servers.map(|server| server.line).collect();
+        let what = format!("no server could be reached: {}", causes.join("; "));
+        Failure::new(Reason::Unreachable, what)
     })?;
     let server = session.to_string();
     let _ = link.send(&FromExaminer::Reached(cut(&server)));
@@ -99,7 +99,7 @@ pub fn examine(
     };
     let done = examiner.examine(&opening);
     done.and_then(|()| probe.release_marker(&mut examiner.session))
-        .map_err(|fault| lost(&server, fault))?;
+        .map_err(|fault| fault.into_failure(&server))?;
     // The good-bye to the server comes before the last message.
     drop(examiner);
     let _ = link.send(&FromExaminer::Done);
@@ -244,7 +244,7 @@ impl Examiner<'_> {
             }
         };
         // It waits as soon as its statement has arrived.
-        probe.await_waiter(session, id, HAND_OVER_LIMIT / 2)?;
+        await_waiter(session, id, HAND_OVER_LIMIT / 2)?;
         let released = Moment::now();
         probe.release(session)?;
         let span = match next(link, Some(released + HAND_OVER_LIMIT)) {
@@ -297,8 +297,8 @@ fn wait_in_line(
     detach(link, c"dblock-check")?;
     die_with(first)?;
     let failed = |why: &dyn std::fmt::Display| {
-        let line = format!("a second session failed: {why}");
-        Failure::new(Reason::Unreachable, line)
+        let what = format!("a second session failed: {why}");
+        Failure::new(Reason::Unreachable, what)
     };
     let opened = probe.open_second(connector, read_only);
     let (mut session, opening) = opened.map_err(|fault| failed(&fault))?;

@@ -128,7 +128,7 @@ impl Request {
                         });
                     }
                 }
-                Ok(None) | Err(Fault::Unclear(_)) => {}
+                Ok(None) | Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {}
                 Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {
                     carry_out(session, &open)?;
                     continue;
@@ -247,7 +247,7 @@ impl Request {
                     }
                     told.answer
                 }
-                Ok(None) | Err(Fault::Unclear(_)) => None,
+                Ok(None) | Err(Fault::Interrupted(_) | Fault::Conflict(_)) => None,
                 Err(fault) => return Err(fault),
             };
         }

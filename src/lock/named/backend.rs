@@ -210,7 +210,7 @@ impl Backend for NamedLock {
     }
 
     fn answer_within(&mut self, limit: Duration) -> io::Result<()> {
-        self.connector.hurry(limit / SHARE_OF_TTL);
+        self.connector.cap_attempts(limit / SHARE_OF_TTL);
         self.session
             .as_ref()
             .map_or(Ok(()), |session| session.answer_within(limit))

@@ -304,7 +304,7 @@ impl Census {
     fn client(&self, id: u64) -> Client {
         Client {
             connection: id,
-            seen: self
+            address: self
                 .processes
                 .get(&id)
                 .map(|process| process.address.clone()),

@@ -21,7 +21,7 @@ impl Request {
                     }
                     return Ok(told.answer.is_some_and(|answer| answer.slot == Some(slot)));
                 }
-                Err(Fault::Unclear(_)) => sleep(PAUSE),
+                Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),
                 Err(fault) => return Err(fault),
             }
         }
@@ -43,7 +43,7 @@ impl Request {
                     return Ok(interrupted || released.was_held);
                 }
                 // It may have been released before it was interrupted; the second answer then says 0 or NULL.
-                Err(Fault::Unclear(_)) => {
+                Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {
                     interrupted = true;
                     sleep(PAUSE);
                 }

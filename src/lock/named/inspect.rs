@@ -27,7 +27,7 @@ impl Inspector {
     pub fn run<S: Statement>(&mut self, statement: &S) -> Result<S::Answer, Fault> {
         loop {
             match self.session.run(statement) {
-                Err(Fault::Unclear(_)) => sleep(PAUSE),
+                Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),
                 answer => return answer,
             }
         }
@@ -38,7 +38,7 @@ impl Inspector {
     /// # Errors
     /// As [`Inspector::run`].
     pub fn owner(&mut self, on_server: &str) -> Result<Option<u64>, Fault> {
-        let [owner] = self.owners([on_server.to_owned()])?;
+        let [owner] = self.owners(&[on_server.to_owned()])?;
         Ok(owner)
     }
 
@@ -48,7 +48,7 @@ impl Inspector {
     /// As [`Inspector::run`].
     pub fn owners<const N: usize>(
         &mut self,
-        locks: [String; N],
+        locks: &[String; N],
     ) -> Result<[Option<u64>; N], Fault> {
         let owners = self.run(&AskOwners(locks.to_vec()))?;
         Ok(std::array::from_fn(|place| owners[place]))

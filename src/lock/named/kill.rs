@@ -147,7 +147,7 @@ impl Killing<'_> {
     fn end_slot(&mut self, slot: u32) -> Result<KillOutcome, Fault> {
         let name = self.name;
         // All at once: who has the slot while it is marked is only waiting for the end of the one that is meant.
-        let [killer, ending, holder] = self.inspector.owners([
+        let [killer, ending, holder] = self.inspector.owners(&[
             name.kill_on_server(slot),
             name.end_on_server(slot),
             name.slot_on_server(slot),
@@ -248,7 +248,7 @@ impl Killing<'_> {
         ];
         let mut is_known = false;
         loop {
-            let [marker, ending, answer] = self.inspector.owners(locks.clone())?;
+            let [marker, ending, answer] = self.inspector.owners(&locks)?;
             is_known |= ending.is_some() || answer.is_some();
             if dry_run {
                 return Ok(KillOutcome::BeingEnded { killer, dry_run });
@@ -314,11 +314,10 @@ impl Killing<'_> {
     /// Waits until the holder's dblock says that its command is gone. Until it is heard of the marker must stay, also where
     /// nothing is to be waited for: it would take the lock again.
     fn wait_for_end(&mut self, slot: u32, ttl: Duration, begun: Moment) -> Result<Heard, Fault> {
-        let end = self.name.end_on_server(slot);
-        let gone = gone(self.own_id()?);
+        let locks = [self.name.end_on_server(slot), gone(self.own_id()?)];
         let mut has_begun = false;
         loop {
-            let [ending, answer] = self.inspector.owners([end.clone(), gone.clone()])?;
+            let [ending, answer] = self.inspector.owners(&locks)?;
             has_begun |= ending.is_some();
             if answer.is_some() {
                 return Ok(Heard::End);

@@ -21,5 +21,5 @@ pub use census::{Census, Found, Holding, Waiter};
 pub use fitness::{READ_ONLY, Unfit};
 pub use inspect::{Inspector, reach};
 pub use kill::{KillOutcome, Killed, Killing, Victim};
-pub use probe::{Exclusion, Probe, Reached, end_session, exclusion};
+pub use probe::{Exclusion, Probe, Reached, await_waiter, end_session, exclusion};
 pub use request::Verbosity;

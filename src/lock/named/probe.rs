@@ -39,7 +39,7 @@ pub struct Exclusion {
     pub unfit: Vec<Unfit>,
     /// Whether the server is in a replication group.
     pub in_group: bool,
-    /// What Percona XtraDB Cluster allows; `None` for all other servers.
+    /// What Percona's cluster allows; `None` for all other servers.
     pub pxc_strict_mode: Option<String>,
 }
 
@@ -154,23 +154,6 @@ impl Probe {
         median(session, take, |session| self.release(session))
     }
 
-    /// Waits until another session waits for a lock, as far as the server shows it, for so long at most.
-    ///
-    /// # Errors
-    /// The session must be dropped.
-    pub fn await_waiter(
-        &self,
-        session: &mut Session,
-        waiter: u64,
-        limit: Duration,
-    ) -> Result<(), Fault> {
-        let until = Moment::now() + limit;
-        while session.try_run(&AskWaits(waiter))? != Ok(true) && Moment::now() < until {
-            sleep(LOOK_AGAIN);
-        }
-        Ok(())
-    }
-
     /// Waits until nobody has the lock, for so long at most: the server frees it a moment after it has closed a session.
     ///
     /// # Errors
@@ -183,6 +166,18 @@ impl Probe {
         }
         Ok(())
     }
+}
+
+/// Waits until another session waits for a lock, as far as the server shows it, for so long at most.
+///
+/// # Errors
+/// The session must be dropped.
+pub fn await_waiter(session: &mut Session, waiter: u64, limit: Duration) -> Result<(), Fault> {
+    let until = Moment::now() + limit;
+    while session.try_run(&AskWaits(waiter))? != Ok(true) && Moment::now() < until {
+        sleep(LOOK_AGAIN);
+    }
+    Ok(())
 }
 
 /// Has the server end a session: whether it accepts that.

@@ -56,7 +56,7 @@ fn await_killer<S: Statement>(
                     break;
                 }
             }
-            Err(Fault::Unclear(_)) => {}
+            Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {}
             Err(fault) => return Err(fault),
         }
         sleep(LOOK_AGAIN_AT_KILLER);
@@ -78,7 +78,7 @@ impl Request {
         let mut opened = false;
         let mut announced = false;
         let mut stranger: Option<(u64, Instant)> = None;
-        let no_answer = || Fault::Unclear("no answer to GET_LOCK".to_owned());
+        let no_answer = || Fault::Interrupted("no answer to GET_LOCK".to_owned());
         loop {
             let proved = Moment::now();
             let statement = self.statements.reacquire(slot);

@@ -198,11 +198,11 @@ impl Request {
         let mut named = Vec::new();
         for slot in 0..self.slots.min(MOST_NAMED) {
             let holder = match session.run(&self.statements.holder(slot)) {
-                Ok((Some(connection), seen)) => {
+                Ok((Some(connection), address)) => {
                     let claims = claims(session, OWN_ATTRIBUTES, Some(connection))?;
                     Holder::Session(Box::new(bounded(Client {
                         connection,
-                        seen,
+                        address,
                         claims: claims.ok().and_then(|mut all| all.remove(&connection)),
                     })))
                 }
@@ -231,9 +231,9 @@ impl Request {
 
 /// A client with an address of bounded length.
 pub fn bounded(client: Client) -> Client {
-    let seen = client.seen.as_deref();
+    let address = client.address.as_deref();
     Client {
-        seen: seen.map(|seen| cut_to_bytes(seen, LONGEST_ADDRESS).to_owned()),
+        address: address.map(|address| cut_to_bytes(address, LONGEST_ADDRESS).to_owned()),
         ..client
     }
 }
@@ -245,7 +245,7 @@ pub fn bounded(client: Client) -> Client {
 pub fn carry_out(session: &mut Session, statement: &Command) -> Result<(), Fault> {
     while let Err(fault) = session.run(statement) {
         match fault {
-            Fault::Unclear(_) => sleep(PAUSE),
+            Fault::Interrupted(_) | Fault::Conflict(_) => sleep(PAUSE),
             fault => return Err(fault),
         }
     }
@@ -255,7 +255,9 @@ pub fn carry_out(session: &mut Session, statement: &Command) -> Result<(), Fault
 /// Whether an older session may still end, from a beginning.
 pub fn may_end(begun: Moment) -> Result<(), Fault> {
     if begun.elapsed() > LONGEST_END {
-        return Err(Fault::Unclear("an older session does not end".to_owned()));
+        return Err(Fault::Interrupted(
+            "an older session does not end".to_owned(),
+        ));
     }
     Ok(())
 }

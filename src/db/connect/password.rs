@@ -1,0 +1,70 @@
+//! The password: given, or read where an option says.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use zeroize::Zeroizing;
+
+use crate::base::exit::{Failure, Reason};
+use crate::base::file;
+use crate::base::log::Level;
+use crate::base::text::in_words;
+use crate::db::session::Listener;
+use crate::db::target::Password;
+
+/// Reads it; `None` where there is none.
+///
+/// # Errors
+/// [`Reason::Configuration`] when its file cannot be used.
+pub fn read(
+    settings: &Password,
+    listener: &Listener,
+) -> Result<Option<Zeroizing<String>>, Failure> {
+    let (text, place) = match settings {
+        Password::None => return Ok(None),
+        Password::Given(password) => return Ok(Some(password.clone())),
+        Password::File(path) => {
+            let place = format!("the password file {}", path.display());
+            (password_in(path, &place, listener), place)
+        }
+        Password::Deferred(deferred) => match (deferred.read)() {
+            Ok(None) => return Ok(None),
+            Ok(Some(bytes)) => (Ok(bytes), deferred.place.clone()),
+            Err(why) => (Err(why), deferred.place.clone()),
+        },
+    };
+    let refused = |why: &str| {
+        let line = format!("cannot read {place}: {why}");
+        Failure::new(Reason::Configuration, line)
+    };
+    let mut bytes = text.map_err(|why| refused(&why))?;
+    let text = String::from_utf8(std::mem::take(&mut *bytes)).map(Zeroizing::new);
+    let text = text.map_err(|_| refused("it is not UTF-8"))?;
+    Ok(Some(text))
+}
+
+/// The first line of a password's file, without its line break.
+fn password_in(
+    path: &Path,
+    place: &str,
+    listener: &Listener,
+) -> Result<Zeroizing<Vec<u8>>, String> {
+    let (mut bytes, metadata) = file::read(path).map_err(|error| in_words(&error))?;
+    if metadata.mode() & 0o006 != 0 {
+        let line = format!("{place} can be read by others; chmod 600 it");
+        listener(Level::Warning, &line);
+    }
+    if let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
+        bytes.truncate(end);
+    }
+    while bytes.last() == Some(&b'\r') {
+        bytes.pop();
+    }
+    if bytes.starts_with(b"\xef\xbb\xbf") {
+        return Err("it begins with a byte order mark; save it as UTF-8 without one".to_owned());
+    }
+    if bytes.contains(&0) {
+        return Err("the password has a byte 0".to_owned());
+    }
+    Ok(bytes)
+}

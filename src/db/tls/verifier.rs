@@ -1,0 +1,72 @@
+//! Decides whether a server is the right one.
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{
+    verify_server_cert_signed_by_trust_anchor as verify_chain, verify_server_name,
+};
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+/// Decides whether a server is the right one.
+#[derive(Debug)]
+pub struct Verifier {
+    /// `None`: whoever it is.
+    pub roots: Option<RootCertStore>,
+    /// Whether its certificate must be for the name that the user gave.
+    pub verifies_name: bool,
+    /// Those that may sign.
+    pub algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if let Some(roots) = &self.roots {
+            let certificate = ParsedCertificate::try_from(end_entity)?;
+            let all = self.algorithms.all;
+            verify_chain(&certificate, roots, intermediates, now, all)?;
+            if self.verifies_name {
+                verify_server_name(&certificate, server_name)?;
+            }
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    // Where anybody may be there, it is of no use to prove that they have the key of the certificate that they show; and the
+    // proof could not be read where that is one of version 1, such as many servers have.
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        if self.roots.is_none() {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
+        verify_tls12_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        if self.roots.is_none() {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
+        verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
