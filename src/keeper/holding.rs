@@ -96,7 +96,7 @@ impl<'a> Lock<'a> {
     /// Notes that this client ends the holder.
     pub fn be_killed(&mut self, killer: Client, link: &Link) {
         self.state = State::Killed;
-        let _ = link.send(&FromKeeper::Killed(killer));
+        let _ = link.send(&FromKeeper::Killed(Box::new(killer)));
     }
 
     /// The command is gone: whoever ends its holder learns so.

@@ -32,7 +32,7 @@ pub enum FromKeeper {
     Lost(String),
     /// Somebody ends the holder of the slot, which is us (`dblock kill`): the command must end, and the lock is not taken
     /// again. After [`ToKeeper::Release`] this client learns that it has ended.
-    Killed(Client),
+    Killed(Box<Client>),
     /// A lock that was lost cannot be reacquired.
     Abandoned(Refusal),
     /// The command is killed for the lost lock, for the supervisor, which is stopped, has not ended it in time.
