@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
 use super::session::Session;
-use super::statement::{Row, Statement};
+use super::statement::{LIST, Row, Statement};
 use crate::base::text::cut_to_bytes;
 
 /// What dblock is called among the programs of a server's clients.
@@ -168,6 +168,8 @@ pub const ALL_ATTRIBUTES: &str = "session_connect_attrs";
 
 impl Statement for AskClaims {
     type Answer = HashMap<u64, Claims>;
+
+    const MOST_ROWS: usize = LIST;
 
     fn sql(&self) -> String {
         let which = self

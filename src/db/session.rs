@@ -21,9 +21,6 @@ use crate::base::log::Level;
 /// How long after the answer to the first statement of a packet that of the second may come.
 const PROMISED: Duration = Duration::from_secs(2);
 
-/// Rows of a list at most, ten for each of more sessions than a server has.
-const MOST_ROWS: usize = 200_000;
-
 /// Told of each step and statement: the level and the line.
 pub type Listener = Rc<dyn Fn(Level, &str)>;
 
@@ -65,7 +62,7 @@ impl Session {
     pub fn run<S: Statement>(&mut self, statement: &S) -> Result<S::Answer, Fault> {
         let sql = statement.sql();
         (self.listener)(Level::Statement, &sql);
-        let rows = self.rows(&sql).map_err(Fault::of_statement)?;
+        let rows = self.rows(&sql, S::MOST_ROWS).map_err(Fault::of_statement)?;
         statement.decode(&rows)
     }
 
@@ -78,7 +75,7 @@ impl Session {
         statement: &S,
     ) -> Result<Result<S::Answer, u16>, Fault> {
         let sql = statement.sql();
-        match self.refusable(&sql, |session| session.rows(&sql))? {
+        match self.refusable(&sql, |session| session.rows(&sql, S::MOST_ROWS))? {
             Ok(rows) => statement.decode(&rows).map(Ok),
             Err(code) => Ok(Err(code)),
         }
@@ -104,9 +101,9 @@ impl Session {
         second.decode(&rows)
     }
 
-    fn rows(&mut self, sql: &str) -> mysql::Result<Vec<statement::Row>> {
+    fn rows(&mut self, sql: &str, most: usize) -> mysql::Result<Vec<statement::Row>> {
         let result = self.conn.query_iter(sql)?;
-        let rows = result.take(MOST_ROWS);
+        let rows = result.take(most);
         rows.map(|row| row.map(statement::Row)).collect()
     }
 

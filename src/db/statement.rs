@@ -11,6 +11,9 @@ pub trait Statement {
     /// What the server's answer says.
     type Answer;
 
+    /// How many rows of the answer are read at most; the others are dropped.
+    const MOST_ROWS: usize = 1;
+
     /// The text.
     fn sql(&self) -> String;
 
@@ -20,6 +23,9 @@ pub trait Statement {
     /// [`Fault::Final`] for a value of a type that is not expected: it is never read as NULL.
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault>;
 }
+
+/// Rows of a list at most, ten for each of more sessions than a server has.
+pub const LIST: usize = 200_000;
 
 /// A row of an answer.
 #[derive(Debug)]

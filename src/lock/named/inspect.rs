@@ -8,7 +8,7 @@ use super::statements::literal;
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
-use crate::db::{Connector, Fault, Row, Session, Statement};
+use crate::db::{Connector, Fault, LIST, Row, Session, Statement};
 
 /// From an answer that told nothing to the same question again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -138,6 +138,8 @@ struct AskDoubts;
 
 impl Statement for AskDoubts {
     type Answer = Vec<String>;
+
+    const MOST_ROWS: usize = LIST;
 
     fn sql(&self) -> String {
         "/* dblock doubts */ SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'innodb_read_only', 'wsrep_on')"

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::base::text::cut_to_bytes;
-use crate::db::{Fault, Row, Statement, first_value};
+use crate::db::{Fault, LIST, Row, Statement, first_value};
 
 /// Bytes of an account and an address at most.
 const LONGEST_ACCOUNT: usize = 1024;
@@ -45,6 +45,8 @@ pub struct AskPlugin;
 
 impl Statement for AskPlugin {
     type Answer = Vec<ListedLock>;
+
+    const MOST_ROWS: usize = LIST;
 
     fn sql(&self) -> String {
         "/* dblock status locks */ SELECT THREAD_ID, TABLE_SCHEMA, LOCK_TIME_MS \
@@ -92,6 +94,8 @@ pub struct AskPerformanceSchema;
 impl Statement for AskPerformanceSchema {
     type Answer = Vec<ListedLock>;
 
+    const MOST_ROWS: usize = LIST;
+
     fn sql(&self) -> String {
         "/* dblock status locks */ SELECT PROCESSLIST_ID, OBJECT_NAME, LOCK_STATUS \
          FROM performance_schema.metadata_locks \
@@ -131,6 +135,8 @@ pub struct AskProcesses;
 
 impl Statement for AskProcesses {
     type Answer = HashMap<u64, Process>;
+
+    const MOST_ROWS: usize = LIST;
 
     fn sql(&self) -> String {
         format!(
