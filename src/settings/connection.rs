@@ -18,14 +18,14 @@ use crate::db::{
 /// The variables that name the CAs which the system trusts, in the place of its own; the same as with OpenSSL.
 const SYSTEM_CAS: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// Reads what the sources say of the server.
+/// Reads how the server is reached.
 ///
 /// # Errors
 /// [`Reason::Usage`] or [`Reason::Configuration`].
 pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
     let malformed: Vec<_> = sources
         .strongest_first()
-        .filter_map(|(_, source)| is_well_formed(source).err())
+        .filter_map(|(_, source)| check_source(source).err())
         .collect();
     for failure in malformed {
         sources.stop_unless_lenient(failure)?;
@@ -61,8 +61,8 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
     })
 }
 
-/// Finds what is wrong in a source, also where a stronger one is used in its place: they are used together.
-fn is_well_formed(source: &Source) -> Result<(), Failure> {
+/// Finds what is wrong in a source, also if a stronger one overrides it.
+fn check_source(source: &Source) -> Result<(), Failure> {
     let given = |name| source.get(name);
     given("host").map_or(Ok(()), |given| given.read(value::host).map(drop))?;
     given("port").map_or(Ok(()), |given| given.read(value::port_number).map(drop))?;
@@ -102,7 +102,7 @@ fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
             sources.warn("localhost means the local socket, not a port; for TCP write 127.0.0.1");
         }
     }
-    // Nor does a weaker source say the port of a URL: the same one would mean another server on another host.
+    // A weaker source does not give the port of a URL: it belongs to another host.
     let port = if is_url && !is_strong {
         value::port_number(cli::default_of("port")).expect("a port")
     } else {
@@ -120,7 +120,7 @@ fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
 }
 
 /// The strongest source that names a host or a socket, its hosts, and whether a URL names them. A socket
-/// that only the groups of all clients name is no such server: distributions put one there.
+/// that only the groups of all clients name does not count: distributions put one there.
 fn named(
     sources: &mut Sources,
     protocol: Option<Protocol>,
@@ -251,7 +251,7 @@ fn tls(sources: &mut Sources) -> Result<TlsOptions, Failure> {
     })
 }
 
-/// Looks whether the files are there that the settings name, and can be read. What is in them is not looked at.
+/// Checks that the files that the settings name can be read. Their contents are not checked.
 ///
 /// # Errors
 /// [`Reason::Configuration`] for the first that is not.
@@ -295,7 +295,7 @@ pub fn check_files(connection: &ConnectOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses what secures another client's connections and not ours.
+/// Refuses options that secure the connections of other clients and that dblock does not know.
 fn refuse_unknown_tls_options(sources: &Sources) -> Result<(), Failure> {
     for given in sources
         .source(Precedence::OtherClients)

@@ -88,7 +88,7 @@ pub fn run(command_line: CommandLine) -> Result<(Run, Log), Failure> {
 /// Reads the settings of `dblock check`, and what is logged.
 ///
 /// # Errors
-/// As [`run`].
+/// As [`run()`].
 pub fn check(command_line: CommandLine) -> Result<(Check, Log), Failure> {
     let (mut sources, log) = read_sources(command_line.settings)?;
     let check = Check {
@@ -101,7 +101,7 @@ pub fn check(command_line: CommandLine) -> Result<(Check, Log), Failure> {
 /// Reads the settings of `dblock status`, and what is logged.
 ///
 /// # Errors
-/// As [`run`].
+/// As [`run()`].
 pub fn status(command_line: CommandLine) -> Result<(Status, Log), Failure> {
     let (mut sources, log) = read_sources(command_line.settings)?;
     let mut names = Vec::new();
@@ -122,7 +122,7 @@ pub fn status(command_line: CommandLine) -> Result<(Status, Log), Failure> {
 /// Reads the settings of `dblock kill`, and what is logged.
 ///
 /// # Errors
-/// As [`run`].
+/// As [`run()`].
 pub fn kill(mut command_line: CommandLine) -> Result<(Kill, Log), Failure> {
     // Another wait than that of `run`, which an option file may give.
     let wait = command_line.take(&cli::kill::WAIT);
@@ -140,7 +140,7 @@ pub fn kill(mut command_line: CommandLine) -> Result<(Kill, Log), Failure> {
     Ok((kill, log))
 }
 
-/// Reads the settings of all commands, as far as that goes, and looks whether the files are there that they name.
+/// Reads the settings of all commands, as far as that goes, and checks that the files that they name can be read.
 pub fn config(command_line: CommandLine) -> Config {
     let (mut sources, read) = Sources::read(command_line.settings);
     sources.is_lenient = true;

@@ -57,7 +57,7 @@ impl fmt::Display for ReportTo {
 }
 
 impl Run {
-    /// How important it is that the lock was not had in time.
+    /// How important it is that the lock was not acquired in time.
     pub fn level_of_skip(&self) -> Level {
         if self.conflict_exit_code == 0 {
             Level::Info
@@ -66,7 +66,7 @@ impl Run {
         }
     }
 
-    /// Whether anybody is told of that, where lines up to this level are `shown`.
+    /// Whether a line or a report says so, if lines up to this level are `shown`.
     pub fn tells_of_skip(&self, shown: Level) -> bool {
         self.level_of_skip() <= shown || self.report.is_some()
     }

@@ -198,7 +198,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_encoded_is_had_again(user in "[^\\x00\\n]{1,20}", password in "[^\\x00]{0,20}", port in 1u16..) {
+        fn what_is_encoded_survives_the_round_trip(user in "[^\\x00\\n]{1,20}", password in "[^\\x00]{0,20}", port in 1u16..) {
             let url = format!("mysql://{}:{}@db-1.example.com:{port}/", encoded(&user), encoded(&password));
             let parts = parse(&url).unwrap();
             prop_assert_eq!(parts.settings, [("user", user.into()), ("password", password.clone().into())]);

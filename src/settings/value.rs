@@ -27,7 +27,7 @@ pub fn shown_safely(text: &str) -> String {
     }
 }
 
-/// A value that is told, unless a URL with a password has landed there.
+/// A value to show, unless a URL with a password may have landed there.
 pub fn without_password(text: String) -> String {
     match text.split_once('@') {
         Some((account, _)) if account.contains(':') => "(with a password)".to_owned(),
@@ -153,7 +153,7 @@ pub fn exit_code(text: &str) -> Result<u8, String> {
         .map_err(|_| format!("{} is not an exit code from 0 to 255", shown_safely(text)))
 }
 
-/// How long a server is sought: not without end, and not at all is of no use.
+/// How long to try to reach a server: `forever` is not taken, nor is 0.
 pub fn connect_timeout(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("must be longer than 0".to_owned()),
@@ -234,7 +234,7 @@ mod tests {
         }
 
         #[test]
-        fn a_duration_is_had_again(millis in 0..1000 * LONGEST.as_secs()) {
+        fn a_duration_survives_the_round_trip(millis in 0..1000 * LONGEST.as_secs()) {
             let span = Duration::from_millis(millis);
             prop_assert_eq!(duration(&humantime::format_duration(span).to_string()), Ok(span));
         }

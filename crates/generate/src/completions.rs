@@ -1,4 +1,4 @@
-//! The completions of each shell. What may be typed for a value is told by the value's name; what clap's own scripts do not know,
+//! The completions of each shell. What may be typed for a value follows from the value's name; what clap's own scripts do not know,
 //! above all the command that is run, is written by hand in `texts`.
 
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ impl Takes {
 
 /// dblock, whose arguments know what can be typed.
 fn dblock() -> Command {
-    let told = |argument: Arg| {
+    let with_values = |argument: Arg| {
         if !argument.is_positional() && !argument.get_action().takes_values() {
             return argument;
         }
@@ -81,7 +81,7 @@ fn dblock() -> Command {
         };
         argument.value_hint(hint)
     };
-    command_line().mut_subcommands(|command| command.mut_args(told))
+    command_line().mut_subcommands(|command| command.mut_args(with_values))
 }
 
 fn by_clap(shell: Shell) -> String {
@@ -90,7 +90,7 @@ fn by_clap(shell: Shell) -> String {
     String::from_utf8(bytes).expect("a script is text")
 }
 
-/// A file of `texts`, with what stands in it between @ replaced.
+/// A file of `texts`, with its `@TABLE@`s replaced.
 fn by_hand(file: &str, tables: &[(&str, String)]) -> String {
     let path = at("crates/generate/texts").join(file);
     let mut text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));

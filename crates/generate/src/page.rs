@@ -21,7 +21,7 @@ const APOSTROPHE: (&str, &str) = (r"\(aq", r"\*(Aq");
 pub struct Page {
     /// `dblock`, or `dblock-` and the name of a command.
     pub name: String,
-    /// What it tells of.
+    /// What it describes.
     pub command: Command,
 }
 
@@ -75,7 +75,7 @@ impl Page {
             ".\\\" Made by script/generate of src/settings/cli and {by_hand}: change those.\n"
         );
         page += &rendered(|to| man.render_title(to));
-        // No word is broken: a URL or an option is copied as it stands.
+        // No word is broken: a URL or an option may be copied.
         page += ".nh\n.ad l\n";
         page += &section(
             "NAME",
@@ -90,7 +90,7 @@ impl Page {
         filled(&page)
     }
 
-    /// The usage: what is typed as it stands is bold, and what stands for something italic.
+    /// The usage: what is typed literally is bold, and a placeholder italic.
     fn usage(&self) -> Vec<Inline> {
         let usage = self.command.clone().render_usage().to_string();
         // What is italic needs no brackets around it.
@@ -102,9 +102,9 @@ impl Page {
             let (word, behind) =
                 rest.split_at(rest.find(|next| !is_of_word(next)).unwrap_or(rest.len()));
             let (mark, behind) = behind.split_at(behind.find(is_of_word).unwrap_or(behind.len()));
-            let stands_for_another = word.chars().all(char::is_uppercase);
+            let is_placeholder = word.chars().all(char::is_uppercase);
             inlines.extend([
-                if stands_for_another {
+                if is_placeholder {
                     italic(word)
                 } else {
                     bold(word)
@@ -213,7 +213,7 @@ fn width(word: &str) -> usize {
     of_each.sum()
 }
 
-/// `Run a command` as `run a command`, which is how a page's name is told.
+/// `Run a command` as `run a command`, as the NAME section has it.
 fn uncapitalized(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().into_iter().flat_map(char::to_lowercase);

@@ -1,4 +1,4 @@
-//! The pages as they are read: mandoc and man have nothing to warn of, and what the program has is told, no more and no less.
+//! The pages as they are read: mandoc and man have nothing to warn of, and they describe what the program has, no more and no less.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Output};
@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 use super::page::{self, Page};
 use super::{at, cli};
 
-/// What dblock tells its command.
-const TOLD: [&str; 4] = [
+/// The variables that dblock sets for its command.
+const OF_THE_COMMAND: [&str; 4] = [
     "DBLOCK_NAME",
     "DBLOCK_SLOT",
     "DBLOCK_SLOT_NAME",
@@ -92,13 +92,13 @@ fn mandoc_and_man_have_nothing_to_warn_of() {
             ),
         ] {
             let output = run(program, package, args);
-            let told = String::from_utf8_lossy(&output.stderr);
+            let warnings = String::from_utf8_lossy(&output.stderr);
             // mandoc's lint is its output.
             let found = String::from_utf8_lossy(&output.stdout);
             let is_lint = program == "mandoc" && !found.is_empty();
             assert!(
-                output.status.success() && told.is_empty() && !is_lint,
-                "{program} {args:?}:\n{told}{}",
+                output.status.success() && warnings.is_empty() && !is_lint,
+                "{program} {args:?}:\n{warnings}{}",
                 if is_lint { &found } else { "" }
             );
         }
@@ -189,7 +189,7 @@ fn no_option_is_spoken_of_that_does_not_exist() {
 }
 
 #[test]
-fn each_exit_code_is_told() {
+fn each_exit_code_is_described() {
     // `Self::Usage => 64,` and `pub const CONFLICT: u8 = 75;`
     let source = include_str!("../../../src/base/exit.rs");
     let numbers = source.lines().filter_map(|line| {
@@ -212,12 +212,12 @@ fn each_exit_code_is_told() {
             "{what}: {codes_of_dblock:?}"
         );
     }
-    let told = codes(&section(&page_of("run"), "EXIT STATUS"));
-    assert_eq!(told, codes_of_dblock);
+    let described = codes(&section(&page_of("run"), "EXIT STATUS"));
+    assert_eq!(described, codes_of_dblock);
 }
 
 #[test]
-fn a_page_tells_the_exit_codes_of_the_help() {
+fn a_page_has_the_exit_codes_of_the_help() {
     for page in page::all() {
         let Some(help) = page.command.get_after_help() else {
             continue;
@@ -226,7 +226,7 @@ fn a_page_tells_the_exit_codes_of_the_help() {
         let sentence = help
             .split("Exit codes:")
             .nth(1)
-            .expect("the help tells them");
+            .expect("the help lists them");
         let sentence = sentence.split("\n\n").next().unwrap_or_default();
         // 128 + n is no code, and not every number is one.
         let numbers = words(sentence).filter_map(|word| word.parse::<u8>().ok());
@@ -241,13 +241,13 @@ fn a_page_tells_the_exit_codes_of_the_help() {
 }
 
 #[test]
-fn each_variable_is_told_and_none_that_does_not_exist() {
+fn each_variable_is_described_and_none_that_does_not_exist() {
     let own = cli::variables().map(|(_, variable)| variable);
     let own = own.filter(|variable| variable.starts_with("DBLOCK_"));
-    let known: BTreeSet<_> = own.chain(TOLD).collect();
+    let known: BTreeSet<_> = own.chain(OF_THE_COMMAND).collect();
     let environment = section(&page_of("run"), "ENVIRONMENT");
-    let told: BTreeSet<_> = words(&environment)
+    let described: BTreeSet<_> = words(&environment)
         .filter(|word| word.starts_with("DBLOCK_") && *word != "DBLOCK_")
         .collect();
-    assert_eq!(told, known);
+    assert_eq!(described, known);
 }

@@ -1,5 +1,6 @@
-//! The command line: one file a subcommand, and a row for each setting. It imports clap alone, and values stay bytes here.
-//! A subcommand is defined when it is the one that runs: to define all of them would be a quarter of a start.
+//! The command line: one file a subcommand, and one table row a setting. Values stay bytes here. A subcommand is defined only if
+//! it is the one that runs: to define all of them took a quarter of a start. `crates/generate` compiles this folder, too, so it
+//! imports clap and std alone.
 
 mod check;
 mod config;
@@ -31,12 +32,12 @@ pub enum Subcommand {
     Config,
 }
 
-/// A subcommand as clap is told of it.
+/// A subcommand.
 pub struct Definition {
     subcommand: Subcommand,
     name: &'static str,
     about: &'static str,
-    /// Adds all that only its own use and help need.
+    /// Adds its arguments and its help.
     define: fn(Command) -> Command,
     settings: &'static [&'static [Setting]],
     /// What clap calls the arguments without an option, where it takes some.
@@ -60,7 +61,7 @@ pub type Values = Vec<(&'static str, OsString)>;
 pub struct CommandLine {
     /// The settings that are given by an option.
     pub settings: Values,
-    /// What stands there without an option.
+    /// The arguments without an option.
     pub arguments: Vec<OsString>,
 }
 
@@ -79,7 +80,7 @@ impl CommandLine {
 /// Reads the command line of this process.
 ///
 /// # Errors
-/// What is wrong with it, or the help or the version that it asks for.
+/// clap's error, which is also the help or the version if the command line asks for it.
 pub fn parse() -> Result<(Subcommand, CommandLine), clap::Error> {
     let mut matches = dblock(Command::defer).try_get_matches()?;
     let (name, mut matches) = matches.remove_subcommand().expect("clap requires one");
@@ -99,7 +100,8 @@ pub fn parse() -> Result<(Subcommand, CommandLine), clap::Error> {
     Ok((definition.subcommand, command_line))
 }
 
-/// dblock as clap is told of it, with each subcommand defined as `define` does it: [`Command::defer`] when it runs.
+/// The whole command line. `define` adds to a subcommand what only its own use and help need: at once, or when it is the one
+/// that runs ([`Command::defer`]).
 pub fn dblock(define: fn(Command, fn(Command) -> Command) -> Command) -> Command {
     let subcommands = SUBCOMMANDS.into_iter().map(|definition| {
         let command = Command::new(definition.name).about(definition.about);
@@ -116,7 +118,7 @@ pub fn dblock(define: fn(Command, fn(Command) -> Command) -> Command) -> Command
         .subcommands(subcommands)
 }
 
-/// The settings of all subcommands. Of two of one name the first is the one that an option file can give.
+/// The settings of all subcommands. Of two with one name the first is the one that an option file can give.
 pub fn settings() -> impl Iterator<Item = &'static Setting> {
     [
         run::SETTINGS,
@@ -149,7 +151,7 @@ fn args(settings: &[&'static [Setting]]) -> impl Iterator<Item = Arg> {
     settings.iter().copied().flatten().filter_map(Setting::arg)
 }
 
-/// What stands there without an option, any number of them.
+/// The arguments without an option, any number of them.
 fn arguments(id: &'static str, name: &'static str) -> Arg {
     Arg::new(id)
         .value_name(name)

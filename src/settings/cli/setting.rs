@@ -1,4 +1,4 @@
-//! One setting: everything about it but what its value means, which is read where it is used.
+//! A row of the table of settings: everything about a setting but what its value means.
 
 use clap::{Arg, ArgAction, value_parser};
 
@@ -15,11 +15,11 @@ pub struct Setting {
     pub variable: Option<&'static str>,
     /// The groups of option files that can give it.
     pub files: Files,
-    /// Its default as `--help` shows it, which is also what is read where nothing gives the setting.
+    /// Its default: what `--help` shows, and what is read if no source gives the setting. In words if it is computed.
     pub default: Option<&'static str>,
     /// The help, without its variable and its default.
     pub help: &'static str,
-    /// The heading in the help under which it stands; `None` for the first one.
+    /// Its heading in the help; `None` for the first one.
     pub heading: Option<&'static str>,
     /// The settings that the same command line cannot have.
     pub conflicts: &'static [&'static str],

@@ -15,7 +15,7 @@ pub fn option(line: &[u8]) -> (String, Option<Zeroizing<Vec<u8>>>) {
     (key, equals.map(|equals| value(&line[equals + 1..])))
 }
 
-/// What stands before the name of an option that not every program knows.
+/// The prefix of an option that not every program knows.
 const LOOSE: &str = "loose-";
 
 /// Whether the name of a line begins with `loose-`.
@@ -58,7 +58,7 @@ fn value(text: &[u8]) -> Zeroizing<Vec<u8>> {
     let mut value = Zeroizing::new(Vec::with_capacity(text.len()));
     let mut bytes = text.iter();
     while let Some(&byte) = bytes.next() {
-        // A backslash at the end stands for itself.
+        // A backslash at the end is a backslash.
         let escaped = if byte == b'\\' { bytes.next() } else { None };
         match escaped {
             None => value.push(byte),

@@ -26,7 +26,7 @@ pub struct Places {
     pub none: bool,
 }
 
-/// Where an option stands.
+/// Where an option is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The file, by a path from the root.
@@ -43,16 +43,16 @@ impl fmt::Display for Place {
     }
 }
 
-/// An option as it stands in a file.
+/// An option as a file has it.
 #[derive(Debug)]
 pub struct Entry {
     /// Its name in small letters, with dashes, and without `loose-`.
     pub key: String,
     /// Whether it begins with `loose-`: then it is no error that nobody knows it.
     pub is_loose: bool,
-    /// What stands behind the `=`.
+    /// What follows the `=`.
     pub value: Value,
-    /// Where it stands.
+    /// Where it is written.
     pub place: Place,
 }
 
@@ -63,7 +63,7 @@ pub enum Value {
     None,
     /// It is this, without quotes and escapes.
     Text(Zeroizing<Vec<u8>>),
-    /// It is a password, and left where it stands: [`value_at`] reads it where it is needed.
+    /// It is a password, which is not kept here: [`value_at`] reads it when it is needed.
     Withheld,
 }
 
@@ -76,7 +76,7 @@ pub enum FileStatus {
     Absent,
     /// This user may not read it; the client says nothing of that either.
     Unreadable,
-    /// Every user can write to it, so anybody could have written it; the client passes it over with a warning.
+    /// Every user can write to it, so anybody could have written it; the client ignores it with a warning.
     Untrusted,
     /// It cannot be read; why.
     Unusable(String),
@@ -115,7 +115,7 @@ fn folder(variable: &str) -> Option<PathBuf> {
     Some(PathBuf::from(folder))
 }
 
-/// A path with the home folder in the place of a leading `~`, which the shell leaves as it is in `--option=~/file`.
+/// A path with the home folder instead of a leading `~`, which the shell leaves as it is in `--option=~/file`.
 pub fn expanded(path: OsString) -> PathBuf {
     let path = PathBuf::from(path);
     match (path.strip_prefix("~"), folder("HOME")) {
@@ -124,7 +124,7 @@ pub fn expanded(path: OsString) -> PathBuf {
     }
 }
 
-/// What is wrong with a line.
+/// The error that a line is wrong.
 pub fn error_at(place: &Place, why: &str) -> Failure {
     Failure::new(Reason::Configuration, format!("{place}: {why}"))
 }

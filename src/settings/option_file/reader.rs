@@ -19,7 +19,7 @@ use crate::base::text::in_words;
 /// Where every client looks first.
 const GLOBAL: [&str; 2] = ["/etc/my.cnf", "/etc/mysql/my.cnf"];
 
-/// How many files may include one another; the client passes over what is deeper.
+/// How many files may include one another; the client ignores what is deeper.
 const DEEPEST: usize = 10;
 
 /// Files and bytes at most, all together: a loop of includes doubles with each level.
@@ -60,8 +60,8 @@ impl Found {
     /// Reads the groups of these names, in small letters, from the files of these places.
     ///
     /// # Errors
-    /// [`Reason::Configuration`] when a file that was named cannot be read, and for a line that is none, with file and line.
-    /// What was found before that is there.
+    /// A configuration failure for a file that was named and cannot be read, and for a malformed line, with file and line.
+    /// What was found before that is kept.
     pub fn read(&mut self, places: &Places, groups: &[String]) -> Result<(), Failure> {
         if places.none {
             return Ok(());
@@ -86,7 +86,7 @@ impl Found {
         }
     }
 
-    /// Reads a file that somebody asked for.
+    /// Reads a file that the user named.
     fn add_required(&mut self, path: &Path, groups: &[String]) -> Result<(), Failure> {
         let at = self.files.len();
         self.add(path, groups, 0)?;
@@ -96,12 +96,12 @@ impl Found {
         }
     }
 
-    /// Reads a file that nobody named, if it is there.
+    /// Reads a file that every client looks for, or that a folder contains, if it exists.
     fn add_default(&mut self, path: &Path, groups: &[String], depth: usize) -> Result<(), Failure> {
         let at = self.files.len();
         self.add(path, groups, depth)?;
         match &self.files[at].1 {
-            // A weaker file would decide in its place.
+            // To go on would let a weaker file decide.
             FileStatus::Unusable(why) => return Err(file_error(path, why)),
             FileStatus::Untrusted => {
                 let path = path.display();
@@ -113,7 +113,7 @@ impl Found {
         Ok(())
     }
 
-    /// Reads a file if it is there.
+    /// Reads a file if it exists, and records what became of it.
     fn add(&mut self, path: &Path, groups: &[String], depth: usize) -> Result<(), Failure> {
         // The empty path has none.
         let file: Rc<Path> = Rc::from(absolute(path).unwrap_or_default());
@@ -318,14 +318,14 @@ mod tests {
 
     /// Bytes among which those that mean something are frequent.
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
-        let telling: Vec<Vec<u8>> =
+        let meaningful: Vec<Vec<u8>> =
             "[client] [ ] # ; ! = \" ' \\ _ - password user !include !includedir"
                 .split(' ')
                 .map(|word| word.as_bytes().to_vec())
                 .chain([b"\n".to_vec(), b"\r\n".to_vec(), b" ".to_vec(), vec![0]])
                 .collect();
         let piece = prop_oneof![
-            4 => proptest::sample::select(telling),
+            4 => proptest::sample::select(meaningful),
             1 => vec(any::<u8>(), 0..9),
         ];
         vec(piece, 0..60).prop_map(|pieces| pieces.concat())

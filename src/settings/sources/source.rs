@@ -97,7 +97,7 @@ impl Source {
         unknown.map(|(_, given)| given)
     }
 
-    /// Takes an option that stands in `[dblock]`. Returns a warning if it is ignored.
+    /// Takes an option of the group `[dblock]`. Returns a warning if it is ignored.
     ///
     /// # Errors
     /// That dblock has no such option, or that its value is wrong.
