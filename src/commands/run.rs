@@ -37,7 +37,7 @@ fn run_under_lock(run: &Run, log: Log, record: &mut RunRecord) -> anyhow::Result
         let line = format!("cannot collect signals: {error}");
         Failure::new(Reason::OsRefused, line)
     })?;
-    let run_id = lock::mark()?;
+    let run_id = lock::run_id_lock()?;
     let name_holder = run.tells_of_skip(log.shown);
     let run_if_unreachable = run.if_unreachable == IfUnreachable::Run;
     let supervisor = Supervisor::new(

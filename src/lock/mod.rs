@@ -15,7 +15,7 @@ pub use backend::{Attempt, Backend, Caller, Reattempt, Refusal};
 pub use holder::{Holder, Holders, MOST_NAMED};
 pub use introduction::Introduction;
 pub use lease::Lease;
-pub use name::{Name, gone, kill, mark, sign};
+pub use name::{Name, kill_ack_lock, kill_request_lock, run_id_lock, session_marker_lock};
 
 /// Slots of a lock at most.
 pub const MOST_SLOTS: u32 = 1000;

@@ -59,54 +59,56 @@ impl Name {
         }
     }
 
-    /// The server's name of the place at the head of the queue for the slots.
-    pub fn place_on_server(&self) -> String {
+    /// The server's name of the lock that the head of the queue for the slots holds.
+    pub fn queue_head_on_server(&self) -> String {
         format!("{}#wait", self.on_server())
     }
 
-    /// The server's name of the marker that somebody is ending the holder of a slot.
+    /// The server's name of the lock that whoever ends the holder of a slot holds (`dblock kill`).
     pub fn kill_on_server(&self, slot: u32) -> String {
         format!("{}#kill{slot}", self.on_server())
     }
 
-    /// The server's names of the signs that a holder of some slot is being ended: whoever ends one, and whoever is ended, has one
-    /// of them. They are asked for where the slots are too many to ask for the markers of each.
-    pub fn kills_on_server(&self) -> [String; 8] {
+    /// The server's names of the beacons that the holder of some slot is being ended: whoever ends one, and whoever is ended, holds
+    /// one of them. They are asked for where the slots are too many to ask for the kill lock of each.
+    pub fn kill_beacons_on_server(&self) -> [String; 8] {
         ["a", "b", "c", "d", "e", "f", "g", "h"]
             .map(|letter| format!("{}#kill{letter}", self.on_server()))
     }
 
-    /// The server's name of the sign that the holder of a slot, which somebody ends, is ending its command.
-    pub fn end_on_server(&self, slot: u32) -> String {
+    /// The server's name of the lock that the holder of a slot takes while it ends its command for somebody's kill.
+    pub fn termination_on_server(&self, slot: u32) -> String {
         format!("{}#end{slot}", self.on_server())
     }
 
-    /// The server's name of the sign that the holder of a slot comes again.
-    pub fn back_on_server(&self, slot: u32) -> String {
+    /// The server's name of the lock that the holder of a lost slot takes while it reacquires it.
+    pub fn reacquire_on_server(&self, slot: u32) -> String {
         format!("{}#back{slot}", self.on_server())
     }
 }
 
-/// The server's name of the sign that the session of this number is a dblock's, which it has itself.
-pub fn sign(connection: u64) -> String {
+/// The server's name of a lock that the session of this number holds itself: it proves that the session is a dblock's.
+pub fn session_marker_lock(connection: u64) -> String {
     format!("#{connection}")
 }
 
-/// The server's name of the sign that somebody ends the session of this number, for one that waits and has no slot by then.
-pub fn kill(connection: u64) -> String {
+/// The server's name of the lock that whoever ends the session of this number holds. A waiter has no slot by which it could learn of
+/// that.
+pub fn kill_request_lock(connection: u64) -> String {
     format!("#kill{connection}")
 }
 
-/// The server's name of the answer to the session of this number, which ends a holder: that the holder's command is gone.
-pub fn gone(connection: u64) -> String {
+/// The server's name of the lock by which a killed holder tells the session of this number, which killed it, that its command is gone.
+pub fn kill_ack_lock(connection: u64) -> String {
     format!("#gone{connection}")
 }
 
-/// The server's name of a lock that nobody else has: `#` and 128 random bits. No name of a user's has a `#`.
+/// The server's name of a lock that all sessions of one run hold in turn, and nobody else: `#` and 128 random bits. No name of a
+/// user's has a `#`.
 ///
 /// # Errors
 /// [`Reason::OsRefused`] when the system has no random bits.
-pub fn mark() -> Result<String, Failure> {
+pub fn run_id_lock() -> Result<String, Failure> {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).map_err(|error| {
         let line = format!("cannot get random bits: {error}");
@@ -137,7 +139,7 @@ mod tests {
                 let on_server = name.on_server();
                 prop_assert!(on_server.len() <= LONGEST_PLAIN_NAME && !on_server.contains('#'));
                 prop_assert_eq!(&on_server == text, text.len() <= LONGEST_PLAIN_NAME);
-                prop_assert!(name.back_on_server(999).len() <= 64 && name.kill_on_server(999).len() <= 64);
+                prop_assert!(name.reacquire_on_server(999).len() <= 64 && name.kill_on_server(999).len() <= 64);
             }
             if let [Ok(one), Ok(other)] = names {
                 prop_assert_eq!(one == other, one.on_server() == other.on_server());

@@ -13,7 +13,7 @@ use crate::db::{
     ALL_ATTRIBUTES, AskSessionInfo, Claims, Client, Fault, OWN_ATTRIBUTES, Session, SessionInfo,
     claims,
 };
-use crate::lock::{MOST_SLOTS, Name, sign};
+use crate::lock::{MOST_SLOTS, Name, session_marker_lock};
 use statements::{
     AskInstrument, AskPerformanceSchema, AskPlugin, AskProcessPrivilege, AskProcesses, ListedLock,
     Process,
@@ -123,11 +123,11 @@ impl Census {
     pub fn names(&self) -> Vec<Name> {
         let said = self.claims.values().filter(|claims| claims.is_dblock());
         let said = said.filter_map(|claims| claims.lock.clone());
-        let is_sign = |lock: &&ListedLock| lock.name == sign(lock.connection);
-        let signs = self.locks.iter().filter(is_sign);
-        let signs: HashSet<u64> = signs.map(|lock| lock.connection).collect();
+        let is_marker = |lock: &&ListedLock| lock.name == session_marker_lock(lock.connection);
+        let markers = self.locks.iter().filter(is_marker);
+        let markers: HashSet<u64> = markers.map(|lock| lock.connection).collect();
         let held = self.locks.iter();
-        let held = held.filter(|lock| signs.contains(&lock.connection));
+        let held = held.filter(|lock| markers.contains(&lock.connection));
         let held = held.map(|lock| base(&lock.name).to_owned());
         let waits = self
             .processes
@@ -189,13 +189,13 @@ impl Census {
         let number = self.slots_of(name, named);
         let slots = inspector.owned_slots(number, |slot| name.slot_on_server(slot))?;
         let mut ending = inspector.owned_slots(number, |slot| name.kill_on_server(slot))?;
-        for (slot, id) in inspector.owned_slots(number, |slot| name.end_on_server(slot))? {
+        for (slot, id) in inspector.owned_slots(number, |slot| name.termination_on_server(slot))? {
             if !ending.iter().any(|(marked, _)| *marked == slot) {
                 ending.push((slot, id));
             }
         }
         let holders: HashSet<u64> = slots.iter().chain(&ending).map(|(_, id)| *id).collect();
-        let head = inspector.owner(&name.place_on_server())?;
+        let head = inspector.owner(&name.queue_head_on_server())?;
         let mut waiters = self.waiters(name, &holders, head);
         waiters.truncate(MOST_WAITERS);
         if slots.is_empty() && ending.is_empty() && waiters.is_empty() && !named {
@@ -205,7 +205,7 @@ impl Census {
         let mut whose = Vec::new();
         for (slot, id) in slots {
             let client = self.client(id);
-            let is_dblock = inspector.owner(&sign(id))? == Some(id);
+            let is_dblock = inspector.owner(&session_marker_lock(id))? == Some(id);
             let on_server = name.slot_on_server(slot);
             let listed = self.locks.iter().find(|lock| {
                 lock.connection == id && self.folded(&lock.name) == self.folded(&on_server)

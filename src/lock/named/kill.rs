@@ -12,7 +12,9 @@ use super::inspect::Inspector;
 use super::request::LOOK_AGAIN_AT_KILLER;
 use crate::base::clock::Moment;
 use crate::db::{AskSessionInfo, Client, Fault, client};
-use crate::lock::{LONGEST_TTL, MOST_SLOTS, Name, Wait, gone, kill as sign_of_kill, sign};
+use crate::lock::{
+    LONGEST_TTL, MOST_SLOTS, Name, Wait, kill_ack_lock, kill_request_lock, session_marker_lock,
+};
 use statements::{AskUptime, KeepSession, KillSession, ReleaseMarker, TakeBeacon, TakeMarker};
 
 /// How long the server keeps the marker of a host that has vanished.
@@ -149,7 +151,7 @@ impl Killing<'_> {
         // All at once: who has the slot while it is marked is only waiting for the end of the one that is meant.
         let [killer, ending, holder] = self.inspector.owners(&[
             name.kill_on_server(slot),
-            name.end_on_server(slot),
+            name.termination_on_server(slot),
             name.slot_on_server(slot),
         ])?;
         if let Some(other) = killer.or(ending) {
@@ -161,7 +163,7 @@ impl Killing<'_> {
             return Ok(KillOutcome::Free { server_started });
         };
         let client = self.client(id)?;
-        let is_dblock = self.inspector.owner(&sign(id))? == Some(id);
+        let is_dblock = self.inspector.owner(&session_marker_lock(id))? == Some(id);
         let holder = Victim { client, is_dblock };
         if self.dry_run {
             return Ok(KillOutcome::Held(holder));
@@ -169,7 +171,7 @@ impl Killing<'_> {
         let begun = Moment::now();
         self.inspector.run(&KeepSession(IDLE_LIMIT))?;
         // The second is for one that was granted the slot, and has not believed it yet.
-        let markers = [name.kill_on_server(slot), sign_of_kill(id)];
+        let markers = [name.kill_on_server(slot), kill_request_lock(id)];
         if !self.mark(&markers)? {
             let killer = self.inspector.owner(&markers[0])?.unwrap_or_default();
             return self.leave_it_to(killer, slot);
@@ -229,7 +231,7 @@ impl Killing<'_> {
             [] => {
                 let ending = self
                     .inspector
-                    .owned_slots(MOST_SLOTS, |slot| name.end_on_server(slot))?;
+                    .owned_slots(MOST_SLOTS, |slot| name.termination_on_server(slot))?;
                 Ok(ending.first().map_or(0, |(slot, _)| *slot))
             }
             [(slot, _)] => Ok(*slot),
@@ -243,8 +245,8 @@ impl Killing<'_> {
         let killer = self.client(other)?;
         let locks = [
             name.kill_on_server(slot),
-            name.end_on_server(slot),
-            gone(other),
+            name.termination_on_server(slot),
+            kill_ack_lock(other),
         ];
         let mut is_known = false;
         loop {
@@ -314,7 +316,10 @@ impl Killing<'_> {
     /// Waits until the holder's dblock says that its command is gone. Until it is heard of the marker must stay, also where
     /// nothing is to be waited for: it would take the lock again.
     fn wait_for_end(&mut self, slot: u32, ttl: Duration, begun: Moment) -> Result<Heard, Fault> {
-        let locks = [self.name.end_on_server(slot), gone(self.own_id()?)];
+        let locks = [
+            self.name.termination_on_server(slot),
+            kill_ack_lock(self.own_id()?),
+        ];
         let mut has_begun = false;
         loop {
             let [ending, answer] = self.inspector.owners(&locks)?;

@@ -11,7 +11,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::db::server::{Shown, median};
 use crate::db::{Connector, Fault, Row, Session, Statement, first_value};
-use crate::lock::{DEFAULT_TTL, LockSpec, Name, OnLockLost, Wait, mark};
+use crate::lock::{DEFAULT_TTL, LockSpec, Name, OnLockLost, Wait, run_id_lock};
 
 /// From one look at another session to the next.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -49,7 +49,7 @@ impl Probe {
     /// # Errors
     /// [`Reason::OsRefused`] when the system has no random bits.
     pub fn new() -> Result<Self, Failure> {
-        let marker = mark()?;
+        let marker = run_id_lock()?;
         let name = format!("dblock-check-{}", marker.trim_start_matches('#'));
         let name = Name::parse(&name)
             .map_err(|wrong| Failure::new(Reason::Internal, format!("the name {wrong}")))?;
@@ -91,7 +91,7 @@ impl Probe {
         connector: &Connector,
         read_only: bool,
     ) -> Result<(Session, Opening), Fault> {
-        let mut request = self.request(&mark().map_err(Fault::Final)?, read_only);
+        let mut request = self.request(&run_id_lock().map_err(Fault::Final)?, read_only);
         connector.connect(|session| request.open(session))
     }
 

@@ -10,7 +10,7 @@ use super::statements::{KillMarker, Owner, ack_kill_of_waiter, kill_session};
 use crate::base::clock::Moment;
 use crate::base::log::Level;
 use crate::db::{Client, Fault, Session, Statement, client};
-use crate::lock::{Grant, Holders, Lease, kill};
+use crate::lock::{Grant, Holders, Lease, kill_request_lock};
 
 /// How long the session that has a slot may be one of our own on its way out; and how long, when we announced that we reacquire it,
 /// a waiter's that is about to release it. Beyond that it is a stranger's.
@@ -171,7 +171,7 @@ impl Request {
     /// # Errors
     /// Any fault of a statement.
     pub fn killer_of_waiter(lost: u64, session: &mut Session) -> Result<Option<Client>, Fault> {
-        let owner = Owner::of(&kill(lost));
+        let owner = Owner::of(&kill_request_lock(lost));
         let Some(id) = session.run(&owner)? else {
             return Ok(None);
         };

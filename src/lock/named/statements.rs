@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::fitness::ServerTraits;
 use super::queue::{Answer, FEW, Step};
 use crate::db::{Fault, Row, Statement};
-use crate::lock::{Name, gone};
+use crate::lock::{Name, kill_ack_lock};
 
 /// Seconds that the server keeps the session of a waiter between two statements: one that is gone when it is granted
 /// something costs the others that much. While a statement waits, this limit does not count.
@@ -336,7 +336,7 @@ impl Statements {
             slots: (0..slots)
                 .map(|slot| literal(&name.slot_on_server(slot)))
                 .collect(),
-            queue_head: literal(&name.place_on_server()),
+            queue_head: literal(&name.queue_head_on_server()),
             run_id: literal(run_id),
             name: name.clone(),
             checks_kills: slots <= FEW,
@@ -376,7 +376,7 @@ impl Statements {
         )
     }
 
-    /// What is asked besides, once in a session: who has the mark, and what [`Fitness`](crate::db::Fitness) reads.
+    /// What is asked besides, once in a session: who holds the lock of the run's id, and what [`Fitness`](super::fitness::Fitness) reads.
     fn traits(&self) -> String {
         format!(
             "IS_USED_LOCK({}), @@session.wait_timeout, {} /*M!100000 , {} */",
@@ -386,8 +386,8 @@ impl Statements {
         )
     }
 
-    /// Makes a new session fit to hold a lock, as [`keep_session`] does, and takes the mark, and the [`sign`](crate::lock::sign)
-    /// that it is a dblock's.
+    /// Makes a new session fit to hold a lock, as [`keep_session`] does, and takes the lock of the run's id and the
+    /// [`session_marker_lock`](crate::lock::session_marker_lock).
     pub fn open_session(&self, ttl: Duration) -> Command {
         Command(format!(
             "/* dblock open */ {}, @dblock = GET_LOCK({}, 0), @dblock = GET_LOCK(CONCAT('#', CONNECTION_ID()), 0)",
@@ -505,7 +505,7 @@ impl Statements {
     }
 
     fn back(&self, slot: u32) -> String {
-        literal(&self.name.back_on_server(slot))
+        literal(&self.name.reacquire_on_server(slot))
     }
 
     fn kill(&self, slot: u32) -> String {
@@ -513,12 +513,12 @@ impl Statements {
     }
 
     fn end(&self, slot: u32) -> String {
-        literal(&self.name.end_on_server(slot))
+        literal(&self.name.termination_on_server(slot))
     }
 
     /// Tells that the holder of a slot, which somebody ends, is ending its command: until then the slot is for nobody.
     pub fn announce_termination(&self, slot: u32) -> Command {
-        let kill = take_a_kill(&self.name);
+        let kill = take_kill_beacon(&self.name);
         Command(format!(
             "/* dblock announce termination */ SELECT GET_LOCK({}, 0), {kill}",
             self.end(slot)
@@ -527,7 +527,7 @@ impl Statements {
 
     /// Whether the holder of some slot is being ended, in the place of a place: 2, or 0.
     fn kills(&self) -> String {
-        let kills = self.name.kills_on_server();
+        let kills = self.name.kill_beacons_on_server();
         let kills = kills.map(|kill| format!("IS_USED_LOCK({})", literal(&kill)));
         format!("CASE WHEN COALESCE({}) THEN 2 ELSE 0 END", kills.join(", "))
     }
@@ -537,7 +537,7 @@ impl Statements {
         Command(format!(
             "/* dblock ack kill */ SELECT RELEASE_LOCK({}), GET_LOCK({}, 0)",
             self.end(slot),
-            literal(&gone(killer))
+            literal(&kill_ack_lock(killer))
         ))
     }
 
@@ -552,7 +552,7 @@ impl Statements {
 
     /// Tells those who wait for a slot that its holder is reacquiring it: whoever is granted it meanwhile lets it go.
     pub fn announce_reacquire(&self, slot: u32) -> Command {
-        let take = take(&self.name.back_on_server(slot));
+        let take = take(&self.name.reacquire_on_server(slot));
         Command(format!("/* dblock announce reacquire */ {take}"))
     }
 
@@ -564,7 +564,7 @@ impl Statements {
         ))
     }
 
-    /// Takes one slot without waiting, as [`Statements::first`] takes any; but not while an older session has the mark. The
+    /// Takes one slot without waiting, as [`Statements::first`] takes any; but not while an older session holds the lock of the run's id. The
     /// second column is who has the slot then. [`KILLED`] in the first one: somebody is ending its holder.
     pub fn reacquire(&self, slot: u32) -> Reacquire {
         let (slot, writes, traits) = (slot as usize, self.writes(), self.traits());
@@ -663,8 +663,8 @@ fn is_held(name: &str) -> String {
 }
 
 /// Takes one of the signs that a holder of a lock is being ended, if one is free: 1, else NULL.
-pub fn take_a_kill(name: &Name) -> String {
-    let kills = name.kills_on_server();
+pub fn take_kill_beacon(name: &Name) -> String {
+    let kills = name.kill_beacons_on_server();
     let kills = kills.map(|kill| format!("WHEN GET_LOCK({}, 0) THEN 1", literal(&kill)));
     format!("CASE {} END", kills.join(" "))
 }
@@ -716,7 +716,10 @@ pub fn restore_idle_timeout(ttl: Duration) -> Command {
 
 /// Tells whoever ends this session's holder, the session of this number, that there is no command.
 pub fn ack_kill_of_waiter(killer: u64) -> Command {
-    Command(format!("/* dblock ack kill */ {}", take(&gone(killer))))
+    Command(format!(
+        "/* dblock ack kill */ {}",
+        take(&kill_ack_lock(killer))
+    ))
 }
 
 /// A limit on one statement, for MySQL, which rounds the time-out of `GET_LOCK` to whole seconds. To MariaDB it is a

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::db::{Fault, Row, Statement, first_value};
 use crate::lock::Name;
-use crate::lock::named::statements::{keep_session, literal, take_a_kill};
+use crate::lock::named::statements::{keep_session, literal, take_kill_beacon};
 
 /// Has the server keep this session for so long without a statement.
 pub struct KeepSession(pub Duration);
@@ -46,7 +46,10 @@ impl Statement for TakeBeacon<'_> {
     type Answer = bool;
 
     fn sql(&self) -> String {
-        format!("/* dblock kill beacon */ SELECT {}", take_a_kill(self.0))
+        format!(
+            "/* dblock kill beacon */ SELECT {}",
+            take_kill_beacon(self.0)
+        )
     }
 
     fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
