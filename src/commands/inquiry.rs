@@ -23,14 +23,14 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// Tells one of the things that were asked for.
-    pub fn tell<T: Serialize>(&self, item: T) {
+    /// Reports one of the things that were asked for.
+    pub fn report<T: Serialize>(&self, item: T) {
         let _ = self.link.send(&Message::Item(item));
     }
 }
 
 /// The life of a process that asks: it keeps its secrets to itself, reaches the server that takes writes, if there is one,
-/// asks, and says good-bye to the server before its last word. It bears this `name`, of at most 15 bytes.
+/// asks, and says good-bye to the server before its last message. It has this `name`, of at most 15 bytes.
 ///
 /// # Errors
 /// What it failed of.
@@ -42,7 +42,7 @@ pub fn ask_server<T: Serialize>(
     work: impl FnOnce(&mut Asker) -> Result<(), Fault>,
 ) -> Result<(), Failure> {
     harden(parent)?;
-    // Before the descriptors are let go, for a password's file may be named by a descriptor that dblock inherited.
+    // Before the descriptors are closed, for a password's file may be named by a descriptor that dblock inherited.
     let attributes = Introduction::of_command(command, parent, DEFAULT_TTL).attributes();
     let listener = listener_of::<T>(&link, shown);
     let connector = Connector::new(options, attributes, DEFAULT_TTL, listener)?;
@@ -61,7 +61,7 @@ pub fn ask_server<T: Serialize>(
     Ok(())
 }
 
-/// Tells the process that prints of each step, and of statements where they are shown.
+/// Reports each step to the process that prints, and of statements where they are shown.
 pub fn listener_of<T: Serialize>(link: &Rc<Link>, shown: Level) -> Listener {
     let link = Rc::clone(link);
     Rc::new(move |level, text| {

@@ -75,7 +75,7 @@ fn end_holder(kill: &Kill, level: Level, link: Rc<Link>, parent: Pid) -> Result<
                 connect_timeout: kill.connection.connect_timeout,
             };
             let killed = killing.end()?;
-            asker.tell(killed);
+            asker.report(killed);
             Ok(())
         },
     )

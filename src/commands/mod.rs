@@ -21,8 +21,8 @@ fn print(text: &str) -> Result<(), Failure> {
         .and_then(|()| stdout.flush());
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            let told = format!("cannot write to stdout: {}", in_words(&error));
-            Err(Failure::new(Reason::Internal, told))
+            let line = format!("cannot write to stdout: {}", in_words(&error));
+            Err(Failure::new(Reason::Internal, line))
         }
         _ => Ok(()),
     }

@@ -31,7 +31,7 @@ struct Lock {
     waiters: Vec<Waiter>,
 }
 
-/// Asks the server, prints what it tells, and returns how dblock is to end.
+/// Asks the server, prints the answer, and returns how dblock is to end.
 ///
 /// # Errors
 /// What kept the server from being asked.
@@ -92,14 +92,14 @@ fn take_census(status: &Status, shown: Level, link: &Rc<Link>, parent: Pid) -> R
             };
             let mut whose = Vec::new();
             let inspector = &mut asker.inspector;
-            let mut tell = |found| {
+            let mut report = |found| {
                 let _ = link.send(&query::Message::Item(found));
             };
             for name in names {
-                whose.extend(census.tell_of(&name, !lists, inspector, &mut tell)?);
+                whose.extend(census.report_on(&name, !lists, inspector, &mut report)?);
             }
             for line in census.unseen(&whose, lists) {
-                tell(Found::Unseen(cut(&line)));
+                report(Found::Unseen(cut(&line)));
             }
             Ok(())
         },

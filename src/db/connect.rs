@@ -21,7 +21,7 @@ use crate::base::user::os_user;
 use address::Address;
 
 /// TCP keep-alive: a session that is gone, or a load balancer's forgotten flow, turns into an error within a minute, or a
-/// quarter of the TTL where that is less, so that there is time to seek another server; and a NAT's entry does not age. Idle
+/// quarter of the TTL where that is less, so that there is time to find another server; and a NAT's entry does not age. Idle
 /// time and interval are a third of that.
 const USER_TIMEOUT: Duration = Duration::from_secs(60);
 const SHORTEST_USER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -65,7 +65,7 @@ pub struct PassedOver {
 
 impl Connector {
     /// Reads what is still to be read: the password's file, those of TLS, the OS user's name. Each session has these connection
-    /// `attributes`, and lives for the `idle_limit` when it keeps silent; the listener is told of each step.
+    /// `attributes`, and ends when it sends no statement for the `idle_limit`; the listener gets each step.
     ///
     /// # Errors
     /// [`Reason::Configuration`](crate::base::exit::Reason) when a file cannot be used.
@@ -115,7 +115,7 @@ impl Connector {
             has_password,
             tls: Tls::new(&settings.tls, &settings.targets, &listener)?,
             listener,
-            // A little less than its share, so that what it failed of can still be told.
+            // A little less than its share, so that the cause of a failure can still be reported.
             attempt_limit: Cell::new(settings.connect_timeout.mul_f64(0.95) / servers),
             full_rounds: Cell::new(0),
             said: RefCell::default(),

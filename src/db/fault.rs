@@ -80,13 +80,13 @@ impl Fault {
         match error {
             mysql::Error::MySqlError(error) if is_about_the_account(&error) => refused(format!(
                 "{server} refused the account {user}: {}",
-                told(&error)
+                message_of(&error)
             )),
             mysql::Error::MySqlError(error) if FULL.contains(&error.code) => {
-                Self::Full(told(&error))
+                Self::Full(message_of(&error))
             }
             // Shutting down (1053), still starting, behind a proxy without a server: all pass.
-            mysql::Error::MySqlError(error) => Self::Gone(told(&error)),
+            mysql::Error::MySqlError(error) => Self::Gone(message_of(&error)),
             // MariaDB asks for another plugin when the first of an account's was given a wrong password; the crate knows one.
             mysql::Error::DriverError(mysql::DriverError::UnexpectedPacket) => {
                 Self::Final(Failure::new(
@@ -115,7 +115,7 @@ impl Fault {
         }
     }
 
-    /// A fault of rustls's while shaking hands with `server`, or when the server's last word on it came later.
+    /// A fault of rustls's while shaking hands with `server`, or when the server's verdict came later.
     fn of_tls(error: &rustls::Error, server: &str) -> Self {
         let (reason, line) = tls_error::explain(error, server);
         match reason {
@@ -161,43 +161,46 @@ impl Fault {
         };
         match error.code {
             // Query interrupted, statement time limit (MySQL, MariaDB).
-            1317 | 3024 | 1969 => Self::Interrupted(told(&error)),
+            1317 | 3024 | 1969 => Self::Interrupted(message_of(&error)),
             // Deadlock of rows, of named locks, and lock wait time-out.
-            1213 | 3058 | 1205 => Self::Conflict(told(&error)),
+            1213 | 3058 | 1205 => Self::Conflict(message_of(&error)),
             // Session killed (MariaDB, MySQL), idle for too long, shutting down, and all that SQLSTATE calls a
             // connection exception.
-            1053 | 1927 | 3169 | 4031 => Self::Gone(told(&error)),
-            _ if error.state.starts_with("08") => Self::Gone(told(&error)),
+            1053 | 1927 | 3169 | 4031 => Self::Gone(message_of(&error)),
+            _ if error.state.starts_with("08") => Self::Gone(message_of(&error)),
             // Galera of some releases; Percona XtraDB Cluster in its strict mode, by the number of any unknown error.
             1235 | 1105 if error.message.contains("GET_LOCK") => Self::Final(Failure::new(
                 Reason::Configuration,
-                format!("this server does not support GET_LOCK: {}", told(&error)),
+                format!(
+                    "this server does not support GET_LOCK: {}",
+                    message_of(&error)
+                ),
             )),
             // Empty, too long, or with a character that the server's character set for names has not.
             1059 | 3057 | 4163 => Self::Final(Failure::new(
                 Reason::Usage,
                 format!(
                     "--name: the server does not take this name: {}",
-                    told(&error)
+                    message_of(&error)
                 ),
             )),
             1193 => match error.message.split('\'').nth(1) {
                 Some(name) => Self::NoSuchVariable(name.to_owned()),
-                None => Self::Gone(told(&error)),
+                None => Self::Gone(message_of(&error)),
             },
             _ if is_about_the_account(&error) => {
-                let line = format!("the server refused the account: {}", told(&error));
+                let line = format!("the server refused the account: {}", message_of(&error));
                 Self::Final(Failure::new(Reason::AccountRefused, line))
             }
             _ => {
-                let line = format!("the server refused a statement: {}", told(&error));
+                let line = format!("the server refused a statement: {}", message_of(&error));
                 Self::Final(Failure::new(Reason::Internal, line))
             }
         }
     }
 
     fn of_transport(error: mysql::Error, server: &str) -> Self {
-        let told = match error {
+        let cause = match error {
             mysql::Error::DriverError(mysql::DriverError::CouldNotConnect(cause)) => {
                 let cause =
                     cause.map_or_else(|| "cannot connect".to_owned(), |(_, cause, _)| cause);
@@ -223,7 +226,7 @@ impl Fault {
         };
         Self::Final(Failure::new(
             Reason::Internal,
-            format!("{server} does not speak the MySQL protocol as dblock knows it: {told}"),
+            format!("{server} does not speak the MySQL protocol as dblock knows it: {cause}"),
         ))
     }
 }
@@ -270,7 +273,7 @@ fn broken_off(error: &io::Error) -> Option<String> {
         | io::ErrorKind::ConnectionReset
         | io::ErrorKind::ConnectionAborted => Some("the server closed the connection".to_owned()),
         _ if error.raw_os_error().is_some() => Some(in_words(error)),
-        // The crate's word for an end in the middle of a packet.
+        // The crate's message for an end in the middle of a packet.
         _ if error.to_string() == "bytes remaining on stream" => {
             Some("the server closed the connection".to_owned())
         }
@@ -314,14 +317,33 @@ pub fn is_about_the_account(error: &mysql::MySqlError) -> bool {
         )
 }
 
-/// The server's own words with its number.
-fn told(error: &mysql::MySqlError) -> String {
+/// The server's own message with its number.
+fn message_of(error: &mysql::MySqlError) -> String {
     format!("{} (error {})", error.message, error.code)
 }
 
 #[cfg(test)]
 mod tests {
     use super::Fault;
+
+    #[test]
+    fn a_deadlock_is_no_interruption() {
+        let fault = |code| {
+            let (state, message) = ("HY000".to_owned(), String::new());
+            let error = mysql::MySqlError {
+                state,
+                message,
+                code,
+            };
+            Fault::of_statement(mysql::Error::MySqlError(error))
+        };
+        for code in [1317, 3024, 1969] {
+            assert!(matches!(fault(code), Fault::Interrupted(_)), "{code}");
+        }
+        for code in [1213, 3058, 1205] {
+            assert!(matches!(fault(code), Fault::Conflict(_)), "{code}");
+        }
+    }
 
     #[test]
     fn of_the_addresses_of_a_name_the_one_that_is_full_decides() {

@@ -57,7 +57,7 @@ pub struct Claims {
     pub waits: bool,
     /// How many slots of the lock it is content with.
     pub slots: Option<u32>,
-    /// How long the server keeps its session without a word.
+    /// How long the server keeps its session without a statement.
     pub ttl: Option<Duration>,
 }
 

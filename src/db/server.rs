@@ -102,7 +102,7 @@ impl Product {
     }
 }
 
-/// What `SHOW` tells every account: the value of a variable or of a status; `None` where there is no such.
+/// What `SHOW` shows to every account: the value of a variable or of a status; `None` where there is no such.
 pub enum Shown {
     /// A global variable.
     Variable(&'static str),
@@ -155,7 +155,7 @@ pub struct Login {
 }
 
 impl Login {
-    /// Reads a server's `CREATE USER` statement. What stands there beside the plugin is never told.
+    /// Reads a server's `CREATE USER` statement. What stands there beside the plugin is never shown.
     fn parse(statement: &str) -> Self {
         let native = || Some("mysql_native_password".to_owned());
         let (plugin, has_password) = match statement.split_once(" IDENTIFIED ") {

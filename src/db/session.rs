@@ -221,7 +221,7 @@ fn network_round_trip(descriptor: RawFd) -> Option<Duration> {
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = libc::socklen_t::try_from(size_of_val(&info)).ok()?;
     // SAFETY: the kernel writes at most `length` bytes into the structure, and fails on what is no TCP socket.
-    let told = unsafe {
+    let status = unsafe {
         libc::getsockopt(
             descriptor,
             libc::IPPROTO_TCP,
@@ -231,7 +231,7 @@ fn network_round_trip(descriptor: RawFd) -> Option<Duration> {
         )
     };
     // A kernel that knows no such number leaves it zero.
-    (told == 0 && info.tcpi_min_rtt > 0).then(|| Duration::from_micros(info.tcpi_min_rtt.into()))
+    (status == 0 && info.tcpi_min_rtt > 0).then(|| Duration::from_micros(info.tcpi_min_rtt.into()))
 }
 
 /// Limits the wait for each answer; zero is without limit.

@@ -7,10 +7,10 @@ use rustls::{AlertDescription, CertificateError};
 
 use crate::base::exit::Reason;
 
-/// Of so many names in a server's certificate is told at most.
+/// Names in a server's certificate that a message lists at most.
 const NAMES_TOLD: usize = 5;
 
-/// What went wrong in a handshake with `server`, or when its last word on it came later: the reason, and the line.
+/// What went wrong in a handshake with `server`, or when the server's verdict came later: the reason, and the line.
 /// [`Reason::Unreachable`] may pass; with [`Reason::Configuration`] the server is not one to trust.
 pub fn explain(error: &rustls::Error, server: &str) -> (Reason, String) {
     use rustls::Error::{AlertReceived, InvalidCertificate, PeerIncompatible};

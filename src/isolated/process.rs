@@ -128,8 +128,8 @@ pub fn harden(parent: Pid) -> Result<(), Failure> {
 }
 
 fn cannot_detach(error: &io::Error) -> Failure {
-    let told = format!("cannot detach a process: {}", in_words(error));
-    Failure::new(Reason::OsRefused, told)
+    let line = format!("cannot detach a process: {}", in_words(error));
+    Failure::new(Reason::OsRefused, line)
 }
 
 /// Leaves everything that is the supervisor's or the command's: signals, terminal, descriptors; and takes a `name` of at

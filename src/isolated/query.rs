@@ -39,7 +39,7 @@ pub struct Limits {
     pub whole: Option<Duration>,
 }
 
-/// Has `work` done by a process of its own, and passes on what it tells, within the limits. What is an item is called in
+/// Has `work` done by a process of its own, and passes on its messages, within the limits. What is an item is called in
 /// words by `label`, should it be the last one; the whole is called `what`. The server's name.
 ///
 /// # Errors
@@ -53,26 +53,26 @@ pub fn ask<T: Serialize + DeserializeOwned>(
     label: impl Fn(&T) -> String,
 ) -> Result<String, Failure> {
     let (pid, link) = fork_isolated(work, Message::<T>::Failed)?;
-    let heard = hear(&link, limits, log, &mut on_item, &label);
+    let finished = receive(&link, limits, log, &mut on_item, &label);
     let ended = end(pid);
-    match heard? {
+    match finished? {
         Finished::All(server) => Ok(server),
         Finished::Gone(last) => {
-            let told = format!("{what} {ended} while this was under way: {last}");
-            Err(Failure::new(Reason::Internal, told))
+            let cause = format!("{what} {ended} while this was under way: {last}");
+            Err(Failure::new(Reason::Internal, cause))
         }
     }
 }
 
-/// What was told until the end.
+/// How a process that asks has finished.
 enum Finished {
     /// Everything; the server's name.
     All(String),
-    /// Not the last word; what was under way.
+    /// It ended before its last message; what was under way.
     Gone(String),
 }
 
-fn hear<T: DeserializeOwned>(
+fn receive<T: DeserializeOwned>(
     link: &Link,
     limits: Limits,
     log: Log,
@@ -111,8 +111,8 @@ fn hear<T: DeserializeOwned>(
                     None => "no server could be reached".to_owned(),
                 };
                 let limit = shown(limit.unwrap_or_default());
-                let told = format!("{what} within {limit}: {last_note}");
-                return Err(Failure::new(Reason::Unreachable, told));
+                let cause = format!("{what} within {limit}: {last_note}");
+                return Err(Failure::new(Reason::Unreachable, cause));
             }
         }
     }

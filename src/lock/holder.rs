@@ -10,7 +10,7 @@ use crate::db::Client;
 /// How many holders a message names.
 pub const MOST_NAMED: u32 = 3;
 
-/// Who has a lock, as far as the server tells. Shown, it goes on from "the lock is".
+/// Who has a lock, as far as the server says. Shown, it goes on from "the lock is".
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Holders {
     /// Of the first few slots.
@@ -19,7 +19,7 @@ pub struct Holders {
     pub slots: u32,
 }
 
-/// Who has a slot, as far as the server tells.
+/// Who has a slot, as far as the server says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Holder {
     /// This session.
@@ -28,7 +28,7 @@ pub enum Holder {
     Nobody,
     /// Nobody: this one is ending the holder, whose command may still run.
     Killer(Box<Client>),
-    /// The server did not tell.
+    /// The server did not say.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! What a dblock says of itself to a server, so that others can tell who holds a lock: connection attributes.
+//! What a dblock says of itself to a server, so that others can see who holds a lock: connection attributes.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -11,7 +11,7 @@ use crate::base::user::local_user;
 use crate::db::PROGRAM;
 
 /// Bytes of all attributes at most, with a byte or two for the length of each name and value: a server keeps 512 where it is
-/// not told otherwise (`performance_schema_session_connect_attrs_size`), and drops what is beyond. 150 are the crate's own.
+/// not configured otherwise (`performance_schema_session_connect_attrs_size`), and drops what is beyond. 150 are the crate's own.
 const ROOM: usize = 512 - 150;
 
 /// Bytes of a host's, a user's and a program's name at most.
@@ -30,11 +30,11 @@ pub struct Introduction {
     pub command: String,
     /// When dblock was started.
     pub started: SystemTime,
-    /// Whether it may wait for the lock, so that it has had it since later.
+    /// Whether it may wait for the lock, so that it holds it since later.
     pub waits: bool,
     /// How many slots of the lock it is content with.
     pub slots: u32,
-    /// How long the server keeps the session without a word.
+    /// How long the server keeps the session without a statement.
     pub ttl: Duration,
 }
 

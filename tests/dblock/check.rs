@@ -542,6 +542,20 @@ fn a_session_that_is_lost_on_the_way_is_told() {
 }
 
 #[test]
+fn a_value_of_another_type_is_an_error_and_not_null() {
+    let fake = scripted(Kind::MySql, |statement, _| {
+        statement
+            .starts_with("SELECT COUNT(*)")
+            .then(|| row(&["many"]))
+    });
+    dblock_check(&fake.url())
+        .output()
+        .expect_code(70)
+        .expect_stdout("")
+        .expect_one_line("a value of an unexpected type");
+}
+
+#[test]
 fn a_check_that_dies_takes_its_second_session_along() {
     for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT] {
         let fake = scripted(Kind::MySql, |statement, _| {

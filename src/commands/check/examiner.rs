@@ -48,7 +48,7 @@ enum FromSecond {
     Failed(Failure),
 }
 
-/// Finds out all there is to know about a server, and tells it over the link.
+/// Finds out all there is to know about a server, and reports it over the link.
 ///
 /// # Errors
 /// What kept the server from being examined.
@@ -58,12 +58,12 @@ pub fn examine(
     link: &Rc<Link>,
     parent: Pid,
 ) -> Result<(), Failure> {
-    let hears = Rc::new(Cell::new(Hears::All));
-    let (told, hears_now) = (listener_of::<Finding>(link, shown), Rc::clone(&hears));
-    let listener: Listener = Rc::new(move |level, text| match hears_now.get() {
-        Hears::All => told(level, text),
-        Hears::NoWarnings if level != Level::Warning => told(level, text),
-        Hears::NoWarnings | Hears::Nothing => {}
+    let verbosity = Rc::new(Cell::new(Verbosity::All));
+    let (report, verbosity_now) = (listener_of::<Finding>(link, shown), Rc::clone(&verbosity));
+    let listener: Listener = Rc::new(move |level, text| match verbosity_now.get() {
+        Verbosity::All => report(level, text),
+        Verbosity::NoWarnings if level != Level::Warning => report(level, text),
+        Verbosity::NoWarnings | Verbosity::Nothing => {}
     });
     harden(parent)?;
     // Before the descriptors are closed, for a password's file may be named by a descriptor that dblock inherited.
@@ -71,7 +71,7 @@ pub fn examine(
     let connector = Connector::new(connection, attributes, DEFAULT_TTL, listener)?;
     detach(link, c"dblock-check")?;
     // The findings report what is wrong with a server.
-    hears.set(Hears::NoWarnings);
+    verbosity.set(Verbosity::NoWarnings);
     let probe = Probe::new()?;
     let Reached {
         session,
@@ -95,7 +95,7 @@ pub fn examine(
         connector: &connector,
         probe: &probe,
         read_only,
-        hears,
+        verbosity,
     };
     let done = examiner.examine(&opening);
     done.and_then(|()| probe.release_marker(&mut examiner.session))
@@ -106,9 +106,9 @@ pub fn examine(
     Ok(())
 }
 
-/// What the process that prints is told of each step.
+/// Which steps are reported to the process that prints.
 #[derive(Clone, Copy)]
-enum Hears {
+enum Verbosity {
     All,
     NoWarnings,
     /// In the process with the second session, which has no link to it.
@@ -124,7 +124,7 @@ struct Examiner<'a> {
     probe: &'a Probe,
     /// Whether a server that is read-only will do.
     read_only: bool,
-    hears: Rc<Cell<Hears>>,
+    verbosity: Rc<Cell<Verbosity>>,
 }
 
 impl Examiner<'_> {
@@ -136,28 +136,28 @@ impl Examiner<'_> {
         let comment = Shown::Variable("version_comment").value(session)?;
         let comment = comment.unwrap_or_default();
         let product = Product::of(&info.version, &comment);
-        self.tell(words::server(product, info.version, &comment));
-        self.tell(Finding::ok("reached", &self.session.to_string()));
-        self.tell_all(self.connector.passed_over().iter().map(words::passed_over));
-        self.tell(Finding::ok("account", &info.account));
-        self.tell(words::tls(&self.session, self.connection.tls.mode));
+        self.report(words::server(product, info.version, &comment));
+        self.report(Finding::ok("reached", &self.session.to_string()));
+        self.report_all(self.connector.passed_over().iter().map(words::passed_over));
+        self.report(Finding::ok("account", &info.account));
+        self.report(words::tls(&self.session, self.connection.tls.mode));
         let login = self.session.try_run(&AskLogin)?.unwrap_or_default();
         let is_mariadb = matches!(product, Product::MariaDb);
-        self.tell(words::authentication(&login, is_mariadb));
+        self.report(words::authentication(&login, is_mariadb));
         let has_locks = match opening {
             Ok(opening) => {
                 let exclusion = exclusion(&mut self.session, opening)?;
                 let handshake = self.session.handshake_id();
-                self.tell_all(words::exclusion(opening, &exclusion, handshake));
+                self.report_all(words::exclusion(opening, &exclusion, handshake));
                 opening.has_slot()
             }
             Err(failure) => {
-                self.tell(words::no_locks(failure));
+                self.report(words::no_locks(failure));
                 false
             }
         };
         let replica = is_replica(&mut self.session)?;
-        self.tell(words::replica(replica, is_mariadb));
+        self.report(words::replica(replica, is_mariadb));
         let hand_over = if has_locks {
             self.two_sessions()?
         } else {
@@ -171,20 +171,20 @@ impl Examiner<'_> {
             Some(_) => usage_of_account(session)?,
             None => None,
         };
-        self.tell(words::holders(keeps_attributes, sees_all));
-        self.tell(words::connections(usage, of_account));
+        self.report(words::holders(keeps_attributes, sees_all));
+        self.report(words::connections(usage, of_account));
         self.times(has_locks)?;
-        self.tell_all(hand_over.map(words::hand_over));
+        self.report_all(hand_over.map(words::hand_over));
         Ok(())
     }
 
-    fn tell(&self, finding: Finding) {
+    fn report(&self, finding: Finding) {
         let _ = self.link.send(&FromExaminer::Item(finding));
     }
 
-    fn tell_all(&self, findings: impl IntoIterator<Item = Finding>) {
+    fn report_all(&self, findings: impl IntoIterator<Item = Finding>) {
         for finding in findings {
-            self.tell(finding);
+            self.report(finding);
         }
     }
 
@@ -193,15 +193,15 @@ impl Examiner<'_> {
         let limit = self.connection.connect_timeout / 4;
         let opened = self.session.opened_in();
         let network = self.session.network_round_trip();
-        self.tell_all(network.map(|network| words::connecting("connect", network, limit)));
+        self.report_all(network.map(|network| words::connecting("connect", network, limit)));
         let handshake = opened.saturating_sub(network.unwrap_or_default());
-        self.tell(words::connecting("handshake", handshake, limit));
+        self.report(words::connecting("handshake", handshake, limit));
         let ping = |session: &mut Session| session.try_run(&Ping).map(|_| ());
         let round_trip = median(&mut self.session, ping, |_| Ok(()))?;
-        self.tell(words::statement("round_trip", round_trip));
+        self.report(words::statement("round_trip", round_trip));
         if has_locks {
             let span = self.probe.time_to_take(&mut self.session)?;
-            self.tell(words::statement("lock", span));
+            self.report(words::statement("lock", span));
         }
         Ok(())
     }
@@ -211,7 +211,7 @@ impl Examiner<'_> {
     fn two_sessions(&mut self) -> Result<Option<Duration>, Fault> {
         let (pid, link) = fork_isolated(
             |link, first| {
-                self.hears.set(Hears::Nothing);
+                self.verbosity.set(Verbosity::Nothing);
                 wait_in_line(self.connector, self.probe, self.read_only, &link, first)
             },
             FromSecond::Failed,
@@ -221,11 +221,11 @@ impl Examiner<'_> {
         end(pid);
         Ok(match seen? {
             Ok((span, killed)) => {
-                self.tell_all(words::second_session(killed));
+                self.report_all(words::second_session(killed));
                 Some(span)
             }
             Err(why) => {
-                self.tell(words::no_second_session(&why));
+                self.report(words::no_second_session(&why));
                 None
             }
         })
@@ -302,24 +302,24 @@ fn wait_in_line(
     };
     let opened = probe.open_second(connector, read_only);
     let (mut session, opening) = opened.map_err(|fault| failed(&fault))?;
-    let tell = |message| {
+    let send = |message| {
         let _ = link.send(&message);
     };
     if opening.has_slot() {
-        tell(FromSecond::Stranger);
+        send(FromSecond::Stranger);
         return Ok(());
     }
-    tell(FromSecond::Asking(opening.connection_id()));
+    send(FromSecond::Asking(opening.connection_id()));
     let granted = probe.take(&mut session, HAND_OVER_LIMIT);
     let now = Moment::now();
     if !granted.map_err(|fault| failed(&fault))? {
         return Err(failed(&"it did not get the lock"));
     }
-    tell(FromSecond::Granted(now));
+    send(FromSecond::Granted(now));
     let mut ended = [PollFd::new(session.as_fd(), PollFlags::POLLIN)];
     let limit = u16::try_from(HAND_OVER_LIMIT.as_millis()).unwrap_or(u16::MAX);
     if let Ok(1..) = poll(&mut ended, limit) {
-        tell(FromSecond::Ended);
+        send(FromSecond::Ended);
     }
     Ok(())
 }

@@ -55,7 +55,7 @@ pub fn passed_over(server: &PassedOver) -> Finding {
     }
 }
 
-/// TLS as dblock sees it: behind a proxy the server would tell of the proxy's own connection.
+/// TLS as dblock sees it: behind a proxy the server would describe the proxy's own connection.
 pub fn tls(session: &Session, mode: SslMode) -> Finding {
     let is_local = session.is_local();
     let Some(how) = session.encryption() else {
@@ -225,7 +225,7 @@ pub fn no_second_session(why: &NotSeen) -> Finding {
     }
 }
 
-/// What a waiter would be told of a holder.
+/// What a waiter learns about a holder.
 pub fn holders(keeps_attributes: bool, sees_all: bool) -> Finding {
     let whose = if sees_all {
         "of every account"

@@ -26,14 +26,14 @@ impl Address {
     ///
     /// # Errors
     /// [`Fault::Gone`] where there is none.
-    pub fn all_of(target: &Target, tell: &dyn Fn(&str)) -> Result<Vec<Self>, Fault> {
+    pub fn all_of(target: &Target, log: &dyn Fn(&str)) -> Result<Vec<Self>, Fault> {
         match target {
             Target::Tcp(host, port) => {
                 if let Ok(ip) = host.parse() {
                     return Ok(vec![Self::Tcp(ip, *port)]);
                 }
                 // The resolver keeps its own time; the supervisor ends us if that is too long.
-                tell(&format!("resolving the name {host}"));
+                log(&format!("resolving the name {host}"));
                 let found = (host.as_str(), *port).to_socket_addrs();
                 let found = found.map_err(|error| {
                     Fault::Gone(format!("cannot resolve the name: {}", resolver(&error)))

@@ -111,7 +111,7 @@ impl Connector {
 
     /// Logs in, and once more where the crate may have spoilt it: it takes a zero at the end of a server's random number for
     /// its terminator, which it is not where MariaDB asks for ed25519 or PARSEC. So one of 256 logins with the right password
-    /// is refused there, by the server or (twice at most is tried again then) by a panic. After a refusal nothing tells which
+    /// is refused there, by the server or (twice at most is tried again then) by a panic. After a refusal nothing shows which
     /// server it was, so a password that is wrong is sent twice to any.
     ///
     /// It also panics where a server asks for PARSEC and there is no password. HMAC fills up a short key with zeros, so that

@@ -26,6 +26,9 @@ const ACK_LIMIT: Duration = Duration::from_secs(2);
 /// A server gets this part of the TTL for an answer when a lost lock is reacquired: another one is to have its turn in time.
 const SHARE_OF_TTL: u32 = 8;
 
+/// The cause of a loss that the server tells.
+const NOT_HELD: &str = "the server says that it is not held";
+
 /// One caller's named lock.
 pub struct NamedLock {
     connector: Connector,
@@ -128,12 +131,12 @@ impl Backend for NamedLock {
 
     fn renew(&mut self) -> Result<Moment, String> {
         let Some(session) = &mut self.session else {
-            return Err("there is no session".to_owned());
+            return Err(NOT_HELD.to_owned());
         };
         let sent = Moment::now();
         let cause = match self.request.renew(self.slot, session) {
             Ok(true) => return Ok(sent),
-            Ok(false) => "the server says that it is not held".to_owned(),
+            Ok(false) => NOT_HELD.to_owned(),
             Err(Fault::ReadOnly(cause)) => format!("{session} {cause}"),
             Err(fault) => fault.to_string(),
         };

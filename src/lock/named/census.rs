@@ -19,7 +19,7 @@ use statements::{
     Process,
 };
 
-/// Waiters of a lock that are told at most.
+/// Waiters of a lock that are reported at most.
 const MOST_WAITERS: usize = 10_000;
 
 /// One thing that was found.
@@ -177,14 +177,14 @@ impl Census {
         })
     }
 
-    /// Tells who has a lock and who waits for it; the sessions. One that nobody has and nobody waits for is told only if that
-    /// was `named`.
-    pub fn tell_of(
+    /// Reports who has a lock and who waits for it; returns their sessions. A lock that nobody has and nobody waits for is
+    /// reported only if it was `named`.
+    pub fn report_on(
         &self,
         name: &Name,
         named: bool,
         inspector: &mut Inspector,
-        tell: &mut dyn FnMut(Found),
+        report: &mut dyn FnMut(Found),
     ) -> Result<Vec<u64>, Fault> {
         let number = self.slots_of(name, named);
         let slots = inspector.owned_slots(number, |slot| name.slot_on_server(slot))?;
@@ -201,7 +201,7 @@ impl Census {
         if slots.is_empty() && ending.is_empty() && waiters.is_empty() && !named {
             return Ok(Vec::new());
         }
-        tell(Found::Lock(name.to_string()));
+        report(Found::Lock(name.to_string()));
         let mut whose = Vec::new();
         for (slot, id) in slots {
             let client = self.client(id);
@@ -217,7 +217,7 @@ impl Census {
             let held_for = listed
                 .and_then(|lock| lock.age)
                 .or_else(|| said.and_then(|claims| Some(age(claims.started?))));
-            tell(Found::Holding(Box::new(Holding {
+            report(Found::Holding(Box::new(Holding {
                 slot,
                 client,
                 is_dblock,
@@ -227,11 +227,11 @@ impl Census {
             whose.push(id);
         }
         for (slot, id) in ending {
-            tell(Found::Ending(slot, Box::new(self.client(id))));
+            report(Found::Ending(slot, Box::new(self.client(id))));
         }
         for waiter in waiters {
             whose.push(waiter.client.connection);
-            tell(Found::Waiter(Box::new(waiter)));
+            report(Found::Waiter(Box::new(waiter)));
         }
         Ok(whose)
     }
@@ -312,12 +312,12 @@ impl Census {
         }
     }
 
-    /// What could not be seen of the sessions that were told, or of others, and what would show it.
-    pub fn unseen(&self, told: &[u64], lists: bool) -> Vec<String> {
+    /// What could not be seen of the sessions that were reported, or of others, and what would show it.
+    pub fn unseen(&self, reported: &[u64], lists: bool) -> Vec<String> {
         let account = self.info.quoted_account();
         // A session says something wherever it can be read: ours does.
         let are_kept = self.claims.contains_key(&self.info.connection);
-        let silent = told.iter().filter(|id| !self.claims.contains_key(id));
+        let silent = reported.iter().filter(|id| !self.claims.contains_key(id));
         let mut unseen = Vec::new();
         if !are_kept && silent.clone().next().is_some() {
             unseen.push(

@@ -10,7 +10,7 @@ use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::db::{Connector, Fault, LIST, Row, Session, Statement};
 
-/// From an answer that told nothing to the same question again.
+/// From a statement that was interrupted to the next attempt.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A session that asks.

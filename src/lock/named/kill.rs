@@ -239,7 +239,7 @@ impl Killing<'_> {
         })
     }
 
-    /// Waits until another has done what is wanted, or the holder itself, which was told by it.
+    /// Waits until another has done what is wanted, or the holder itself, which that one has asked to end.
     fn leave_it_to(&mut self, other: u64, slot: u32) -> Result<KillOutcome, Fault> {
         let (begun, name, dry_run) = (Moment::now(), self.name, self.dry_run);
         let killer = self.client(other)?;

@@ -188,7 +188,7 @@ pub fn end_session(session: &mut Session, other: u64) -> Result<bool, Fault> {
     Ok(session.try_run(&End(other))?.is_ok())
 }
 
-/// Asks what else tells whether a lock excludes.
+/// Asks what else shows whether a lock excludes.
 ///
 /// # Errors
 /// The session must be dropped.
