@@ -157,19 +157,6 @@ fn sql_is_written_in_its_rooms_only() {
 }
 
 #[test]
-fn each_statement_begins_with_a_comment_that_names_it() {
-    let mut count = 0;
-    for (file, code) in sources() {
-        for statement in code.split(" Statement for ").skip(1) {
-            let (sql, _) = statement.split_once("fn decode(").expect("an answer");
-            assert!(sql.contains("\"/* dblock "), "src/{file}:{sql}");
-            count += 1;
-        }
-    }
-    assert!(count > 20, "only {count} statements were found");
-}
-
-#[test]
 fn an_import_is_read_in_every_way_in_which_it_is_written() {
     assert_eq!(named("use crate::db::Session;"), ["db"]);
     assert_eq!(

@@ -267,6 +267,25 @@ both_servers! {
         assert!(after.len() == 2 && kept.starts_with("SET SESSION wait_timeout=") && !kept.contains("wait_timeout=3 "), "{kept}");
     }
 
+    fn every_statement_begins_with_a_comment_that_names_it(server) {
+        let (name, proxy) = (unique("named"), Proxy::to(server));
+        let holder = server.hold(&name);
+        let waiter = Dblock::run_at(&proxy.url(), &name).args(["-m", "2", "--wait", "30"]).sh("exec sleep 50").spawn();
+        Dblock::run_at(&proxy.url(), &name).sh("true").output().expect_code(75);
+        let at_proxy = |command: &str| Dblock::at(server, command).env("DBLOCK_URL", proxy.url());
+        at_proxy("status").output().expect_code(0);
+        at_proxy("check").output();
+        drop(holder);
+        at_proxy("kill").args([&format!("{name}#1"), "--wait", "20"]).output().expect_code(0);
+        waiter.wait();
+        let packets = proxy.packets();
+        let sent: Vec<String> = packets.iter().filter_map(crate::harness::Packet::sent).collect();
+        assert!(sent.len() > 30, "{sent:?}");
+        for statement in sent.iter().flat_map(|packet| packet.split("; ")) {
+            assert!(statement.starts_with("/* dblock "), "{statement}");
+        }
+    }
+
     fn only_the_first_packet_of_a_session_has_two_statements(server) {
         // A KILL QUERY, by which holders wake the head, makes a server pass over the second without a word.
         for slots in [1, 2] {
