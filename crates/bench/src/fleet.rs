@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::Result;
-use super::processes::{Callers, Gate, Memory, Records, until, until_told};
+use super::processes::{Callers, Gate, Memory, Records, until, until_server_says};
 use super::setup::{Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
 
@@ -82,8 +82,8 @@ impl<'a> Fleet<'a> {
         let what = name("the server's memory for each of 4000 connections");
         table.add(Row::one(PART, what, Unit::Bytes, each));
 
-        let told = fs::read_to_string(&self.records)?;
-        if told.lines().count() != all {
+        let text = fs::read_to_string(&self.records)?;
+        if text.lines().count() != all {
             return Err("some that waited have run".into());
         }
         let begun = Instant::now();
@@ -108,8 +108,8 @@ impl<'a> Fleet<'a> {
             self.callers.add(dblock)?;
         }
         until("all hold", || {
-            let told = fs::read_to_string(&self.records).unwrap_or_default();
-            Ok(told.lines().count() == from + count)
+            let text = fs::read_to_string(&self.records).unwrap_or_default();
+            Ok(text.lines().count() == from + count)
         })
     }
 
@@ -134,7 +134,7 @@ impl<'a> Fleet<'a> {
 
 fn waiting(session: &mut mysql::Conn, count: usize) -> Result<()> {
     use mysql::prelude::Queryable;
-    until_told("all wait", || {
+    until_server_says("all wait", || {
         let waiting: Option<usize> = session.query_first(
             "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'",
         )?;
@@ -152,7 +152,7 @@ fn statements(setup: &Setup, session: &mut mysql::Conn) -> Result<f64> {
     Ok(counted as f64 / minutes)
 }
 
-/// To a hundredth: a heartbeat that falls just inside or outside of the time is no waiter's.
+/// To a hundredth: a renewal that falls just inside or outside of the time is no waiter's.
 fn rounded(figure: f64) -> f64 {
     (figure * 100.0).round() / 100.0
 }
@@ -172,7 +172,7 @@ fn semaphore(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
     })?;
     let mut session = server.session()?;
     waiting(&mut session, SEMAPHORE_WAITERS)?;
-    // The heartbeats of its holders are counted above.
+    // The renewals of its holders are counted above.
     let contended = statements(setup, &mut session)? - SLOTS as f64 * OF_A_HOLDER;
     let what = format!(
         "statements a minute of a contended semaphore, {}",

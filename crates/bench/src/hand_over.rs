@@ -11,7 +11,7 @@ use mysql::prelude::Queryable;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::Result;
-use super::processes::{Callers, Records, now, until_told};
+use super::processes::{Callers, Records, now, until_server_says};
 use super::setup::{Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
 
@@ -328,7 +328,7 @@ impl Gate {
 
     fn when_all_wait(mut self, callers: &mut Callers) -> Result<Self> {
         let all = callers.0.len();
-        until_told("all callers wait", || Ok(self.waiting(callers)? >= all))?;
+        until_server_says("all callers wait", || Ok(self.waiting(callers)? >= all))?;
         Ok(self)
     }
 

@@ -16,13 +16,13 @@ const PART: &str = "holder";
 const RESIDENT: f64 = 5e6;
 const PRIVATE: f64 = 1e6;
 
-/// Heartbeats in an hour, at the default TTL, and the processor time that they may take.
-const BEATS_AN_HOUR: f64 = 60.0;
+/// Renewals in an hour, at the default TTL, and the processor time that they may take.
+const RENEWALS_AN_HOUR: f64 = 60.0;
 const HOURLY: f64 = 0.060;
 
-/// The shortest TTL of whole seconds with a heartbeat a second, and holders whose processor time is measured.
+/// The shortest TTL of whole seconds with a renewal a second, and holders whose processor time is measured.
 const SHORT_TTL: &str = "4s";
-const BEATING: usize = 20;
+const RENEWING: usize = 20;
 
 pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     memory(setup, table)?;
@@ -50,8 +50,8 @@ impl Holders {
             dblock
         })?;
         until("all hold their locks", || {
-            let told = fs::read_to_string(&records).unwrap_or_default();
-            Ok(told.lines().count() == count)
+            let text = fs::read_to_string(&records).unwrap_or_default();
+            Ok(text.lines().count() == count)
         })?;
         Ok(Self { callers, gate })
     }
@@ -72,7 +72,7 @@ fn memory(setup: &Setup, table: &mut Table) -> Result<()> {
         for (process, resident) in both(holder.id())?.into_iter().zip(&mut resident) {
             let memory = match Memory::of(process) {
                 Err(error) if is_forbidden(&*error) => {
-                    eprintln!("  left out: only root is told of a keeper's memory");
+                    eprintln!("  left out: only root can read a keeper's memory");
                     return holders.end();
                 }
                 memory => memory?,
@@ -103,7 +103,7 @@ fn is_forbidden(error: &(dyn Error + 'static)) -> bool {
 
 #[allow(clippy::cast_precision_loss, reason = "some thousands")]
 fn processor_time(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
-    let holders = Holders::start(setup, server, BEATING, &["--ttl", SHORT_TTL])?;
+    let holders = Holders::start(setup, server, RENEWING, &["--ttl", SHORT_TTL])?;
     let mut session = server.session()?;
     let times = || -> Result<Vec<f64>> {
         let of = |holder: &std::process::Child| -> Result<f64> {
@@ -115,16 +115,16 @@ fn processor_time(setup: &Setup, server: &Server, table: &mut Table) -> Result<(
     let before = times()?;
     let statements = Server::statements(&mut session)?;
     let begun = Instant::now();
-    sleep(Duration::from_secs(setup.sizes.beats.into()));
+    sleep(Duration::from_secs(setup.sizes.renewals.into()));
     let after = times()?;
     // One of these is this program's own.
-    let beats = (Server::statements(&mut session)? - statements - 1) as f64 / BEATING as f64;
-    eprintln!("  {beats:.1} heartbeats in {:.1?}", begun.elapsed());
+    let renewals = (Server::statements(&mut session)? - statements - 1) as f64 / RENEWING as f64;
+    eprintln!("  {renewals:.1} renewals in {:.1?}", begun.elapsed());
     holders.end()?;
     let hourly = before
         .iter()
         .zip(after)
-        .map(|(before, after)| (after - before) / beats * BEATS_AN_HOUR)
+        .map(|(before, after)| (after - before) / renewals * RENEWALS_AN_HOUR)
         .collect();
     let what = format!("processor time of a holder in an hour, {}", server.name);
     table.add(Row::new(PART, what, Unit::Seconds, hourly).at_most(HOURLY));
@@ -133,7 +133,7 @@ fn processor_time(setup: &Setup, server: &Server, table: &mut Table) -> Result<(
 
 /// Seconds.
 fn on_processor(pid: u32) -> Result<f64> {
-    let told = fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
-    let nanos: f64 = told.split(' ').next().unwrap_or_default().parse()?;
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
+    let nanos: f64 = text.split(' ').next().unwrap_or_default().parse()?;
     Ok(nanos / 1e9)
 }

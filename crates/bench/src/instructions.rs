@@ -107,7 +107,8 @@ impl Counted {
             supervisor: supervisor.total,
             linking: supervisor.total - supervisor.of("(below main) [")?,
             options: supervisor.of("CommandFactory>::command ")?,
-            keeper: keeper.of("keeper::guarded ")? - keeper.of("Guard::stand ")?,
+            // All that it does, less what it does while it holds the lock.
+            keeper: keeper.of("process::guarded")? - keeper.of("keeper::Guard::")?,
             expressions: keeper.of("regex::bytes::Regex::new ")?,
         })
     }

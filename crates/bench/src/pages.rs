@@ -55,8 +55,8 @@ fn starts(table: &Table, text: &mut String) {
             Some((ratio, other)) => format!("{ratio:.2} × {other}"),
             None => String::new(),
         };
-        let (what, told, aim) = (&row.what, row.told(), row.aim());
-        let _ = writeln!(text, "| {what} | {told} | {ratio} | {aim} |");
+        let (what, summary, aim) = (&row.what, row.summary(), row.aim());
+        let _ = writeln!(text, "| {what} | {summary} | {ratio} | {aim} |");
     }
 }
 
@@ -76,12 +76,12 @@ fn hand_overs(table: &Table, text: &mut String) {
     );
     let aims = format!(" ≤ {FLOCKS} × |").repeat(waiting.len());
     let _ = writeln!(text, "| aim |{aims} ≤ {GROWTH} × |");
-    let mut told = Vec::new();
+    let mut done = Vec::new();
     for who in table.rows.iter().filter_map(hand_over::who) {
-        if told.contains(&who) {
+        if done.contains(&who) {
             continue;
         }
-        told.push(who);
+        done.push(who);
         let mut line = format!("| {who} |");
         for &waiting in &waiting {
             let row = table.row(&hand_over::line(who, waiting));

@@ -26,7 +26,7 @@ pub fn until(what: &str, is_so: impl FnMut() -> Result<bool>) -> Result<()> {
 }
 
 /// Waits until a server says that something is so: to be asked all the time would keep it from its work.
-pub fn until_told(what: &str, is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+pub fn until_server_says(what: &str, is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     until_by(ASK_AGAIN, what, is_so)
 }
 

@@ -23,8 +23,8 @@ pub struct Sizes {
     pub runs: usize,
     /// Holders whose memory is measured at the same time.
     pub holders: usize,
-    /// Heartbeats whose processor time is measured, a second each.
-    pub beats: u32,
+    /// Renewals whose processor time is measured, a second each.
+    pub renewals: u32,
     /// Callers that wait, and rounds of so many.
     pub waiting: [(usize, usize); 3],
     /// Rounds of many commands through a few slots.
@@ -42,7 +42,7 @@ impl Sizes {
     pub const FULL: Self = Self {
         runs: 200,
         holders: 500,
-        beats: 30,
+        renewals: 30,
         waiting: [(10, 12), (100, 3), (1000, 1)],
         makespans: 3,
         fleet: 1000,
@@ -54,7 +54,7 @@ impl Sizes {
     pub const SMOKE: Self = Self {
         runs: 3,
         holders: 5,
-        beats: 2,
+        renewals: 2,
         waiting: [(3, 1), (5, 1), (8, 1)],
         makespans: 1,
         fleet: 8,
@@ -87,8 +87,8 @@ pub enum Transport {
 
 impl Server {
     fn from_environment(name: &'static str, variable: &str) -> Result<Self> {
-        let told = given(variable)?;
-        let mut words = told.split(' ').map(str::to_owned);
+        let text = given(variable)?;
+        let mut words = text.split(' ').map(str::to_owned);
         let mut next = || words.next().ok_or("script/bench tells too little");
         Ok(Self {
             name,

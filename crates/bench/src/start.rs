@@ -99,12 +99,12 @@ fn contenders(setup: &Setup) -> Vec<Contender> {
     command.arg("true");
     contenders.push((DEFAULT.to_owned(), command));
     for server in setup.servers() {
-        for (transport, told) in [
+        for (transport, suffix) in [
             (Transport::Tcp, ""),
             (Transport::Socket, ", by its socket"),
             (Transport::Tls, ", with TLS"),
         ] {
-            let name = format!("`dblock run --name b -- true`, {}{told}", server.name);
+            let name = format!("`dblock run --name b -- true`, {}{suffix}", server.name);
             let mut command = setup.dblock(server, transport, "b", &[]);
             command.arg("true");
             contenders.push((name, command));

@@ -79,7 +79,7 @@ impl Row {
     }
 
     /// The median and the spread.
-    pub fn told(&self) -> String {
+    pub fn summary(&self) -> String {
         let median = figure(self.unit, self.median());
         if self.samples.len() == 1 {
             return median;
@@ -189,7 +189,7 @@ impl Table {
                 text,
                 "| {} | {} | {ratio} | {} |",
                 row.what,
-                row.told(),
+                row.summary(),
                 row.aim()
             );
         }

@@ -31,7 +31,7 @@ type Seen = Arc<Mutex<Vec<(Duration, Direction, usize)>>>;
 
 pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     for server in setup.servers() {
-        for (transport, told, limit) in [
+        for (transport, suffix, limit) in [
             (Transport::Tcp, "", ROUND_TRIPS),
             (Transport::Tls, ", with TLS", ROUND_TRIPS + OF_TLS),
         ] {
@@ -39,7 +39,7 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
             count(setup, server, transport)?;
             let [round_trips, sent, received] = count(setup, server, transport)?;
             let what =
-                |what: &str| format!("{what} before the command starts, {}{told}", server.name);
+                |what: &str| format!("{what} before the command starts, {}{suffix}", server.name);
             table.add(Row::one(PART, what("round trips"), Unit::Count, round_trips).at_most(limit));
             table.add(Row::one(PART, what("bytes sent"), Unit::Bytes, sent));
             table.add(Row::one(
