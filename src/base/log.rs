@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::rc::Rc;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
@@ -24,6 +25,9 @@ pub enum Level {
     /// Every statement: `-vv`.
     Statement,
 }
+
+/// Told of each step and statement of a session: the level and the line.
+pub type Listener = Rc<dyn Fn(Level, &str)>;
 
 /// Writes lines to stderr, up to a level.
 #[derive(Debug, Clone, Copy)]

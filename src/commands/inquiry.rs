@@ -7,8 +7,8 @@ use nix::unistd::Pid;
 use serde::Serialize;
 
 use crate::base::exit::Failure;
-use crate::base::log::Level;
-use crate::db::{ConnectOptions, Connector, Fault, Listener};
+use crate::base::log::{Level, Listener};
+use crate::db::{ConnectOptions, Connector, Fault};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, harden};
 use crate::isolated::query::Message;

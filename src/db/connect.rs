@@ -12,11 +12,11 @@ use std::time::Duration;
 use mysql::{LocalInfileHandler, OptsBuilder};
 
 use super::fault::Fault;
-use super::session::{Listener, Session};
+use super::session::Session;
 use super::target::{ConnectOptions, Target};
 use super::tls::{Tls, check_public_key};
 use crate::base::exit::Failure;
-use crate::base::log::Level;
+use crate::base::log::{Level, Listener};
 use crate::base::user::os_user;
 use address::Address;
 

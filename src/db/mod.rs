@@ -14,7 +14,7 @@ pub use connect::{Connector, PassedOver};
 pub use fault::Fault;
 pub use peer::{ALL_ATTRIBUTES, Claims, Client, OWN_ATTRIBUTES, PROGRAM, claims, client};
 pub use server::{AskSessionInfo, SessionInfo};
-pub use session::{Listener, Session};
+pub use session::Session;
 pub use statement::{LIST, Row, Statement, first_value};
 pub use target::{
     ConnectOptions, DeferredPassword, Identity, Password, Protocol, SslMode, Target, TlsOptions,

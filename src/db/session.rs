@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::rc::Rc;
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
@@ -16,13 +15,10 @@ use super::fault::Fault;
 use super::statement::{self, Echo, Statement};
 use super::tls;
 use crate::base::exit::{Failure, Reason};
-use crate::base::log::Level;
+use crate::base::log::{Level, Listener};
 
 /// How long after the answer to the first statement of a packet that of the second may come.
 const PROMISED: Duration = Duration::from_secs(2);
-
-/// Told of each step and statement: the level and the line.
-pub type Listener = Rc<dyn Fn(Level, &str)>;
 
 /// A session: as long as it lives, so do its locks. Dropping it says good-bye to the server.
 pub struct Session {

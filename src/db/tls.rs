@@ -17,9 +17,9 @@ use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::fault::Fault;
-use super::session::Listener;
 use super::target::{SslMode, Target, TlsOptions};
 use crate::base::exit::{Failure, Reason};
+use crate::base::log::Listener;
 pub use files::check_public_key;
 use files::{File, identity};
 use verifier::Verifier;

@@ -12,9 +12,9 @@ use std::time::Duration;
 use nix::unistd::Pid;
 
 use crate::base::exit::Failure;
-use crate::base::log::Level;
+use crate::base::log::{Level, Listener};
 use crate::base::processes::Processes;
-use crate::db::{ConnectOptions, Connector, Listener};
+use crate::db::{ConnectOptions, Connector};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, fork_isolated, harden};
 use crate::lock::named::{NamedLock, Verbosity};

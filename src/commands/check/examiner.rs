@@ -11,16 +11,16 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::finding::Finding;
-use super::words;
+use super::words::{self, NotSeen};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
-use crate::base::log::Level;
+use crate::base::log::{Level, Listener};
 use crate::commands::inquiry::listener_of;
 use crate::db::server::{
     AskKeepsAttributes, AskLogin, AskSeesAll, Ping, Product, Shown, is_replica, median,
     usage_of_account, usage_of_server,
 };
-use crate::db::{AskSessionInfo, ConnectOptions, Connector, Fault, Listener, Session};
+use crate::db::{AskSessionInfo, ConnectOptions, Connector, Fault, Session};
 use crate::isolated::link::{Link, Next, cut, next};
 use crate::isolated::process::{detach, die_with, end, fork_isolated, harden};
 use crate::isolated::query::Message;
@@ -240,7 +240,7 @@ impl Examiner<'_> {
             Next::Message(FromSecond::Asking(id)) => id,
             other => {
                 probe.release(session)?;
-                return Ok(Err(NotSeen::of(other)));
+                return Ok(Err(not_seen(other)));
             }
         };
         // It waits as soon as its statement has arrived.
@@ -249,7 +249,7 @@ impl Examiner<'_> {
         probe.release(session)?;
         let span = match next(link, Some(released + HAND_OVER_LIMIT)) {
             Next::Message(FromSecond::Granted(granted)) => granted.since(released),
-            other => return Ok(Err(NotSeen::of(other))),
+            other => return Ok(Err(not_seen(other))),
         };
         let killed = end_session(session, id)?
             && matches!(
@@ -263,26 +263,12 @@ impl Examiner<'_> {
     }
 }
 
-/// Why two sessions showed nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum NotSeen {
-    /// The second does not see the first one's lock.
-    #[error(
-        "gives a lock to two sessions at once: something in between leads them to different servers; name the server itself"
-    )]
-    Stranger,
-    /// There was no second session, or no answer.
-    #[error("{0}; locks were not tried between two sessions")]
-    Failed(String),
-}
-
-impl NotSeen {
-    fn of(next: Next<FromSecond>) -> Self {
-        match next {
-            Next::Message(FromSecond::Stranger) => Self::Stranger,
-            Next::Message(FromSecond::Failed(failure)) => Self::Failed(failure.line),
-            _ => Self::Failed("a second session got no answer in time".to_owned()),
-        }
+/// What the answer of a second session says, where it is not the expected one.
+fn not_seen(next: Next<FromSecond>) -> NotSeen {
+    match next {
+        Next::Message(FromSecond::Stranger) => NotSeen::Stranger,
+        Next::Message(FromSecond::Failed(failure)) => NotSeen::Failed(failure.line),
+        _ => NotSeen::Failed("a second session got no answer in time".to_owned()),
     }
 }
 

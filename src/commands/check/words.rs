@@ -3,7 +3,6 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::examiner::NotSeen;
 use super::finding::Finding;
 use crate::base::exit::Failure;
 use crate::db::server::{Login, Product, Usage};
@@ -213,6 +212,19 @@ pub fn second_session(killed: bool) -> [Finding; 2] {
         )
     };
     [Finding::ok("second_session", "sees the lock"), kill]
+}
+
+/// Why two sessions showed nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum NotSeen {
+    /// The second does not see the first one's lock.
+    #[error(
+        "gives a lock to two sessions at once: something in between leads them to different servers; name the server itself"
+    )]
+    Stranger,
+    /// There was no second session, or no answer.
+    #[error("{0}; locks were not tried between two sessions")]
+    Failed(String),
 }
 
 /// Why there was nothing to see.

@@ -7,9 +7,8 @@ use zeroize::Zeroizing;
 
 use crate::base::exit::{Failure, Reason};
 use crate::base::file;
-use crate::base::log::Level;
+use crate::base::log::{Level, Listener};
 use crate::base::text::in_words;
-use crate::db::session::Listener;
 use crate::db::target::Password;
 
 /// Reads it; `None` where there is none.

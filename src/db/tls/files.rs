@@ -12,9 +12,8 @@ use zeroize::Zeroizing;
 use super::refusal;
 use crate::base::exit::Failure;
 use crate::base::file;
-use crate::base::log::Level;
+use crate::base::log::{Level, Listener};
 use crate::base::text::in_words;
-use crate::db::session::Listener;
 use crate::db::target::TlsOptions;
 
 /// Looks at the file with the public key of a server, which the crate reads where it needs it, and trusts to be one.
