@@ -1,4 +1,4 @@
-//! One clock for keeper and supervisor, which goes on while the machine sleeps: to a server a host that sleeps is gone.
+//! One clock for keeper and supervisor, which goes on while the machine sleeps, because a server takes a sleeping host for gone.
 
 use std::io;
 use std::ops::{Add, Sub};

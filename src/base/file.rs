@@ -1,4 +1,4 @@
-//! Reading a file that somebody named: it waits for no pipe's writer, touches no device, and ends.
+//! Reading a file that somebody named: it never waits for a pipe's writer, touches no device, and always finishes.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! The log on stderr: one line a message, up to a level. A full, stuck or closed stderr costs a line, never time without end.
+//! The log on stderr: one line a message, up to a level. A full, stuck or closed stderr costs a line, and never blocks for ever.
 
 use std::fmt::Display;
 use std::io::{self, Write};

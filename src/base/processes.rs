@@ -1,4 +1,5 @@
-//! The processes that a signal for the command goes to: its whole group, or with a controlling terminal itself alone.
+//! The processes that a signal for the command goes to: its whole group, or, with a controlling terminal, only the
+//! command itself.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What is to be said to a glibc that is linked into dblock, where it would otherwise do as if it were shared.
+//! What a statically linked glibc needs to be told: it would otherwise behave as a shared one.
 
 /// Has names of hosts and users looked up in the files and the DNS that glibc knows by itself, and keeps it from loading
 /// whatever else `/etc/nsswitch.conf` names. Those modules are made for programs that are linked dynamically: sssd's and

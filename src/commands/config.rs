@@ -1,5 +1,4 @@
-//! `dblock config`: every setting in force and where it comes from. It is what a person asks when it works in a shell, but
-//! not in cron.
+//! `dblock config`: every setting in force and where it comes from. For when a job works in a shell, but not in cron.
 
 use std::fmt::Write;
 

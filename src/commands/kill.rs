@@ -1,5 +1,5 @@
-//! `dblock kill`: end the holder of a lock, and with it its command, so that its slot is free. Who ends a holder takes a marker
-//! first: no dblock takes the slot meanwhile, and the holder's own learns by it that it is not to come back.
+//! `dblock kill`: ends the holder of a lock, and its command, so that its slot is free. `lock/named/kill.rs` has the protocol; here are
+//! the words.
 
 use std::rc::Rc;
 use std::time::Duration;

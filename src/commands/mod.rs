@@ -1,4 +1,4 @@
-//! One file for each subcommand.
+//! One file for each subcommand, and `inquiry`, which those share that question a server.
 
 pub mod check;
 pub mod config;

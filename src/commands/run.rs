@@ -1,6 +1,6 @@
 //! `dblock run`: acquire the lock, run the command, release the lock, end as the command ended.
 
-mod record;
+mod report;
 
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Log;
@@ -18,11 +18,11 @@ pub fn run(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (run, log) = settings::run(command_line)?;
     let mut run_record = RunRecord::begin();
     if run.report == Some(ReportTo::Stdout) {
-        run_record.report_output = record::own_stdout();
+        run_record.report_output = report::own_stdout();
     }
     let ended = run_under_lock(&run, log, &mut run_record);
     if let Some(to) = &run.report
-        && let Err(error) = record::append(to, &run, &run_record, &ended)
+        && let Err(error) = report::append(to, &run, &run_record, &ended)
     {
         log.warning(format_args!(
             "cannot write the report to {to}: {}",

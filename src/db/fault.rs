@@ -1,4 +1,5 @@
-//! What goes wrong between dblock and a server, and what follows from it.
+//! What goes wrong between dblock and a server, as data: whether to try again, to go to the next host, or to give up, and the exit code
+//! and the sentence of that.
 
 use std::fmt;
 use std::io;

@@ -1,9 +1,10 @@
-//! A session with a server: which servers there are, logging in, statements out, typed answers and faults in. It knows no lock.
+//! A session with a MySQL or MariaDB server (the `mysql` crate): which hosts to try, login, TLS, statements out, typed answers and faults
+//! in. It knows no lock.
 
 mod connect;
 mod fault;
 mod peer;
-pub mod server;
+pub mod server_facts;
 mod session;
 mod statement;
 mod target;
@@ -13,7 +14,7 @@ mod tls_error;
 pub use connect::{Connector, PassedOver};
 pub use fault::Fault;
 pub use peer::{ALL_ATTRIBUTES, Claims, Client, OWN_ATTRIBUTES, PROGRAM, claims, client};
-pub use server::{AskSessionInfo, SessionInfo};
+pub use server_facts::{AskSessionInfo, SessionInfo};
 pub use session::Session;
 pub use statement::{LIST, Row, Statement, first_value};
 pub use target::{

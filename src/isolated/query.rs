@@ -1,5 +1,4 @@
-//! A question to a server, asked by a process of its own: the `mysql` crate may block, break or abort there, and this one
-//! keeps the time.
+//! Waiting for the answers of an isolated process that questions a server, for `status`, `kill` and `check`: it keeps the time.
 
 use std::rc::Rc;
 use std::time::Duration;

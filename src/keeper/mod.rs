@@ -1,8 +1,8 @@
-//! The process that holds what was taken, and nothing else: it acquires, renews, reacquires and releases a lock. When the supervisor
-//! dies, it ends the command first and lets the lock go afterwards.
+//! The process that holds the lock: it acquires, renews, reacquires and releases it. When the supervisor dies, it ends the command
+//! first and releases the lock afterwards.
 
-mod guard;
-mod holding;
+mod event_loop;
+mod lock;
 pub mod message;
 
 use std::rc::Rc;
@@ -19,8 +19,8 @@ use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, fork_isolated, harden};
 use crate::lock::named::{NamedLock, Verbosity};
 use crate::lock::{Introduction, LockSpec};
-use guard::Guard;
-use holding::{Lock, State};
+use event_loop::Guard;
+use lock::{Lock, State};
 use message::FromKeeper;
 
 /// Before the first attempt to take the place of a keeper that died.

@@ -1,4 +1,4 @@
-//! How a server is reached: which hosts, which account, how encrypted.
+//! What the connection options mean: which hosts, which account, how encrypted.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! From what was given to what is meant. Nothing past this folder sees clap, a variable or an option file.
+//! From raw options to typed settings: `cli` defines the options, the other files say what they mean. Nothing past this folder sees clap, a variable or an option file.
 
 pub mod cli;
 mod connection;

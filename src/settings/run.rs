@@ -1,4 +1,4 @@
-//! The settings of `dblock run`, which `dblock config` reads, too.
+//! What the options of `dblock run` mean. `dblock config` reads them, too.
 
 use std::ffi::OsString;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The command's process: spawned known to the keeper, signalled, and reaped as the very last thing.
+//! The command's process: spawned with the keeper's knowledge, signalled, and reaped as the very last thing.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

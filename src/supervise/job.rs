@@ -1,4 +1,4 @@
-//! What a supervisor is to run, under which lock, and for how long.
+//! What `dblock run` asks the supervisor to do: the command, its lock and its limits.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -5,7 +5,7 @@ mod acquiring;
 mod child;
 mod environment;
 mod event;
-mod holding;
+mod hold_at_least;
 mod inherited;
 mod job;
 mod keeper_link;

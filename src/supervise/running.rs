@@ -1,4 +1,5 @@
-//! While the command runs: its end, its time and its lease are watched, signals go on to it, and a lost lock is followed.
+//! While the command runs: its end, its time and its lease are watched, signals are forwarded to it, and it is
+//! ended when its time is over, or when the keeper says that the lock is lost and the policy wants that.
 
 use std::io;
 use std::time::{Duration, SystemTime};

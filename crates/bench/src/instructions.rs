@@ -106,9 +106,9 @@ impl Counted {
         Ok(Self {
             supervisor: supervisor.total,
             linking: supervisor.total - supervisor.of("(below main) [")?,
-            options: supervisor.of("CommandFactory>::command ")?,
+            options: supervisor.of("settings::cli::parse")?,
             // All that it does, less what it does while it holds the lock.
-            keeper: keeper.of("process::guarded")? - keeper.of("keeper::Guard::")?,
+            keeper: keeper.of("process::guarded")? - keeper.of("::Guard::")?,
             expressions: keeper.of("regex::bytes::Regex::new ")?,
         })
     }

@@ -1,6 +1,8 @@
 //! Writes the manual pages and the shells' completions, made of dblock's command line and of the texts beside this source.
 //! Its tests compare what is committed with what is made.
 
+#[cfg(test)]
+mod checks;
 #[expect(
     dead_code,
     unused_imports,
@@ -10,8 +12,6 @@
 mod cli;
 mod completions;
 mod page;
-#[cfg(test)]
-mod reading;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -16,7 +16,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 use crate::commands::inquiry::listener_of;
-use crate::db::server::{
+use crate::db::server_facts::{
     AskKeepsAttributes, AskLogin, AskSeesAll, Ping, Product, Shown, is_replica, median,
     usage_of_account, usage_of_server,
 };

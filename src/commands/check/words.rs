@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::finding::Finding;
 use crate::base::exit::Failure;
-use crate::db::server::{Login, Product, Usage};
+use crate::db::server_facts::{Login, Product, Usage};
 use crate::db::{PassedOver, Session, SslMode};
 use crate::lock::DEFAULT_TTL;
 use crate::lock::named::{Exclusion, Opening, READ_ONLY, Unfit};

@@ -1,5 +1,5 @@
-//! Who holds a lock, who waits for it, and what of that the server does not let this
-//! account see. It takes no lock.
+//! Who holds a lock, who waits for it, and which part of that this account may not see: for
+//! `dblock status`. It takes no lock.
 
 mod statements;
 

@@ -1,4 +1,4 @@
-//! Would a lock here exclude? What a server says of itself in the answer that takes the lock, and what follows from it.
+//! Does a lock on this server really exclude others? What a server says of itself in the answer that takes the lock, and what follows from it.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Ending a holder: whoever ends one takes a marker first, so that no dblock takes the slot meanwhile, and the holder's own learns
-//! by it that it is not to come back.
+//! Ending a holder, for `dblock kill`: it takes a marker lock first, so that no other dblock takes the slot meanwhile, and the holder's
+//! dblock learns not to reacquire it.
 
 mod statements;
 

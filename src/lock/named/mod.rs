@@ -1,7 +1,6 @@
 //! A lock kept by `GET_LOCK`: as long as its session lives.
 
 mod acquire;
-mod backend;
 mod census;
 mod fitness;
 mod hold;
@@ -9,6 +8,7 @@ mod inspect;
 mod kill;
 #[cfg(test)]
 mod model;
+mod named_lock;
 mod probe;
 mod queue;
 mod reacquire;
@@ -16,10 +16,11 @@ mod request;
 mod statements;
 
 pub use acquire::Opening;
-pub use backend::NamedLock;
+
 pub use census::{Census, Found, Holding, Waiter};
 pub use fitness::{READ_ONLY, Unfit};
 pub use inspect::{Inspector, reach};
 pub use kill::{KillOutcome, Killed, Killing, Victim};
+pub use named_lock::NamedLock;
 pub use probe::{Exclusion, Probe, Reached, await_waiter, end_session, exclusion};
 pub use request::Verbosity;

@@ -1,4 +1,4 @@
-//! Trying a lock of its own on a server, for `dblock check`: would it exclude, and does a second session see it?
+//! Trying a lock of its own on a server, for `dblock check`: does it exclude, and does a second session see it?
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::request::{Request, Verbosity};
 use super::statements::literal;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
-use crate::db::server::{Shown, median};
+use crate::db::server_facts::{Shown, median};
 use crate::db::{Connector, Fault, Row, Session, Statement, first_value};
 use crate::lock::{DEFAULT_TTL, LockSpec, Name, OnLockLost, Wait, run_id_lock};
 

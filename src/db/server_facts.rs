@@ -1,4 +1,4 @@
-//! What a server says of itself, of this session, and of what its account may do.
+//! What a server says of itself, of a session, and of what the account may do, for `dblock check`.
 
 use std::time::Duration;
 

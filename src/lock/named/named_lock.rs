@@ -1,4 +1,4 @@
-//! A named lock as a keeper knows it: on one session at a time, which is opened anew when it is lost.
+//! A named lock as a keeper knows it, the `Backend` of this folder: on one session at a time, which is opened anew when it is lost.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

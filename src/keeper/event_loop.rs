@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::unistd::Pid;
 
-use super::holding::{Lock, State};
+use super::lock::{Lock, State};
 use super::message::{FromKeeper, ToKeeper};
 use crate::base::clock::{Alarm, Moment};
 use crate::base::exit::{Failure, Reason};

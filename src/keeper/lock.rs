@@ -1,4 +1,5 @@
-//! The lock of a keeper: held, lost, abandoned, or taken away; and what follows for the command.
+//! The keeper's lock: held, lost, abandoned, or killed. Here is decided whether a lost lock is reacquired, and by when its command must
+//! be gone; the supervisor ends the command.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The pages as they are read: mandoc and man have nothing to warn of, and they describe what the program has, no more and no less.
+//! Tests: mandoc and man have no warnings, and the pages describe exactly the options that exist.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Output};
