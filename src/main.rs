@@ -1,5 +1,5 @@
 //! dblock: flock(1) for a fleet. Parses, dispatches, prints the one line of an error, and exits: nothing else exits, but for
-//! the keeper, which is a process of its own.
+//! the keeper, which is a process of its own. A new subcommand is a file in `settings/cli`, a file in `commands`, and a line here.
 
 mod base;
 mod commands;

@@ -1,4 +1,5 @@
-//! What it is to hold a lock: its name, how long to wait for it, for how long it is held, and by whom.
+//! What it is to hold a lock: its name, how long to wait for it, for how long it is held, and by whom. A new way to keep one, also on
+//! a new kind of server, is a folder beside `named` that implements `Backend`, and the session that it needs in `db`.
 
 mod backend;
 mod holder;

@@ -1,4 +1,5 @@
-//! `dblock run`: how a command is run.
+//! `dblock run`: how a command is run. A new option is a row here, its meaning in `settings/run.rs`, and its
+//! field in the type of the room that uses it.
 
 use clap::Command;
 
