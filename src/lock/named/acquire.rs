@@ -7,6 +7,7 @@ use super::fitness::Fitness;
 use super::queue::{Answer, Next, Step};
 use super::reacquire::end_ghost;
 use super::request::{LOOK_AGAIN, PAUSE, Request, carry_out, may_end};
+use super::retaking::{Action, after_opening};
 use super::statements::{RECHECK, restore_idle_timeout, shorten_idle_timeout};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
@@ -102,11 +103,10 @@ impl Request {
                 Ok(Some(opened)) => {
                     let owner = opened.run_id_owner;
                     if let Some(answer) = opened.asked.answer {
-                        let is_ghosts = owner != Some(answer.connection_id)
-                            && (owner.is_some() || answer.slot.is_none());
-                        if may_have_ghost && is_ghosts {
-                            // A session that was lost is still there, or on its way out, perhaps with the lock.
-                            if let Some(ghost) = owner {
+                        let acquired = answer.slot.is_some();
+                        let action = after_opening(answer.connection_id, acquired, owner);
+                        if let Some(action) = action.filter(|_| may_have_ghost) {
+                            if let Action::EndGhost { ghost, .. } = action {
                                 end_ghost(ghost, session)?;
                             }
                             may_end(begun)?;

@@ -12,6 +12,7 @@ mod model;
 mod queue;
 mod reacquire;
 mod request;
+mod retaking;
 mod statements;
 
 pub use acquire::Opening;
