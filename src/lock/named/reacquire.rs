@@ -102,7 +102,7 @@ impl Request {
             let look = Look {
                 own: answer.connection_id,
                 acquired: answer.slot.is_some(),
-                killed: told.is_killed,
+                killed: answer.killed,
                 run_id_owner: owner,
                 holder: told.holder,
             };
