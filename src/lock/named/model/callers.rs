@@ -1,7 +1,7 @@
 //! Callers: where each is, and how far its statement has come.
 
-use super::holders::{Retake, owns};
-use super::locks::{Lock, SessionId, caller_of, release, take};
+use super::holders::Retake;
+use super::locks::{SessionId, caller_of, take};
 use super::world::World;
 use super::{Server, Setting};
 use crate::lock::named::queue::{Answer, Next, Step, Way};
@@ -20,7 +20,7 @@ pub enum Phase {
     Releases(u8, Release),
     /// Its session is lost, and it has no command.
     Reopens,
-    /// On a new session, before it takes the run id's lock; what it asks then.
+    /// On a new session, before it takes the run id's lock once more; what it asks then.
     Opens(Step),
     /// The server has answered the first question on a new session; who has the run id's lock.
     Opened(Step, Answer, Option<SessionId>),
@@ -32,9 +32,8 @@ pub enum Phase {
     /// Somebody ends it, and it has announced that its command is being ended; whether nobody else had the slot
     /// by then.
     Ends(u8, bool),
-    /// The command is gone; before the announcement is taken back, and before the killer is told.
-    TakesBack(u8),
-    Acks,
+    /// The command is gone; before the announcement for this slot is taken back, if there is one, and the killer is told.
+    Acks(Option<u8>),
     /// Until the killer has heard of it, or does not seem to listen.
     AwaitsKiller,
     Gone,
@@ -136,26 +135,15 @@ impl World {
             Phase::Asks(step, at) => self.execute(setting, number, step, at),
             Phase::Reopens => {
                 self.open_session(number);
-                let first = self.callers[number].way.first();
-                self.callers[number].phase = Phase::Opens(first);
+                self.open(number, self.callers[number].way.first());
             }
-            Phase::Opens(step) => {
-                let own = self.callers[number].session;
-                take(&mut self.signs.run_ids[number], own);
-                self.ask(number, step);
-                self.callers[number].opening = true;
-            }
+            Phase::Opens(step) => self.open(number, step),
             Phase::Opened(step, answer, owner) => self.opened(number, step, answer, owner),
             Phase::Lost(slot) => self.begin_retake(number, slot),
             Phase::Retakes(..) => self.retake(number, false),
             Phase::Stops(_) => self.callers[number].phase = Phase::Gone,
-            Phase::Ends(slot, _) => self.callers[number].phase = Phase::TakesBack(slot),
-            Phase::TakesBack(slot) => {
-                let own = self.callers[number].session;
-                release(&mut self.signs.end[usize::from(slot)], own);
-                self.callers[number].phase = Phase::Acks;
-            }
-            Phase::Acks => self.ack_kill(number),
+            Phase::Ends(slot, _) => self.callers[number].phase = Phase::Acks(Some(slot)),
+            Phase::Acks(slot) => self.ack_kill(number, slot),
             Phase::AwaitsKiller => self.end_session(number),
             Phase::Answered(_, None) if self.callers[number].opening => {
                 self.callers[number].phase = Phase::Opens(Step::Settle);
@@ -222,6 +210,13 @@ impl World {
         Some(self.callers[number].session)
     }
 
+    fn open(&mut self, number: usize, step: Step) {
+        let own = self.callers[number].session;
+        take(&mut self.signs.run_ids[number], own);
+        self.ask(number, step);
+        self.callers[number].opening = true;
+    }
+
     /// The first answer on a new session.
     fn opened(&mut self, number: usize, step: Step, answer: Answer, owner: Option<SessionId>) {
         let own = self.callers[number].session;
@@ -233,7 +228,7 @@ impl World {
                 Phase::Opens(Step::Settle)
             }
             Some(_) => Phase::Opens(Step::Settle),
-            None if self.was_killed(number) => Phase::Acks,
+            None if self.was_killed(number) => Phase::Acks(None),
             None => {
                 self.callers[number].asked_on = Some(own);
                 Phase::Answered(step, Some(answer))
@@ -327,21 +322,20 @@ impl World {
             }
             (_, At::ProofMarker(answer)) => {
                 let slot = answer.slot.expect("it is held") as usize;
-                let killed = self.signs.kill[slot].is_some();
-                let answer = Answer { killed, ..answer };
-                go_to(
-                    self,
-                    if killed {
-                        At::Reply(answer)
-                    } else {
-                        At::ProofEnd(answer)
-                    },
-                );
+                if self.signs.kill[slot].is_none() {
+                    return go_to(self, At::ProofEnd(answer));
+                }
+                let answer = Answer {
+                    killed: true,
+                    ..answer
+                };
+                self.callers[number].phase = Phase::Answered(step, Some(answer));
             }
             (_, At::ProofEnd(answer)) => {
                 let slot = answer.slot.expect("it is held") as usize;
                 let killed = self.signs.end[slot].is_some();
-                go_to(self, At::Reply(Answer { killed, ..answer }));
+                let answer = Answer { killed, ..answer };
+                self.callers[number].phase = Phase::Answered(step, Some(answer));
             }
             (_, At::Owner(answer)) => {
                 let owner = self.signs.run_ids[number];
@@ -407,6 +401,10 @@ impl World {
         let at = match step {
             Step::Confirm(_) if setting.reopens && had => At::ProofBack(answer),
             _ if self.callers[number].opening => At::Owner(answer),
+            _ if setting.reopens => {
+                self.callers[number].phase = Phase::Answered(step, Some(answer));
+                return;
+            }
             _ => At::Reply(answer),
         };
         self.callers[number].phase = Phase::Asks(step, at);

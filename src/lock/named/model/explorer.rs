@@ -101,3 +101,23 @@ pub fn explore_to_rest(setting: Setting, budget: Budget) -> usize {
     }
     rests.len()
 }
+
+/// One order of these events, until nothing more can happen; how many there were.
+pub fn explore_at_random(setting: Setting, budget: Budget, random: &mut fastrand::Rng) -> usize {
+    let mut world = World::new(setting, budget);
+    let mut found = Found {
+        origins: vec![(0, None)],
+        tried: (0, None),
+    };
+    while let Some(&event) = random.choice(&world.events()) {
+        let state = u32::try_from(found.origins.len()).unwrap() - 1;
+        found.tried = (state, Some(event));
+        world.apply(setting, event);
+        world.check();
+        found.origins.push(found.tried);
+        assert!(state < 100_000, "no end");
+    }
+    assert!(world.is_at_rest(setting), "somebody is stuck");
+    world.check_rest();
+    found.origins.len()
+}

@@ -211,9 +211,9 @@ impl World {
             Retake::AskKiller => Retake::Open,
             Retake::AnnounceEnd => {
                 take(&mut self.signs.end[slot], own);
-                // Where the killer is gone by now, another may have the slot as after any loss.
+                // After any other loss another may have been quicker.
                 let is_another = |owner| caller_of(owner) != number;
-                let is_guarded = self.signs.kill[slot].is_some()
+                let is_guarded = self.is_killing(number, slot)
                     || !self.slots[slot].owner.is_some_and(is_another);
                 self.callers[number].phase = Phase::Ends(own_slot, is_guarded);
                 return;
@@ -253,12 +253,17 @@ impl World {
 
     pub fn begin_retake(&mut self, number: usize, slot: u8) {
         self.open_session(number);
-        self.callers[number].phase = Phase::Retakes(slot, Retaking::default(), Retake::Open);
+        let own = self.callers[number].session;
+        take(&mut self.signs.run_ids[number], own);
+        self.callers[number].phase = Phase::Retakes(slot, Retaking::default(), Retake::Marker);
     }
 
     /// The command is gone, and the killer learns so.
-    pub fn ack_kill(&mut self, number: usize) {
+    pub fn ack_kill(&mut self, number: usize, slot: Option<u8>) {
         let own = self.callers[number].session;
+        if let Some(slot) = slot {
+            release(&mut self.signs.end[usize::from(slot)], own);
+        }
         if !matches!(self.killer, Killer::Gone | Killer::NotYet) {
             take(&mut self.signs.gone, own);
         }

@@ -1,6 +1,5 @@
 //! Whoever ends a holder, as `dblock kill` does it.
 
-use super::holders::owns;
 use super::locks::{KILLER, SessionId, caller_of, release, take};
 use super::world::World;
 
@@ -10,14 +9,12 @@ pub enum Killer {
     NotYet,
     /// Before it takes the marker of this slot for the holder's session.
     Marks(usize, SessionId),
-    MarksSession(usize, SessionId),
     /// Before it looks whether the holder is still the same.
     Looks(usize, SessionId),
     Kills(usize, SessionId),
-    /// For the answer; whether it saw that the command is being ended.
-    Waits(usize, SessionId, bool),
+    /// For the answer.
+    Waits(usize, SessionId),
     Unmarks(usize, SessionId),
-    UnmarksSession(SessionId),
     Gone,
 }
 
@@ -26,12 +23,10 @@ impl Killer {
     pub fn victim(self) -> Option<SessionId> {
         match self {
             Self::Marks(_, victim)
-            | Self::MarksSession(_, victim)
             | Self::Looks(_, victim)
             | Self::Kills(_, victim)
-            | Self::Waits(_, victim, _)
-            | Self::Unmarks(_, victim)
-            | Self::UnmarksSession(victim) => Some(victim),
+            | Self::Waits(_, victim)
+            | Self::Unmarks(_, victim) => Some(victim),
             Self::NotYet | Self::Gone => None,
         }
     }
@@ -41,9 +36,7 @@ impl World {
     pub fn can_killer_step(&self) -> bool {
         match self.killer {
             Killer::NotYet | Killer::Gone => false,
-            Killer::Waits(slot, _, begun) => {
-                self.signs.gone.is_some() || !begun && self.signs.end[slot].is_some()
-            }
+            Killer::Waits(..) => self.signs.gone.is_some(),
             _ => true,
         }
     }
@@ -62,9 +55,6 @@ impl World {
         self.killer = match self.killer {
             Killer::Marks(slot, victim) => {
                 take(&mut self.signs.kill[slot], KILLER);
-                Killer::MarksSession(slot, victim)
-            }
-            Killer::MarksSession(slot, victim) => {
                 self.signs.victim = Some(victim);
                 Killer::Looks(slot, victim)
             }
@@ -74,22 +64,20 @@ impl World {
             Killer::Looks(slot, victim) => Killer::Unmarks(slot, victim),
             Killer::Kills(slot, victim) => {
                 self.end_on_server(victim);
-                Killer::Waits(slot, victim, false)
+                Killer::Waits(slot, victim)
             }
-            Killer::Waits(slot, victim, _) if self.signs.gone.is_some() => {
+            Killer::Waits(slot, victim) => {
                 let caller = caller_of(victim);
+                // Who lost the slot before the one that is meant, and comes to acquire it again, answers, too.
+                let is_meant = |owner| caller_of(owner) == caller;
                 assert!(
-                    !self.has_command(caller, slot),
+                    !self.signs.gone.is_some_and(is_meant) || !self.has_command(caller, slot),
                     "the command runs on after the killer was told of its end"
                 );
                 Killer::Unmarks(slot, victim)
             }
-            Killer::Waits(slot, victim, _) => Killer::Waits(slot, victim, true),
-            Killer::Unmarks(slot, victim) => {
+            Killer::Unmarks(slot, _) => {
                 release(&mut self.signs.kill[slot], KILLER);
-                Killer::UnmarksSession(victim)
-            }
-            Killer::UnmarksSession(_) => {
                 self.signs.victim = None;
                 Killer::Gone
             }
@@ -99,7 +87,7 @@ impl World {
 
     /// Its time is over.
     pub fn killer_gives_up(&mut self) {
-        if let Killer::Waits(slot, victim, _) = self.killer {
+        if let Killer::Waits(slot, victim) = self.killer {
             self.killer = Killer::Unmarks(slot, victim);
         }
     }
@@ -113,6 +101,11 @@ impl World {
         }
     }
 
+    /// Whether it has ended the session of this caller for this slot, and waits for the answer.
+    pub fn is_killing(&self, number: usize, slot: usize) -> bool {
+        matches!(self.killer, Killer::Waits(of, victim) if of == slot && caller_of(victim) == number)
+    }
+
     /// Nobody may start a command in a slot where another's, which is being ended, still runs.
     pub fn check_start(&self, number: usize, slot: usize) {
         for other in 0..self.callers.len() {
@@ -123,11 +116,7 @@ impl World {
                 !self.is_ending(other, slot),
                 "a command starts before the killed one has ended"
             );
-            if let Killer::Waits(killed, victim, _) = self.killer
-                && killed == slot
-                && caller_of(victim) == other
-                && owns(&self.signs.kill[slot], KILLER)
-            {
+            if self.is_killing(other, slot) {
                 assert!(
                     !self.has_command(other, slot),
                     "a command starts while its slot is marked"

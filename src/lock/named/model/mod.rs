@@ -9,7 +9,7 @@ mod killer;
 mod locks;
 mod world;
 
-use explorer::{explore, explore_to_rest};
+use explorer::{explore, explore_at_random, explore_to_rest};
 use locks::{MOST_CALLERS, MOST_SLOTS};
 use world::World;
 
@@ -122,19 +122,23 @@ fn every_order_of_events_for_small_numbers_on_mysql() {
 
 fn every_order_of_losses(server: Server) {
     let none = Budget::default();
-    let disturbed = [
-        Budget { losses: 1, ..none },
-        Budget { ghosts: 1, ..none },
-        Budget { killers: 1, ..none },
-        Budget {
-            killers: 1,
-            killer_deaths: 1,
-            ..none
-        },
-    ];
-    for (slots, callers, impatient, checks_kills) in
-        [(1, 2, 0, true), (1, 2, 1, true), (2, 2, 0, true)]
-    {
+    let lost = Budget { losses: 1, ..none };
+    let cut_off = Budget { ghosts: 1, ..none };
+    let killed = Budget {
+        killers: 1,
+        killer_deaths: 1,
+        ..none
+    };
+    for (slots, callers, impatient, checks_kills, budget) in [
+        (1, 2, 0, true, lost),
+        (1, 2, 0, true, cut_off),
+        (1, 2, 0, true, killed),
+        (1, 2, 1, true, cut_off),
+        (1, 2, 1, true, killed),
+        (1, 2, 1, false, killed),
+        (2, 2, 0, true, cut_off),
+        (2, 2, 1, true, killed),
+    ] {
         let setting = Setting {
             server,
             slots,
@@ -145,10 +149,8 @@ fn every_order_of_losses(server: Server) {
             reopens: true,
             checks_kills,
         };
-        for budget in disturbed {
-            let count = explore_to_rest(setting, budget);
-            println!("{slots} {callers} {impatient} {budget:?}: {count}");
-        }
+        let count = explore_to_rest(setting, budget);
+        assert!(count > 10_000, "the model has stopped moving");
     }
 }
 
@@ -194,4 +196,34 @@ fn random_orders_of_events_for_larger_numbers() {
         }
         world.check_that_all_are_done(setting, seed);
     }
+}
+
+#[test]
+fn random_orders_of_losses_for_larger_numbers() {
+    let mut steps = 0;
+    for seed in 0..6000 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let callers = random.usize(2..=4);
+        let setting = Setting {
+            server: *random.choice(&[Server::MariaDb, Server::MySql]).unwrap(),
+            slots: random.usize(1..=2),
+            callers,
+            impatient: random.usize(0..callers),
+            alone: random.usize(0..2),
+            wakes: random.bool(),
+            reopens: true,
+            checks_kills: random.bool(),
+        };
+        let budget = Budget {
+            kills: random.u8(0..3),
+            late: random.u8(0..3),
+            losses: random.u8(0..3),
+            ghosts: random.u8(0..3),
+            killers: random.u8(0..2),
+            killer_deaths: random.u8(0..2),
+            ..Budget::default()
+        };
+        steps += explore_at_random(setting, budget, &mut random);
+    }
+    assert!(steps > 300_000, "the model has stopped moving: {steps}");
 }

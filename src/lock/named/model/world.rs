@@ -1,8 +1,8 @@
 //! All that there is, and what may happen to it.
 
-use super::callers::{At, Caller, Phase, Release, Slot};
+use super::callers::{At, Caller, Phase, Slot};
 use super::killer::Killer;
-use super::locks::{KILLER, Lock, MOST_CALLERS, MOST_SLOTS, SessionId, Signs, caller_of};
+use super::locks::{Lock, MOST_CALLERS, MOST_SLOTS, SessionId, Signs, caller_of};
 use super::{Budget, Setting};
 use crate::lock::named::queue::{Next, Step, Way};
 
