@@ -7,6 +7,7 @@ use super::fitness::Fitness;
 use super::queue::{Answer, Next, Step};
 use super::reacquire::end_ghost;
 use super::request::{LOOK_AGAIN, PAUSE, Request, carry_out, may_end};
+use super::retaking::{Action, after_opening};
 use super::statements::{RECHECK, restore_idle_timeout, shorten_idle_timeout};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
@@ -102,11 +103,10 @@ impl Request {
                 Ok(Some(opened)) => {
                     let owner = opened.run_id_owner;
                     if let Some(answer) = opened.asked.answer {
-                        let is_ghosts = owner != Some(answer.connection_id)
-                            && (owner.is_some() || answer.slot.is_none());
-                        if may_have_ghost && is_ghosts {
-                            // A session that was lost is still there, or on its way out, perhaps with the lock.
-                            if let Some(ghost) = owner {
+                        let acquired = answer.slot.is_some();
+                        let action = after_opening(answer.connection_id, acquired, owner);
+                        if let Some(action) = action.filter(|_| may_have_ghost) {
+                            if let Action::EndGhost { ghost, .. } = action {
                                 end_ghost(ghost, session)?;
                             }
                             may_end(begun)?;
@@ -152,7 +152,7 @@ impl Request {
         opening: &Opening,
         caller: &dyn Caller,
     ) -> Result<Decision, Fault> {
-        let (way, mut doubts) = (self.way(), Doubts::default());
+        let mut doubts = Doubts::default();
         let Opening {
             mut step,
             answer,
@@ -161,16 +161,11 @@ impl Request {
             ..
         } = *opening;
         let mut answer = Some(answer);
-        let mut waits = false;
-        // A step that is to be taken once more, and whether that was said.
-        let (mut again, mut said) = (None, false);
+        let (mut waits, mut said) = (false, false);
         loop {
             let late = self.is_late();
             let refused = answer.is_some_and(|answer| answer.refused);
-            let next = match again
-                .take()
-                .map_or_else(|| way.next(step, answer, late), Next::Ask)
-            {
+            let next = match self.way().next(step, answer, late) {
                 Next::Held(grant) => {
                     // That this is carried out shows also that the session, and so the proof, was not over by then.
                     if waits {
@@ -182,6 +177,28 @@ impl Request {
                 Next::Taken => {
                     let holders = self.holders_if(self.verbosity.when_taken, session)?;
                     return Ok(Decision::Taken(holders));
+                }
+                Next::GiveWay => {
+                    let cause = "its holder was cut off, and is reacquiring it";
+                    return Err(Fault::Gone(cause.to_owned()));
+                }
+                Next::GiveUp(slot) => {
+                    self.release(slot, session)?;
+                    let holders = self.holders_if(self.verbosity.when_taken, session)?;
+                    return Ok(Decision::Taken(holders));
+                }
+                Next::Release(slot, next) => {
+                    self.release(slot, session)?;
+                    self.statements.check_kills();
+                    next
+                }
+                Next::Wait(next) => {
+                    if !std::mem::replace(&mut said, true) {
+                        let line = "the holder before is being ended; waiting for that";
+                        session.tell(Level::Info, line);
+                    }
+                    sleep(self.left().unwrap_or(PAUSE).min(PAUSE));
+                    next
                 }
                 Next::Doubt(next) => {
                     doubts.add(late)?;
@@ -220,31 +237,6 @@ impl Request {
             answer = match told {
                 Ok(Some(told)) => {
                     self.check_writes(told.is_read_only)?;
-                    if told.is_reacquired {
-                        let cause = "its holder was cut off, and is reacquiring it";
-                        return Err(Fault::Gone(cause.to_owned()));
-                    }
-                    let slot = told.answer.and_then(|answer| answer.slot);
-                    if let (true, Some(slot)) = (told.is_killed, slot) {
-                        if self.statements.check_kills() {
-                            // Another of the slots may be free.
-                            self.release(slot, session)?;
-                            again = Some(way.first());
-                            continue;
-                        }
-                        // Ours next, when the command of the one before is gone.
-                        if self.is_late() {
-                            self.release(slot, session)?;
-                            let holders = self.holders_if(self.verbosity.when_taken, session)?;
-                            return Ok(Decision::Taken(holders));
-                        }
-                        if !std::mem::replace(&mut said, true) {
-                            let line = "the holder before is being ended; waiting for that";
-                            session.tell(Level::Info, line);
-                        }
-                        sleep(self.left().unwrap_or(PAUSE).min(PAUSE));
-                        again = Some(step);
-                    }
                     told.answer
                 }
                 Ok(None) | Err(Fault::Interrupted(_) | Fault::Conflict(_)) => None,

@@ -13,6 +13,7 @@ mod probe;
 mod queue;
 mod reacquire;
 mod request;
+mod retaking;
 mod statements;
 
 pub use acquire::Opening;

@@ -35,6 +35,10 @@ pub struct Answer {
     pub place: bool,
     /// Whether the holder of some slot is being ended, which of few slots is asked for together with each.
     pub kills: bool,
+    /// With a proof: whether somebody is ending the holder of the slot.
+    pub killed: bool,
+    /// With a proof: whether the lost holder of the slot is reacquiring it.
+    pub reacquired: bool,
     /// The server's number of the session.
     pub connection_id: u64,
 }
@@ -50,6 +54,15 @@ pub enum Next {
     Held(Grant),
     /// None is to be had in time.
     Taken,
+    /// Its holder before is reacquiring the slot: end the session, and ask on another.
+    GiveWay,
+    /// The command of the holder before may still run: ask once more in a while.
+    Wait(Step),
+    /// As [`Next::Wait`], but the time is over: release the slot.
+    GiveUp(u32),
+    /// As [`Next::Wait`], but another slot may be free: release this one, ask from now on for each slot together with the markers
+    /// of those who end their holders, and go on with this step.
+    Release(u32, Step),
 }
 
 /// A caller's way to a slot, on one session.
@@ -57,12 +70,23 @@ pub enum Next {
 pub struct Way {
     slots: u32,
     waits: bool,
+    checks_kills: bool,
 }
 
 impl Way {
-    /// The way of a caller that is content with any of so many slots, and may wait or not.
-    pub fn new(slots: u32, waits: bool) -> Self {
-        Self { slots, waits }
+    /// The way of a caller that is content with any of so many slots, may wait or not, and asks for each slot together with the
+    /// markers of those who end their holders, or not.
+    pub fn new(slots: u32, waits: bool, checks_kills: bool) -> Self {
+        Self {
+            slots,
+            waits,
+            checks_kills,
+        }
+    }
+
+    /// Whether each slot is asked for together with those markers.
+    pub fn checks_kills(self) -> bool {
+        self.checks_kills
     }
 
     /// What to ask first, and when it is not known what else.
@@ -82,6 +106,8 @@ impl Way {
             slot,
             place,
             kills,
+            killed,
+            reacquired,
             connection_id,
         }) = answer
         else {
@@ -92,6 +118,10 @@ impl Way {
             });
         };
         match (slot, step) {
+            _ if reacquired => Next::GiveWay,
+            (Some(slot), _) if killed && !self.checks_kills => Next::Release(slot, self.first()),
+            (Some(slot), _) if killed && late => Next::GiveUp(slot),
+            (Some(_), _) if killed => Next::Wait(step),
             // It may be that of one whose command still runs.
             (Some(slot), Step::Try | Step::TryUnlessQueued) if kills => {
                 Next::Ask(Step::Confirm(slot))

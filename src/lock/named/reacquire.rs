@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::request::{
     LONGEST_END, LOOK_AGAIN, LOOK_AGAIN_AT_KILLER, Request, bounded, carry_out, may_end,
 };
+use super::retaking::{Action, Look, Retaking};
 use super::statements::{KillMarker, Owner, ack_kill_of_waiter, kill_session};
 use crate::base::clock::Moment;
 use crate::base::log::Level;
@@ -76,7 +77,7 @@ impl Request {
         let open = self.statements.open_session(self.ttl);
         let begun = Moment::now();
         let mut opened = false;
-        let mut announced = false;
+        let mut retaking = Retaking::default();
         let mut stranger: Option<(u64, Instant)> = None;
         let no_answer = || Fault::Interrupted("no answer to GET_LOCK".to_owned());
         loop {
@@ -97,51 +98,62 @@ impl Request {
             };
             let answer = told.opened.asked.answer.ok_or_else(no_answer)?;
             let (owner, read_only) = (told.opened.run_id_owner, told.opened.asked.is_read_only);
-            if let Some(slot) = answer.slot {
-                let traits = &told.opened.traits;
-                let fitness = self.judge(traits, (answer, owner, read_only), session)?;
-                let ttl = fitness.idle_limit.min(self.ttl);
-                if announced {
-                    carry_out(session, &self.statements.finish_reacquire(slot))?;
-                }
-                let connection_id = answer.connection_id;
-                let grant = Grant {
-                    slot,
-                    connection_id,
-                };
-                return Ok(Retake::Held(grant, Lease { ttl, proved }));
-            }
-            self.check_writes(read_only)?;
             opened = true;
-            if told.is_killed {
-                // Should the killer be gone by now, the slot may be taken again.
-                if let Some(killer) = self.killer(slot, session)? {
-                    return Ok(Retake::Killed(killer));
-                }
-                if begun.elapsed() > LONGEST_END {
-                    return Err(no_answer());
-                }
-                sleep(LOOK_AGAIN);
-                continue;
+            let look = Look {
+                own: answer.connection_id,
+                acquired: answer.slot.is_some(),
+                killed: answer.killed,
+                run_id_owner: owner,
+                holder: told.holder,
+            };
+            if let Some(holder) = look.stranger()
+                && stranger.is_none_or(|(same, _)| same != holder)
+            {
+                stranger = Some((holder, Instant::now()));
             }
-            // A session of our own may be on its way out, and a waiter that sees us announced releases the slot.
-            if let (true, Some(holder)) = (owner == Some(answer.connection_id), told.holder) {
-                let since = match stranger {
-                    Some((same, since)) if same == holder => since,
-                    _ => Instant::now(),
-                };
-                stranger = Some((holder, since));
-                let patience = if announced { RELEASES } else { LINGERS };
-                if since.elapsed() > patience {
-                    return Ok(Retake::Taken(self.holders(session)?));
-                }
+            let patience = if retaking.has_announced() {
+                RELEASES
+            } else {
+                LINGERS
+            };
+            let patience_over = stranger.is_some_and(|(_, since)| since.elapsed() > patience);
+            let action = retaking.next(look, patience_over);
+            if !look.acquired {
+                self.check_writes(read_only)?;
             }
-            // The older session has the slot, or the run id's lock, or is about to lose them.
-            if let Some(ghost) = owner.filter(|&owner| owner != answer.connection_id) {
-                if !std::mem::replace(&mut announced, true) {
-                    carry_out(session, &self.statements.announce_reacquire(slot))?;
+            match action {
+                Action::Held { announced } => {
+                    let traits = &told.opened.traits;
+                    let fitness = self.judge(traits, (answer, owner, read_only), session)?;
+                    let ttl = fitness.idle_limit.min(self.ttl);
+                    if announced {
+                        carry_out(session, &self.statements.finish_reacquire(slot))?;
+                    }
+                    let connection_id = answer.connection_id;
+                    let grant = Grant {
+                        slot,
+                        connection_id,
+                    };
+                    return Ok(Retake::Held(grant, Lease { ttl, proved }));
                 }
-                end_ghost(ghost, session)?;
+                Action::Taken => return Ok(Retake::Taken(self.holders(session)?)),
+                Action::AskKiller => {
+                    if let Some(killer) = self.killer(slot, session)? {
+                        return Ok(Retake::Killed(killer));
+                    }
+                    if begun.elapsed() > LONGEST_END {
+                        return Err(no_answer());
+                    }
+                    sleep(LOOK_AGAIN);
+                    continue;
+                }
+                Action::EndGhost { ghost, announce } => {
+                    if announce {
+                        carry_out(session, &self.statements.announce_reacquire(slot))?;
+                    }
+                    end_ghost(ghost, session)?;
+                }
+                Action::LookAgain => {}
             }
             may_end(begun)?;
             sleep(LOOK_AGAIN);

@@ -100,7 +100,8 @@ impl Request {
     }
 
     pub(super) fn way(&self) -> Way {
-        Way::new(self.slots, self.wait != Wait::For(Duration::ZERO))
+        let waits = self.wait != Wait::For(Duration::ZERO);
+        Way::new(self.slots, waits, self.statements.checks_kills())
     }
 
     /// Whether no time is left to wait.

@@ -91,10 +91,6 @@ pub struct Asked {
     pub answer: Option<Answer>,
     /// Whether the server takes no writes.
     pub is_read_only: bool,
-    /// With a proof: whether the lost holder of the slot is reacquiring it.
-    pub is_reacquired: bool,
-    /// With a proof: whether somebody is ending the holder of the slot.
-    pub is_killed: bool,
 }
 
 impl Ask {
@@ -109,14 +105,14 @@ impl Ask {
                 .filter(|&slot| slot < self.slots),
             place: place == Some(1),
             kills: place == Some(2),
+            killed: false,
+            reacquired: false,
             connection_id,
         });
         let is_on = |column| ServerTraits::is_on(row, column);
         Ok(Asked {
             answer,
             is_read_only: is_on(3)? || is_on(4)?,
-            is_reacquired: false,
-            is_killed: false,
         })
     }
 }
@@ -147,11 +143,14 @@ impl Statement for Prove {
         let Some(row) = rows.first() else {
             return Ok(None);
         };
-        Ok(Some(Asked {
-            is_reacquired: row.get::<u64>(5)?.is_some(),
-            is_killed: row.get::<u64>(6)?.is_some(),
-            ..self.0.read(row)?
-        }))
+        let (back, killer): (Option<u64>, Option<u64>) = (row.get(5)?, row.get(6)?);
+        let asked = self.0.read(row)?;
+        let answer = asked.answer.map(|answer| Answer {
+            reacquired: back.is_some(),
+            killed: killer.is_some(),
+            ..answer
+        });
+        Ok(Some(Asked { answer, ..asked }))
     }
 }
 
@@ -196,8 +195,6 @@ pub struct ReacquireAnswer {
     pub opened: Opened,
     /// Which session has the slot.
     pub holder: Option<u64>,
-    /// Whether somebody is ending the holder of the slot.
-    pub is_killed: bool,
 }
 
 impl Statement for Reacquire {
@@ -221,6 +218,8 @@ impl Statement for Reacquire {
                 .filter(|&slot| slot < ask.slots),
             place: false,
             kills: false,
+            killed: slot == Some(KILLED),
+            reacquired: false,
             connection_id,
         });
         let is_on = |column| ServerTraits::is_on(row, column);
@@ -229,14 +228,11 @@ impl Statement for Reacquire {
                 asked: Asked {
                     answer,
                     is_read_only: is_on(3)? || is_on(4)?,
-                    is_reacquired: false,
-                    is_killed: false,
                 },
                 run_id_owner: row.get(5)?,
                 traits: ServerTraits::read(row, 6)?,
             },
             holder: row.get(1)?,
-            is_killed: slot == Some(KILLED),
         }))
     }
 }
@@ -344,9 +340,14 @@ impl Statements {
         }
     }
 
-    /// From now on no slot is taken whose holder somebody is ending. `false`: that was so before.
-    pub fn check_kills(&mut self) -> bool {
-        !std::mem::replace(&mut self.checks_kills, true)
+    /// Whether no slot is taken whose holder somebody is ending.
+    pub fn checks_kills(&self) -> bool {
+        self.checks_kills
+    }
+
+    /// From now on that is so.
+    pub fn check_kills(&mut self) {
+        self.checks_kills = true;
     }
 
     /// Notes that the server has no such variable. `false`: that was known, or is none that is asked for.

@@ -1,0 +1,272 @@
+//! Holders that lost their session, and acquire the slot again or end their command.
+
+use super::callers::Phase;
+use super::killer::Killer;
+use super::locks::{SessionId, caller_of, release, take};
+use super::world::World;
+use crate::lock::named::retaking::{Action, Look, Retaking};
+
+/// How far an attempt has come, as `statements` has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Retake {
+    /// Before it takes the run id's lock.
+    Open,
+    /// Before it looks for a marker.
+    Marker,
+    /// Before it looks whether it has the run id's lock.
+    RunId,
+    Slot,
+    /// The slot is acquired; before it looks for a marker.
+    SlotMarker,
+    SlotEnd,
+    SlotRelease,
+    /// Before its second column; whether the slot was acquired, and whether there was a marker.
+    Holder(bool, bool),
+    /// Before its last column.
+    Owner(bool, bool, Option<SessionId>),
+    /// The server has answered.
+    Looked(Look),
+    AskKiller,
+    AnnounceEnd,
+    Announce(SessionId),
+    EndGhost(SessionId),
+    /// Before the announcement is taken back.
+    Finish,
+}
+
+pub fn owns(lock: &Option<SessionId>, session: SessionId) -> bool {
+    *lock == Some(session)
+}
+
+impl World {
+    /// A number for another session of a caller: the first that is of no session, and known to nobody.
+    pub fn open_session(&mut self, number: usize) {
+        let step = u8::try_from(super::MOST_CALLERS).unwrap();
+        let mut session = u8::try_from(number).unwrap();
+        while self.ghosts.contains(&session)
+            || self.ending.contains(&session)
+            || self.killer.victim() == Some(session)
+            || self.callers[number].asked_on == Some(session)
+        {
+            session += step;
+        }
+        self.callers[number].session = session;
+    }
+
+    /// The server ends a session, which keeps its locks for a moment.
+    pub fn end_on_server(&mut self, session: SessionId) {
+        let number = caller_of(session);
+        if let Some(at) = self.ghosts.iter().position(|&ghost| ghost == session) {
+            self.ghosts.remove(at);
+        } else if self.callers[number].session == session && self.has_session(number) {
+            self.leave_queues(number);
+            self.lose(number);
+        } else {
+            return;
+        }
+        if self.locks_of(session) > 0 {
+            self.ending.push(session);
+            self.ending.sort_unstable();
+        }
+    }
+
+    pub fn has_session(&self, number: usize) -> bool {
+        !matches!(
+            self.callers[number].phase,
+            Phase::NotYet | Phase::Reopens | Phase::Lost(_) | Phase::Stops(_) | Phase::Gone
+        )
+    }
+
+    /// The session is kept by the server, and lost to its dblock.
+    pub fn cut_off(&mut self, number: usize) {
+        self.ghosts.push(self.callers[number].session);
+        self.ghosts.sort_unstable();
+        self.lose(number);
+    }
+
+    pub fn lose(&mut self, number: usize) {
+        let caller = &mut self.callers[number];
+        caller.opening = false;
+        caller.phase = match caller.phase {
+            Phase::Runs(slot) | Phase::Retakes(slot, ..) => Phase::Lost(slot),
+            Phase::Asks(..) | Phase::Answered(..) | Phase::Opens(_) | Phase::Opened(..) => {
+                Phase::Reopens
+            }
+            // Its command has ended.
+            _ => Phase::Gone,
+        };
+    }
+
+    /// How many locks a session has.
+    pub fn locks_of(&self, session: SessionId) -> usize {
+        let mut signs = self.signs;
+        let slots = self.slots.iter().filter(|slot| slot.owner == Some(session));
+        let count = slots.count() + usize::from(self.place.owner == Some(session));
+        count + signs.all().filter(|lock| owns(lock, session)).count()
+    }
+
+    /// Frees one of the locks of a session that ends.
+    pub fn free_one(&mut self, session: SessionId, which: usize) {
+        let own = Some(session);
+        let slots = (0..self.slots.len()).filter(|&slot| self.slots[slot].owner == own);
+        let slots: Vec<usize> = slots.collect();
+        let place = usize::from(self.place.owner == own);
+        if let Some(&slot) = slots.get(which) {
+            self.free_slot(slot);
+        } else if which - slots.len() < place {
+            self.free_place();
+        } else {
+            let which = which - slots.len() - place;
+            let mut signs = self.signs.all().filter(|lock| owns(lock, session));
+            if let Some(lock) = signs.nth(which) {
+                *lock = None;
+            }
+        }
+        if self.locks_of(session) == 0 {
+            self.ending.retain(|&ending| ending != session);
+        }
+    }
+
+    /// Whether the caller has a command that runs in this slot.
+    pub fn has_command(&self, number: usize, slot: usize) -> bool {
+        let runs_in = match self.callers[number].phase {
+            Phase::Runs(slot)
+            | Phase::Lost(slot)
+            | Phase::Retakes(slot, ..)
+            | Phase::Ends(slot, _)
+            | Phase::Stops(slot) => slot,
+            _ => return false,
+        };
+        usize::from(runs_in) == slot
+    }
+
+    /// Whether it is being ended for a killer, and nobody else had the slot when that was announced.
+    pub fn is_ending(&self, number: usize, slot: usize) -> bool {
+        matches!(self.callers[number].phase, Phase::Ends(own, true) if usize::from(own) == slot)
+    }
+
+    /// The time is over that the session which has the slot may need to release it.
+    pub fn can_lose_patience(&self, number: usize) -> bool {
+        let Phase::Retakes(_, _, Retake::Looked(look)) = self.callers[number].phase else {
+            return false;
+        };
+        let stranger = look.stranger().and_then(|holder| u8::try_from(holder).ok());
+        stranger.is_some_and(|holder| caller_of(holder) != number)
+    }
+
+    pub fn retake(&mut self, number: usize, patience_over: bool) {
+        let Phase::Retakes(own_slot, mut retaking, at) = self.callers[number].phase else {
+            panic!("it has its slot");
+        };
+        let (slot, own) = (usize::from(own_slot), self.callers[number].session);
+        let next = match at {
+            Retake::Open => {
+                take(&mut self.signs.run_ids[number], own);
+                Retake::Marker
+            }
+            Retake::Marker if self.signs.kill[slot].is_some() => Retake::Holder(false, true),
+            Retake::Marker => Retake::RunId,
+            Retake::RunId if owns(&self.signs.run_ids[number], own) => Retake::Slot,
+            Retake::RunId => Retake::Holder(false, false),
+            Retake::Slot if self.take(slot, number) => Retake::SlotMarker,
+            Retake::Slot => Retake::Holder(false, false),
+            Retake::SlotMarker if self.signs.kill[slot].is_some() => Retake::SlotRelease,
+            Retake::SlotMarker => Retake::SlotEnd,
+            Retake::SlotEnd if self.signs.end[slot].is_some() => Retake::SlotRelease,
+            Retake::SlotEnd => Retake::Holder(true, false),
+            Retake::SlotRelease => {
+                self.free_slot(slot);
+                Retake::Holder(false, false)
+            }
+            Retake::Holder(acquired, killed) => {
+                Retake::Owner(acquired, killed, self.slots[slot].owner)
+            }
+            Retake::Owner(acquired, killed, holder) => Retake::Looked(Look {
+                own: own.into(),
+                acquired,
+                killed,
+                run_id_owner: self.signs.run_ids[number].map(u64::from),
+                holder: holder.map(u64::from),
+            }),
+            Retake::Looked(look) => match retaking.next(look, patience_over) {
+                Action::Held { announced: true } => Retake::Finish,
+                Action::Held { announced: false } => return self.hold_again(number, own_slot),
+                Action::Taken => {
+                    self.end_on_server(own);
+                    self.callers[number].phase = Phase::Stops(own_slot);
+                    return;
+                }
+                Action::AskKiller => Retake::AskKiller,
+                Action::EndGhost { ghost, announce } => {
+                    let ghost = u8::try_from(ghost).unwrap();
+                    if announce {
+                        Retake::Announce(ghost)
+                    } else {
+                        Retake::EndGhost(ghost)
+                    }
+                }
+                Action::LookAgain => Retake::Open,
+            },
+            Retake::AskKiller if self.signs.kill[slot].is_some() => Retake::AnnounceEnd,
+            Retake::AskKiller => Retake::Open,
+            Retake::AnnounceEnd => {
+                take(&mut self.signs.end[slot], own);
+                // After any other loss another may have been quicker.
+                let is_another = |owner| caller_of(owner) != number;
+                let is_guarded = self.is_killing(number, slot)
+                    || !self.slots[slot].owner.is_some_and(is_another);
+                self.callers[number].phase = Phase::Ends(own_slot, is_guarded);
+                return;
+            }
+            Retake::Announce(ghost) => {
+                take(&mut self.signs.back[slot], own);
+                Retake::EndGhost(ghost)
+            }
+            Retake::EndGhost(ghost) => {
+                self.end_on_server(ghost);
+                Retake::Open
+            }
+            Retake::Finish => {
+                release(&mut self.signs.back[slot], own);
+                return self.hold_again(number, own_slot);
+            }
+        };
+        self.callers[number].phase = Phase::Retakes(own_slot, retaking, next);
+    }
+
+    fn hold_again(&mut self, number: usize, slot: u8) {
+        let own = self.callers[number].session;
+        self.callers[number].phase = Phase::Runs(slot);
+        let signs = &mut self.signs;
+        let of_slots = [signs.back, signs.kill, signs.end];
+        assert!(
+            !of_slots.iter().flatten().any(|lock| owns(lock, own)),
+            "a sign is left over"
+        );
+    }
+
+    /// Whether a killer is there that ended the session on which a caller asked before.
+    pub fn was_killed(&self, number: usize) -> bool {
+        let victim = self.signs.victim;
+        victim.is_some() && victim == self.callers[number].asked_on
+    }
+
+    pub fn begin_retake(&mut self, number: usize, slot: u8) {
+        self.open_session(number);
+        let own = self.callers[number].session;
+        take(&mut self.signs.run_ids[number], own);
+        self.callers[number].phase = Phase::Retakes(slot, Retaking::default(), Retake::Marker);
+    }
+
+    /// The command is gone, and the killer learns so.
+    pub fn ack_kill(&mut self, number: usize, slot: Option<u8>) {
+        let own = self.callers[number].session;
+        if let Some(slot) = slot {
+            release(&mut self.signs.end[usize::from(slot)], own);
+        }
+        if !matches!(self.killer, Killer::Gone | Killer::NotYet) {
+            take(&mut self.signs.gone, own);
+        }
+        self.callers[number].phase = Phase::AwaitsKiller;
+    }
+}

@@ -1,0 +1,229 @@
+//! Tries the decisions of `queue` and `retaking` in every order of events, against a model of the servers: statements that other
+//! sessions come between at every step, `KILL QUERY` at every moment, crashes, cut networks, waits that are over, lost sessions,
+//! and whoever ends a holder.
+
+mod callers;
+mod explorer;
+mod holders;
+mod killer;
+mod locks;
+mod world;
+
+use explorer::{explore, explore_at_random, explore_to_rest};
+use locks::{MOST_CALLERS, MOST_SLOTS};
+use world::World;
+
+/// Both servers have the same locks; they differ in what `KILL QUERY` does to a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Server {
+    /// The call that waits is NULL, and the statement goes on.
+    MariaDb,
+    /// The statement ends with an error, and what it took it keeps.
+    MySql,
+}
+
+/// What does not change during an exploration.
+#[derive(Debug, Clone, Copy)]
+struct Setting {
+    server: Server,
+    slots: usize,
+    callers: usize,
+    /// The last so many callers do not wait.
+    impatient: usize,
+    /// The first so many callers want the lock alone, which is slot 0.
+    alone: usize,
+    /// Whether holders may wake the head.
+    wakes: bool,
+    /// Whether sessions are lost and opened anew, so that signs are taken and read.
+    reopens: bool,
+    /// Whether each slot is asked for together with the signs that its holder is being ended.
+    checks_kills: bool,
+}
+
+impl Setting {
+    /// How many slots a caller is content with.
+    fn slots_of(self, number: usize) -> usize {
+        if number < self.alone { 1 } else { self.slots }
+    }
+}
+
+/// Events from outside that may still happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct Budget {
+    kills: u8,
+    crashes: u8,
+    cuts: u8,
+    late: u8,
+    /// Sessions that end, which their dblock sees.
+    losses: u8,
+    /// Sessions that the server goes on to keep, and their dblock does not.
+    ghosts: u8,
+    /// Whether somebody ends a holder.
+    killers: u8,
+    /// Whether that one dies.
+    killer_deaths: u8,
+}
+
+fn every_order_of_events(server: Server) {
+    let none = Budget::default();
+    let disturbed = [
+        none,
+        Budget { kills: 2, ..none },
+        Budget {
+            crashes: 1,
+            late: 1,
+            ..none
+        },
+        Budget {
+            cuts: 1,
+            late: 1,
+            ..none
+        },
+        Budget {
+            kills: 1,
+            crashes: 1,
+            ..none
+        },
+    ];
+    for (slots, impatient, alone) in [(1, 1, 0), (2, 0, 0), (2, 1, 0), (2, 0, 1)] {
+        let setting = Setting {
+            server,
+            slots,
+            callers: 3,
+            impatient,
+            alone,
+            wakes: true,
+            reopens: false,
+            checks_kills: true,
+        };
+        for budget in disturbed {
+            explore(setting, budget);
+        }
+        let nobody_wakes = Setting {
+            wakes: false,
+            ..setting
+        };
+        assert!(
+            explore(nobody_wakes, none) > 500,
+            "the model has stopped moving"
+        );
+    }
+}
+
+#[test]
+fn every_order_of_events_for_small_numbers_on_mariadb() {
+    every_order_of_events(Server::MariaDb);
+}
+
+#[test]
+fn every_order_of_events_for_small_numbers_on_mysql() {
+    every_order_of_events(Server::MySql);
+}
+
+fn every_order_of_losses(server: Server) {
+    let none = Budget::default();
+    let lost = Budget { losses: 1, ..none };
+    let cut_off = Budget { ghosts: 1, ..none };
+    let killed = Budget {
+        killers: 1,
+        killer_deaths: 1,
+        ..none
+    };
+    for (slots, callers, impatient, checks_kills, budget) in [
+        (1, 2, 0, true, lost),
+        (1, 2, 0, true, cut_off),
+        (1, 2, 0, true, killed),
+        (1, 2, 1, true, cut_off),
+        (1, 2, 1, true, killed),
+        (1, 2, 1, false, killed),
+        (2, 2, 0, true, cut_off),
+        (2, 2, 1, true, killed),
+    ] {
+        let setting = Setting {
+            server,
+            slots,
+            callers,
+            impatient,
+            alone: 0,
+            wakes: true,
+            reopens: true,
+            checks_kills,
+        };
+        let count = explore_to_rest(setting, budget);
+        assert!(count > 10_000, "the model has stopped moving");
+    }
+}
+
+#[test]
+fn every_order_of_losses_on_mariadb() {
+    every_order_of_losses(Server::MariaDb);
+}
+
+#[test]
+fn every_order_of_losses_on_mysql() {
+    every_order_of_losses(Server::MySql);
+}
+
+#[test]
+fn random_orders_of_events_for_larger_numbers() {
+    for seed in 0..3000 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let setting = Setting {
+            server: *random.choice(&[Server::MariaDb, Server::MySql]).unwrap(),
+            slots: random.usize(1..=MOST_SLOTS),
+            callers: random.usize(4..=MOST_CALLERS),
+            impatient: random.usize(0..3),
+            alone: random.usize(0..3),
+            wakes: random.bool(),
+            reopens: false,
+            checks_kills: true,
+        };
+        let budget = Budget {
+            kills: random.u8(0..6),
+            crashes: random.u8(0..3),
+            cuts: random.u8(0..3),
+            late: random.u8(0..3),
+            ..Budget::default()
+        };
+        let mut world = World::new(setting, budget);
+        for _ in 0..1000 {
+            let Some(&event) = random.choice(&world.events()) else {
+                break;
+            };
+            world.apply(setting, event);
+            world.check();
+            world.check_that_nobody_is_left_waiting(setting);
+        }
+        world.check_that_all_are_done(setting, seed);
+    }
+}
+
+#[test]
+fn random_orders_of_losses_for_larger_numbers() {
+    let mut steps = 0;
+    for seed in 0..6000 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let callers = random.usize(2..=4);
+        let setting = Setting {
+            server: *random.choice(&[Server::MariaDb, Server::MySql]).unwrap(),
+            slots: random.usize(1..=2),
+            callers,
+            impatient: random.usize(0..callers),
+            alone: random.usize(0..2),
+            wakes: random.bool(),
+            reopens: true,
+            checks_kills: random.bool(),
+        };
+        let budget = Budget {
+            kills: random.u8(0..3),
+            late: random.u8(0..3),
+            losses: random.u8(0..3),
+            ghosts: random.u8(0..3),
+            killers: random.u8(0..2),
+            killer_deaths: random.u8(0..2),
+            ..Budget::default()
+        };
+        steps += explore_at_random(setting, budget, &mut random);
+    }
+    assert!(steps > 300_000, "the model has stopped moving: {steps}");
+}

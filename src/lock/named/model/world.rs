@@ -1,0 +1,342 @@
+//! All that there is, and what may happen to it.
+
+use super::callers::{At, Caller, Phase, Slot};
+use super::killer::Killer;
+use super::locks::{Lock, MOST_CALLERS, MOST_SLOTS, SessionId, Signs, caller_of};
+use super::{Budget, Setting};
+use crate::lock::named::queue::{Next, Step, Way};
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct World {
+    pub callers: Vec<Caller>,
+    pub slots: [Lock; MOST_SLOTS],
+    pub place: Lock,
+    pub signs: Signs,
+    /// Sessions that the server keeps, and their dblock does not.
+    pub ghosts: Vec<SessionId>,
+    /// Sessions that the server is ending: it frees their locks one by one.
+    pub ending: Vec<SessionId>,
+    pub killer: Killer,
+    pub budget: Budget,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Event {
+    /// The caller's next step: its statement's, or its own.
+    Step(usize),
+    /// The time-out of the call that waits.
+    TimeOut(usize),
+    Kill(usize),
+    Crash(usize),
+    Cut(usize),
+    /// The server ends the session of a waiter that has been silent for too long.
+    Expire(usize),
+    Late(usize),
+    /// The caller's session is ended, or kept by the server alone.
+    Lose(usize),
+    CutOff(usize),
+    /// The server misses a session that it keeps alone.
+    Miss(SessionId),
+    /// It frees one of the locks of a session that ends.
+    Free(SessionId, usize),
+    /// One that acquires its slot again waits no longer for the session that has it.
+    LosePatience(usize),
+    /// Somebody begins to end the holder of this slot.
+    KillerBegins(usize),
+    KillerSteps,
+    KillerGivesUp,
+    KillerDies,
+}
+
+impl World {
+    pub fn new(setting: Setting, budget: Budget) -> Self {
+        let caller = |number| {
+            let waits = number < setting.callers - setting.impatient;
+            Caller {
+                way: Way::new(
+                    u32::try_from(setting.slots_of(number)).unwrap(),
+                    waits,
+                    setting.checks_kills,
+                ),
+                phase: Phase::NotYet,
+                killed: false,
+                cut: false,
+                late: !waits,
+                session: u8::try_from(number).unwrap(),
+                asked_on: None,
+                opening: false,
+            }
+        };
+        Self {
+            callers: (0..setting.callers).map(caller).collect(),
+            slots: [Lock::FREE; MOST_SLOTS],
+            place: Lock::FREE,
+            signs: Signs::FREE,
+            ghosts: Vec::new(),
+            ending: Vec::new(),
+            killer: Killer::NotYet,
+            budget,
+        }
+    }
+
+    /// Everything that may happen next.
+    pub fn events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (number, caller) in self.callers.iter().enumerate() {
+            let asks = matches!(caller.phase, Phase::Asks(..));
+            let queued = matches!(caller.phase, Phase::Asks(_, At::Queued));
+            let waits = asks || matches!(caller.phase, Phase::Answered(..));
+            if self.can_step(number) {
+                events.push(Event::Step(number));
+            }
+            if queued && (caller.late || matches!(caller.phase, Phase::Asks(Step::Head, _))) {
+                events.push(Event::TimeOut(number));
+            }
+            if self.can_expire(number) {
+                events.push(Event::Expire(number));
+            }
+            if (asks || matches!(caller.phase, Phase::Releases(..))) && self.budget.kills > 0 {
+                events.push(Event::Kill(number));
+            }
+            if !matches!(caller.phase, Phase::NotYet | Phase::Gone) && self.budget.crashes > 0 {
+                events.push(Event::Crash(number));
+            }
+            if waits && !caller.cut && self.budget.cuts > 0 {
+                events.push(Event::Cut(number));
+            }
+            if waits && !caller.late && self.budget.late > 0 {
+                events.push(Event::Late(number));
+            }
+            let is_idle = matches!(
+                caller.phase,
+                Phase::Runs(_) | Phase::Answered(..) | Phase::Opened(..) | Phase::Retakes(..)
+            );
+            if (is_idle || asks) && self.budget.losses > 0 {
+                events.push(Event::Lose(number));
+            }
+            if is_idle && self.budget.ghosts > 0 {
+                events.push(Event::CutOff(number));
+            }
+            if self.can_lose_patience(number) {
+                events.push(Event::LosePatience(number));
+            }
+        }
+        events.extend(self.ghosts.iter().map(|&ghost| Event::Miss(ghost)));
+        for &session in &self.ending {
+            let count = self.locks_of(session);
+            events.extend((0..count).map(|which| Event::Free(session, which)));
+        }
+        if self.budget.killers > 0 {
+            let held = (0..self.slots.len()).filter(|&slot| self.slots[slot].owner.is_some());
+            events.extend(held.map(Event::KillerBegins));
+        }
+        if self.can_killer_step() {
+            events.push(Event::KillerSteps);
+        }
+        if matches!(self.killer, Killer::Waits(..)) {
+            events.push(Event::KillerGivesUp);
+        }
+        if self.killer.victim().is_some() && self.budget.killer_deaths > 0 {
+            events.push(Event::KillerDies);
+        }
+        events
+    }
+
+    pub fn apply(&mut self, setting: Setting, event: Event) {
+        match event {
+            Event::Step(number) => self.step(setting, number),
+            Event::TimeOut(number) => {
+                self.leave_queues(number);
+                self.waited(number, Slot::Refused);
+            }
+            Event::Kill(number) => {
+                self.budget.kills -= 1;
+                self.kill(setting, number);
+            }
+            Event::Crash(number) => {
+                self.budget.crashes -= 1;
+                self.end_session(number);
+            }
+            Event::Cut(number) => {
+                self.budget.cuts -= 1;
+                self.callers[number].cut = true;
+            }
+            Event::Expire(number) => {
+                // What it reads when the network heals must not start a command.
+                let caller = &self.callers[number];
+                // After a proof the session is made fit to keep its lock first, which fails now.
+                if let Phase::Answered(step, answer) = caller.phase
+                    && !matches!(step, Step::Confirm(_))
+                {
+                    let next = caller.way.next(step, answer, caller.late);
+                    assert!(!matches!(next, Next::Held(_)), "a late grant is believed");
+                }
+                self.end_session(number);
+            }
+            Event::Late(number) => {
+                self.budget.late -= 1;
+                self.callers[number].late = true;
+            }
+            Event::Lose(number) => {
+                self.budget.losses -= 1;
+                self.end_on_server(self.callers[number].session);
+            }
+            Event::CutOff(number) => {
+                self.budget.ghosts -= 1;
+                self.cut_off(number);
+            }
+            Event::Miss(session) => self.end_on_server(session),
+            Event::Free(session, which) => self.free_one(session, which),
+            Event::LosePatience(number) => self.retake(number, true),
+            Event::KillerBegins(slot) => self.killer_begins(slot),
+            Event::KillerSteps => self.killer_steps(),
+            Event::KillerGivesUp => self.killer_gives_up(),
+            Event::KillerDies => self.killer_dies(),
+        }
+    }
+
+    /// What holds in every state.
+    pub fn check(&self) {
+        for caller in &self.callers {
+            let own = caller.session;
+            let slots = self
+                .slots
+                .iter()
+                .filter(|slot| slot.owner == Some(own))
+                .count();
+            assert!(slots <= 1, "two slots are held by one");
+            match caller.phase {
+                Phase::Runs(slot) => {
+                    assert_eq!(
+                        self.slots[usize::from(slot)].owner,
+                        Some(own),
+                        "a command runs without its slot"
+                    );
+                    assert_ne!(
+                        self.place.owner,
+                        Some(own),
+                        "a holder keeps the head's place"
+                    );
+                }
+                // The place is given up only with a slot.
+                Phase::Answered(Step::Head, Some(_)) => {
+                    assert_eq!(
+                        self.place.owner,
+                        Some(own),
+                        "the head's place is given away"
+                    );
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// From here on nobody comes, ends or is disturbed: whoever waits must have a free slot after one look at all of them
+    /// by each that may be the head, and after the end of each session that was cut off.
+    pub fn check_that_nobody_is_left_waiting(&self, setting: Setting) {
+        let mut world = self.clone();
+        let mut looked = [false; MOST_CALLERS];
+        for _ in 0..1000 {
+            let acts = |number: &usize| {
+                let phase = world.callers[*number].phase;
+                matches!(
+                    phase,
+                    Phase::Asks(..) | Phase::Answered(..) | Phase::Releases(..)
+                ) && world.can_step(*number)
+            };
+            if let Some(number) = (0..setting.callers).find(acts) {
+                world.step(setting, number);
+                continue;
+            }
+            let waits = |number: usize| {
+                let caller = &world.callers[number];
+                !caller.cut && matches!(caller.phase, Phase::Asks(..) | Phase::Answered(..))
+            };
+            let free = |slot: &Lock| slot.owner.is_none();
+            let in_vain = |number: &usize| {
+                waits(*number) && world.slots[..setting.slots_of(*number)].iter().any(free)
+            };
+            if !(0..setting.callers).any(|number| in_vain(&number)) {
+                return;
+            }
+            let looks = |number: &usize| {
+                !looked[*number]
+                    && matches!(
+                        world.callers[*number].phase,
+                        Phase::Asks(Step::Head, At::Queued)
+                    )
+            };
+            if let Some(number) = (0..setting.callers).find(|&number| world.can_expire(number)) {
+                world.end_session(number);
+            } else if let Some(number) = (0..setting.callers).find(looks) {
+                looked[number] = true;
+                world.apply(setting, Event::TimeOut(number));
+            } else {
+                panic!("somebody waits, and a slot is free");
+            }
+        }
+        panic!("no end");
+    }
+
+    /// Whether the event is no disturbance, and neither a new caller nor the end of another command.
+    pub fn settles_by(&self, event: Event) -> bool {
+        match event {
+            Event::Step(number) => {
+                !matches!(self.callers[number].phase, Phase::NotYet | Phase::Runs(_))
+            }
+            Event::TimeOut(_)
+            | Event::Miss(_)
+            | Event::Free(..)
+            | Event::LosePatience(_)
+            | Event::KillerSteps
+            | Event::KillerGivesUp => true,
+            _ => false,
+        }
+    }
+
+    /// Whether whoever is here has its slot or waits for one, and none is free for it.
+    pub fn is_at_rest(&self, setting: Setting) -> bool {
+        let rests = |number: usize| match self.callers[number].phase {
+            Phase::NotYet | Phase::Runs(_) | Phase::Gone => true,
+            Phase::Asks(_, At::Queued) => {
+                let mut slots = self.slots[..setting.slots_of(number)].iter();
+                slots.all(|slot| slot.owner.is_some())
+            }
+            _ => false,
+        };
+        let is_killer_done = matches!(self.killer, Killer::NotYet | Killer::Gone);
+        is_killer_done
+            && self.ghosts.is_empty()
+            && self.ending.is_empty()
+            && (0..setting.callers).all(rests)
+    }
+
+    /// Nothing is left over then.
+    pub fn check_rest(&self) {
+        let signs = &self.signs;
+        let mut of_slots = signs.back.iter().chain(&signs.kill).chain(&signs.end);
+        assert!(
+            of_slots.all(Option::is_none) && signs.gone.is_none() && signs.victim.is_none(),
+            "a sign is left over"
+        );
+        for (slot, lock) in (0u8..).zip(&self.slots) {
+            let Some(owner) = lock.owner else { continue };
+            assert_eq!(
+                self.callers[caller_of(owner)].phase,
+                Phase::Runs(slot),
+                "a slot is held for no command"
+            );
+        }
+    }
+
+    /// The server keeps the session of one that was cut off when it had a slot, and with it the slot: whoever can have no other
+    /// waits on. All others are done in the end.
+    pub fn check_that_all_are_done(&self, setting: Setting, seed: u64) {
+        let lost = |slot: &Lock| slot.owner.is_some_and(|by| self.callers[caller_of(by)].cut);
+        for (number, caller) in self.callers.iter().enumerate() {
+            let all_lost = self.slots[..setting.slots_of(number)].iter().all(lost);
+            let done = caller.phase == Phase::Gone || caller.cut || all_lost;
+            assert!(done, "caller {number} is stuck; seed {seed}");
+        }
+    }
+}
