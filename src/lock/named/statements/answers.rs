@@ -1,0 +1,286 @@
+//! What the answers of a named lock's statements mean: one type for each statement.
+
+use super::literal;
+use crate::db::{Fault, Row, Statement};
+use crate::lock::named::fitness::ServerTraits;
+use crate::lock::named::queue::Answer;
+
+/// In the place of a slot's number: somebody is ending its holder.
+pub const KILLED: i64 = -2;
+
+/// A statement without an answer that matters.
+pub struct Command(pub(super) String);
+
+impl Statement for Command {
+    type Answer = ();
+
+    fn sql(&self) -> String {
+        self.0.clone()
+    }
+
+    fn decode(&self, _rows: &[Row]) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// Who holds a lock: one column, the number of a session.
+pub struct Owner(pub(super) String);
+
+impl Owner {
+    /// Of the lock with this name on the server.
+    pub fn of(on_server: &str) -> Self {
+        Self(format!(
+            "/* dblock owner */ SELECT IS_USED_LOCK({})",
+            literal(on_server)
+        ))
+    }
+}
+
+impl Statement for Owner {
+    type Answer = Option<u64>;
+
+    fn sql(&self) -> String {
+        self.0.clone()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<u64>, Fault> {
+        rows.first().map_or(Ok(None), |row| row.get(0))
+    }
+}
+
+/// A step on the way to a slot.
+pub struct Ask {
+    pub(super) sql: String,
+    /// How many slots there are.
+    pub(super) slots: u32,
+}
+
+/// The answer to a step.
+pub struct Asked {
+    /// `None`: the server did not tell the session's number.
+    pub answer: Option<Answer>,
+    /// Whether the server takes no writes.
+    pub is_read_only: bool,
+}
+
+impl Ask {
+    fn read(&self, row: &Row) -> Result<Asked, Fault> {
+        let slot: Option<i64> = row.get(0)?;
+        let (place, connection_id): (Option<u8>, Option<u64>) = (row.get(1)?, row.get(2)?);
+        let answer = connection_id.map(|connection_id| Answer {
+            refused: slot == Some(-1),
+            // What is no slot's number is none.
+            slot: slot
+                .and_then(|slot| u32::try_from(slot).ok())
+                .filter(|&slot| slot < self.slots),
+            place: place == Some(1),
+            kills: place == Some(2),
+            killed: false,
+            reacquired: false,
+            connection_id,
+        });
+        let is_on = |column| ServerTraits::is_on(row, column);
+        Ok(Asked {
+            answer,
+            is_read_only: is_on(3)? || is_on(4)?,
+        })
+    }
+}
+
+impl Statement for Ask {
+    type Answer = Option<Asked>;
+
+    fn sql(&self) -> String {
+        self.sql.clone()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<Asked>, Fault> {
+        rows.first().map(|row| self.read(row)).transpose()
+    }
+}
+
+/// The proof of a slot that was waited for. It gives up the place at the head of the queue.
+pub struct Prove(pub(super) Ask);
+
+impl Statement for Prove {
+    type Answer = Option<Asked>;
+
+    fn sql(&self) -> String {
+        self.0.sql()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<Asked>, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        let (back, killer): (Option<u64>, Option<u64>) = (row.get(5)?, row.get(6)?);
+        let asked = self.0.read(row)?;
+        let answer = asked.answer.map(|answer| Answer {
+            reacquired: back.is_some(),
+            killed: killer.is_some(),
+            ..answer
+        });
+        Ok(Some(Asked { answer, ..asked }))
+    }
+}
+
+/// The first step of a session, which also asks what kind of server this is.
+pub struct Open(pub(super) Ask);
+
+/// The answer to the first step of a session.
+pub struct Opened {
+    /// What the step itself answers.
+    pub asked: Asked,
+    /// Which session has the lock that only sessions of this dblock take.
+    pub run_id_owner: Option<u64>,
+    /// What the server says of itself.
+    pub traits: ServerTraits,
+}
+
+impl Statement for Open {
+    type Answer = Option<Opened>;
+
+    fn sql(&self) -> String {
+        self.0.sql()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<Opened>, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        Ok(Some(Opened {
+            asked: self.0.read(row)?,
+            run_id_owner: row.get(5)?,
+            traits: ServerTraits::read(row, 6)?,
+        }))
+    }
+}
+
+/// Takes a lost slot again, as the first step of a session.
+pub struct Reacquire(pub(super) Open);
+
+/// The answer to it.
+pub struct ReacquireAnswer {
+    /// As that of any first step.
+    pub opened: Opened,
+    /// Which session has the slot.
+    pub holder: Option<u64>,
+}
+
+impl Statement for Reacquire {
+    type Answer = Option<ReacquireAnswer>;
+
+    fn sql(&self) -> String {
+        self.0.sql()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<ReacquireAnswer>, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        let ask = &self.0.0;
+        let slot: Option<i64> = row.get(0)?;
+        let connection_id: Option<u64> = row.get(2)?;
+        let answer = connection_id.map(|connection_id| Answer {
+            refused: slot == Some(-1),
+            slot: slot
+                .and_then(|slot| u32::try_from(slot).ok())
+                .filter(|&slot| slot < ask.slots),
+            place: false,
+            kills: false,
+            killed: slot == Some(KILLED),
+            reacquired: false,
+            connection_id,
+        });
+        let is_on = |column| ServerTraits::is_on(row, column);
+        Ok(Some(ReacquireAnswer {
+            opened: Opened {
+                asked: Asked {
+                    answer,
+                    is_read_only: is_on(3)? || is_on(4)?,
+                },
+                run_id_owner: row.get(5)?,
+                traits: ServerTraits::read(row, 6)?,
+            },
+            holder: row.get(1)?,
+        }))
+    }
+}
+
+/// Who is ending the holder of a slot.
+pub struct KillMarker(pub(super) String);
+
+/// The answer to it.
+pub struct Killing {
+    /// The session that has the marker.
+    pub killer: Option<u64>,
+    /// Whether the server takes no writes.
+    pub is_read_only: bool,
+}
+
+impl Statement for KillMarker {
+    type Answer = Option<Killing>;
+
+    fn sql(&self) -> String {
+        self.0.clone()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<Killing>, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        Ok(Some(Killing {
+            killer: row.get(0)?,
+            is_read_only: ServerTraits::is_on(row, 1)? || ServerTraits::is_on(row, 2)?,
+        }))
+    }
+}
+
+/// Gives a slot back.
+pub struct Release(pub(super) String);
+
+/// The answer to it.
+#[derive(Default)]
+pub struct Released {
+    /// Whether it was held.
+    pub was_held: bool,
+    /// The session at the head of the queue, which wants to be woken.
+    pub queue_head: Option<u64>,
+}
+
+impl Statement for Release {
+    type Answer = Released;
+
+    fn sql(&self) -> String {
+        self.0.clone()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Released, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok(Released::default());
+        };
+        Ok(Released {
+            was_held: row.get(0)? == Some(1u8),
+            queue_head: row.get(1)?,
+        })
+    }
+}
+
+/// Who has a slot, and from where, as far as this account may see that.
+pub struct SlotHolder(pub(super) String);
+
+impl Statement for SlotHolder {
+    /// The number of the session, and `user@host:port`.
+    type Answer = (Option<u64>, Option<String>);
+
+    fn sql(&self) -> String {
+        self.0.clone()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok((None, None));
+        };
+        Ok((row.get(0)?, row.get(1)?))
+    }
+}
