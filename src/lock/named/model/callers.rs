@@ -157,6 +157,10 @@ impl World {
                     }
                     Next::Held(grant) => {
                         let slot = u8::try_from(grant.slot).unwrap();
+                        assert!(
+                            !answer.is_some_and(|answer| answer.reacquired),
+                            "a waiter does not give way"
+                        );
                         self.check_start(number, usize::from(slot));
                         self.callers[number].phase = Phase::Runs(slot);
                     }
