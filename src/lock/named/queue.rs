@@ -25,6 +25,7 @@ pub enum Step {
 }
 
 /// What the server answers: what the session holds now.
+#[expect(clippy::struct_excessive_bools, reason = "columns of an answer")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Answer {
     /// The slots were asked for or waited for, and were not to be had.
@@ -70,7 +71,7 @@ pub enum Next {
 pub struct Way {
     slots: u32,
     waits: bool,
-    checks_kills: bool,
+    pub(super) checks_kills: bool,
 }
 
 impl Way {
@@ -82,11 +83,6 @@ impl Way {
             waits,
             checks_kills,
         }
-    }
-
-    /// Whether each slot is asked for together with those markers.
-    pub fn checks_kills(self) -> bool {
-        self.checks_kills
     }
 
     /// What to ask first, and when it is not known what else.

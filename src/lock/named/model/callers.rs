@@ -81,6 +81,7 @@ pub enum Release {
     Wake(u8),
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each may happen alone")]
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Caller {
     pub way: Way,
@@ -156,6 +157,10 @@ impl World {
                     }
                     Next::Held(grant) => {
                         let slot = u8::try_from(grant.slot).unwrap();
+                        assert!(
+                            !answer.is_some_and(|answer| answer.reacquired),
+                            "a waiter does not give way"
+                        );
                         self.check_start(number, usize::from(slot));
                         self.callers[number].phase = Phase::Runs(slot);
                     }
@@ -206,6 +211,8 @@ impl World {
         }
     }
 
+    /// Its session, as the owner of a lock.
+    #[expect(clippy::unnecessary_wraps, reason = "compared with owners")]
     pub fn own(&self, number: usize) -> Option<SessionId> {
         Some(self.callers[number].session)
     }
@@ -242,6 +249,10 @@ impl World {
     }
 
     /// One step of a statement, as `statements` has it.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one line for each step of each statement"
+    )]
     pub fn execute(&mut self, setting: Setting, number: usize, step: Step, at: At) {
         let slots = setting.slots_of(number);
         let number_of = self.callers[number].session;
@@ -277,7 +288,7 @@ impl World {
             }
             (_, At::Slot(slot)) => {
                 if self.take(usize::from(slot), number) {
-                    let checks = setting.reopens && self.callers[number].way.checks_kills();
+                    let checks = setting.reopens && self.callers[number].way.checks_kills;
                     go_to(
                         self,
                         if checks {
@@ -494,7 +505,7 @@ impl World {
     fn sees_kills(&self, number: usize, step: Step) -> bool {
         let signs = &self.signs;
         matches!(step, Step::Try | Step::TryUnlessQueued)
-            && !self.callers[number].way.checks_kills()
+            && !self.callers[number].way.checks_kills
             && signs.kill.iter().chain(&signs.end).any(Option::is_some)
     }
 }

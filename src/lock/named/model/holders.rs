@@ -34,8 +34,8 @@ pub enum Retake {
     Finish,
 }
 
-pub fn owns(lock: &Option<SessionId>, session: SessionId) -> bool {
-    *lock == Some(session)
+pub fn owns(lock: Option<SessionId>, session: SessionId) -> bool {
+    lock == Some(session)
 }
 
 impl World {
@@ -102,7 +102,7 @@ impl World {
         let mut signs = self.signs;
         let slots = self.slots.iter().filter(|slot| slot.owner == Some(session));
         let count = slots.count() + usize::from(self.place.owner == Some(session));
-        count + signs.all().filter(|lock| owns(lock, session)).count()
+        count + signs.all().filter(|lock| owns(**lock, session)).count()
     }
 
     /// Frees one of the locks of a session that ends.
@@ -117,7 +117,7 @@ impl World {
             self.free_place();
         } else {
             let which = which - slots.len() - place;
-            let mut signs = self.signs.all().filter(|lock| owns(lock, session));
+            let mut signs = self.signs.all().filter(|lock| owns(**lock, session));
             if let Some(lock) = signs.nth(which) {
                 *lock = None;
             }
@@ -129,15 +129,14 @@ impl World {
 
     /// Whether the caller has a command that runs in this slot.
     pub fn has_command(&self, number: usize, slot: usize) -> bool {
-        let runs_in = match self.callers[number].phase {
-            Phase::Runs(slot)
-            | Phase::Lost(slot)
-            | Phase::Retakes(slot, ..)
-            | Phase::Ends(slot, _)
-            | Phase::Stops(slot) => slot,
-            _ => return false,
-        };
-        usize::from(runs_in) == slot
+        match self.callers[number].phase {
+            Phase::Runs(own)
+            | Phase::Lost(own)
+            | Phase::Retakes(own, ..)
+            | Phase::Ends(own, _)
+            | Phase::Stops(own) => usize::from(own) == slot,
+            _ => false,
+        }
     }
 
     /// Whether it is being ended for a killer, and nobody else had the slot when that was announced.
@@ -154,6 +153,7 @@ impl World {
         stranger.is_some_and(|holder| caller_of(holder) != number)
     }
 
+    #[expect(clippy::match_same_arms, reason = "in the order of the statement")]
     pub fn retake(&mut self, number: usize, patience_over: bool) {
         let Phase::Retakes(own_slot, mut retaking, at) = self.callers[number].phase else {
             panic!("it has its slot");
@@ -166,7 +166,7 @@ impl World {
             }
             Retake::Marker if self.signs.kill[slot].is_some() => Retake::Holder(false, true),
             Retake::Marker => Retake::RunId,
-            Retake::RunId if owns(&self.signs.run_ids[number], own) => Retake::Slot,
+            Retake::RunId if owns(self.signs.run_ids[number], own) => Retake::Slot,
             Retake::RunId => Retake::Holder(false, false),
             Retake::Slot if self.take(slot, number) => Retake::SlotMarker,
             Retake::Slot => Retake::Holder(false, false),
@@ -240,7 +240,7 @@ impl World {
         let signs = &mut self.signs;
         let of_slots = [signs.back, signs.kill, signs.end];
         assert!(
-            !of_slots.iter().flatten().any(|lock| owns(lock, own)),
+            !of_slots.iter().flatten().any(|lock| owns(*lock, own)),
             "a sign is left over"
         );
     }
