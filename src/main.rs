@@ -92,7 +92,7 @@ fn one_line(error: &clap::Error) -> String {
     let line = sentences.collect::<Vec<_>>().join("; ");
     // A URL with a password may have landed in the place of something else.
     if line.contains('@') {
-        return "that cannot be understood; see dblock --help".to_owned();
+        return "this command line cannot be understood; see dblock --help".to_owned();
     }
     format!("{line}; see dblock --help")
 }

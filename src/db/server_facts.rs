@@ -24,7 +24,7 @@ pub struct SessionInfo {
 impl SessionInfo {
     /// Whether it is a MariaDB.
     pub fn is_mariadb(&self) -> bool {
-        self.version.to_ascii_lowercase().contains("mariadb")
+        is_mariadb(&self.version, "")
     }
 
     /// The account as a grant names it.
@@ -68,6 +68,13 @@ pub enum Product {
     Percona,
     MariaDb,
     MySql,
+}
+
+/// Whether a server is a MariaDB, whatever stands in front of it.
+pub fn is_mariadb(version: &str, comment: &str) -> bool {
+    [version, comment]
+        .iter()
+        .any(|text| text.to_ascii_lowercase().contains("mariadb"))
 }
 
 impl Product {

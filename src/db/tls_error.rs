@@ -107,7 +107,7 @@ fn wrong_with_certificate(error: &CertificateError) -> String {
             what if what.contains("CaUsedAsEndEntity") => {
                 "its certificate is that of a CA; have the CA sign one for the server".to_owned()
             }
-            what => format!("its certificate is of no use ({what})"),
+            what => format!("its certificate cannot be used ({what})"),
         },
     }
 }

@@ -172,7 +172,7 @@ pub fn end(pid: Pid) -> String {
             Ok(WaitStatus::Exited(_, code)) => return format!("ended with {code}"),
             // It has a limit on its memory, and hits it by an abort.
             Ok(WaitStatus::Signaled(_, Signal::SIGABRT, _)) => {
-                return "gave up (it may have no more than 64 MB of memory)".to_owned();
+                return "aborted (it may use no more than 64 MB of memory)".to_owned();
             }
             Ok(WaitStatus::Signaled(_, signal, _)) => return format!("died of {signal}"),
             // Who inherited SIGCHLD as ignored learns no more.

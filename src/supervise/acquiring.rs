@@ -185,7 +185,7 @@ impl Supervisor<'_> {
         let line = if acquiring.waiting {
             format!("the server did not answer when the wait was over: {last_note}")
         } else if let Some(read_only) = &acquiring.only_read_only {
-            let line = format!("{read_only}, or say --allow-unfit-server");
+            let line = format!("{read_only}, or use --allow-unfit-server");
             return Err(Failure::new(Reason::Configuration, line).into());
         } else {
             let limit = shown(self.job.connection.connect_timeout);

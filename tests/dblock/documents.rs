@@ -289,6 +289,14 @@ impl Reader {
         let mut say = |line: &str| {
             std::io::Write::write_all(&mut stdin, format!("{line}\n").as_bytes()).is_ok()
         };
+        // A file that holds a password is not readable for others, whatever the umask.
+        let secret = text
+            .contains("install -m 600")
+            .then(|| self.host.path(&format!("{HOME}/.my.cnf")));
+        if let Some(file) = &secret {
+            let _ = fs::remove_file(file);
+            say("umask 0");
+        }
         for line in lines {
             say(line);
             if line.trim_end().ends_with('&') {
@@ -319,6 +327,13 @@ impl Reader {
             });
         } else {
             self.expect(block, "the last command", &output, 0);
+        }
+        if let Some(file) = secret {
+            let mode = fs::metadata(&file)
+                .map(|file| std::os::unix::fs::PermissionsExt::mode(&file.permissions()));
+            if !mode.is_ok_and(|mode| mode & 0o777 == 0o600) {
+                self.is_wrong(block, "others can read it");
+            }
         }
     }
 

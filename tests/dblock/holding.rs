@@ -379,7 +379,7 @@ both_servers! {
     fn a_session_that_was_lost_before_is_sought_in_the_hold(server) {
         let name = unique("before");
         let mut run = holding(server, &name, "50").stdin(Stdio::piped()).sh("read x; exit 6").spawn();
-        run.wait_stderr("(slot 0)", SOON);
+        run.wait_stderr("acquired ", SOON);
         let id = server.holder(&name).expect("it is held");
         server.admin().query_drop(format!("KILL {id}")).unwrap();
         run.wait_stderr("was lost while the command runs", SOON);

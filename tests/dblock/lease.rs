@@ -82,7 +82,7 @@ fn refused(traits: Traits, why: &str) {
             .expect_code(0)
             .expect_stdout("ran\n")
             .expect_one_line(why)
-            .expect_said(["locking there all the same"]);
+            .expect_said(["locking there anyway"]);
     }
 }
 

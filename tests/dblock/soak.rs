@@ -558,12 +558,22 @@ impl History {
             });
             let others: Vec<usize> = others.map(|(other, _)| *other).collect();
             let took = Duration::from_nanos(time.end - time.start);
-            let explained = others.iter().any(|other| {
-                let host = host_of[other];
-                let before = self.commands[other].start..time.end;
-                let mut befell = self.befell(host, &before);
-                befell.any(|event| self.explains(event, host, &time))
-            });
+            // The one that lost the lock may be the later of two that start at once, and writes down the overlap itself.
+            let lost = self
+                .runs
+                .iter()
+                .any(|run| run.id == id && run.output.code == Some(74));
+            let explained = others
+                .iter()
+                .chain(Some(&id).filter(|_| lost))
+                .any(|other| {
+                    let host = host_of[other];
+                    // A command writes its first line some milliseconds after its lock was granted, and the lock may be lost by then.
+                    let granted = self.commands[other].start.saturating_sub(nanos(NOTICED));
+                    let before = granted..time.end;
+                    let mut befell = self.befell(host, &before);
+                    befell.any(|event| self.explains(event, host, &time))
+                });
             if !explained {
                 let about: BTreeSet<usize> = others.into_iter().chain([id]).collect();
                 wrong.push(format!(

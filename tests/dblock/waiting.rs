@@ -274,7 +274,7 @@ both_servers! {
         Dblock::run_at(&proxy.url(), &name).sh("true").output().expect_code(75);
         let at_proxy = |command: &str| Dblock::at(server, command).env("DBLOCK_URL", proxy.url());
         at_proxy("status").output().expect_code(0);
-        at_proxy("check").output();
+        at_proxy("check").output().expect_code(0);
         drop(holder);
         at_proxy("kill").args([&format!("{name}#1"), "--wait", "20"]).output().expect_code(0);
         waiter.wait();

@@ -17,7 +17,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 use crate::commands::inquiry::listener_of;
 use crate::db::server_facts::{
-    AskKeepsAttributes, AskLogin, AskSeesAll, Ping, Product, Shown, is_replica, median,
+    AskKeepsAttributes, AskLogin, AskSeesAll, Ping, Product, Shown, is_mariadb, is_replica, median,
     usage_of_account, usage_of_server,
 };
 use crate::db::{AskSessionInfo, ConnectOptions, Connector, Fault, Session};
@@ -132,17 +132,19 @@ impl Examiner<'_> {
     /// The session is lost.
     fn examine(&mut self, opening: &Result<Opening, Failure>) -> Result<(), Fault> {
         let session = &mut self.session;
-        let info = session.run(&AskSessionInfo)?;
+        // A server that does not tell is examined all the same.
+        let info = session.try_run(&AskSessionInfo)?.unwrap_or_default();
         let comment = Shown::Variable("version_comment").value(session)?;
         let comment = comment.unwrap_or_default();
         let product = Product::of(&info.version, &comment);
+        let is_mariadb = is_mariadb(&info.version, &comment);
         self.report(words::server(product, info.version, &comment));
         self.report(Finding::ok("reached", &self.session.to_string()));
         self.report_all(self.connector.passed_over().iter().map(words::passed_over));
-        self.report(Finding::ok("account", &info.account));
+        let account = Some(&*info.account).filter(|account| !account.is_empty());
+        self.report(Finding::ok("account", account.unwrap_or("not told")));
         self.report(words::tls(&self.session, self.connection.tls.mode));
         let login = self.session.try_run(&AskLogin)?.unwrap_or_default();
-        let is_mariadb = matches!(product, Product::MariaDb);
         self.report(words::authentication(&login, is_mariadb));
         let has_locks = match opening {
             Ok(opening) => {

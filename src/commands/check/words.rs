@@ -50,7 +50,7 @@ pub fn passed_over(server: &PassedOver) -> Finding {
     if server.read_only {
         found
     } else {
-        found.warning("mend it, or take it out of the list: each start tries it first")
+        found.warning("repair it, or remove it from the list: each start tries it first")
     }
 }
 
@@ -62,11 +62,11 @@ pub fn tls(session: &Session, mode: SslMode) -> Finding {
         // With this mode TLS is tried first, on a connection of its own.
         let is_tried = mode == SslMode::Preferred && session.is_tcp();
         return match mode {
-            _ if is_local && is_tried => found("no, and no network either").note(
+            _ if is_local && is_tried => found("no; the connection is local").note(
                 "each run connects twice, and the server logs or counts the first connection as aborted: ssl-mode = disabled in \
                  [dblock] avoids that",
             ),
-            _ if is_local => found("no, and no network either"),
+            _ if is_local => found("no; the connection is local"),
             SslMode::Disabled => found("no").warning(
                 "the password is never sent in clear, but statements are: leave out --ssl-mode disabled",
             ),
@@ -97,7 +97,7 @@ pub fn authentication(login: &Login, is_mariadb: bool) -> Finding {
             found.warning("the account has no password; set one with ALTER USER")
         }
         Some("mysql_native_password") if !is_mariadb => found.warning(
-            "MySQL 9 has it no more; ALTER USER … IDENTIFIED WITH caching_sha2_password BY …",
+            "MySQL 9 no longer has it; ALTER USER … IDENTIFIED WITH caching_sha2_password BY …",
         ),
         _ => found,
     }

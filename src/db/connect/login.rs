@@ -99,7 +99,8 @@ impl Connector {
                 opened => {
                     let conn = opened.map_err(failed)?;
                     let agreed = native_tls::agreed().ok_or_else(|| {
-                        let line = format!("{server} was reached without TLS, against all orders");
+                        let line =
+                            format!("{server} was reached without TLS, although it is required");
                         Fault::Final(Failure::new(Reason::Internal, line))
                     })?;
                     return Ok((conn, Some(agreed)));

@@ -95,8 +95,8 @@ impl Census {
     /// # Errors
     /// The session must be dropped.
     pub fn read(inspector: &mut Inspector) -> Result<Self, Fault> {
+        let info = inspector.run(&AskSessionInfo)?;
         let session = &mut inspector.session;
-        let info = session.run(&AskSessionInfo)?;
         let all = claims(session, ALL_ATTRIBUTES, None)?;
         let claims_of_all = all.is_ok();
         let claims = match all {

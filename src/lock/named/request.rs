@@ -153,16 +153,16 @@ impl Request {
         let idle_limit = fitness.idle_limit;
         match fitness.unfit.first() {
             Some(why) if self.wants_fit() => {
-                let line = format!("{session} {why}, or say --allow-unfit-server");
+                let line = format!("{session} {why}, or use --allow-unfit-server");
                 return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
             }
             Some(why) => {
-                let line = format!("{session} {why}; locking there all the same");
+                let line = format!("{session} {why}; locking there anyway");
                 session.tell(Level::Warning, &line);
             }
             None => {
                 if is_read_only {
-                    let line = format!("{session} {READ_ONLY}; locking there all the same");
+                    let line = format!("{session} {READ_ONLY}; locking there anyway");
                     session.tell(Level::Warning, &line);
                 }
                 if idle_limit < self.ttl {
@@ -200,11 +200,14 @@ impl Request {
         for slot in 0..self.slots.min(MOST_NAMED) {
             let holder = match session.run(&self.statements.holder(slot)) {
                 Ok((Some(connection), address)) => {
-                    let claims = claims(session, OWN_ATTRIBUTES, Some(connection))?;
+                    let claims = match claims(session, OWN_ATTRIBUTES, Some(connection)) {
+                        Err(fault @ Fault::Gone(_)) => return Err(fault),
+                        claims => claims.ok().and_then(Result::ok),
+                    };
                     Holder::Session(Box::new(bounded(Client {
                         connection,
                         address,
-                        claims: claims.ok().and_then(|mut all| all.remove(&connection)),
+                        claims: claims.and_then(|mut all| all.remove(&connection)),
                     })))
                 }
                 Ok((None, _)) => match session.try_run(&self.statements.kill_marker(slot))? {

@@ -25,7 +25,7 @@ fn define(command: Command) -> Command {
         .args(args(DEFINITION.settings))
         .arg(
             arguments("command", "COMMAND")
-                .help("What would be run; it is not")
+                .help("The command; it is not run")
                 .trailing_var_arg(true),
         )
         .after_help(HELP)

@@ -60,7 +60,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "timeout",
         short: Some('t'),
         takes: Takes::Value("DURATION"),
-        help: "End the command when it has run longer: SIGTERM, then SIGKILL; exit 124, or 137 if it took SIGKILL; 0 is \
+        help: "End the command when it has run longer: SIGTERM, then SIGKILL; exit 124, or 137 if SIGKILL was needed; 0 is \
                no limit",
         ..SETTING
     },

@@ -18,7 +18,7 @@ fn define(command: Command) -> Command {
     command
         .arg(
             arguments("names", "NAME")
-                .help("The locks; without any all that the server lets this account see"),
+                .help("The locks to show; without any, all that this account can see"),
         )
         .args(args(DEFINITION.settings))
         .after_help(HELP)
