@@ -81,14 +81,17 @@ fn log_error(error: impl Display) {
     log.error(error);
 }
 
-/// clap's error without its usage text, which spans lines; its advice only where it names an option that is meant.
+/// clap's error without its usage text, which spans lines; its advice only where it names an option that is meant, and not to pass a
+/// mistyped option to the command.
 fn one_line(error: &clap::Error) -> String {
     let whole = error.to_string();
     let paragraphs = whole.trim_start_matches("error: ").split("\n\n");
+    let is_meant = |line: &&str| !line.contains("tip:") || line.contains("similar");
     let sentences = paragraphs
         .take_while(|text| !text.starts_with("Usage:") && !text.starts_with("For more information"))
-        .filter(|text| !text.trim_start().starts_with("tip:") || text.contains("similar"))
-        .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
+        .map(|text| text.lines().filter(is_meant).collect::<Vec<_>>().join(" "))
+        .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
+        .filter(|text| !text.is_empty());
     let line = sentences.collect::<Vec<_>>().join("; ");
     // A URL with a password may have landed in the place of something else.
     if line.contains('@') {

@@ -445,3 +445,13 @@ both_servers! {
         assert_eq!(echo(&["--", "echo", "--name", "y", ""]), "--name y \n");
     }
 }
+
+#[test]
+fn a_mistyped_option_is_likened_to_the_one_that_is_meant_and_not_left_to_the_command() {
+    let output = Dblock::bare()
+        .args(["run", "--nmae", "x"])
+        .command(["true"])
+        .output();
+    assert!(!output.stderr.contains("as a value"), "{output:?}");
+    output.expect_code(64).expect_one_line("exists: '--name'");
+}
