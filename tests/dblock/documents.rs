@@ -291,7 +291,7 @@ impl Reader {
         };
         // A file that holds a password is not readable for others, whatever the umask.
         let secret = text
-            .contains("install -m 600")
+            .contains("install -m 600 /dev/null ~/.my.cnf")
             .then(|| self.host.path(&format!("{HOME}/.my.cnf")));
         if let Some(file) = &secret {
             let _ = fs::remove_file(file);
