@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Task;
 use super::message::FromKeeper;
 use crate::base::clock::Moment;
+use crate::base::exit::Failure;
 use crate::db::Client;
 use crate::isolated::link::{Link, cut};
 use crate::lock::{Backend, LONGEST_TTL, Lease, LockSpec, OnLockLost, Refusal};
@@ -91,6 +92,13 @@ impl<'a> Lock<'a> {
     pub fn abandon(&mut self, why: Refusal, link: &Link) {
         self.state = State::Abandoned;
         self.shorten_deadline();
+        let why = match why {
+            Refusal::Failed(failure) => Refusal::Failed(Failure {
+                line: cut(&failure.line),
+                ..failure
+            }),
+            taken @ Refusal::Taken(_) => taken,
+        };
         let _ = link.send(&FromKeeper::Abandoned(why));
     }
 
@@ -103,11 +111,15 @@ impl<'a> Lock<'a> {
     /// The command is gone: whoever ends its holder learns so.
     pub fn ack_kill(&mut self, link: &Link) {
         for _ in 0..2 {
-            if self.state != State::Killed || self.backend.ack_kill() {
+            if self.state != State::Killed {
+                return;
+            }
+            // Once: who ends the next holder of the slot is not to be told of this one's end.
+            self.state = State::Abandoned;
+            if self.backend.ack_kill() {
                 return;
             }
             // That session is lost by now: on another, if the killer is still there.
-            self.state = State::Abandoned;
             self.find_kill(link);
         }
     }

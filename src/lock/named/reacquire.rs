@@ -4,13 +4,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::request::{
-    LONGEST_END, LOOK_AGAIN, LOOK_AGAIN_AT_KILLER, Request, bounded, carry_out, may_end,
+    LONGEST_END, LOOK_AGAIN, LOOK_AGAIN_AT_KILLER, Request, carry_out, may_end, named_client,
 };
 use super::retaking::{Action, Look, Retaking};
 use super::statements::{KillMarker, Owner, ack_kill_of_waiter, kill_session};
 use crate::base::clock::Moment;
 use crate::base::log::Level;
-use crate::db::{Client, Fault, Session, Statement, client};
+use crate::db::{Client, Fault, Session, Statement};
 use crate::lock::{Grant, Holders, Lease, kill_request_lock};
 
 /// How long the session that has a slot may be one of our own on its way out; and how long, when we announced that we reacquire it,
@@ -174,7 +174,7 @@ impl Request {
         };
         // From here on nobody has the slot, also when the killer goes away.
         carry_out(session, &self.statements.announce_termination(slot))?;
-        Ok(Some(bounded(client(id, session)?)))
+        Ok(Some(named_client(id, session)?))
     }
 
     /// Who ended the session of this number, which was lost while the lock was asked for. The killer is told that there is no command,
@@ -187,7 +187,7 @@ impl Request {
         let Some(id) = session.run(&owner)? else {
             return Ok(None);
         };
-        let client = bounded(client(id, session)?);
+        let client = named_client(id, session)?;
         carry_out(session, &ack_kill_of_waiter(id))?;
         await_killer(&owner, |owner| owner, id, session)?;
         Ok(Some(client))

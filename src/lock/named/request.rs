@@ -213,7 +213,7 @@ impl Request {
                 Ok((None, _)) => match session.try_run(&self.statements.kill_marker(slot))? {
                     Ok(Some(killing)) if killing.killer.is_some() => {
                         let killer = killing.killer.unwrap_or_default();
-                        Holder::Killer(Box::new(bounded(client(killer, session)?)))
+                        Holder::Killer(Box::new(named_client(killer, session)?))
                     }
                     _ => Holder::Nobody,
                 },
@@ -230,6 +230,21 @@ impl Request {
             named,
             slots: self.slots,
         })
+    }
+}
+
+/// Who has a session, as far as the server tells in a way that can be read: a name is never a reason to fail.
+///
+/// # Errors
+/// [`Fault::Gone`].
+pub fn named_client(id: u64, session: &mut Session) -> Result<Client, Fault> {
+    match client(id, session) {
+        Ok(client) => Ok(bounded(client)),
+        Err(fault @ Fault::Gone(_)) => Err(fault),
+        Err(_) => Ok(Client {
+            connection: id,
+            ..Client::default()
+        }),
     }
 }
 

@@ -281,6 +281,6 @@ impl Statement for SlotHolder {
         let Some(row) = rows.first() else {
             return Ok((None, None));
         };
-        Ok((row.get(0)?, row.get(1)?))
+        Ok((row.get(0)?, row.text(1)?))
     }
 }
