@@ -18,7 +18,7 @@ use crate::db::{ConnectOptions, Connector};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, fork_isolated, harden};
 use crate::lock::named::{NamedLock, Verbosity};
-use crate::lock::{Introduction, LockSpec};
+use crate::lock::{Grant, Introduction, LockSpec};
 use event_loop::Guard;
 use lock::{Lock, State};
 use message::FromKeeper;
@@ -49,7 +49,7 @@ pub enum Work<'a> {
     /// Acquire a lock, then guard it and the command.
     Acquire(Task<'a>),
     /// Reacquire this slot, for the command if it still runs: the keeper before has died.
-    Reacquire(Task<'a>, u32, Option<Processes>),
+    Reacquire(Task<'a>, Grant, Option<Processes>),
     /// Guard the command: no server can be reached, and it runs without a lock.
     GuardOnly,
 }
@@ -70,7 +70,7 @@ pub fn fork_off(work: Work) -> Result<(Pid, Link), Failure> {
 fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
     let (task, lost) = match work {
         Work::Acquire(task) => (task, None),
-        Work::Reacquire(task, slot, command) => (task, Some((slot, command))),
+        Work::Reacquire(task, grant, command) => (task, Some((grant, command))),
         Work::GuardOnly => {
             detach(link, c"dblock-keeper")?;
             return Guard::new(link, supervisor, None).run();
@@ -93,11 +93,11 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
         when_taken: task.names_holders,
     };
     let backend = NamedLock::new(connector, task.lock, task.run_id, verbosity);
-    let Some((slot, command)) = lost else {
+    let Some((grant, command)) = lost else {
         let lock = Lock::new(&task, Box::new(backend), State::Acquiring);
         return Guard::new(link, supervisor, Some(lock)).run();
     };
-    let lock = Lock::new(&task, Box::new(backend.lost(slot)), State::Lost);
+    let lock = Lock::new(&task, Box::new(backend.lost(grant)), State::Lost);
     let mut guard = Guard::new(link, supervisor, Some(lock));
     guard.command = command;
     guard.command_has_ended = command.is_none();

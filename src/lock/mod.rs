@@ -63,8 +63,8 @@ pub struct LockSpec {
     pub allow_unfit_server: bool,
 }
 
-/// A slot of a lock, had on a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// A slot of a lock, held on a session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// Which slot, from 0.
     pub slot: u32,

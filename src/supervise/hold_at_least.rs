@@ -62,9 +62,9 @@ impl Supervisor<'_> {
             // Its session stays open here for a while. A keeper that was still reacquiring is not replaced: another would not do better.
             Event::KeeperGone => {
                 self.keeper.reap();
-                if let (Some(slot), true) = (self.slot, self.lock.is_held()) {
+                if let (Some(grant), true) = (self.grant, self.lock.is_held()) {
                     self.lock.lose();
-                    let _ = self.replace_keeper(slot, None);
+                    let _ = self.replace_keeper(grant, None);
                 }
             }
             // A lost lock is reacquired by the keeper; the command is not concerned any more.

@@ -31,6 +31,7 @@ use crate::base::log::Log;
 use crate::base::text::in_words;
 use crate::keeper::message::FromKeeper;
 use crate::keeper::{self, Work};
+use crate::lock::Grant;
 use child::Child;
 use event::{Event, is_over};
 use keeper_link::KeeperLink;
@@ -52,8 +53,8 @@ pub struct Supervisor<'a> {
     alarm: Alarm,
     keeper: KeeperLink,
     lock: LockState,
-    /// Which slot the command was started for; `None` without a lock.
-    slot: Option<u32>,
+    /// The latest grant of the lock that the command was started for; `None` without a lock.
+    grant: Option<Grant>,
     /// Whether the command runs without the lock where no server can be reached.
     run_if_unreachable: bool,
     /// Whether a signal asked the command, or dblock after it, to end.
@@ -92,7 +93,7 @@ impl<'a> Supervisor<'a> {
             alarm,
             keeper,
             lock: LockState::None,
-            slot: None,
+            grant: None,
             run_if_unreachable,
             asked_to_end: false,
             killed: false,
@@ -158,6 +159,9 @@ impl<'a> Supervisor<'a> {
     /// Follows what the keeper says of the lock.
     fn update(&mut self, message: &FromKeeper) {
         self.lock.update(message);
+        if let (FromKeeper::Held(grant, _), Some(_)) = (message, self.grant) {
+            self.grant = Some(*grant);
+        }
         self.killed |= matches!(message, FromKeeper::Killed(_));
     }
 

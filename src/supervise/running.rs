@@ -44,7 +44,7 @@ impl Supervisor<'_> {
             }
         };
         self.record.started = Some(SystemTime::now());
-        self.slot = grant.map(|grant| grant.slot);
+        self.grant = grant;
         Phase::Running(Running {
             command: Command {
                 child,
@@ -214,7 +214,7 @@ impl Supervisor<'_> {
     fn on_keeper_gone(&mut self, child: &Child) -> Option<Cause> {
         let end = self.keeper.reap();
         // Without a lock there is nothing to lose, and what ended with the keeper's death is reported afterwards.
-        let slot = self.slot.filter(|_| child.ended().is_none())?;
+        let grant = self.grant.filter(|_| child.ended().is_none())?;
         if self.lock.is_held() {
             let cause = unexplained_end(end);
             self.lock.lose();
@@ -224,7 +224,7 @@ impl Supervisor<'_> {
             }
         }
         if self.job.lock.on_lost == OnLockLost::Reacquire
-            && let Err(failure) = self.replace_keeper(slot, Some(child.processes))
+            && let Err(failure) = self.replace_keeper(grant, Some(child.processes))
         {
             self.log
                 .error(format_args!("{failure}; ending the command"));
@@ -236,12 +236,12 @@ impl Supervisor<'_> {
     /// Starts another keeper, which takes the slot again, for the command if it still runs.
     pub(super) fn replace_keeper(
         &mut self,
-        slot: u32,
+        grant: Grant,
         command: Option<Processes>,
     ) -> Result<(), Failure> {
         let task = self.job.task(self.run_id, false, self.log.shown);
         self.keeper
-            .replace(keeper::fork_off(Work::Reacquire(task, slot, command))?);
+            .replace(keeper::fork_off(Work::Reacquire(task, grant, command))?);
         Ok(())
     }
 
@@ -309,7 +309,7 @@ impl Supervisor<'_> {
             }
         }
         let is_due = matches!(cause, Ok(Cause::OwnEnd | Cause::TimedOut));
-        let may_hold = is_due && self.slot.is_some() && !self.killed && !self.asked_to_end;
+        let may_hold = is_due && self.grant.is_some() && !self.killed && !self.asked_to_end;
         let conclusion = cause
             .map_err(anyhow::Error::from)
             .and_then(|cause| self.conclude(cause, ending, killed));

@@ -370,6 +370,31 @@ both_servers! {
         next.wait().expect_code(7).expect_silence();
     }
 
+    fn who_lost_the_slot_before_does_not_answer_for_the_one_that_is_killed(server) {
+        let (name, proxy) = (unique("answer"), Proxy::to(server));
+        let mut before = Dblock::run_at(&proxy.url(), &name).without_terminal().sh("echo before; exec sleep 600").spawn();
+        before.wait_line("before", SOON);
+        let lost = server.holder(&name).expect("it is held");
+        let waiting = Dblock::run(server, &name).without_terminal().args(["--wait", "60", "-k", "4"]);
+        let mut meant = waiting.sh("trap '' TERM; echo shell $$; while :; do sleep 0.1; done").spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        proxy.refuse(true);
+        server.admin().query_drop(format!("KILL {lost}")).unwrap();
+        let command = meant.wait_pid("shell");
+        let killing = kill(server, &name).spawn();
+        eventually("its command is being ended", SOON, || server.holder(&format!("{name}#end0")).is_some());
+        // Who comes back now finds the marker of a kill that is not its own.
+        proxy.refuse(false);
+        let killed = killing.wait();
+        assert!(!runs(command), "the command runs, and this is said of it: {killed:#?}");
+        killed.expect_code(0);
+        expect_told(&killed, &["its command has ended"]);
+        meant.wait().expect_code(74);
+        before.wait_stderr("was reacquired after", SOON);
+        kill(server, &name).output().expect_code(0);
+        before.wait().expect_code(74);
+    }
+
     fn a_kill_that_another_has_begun_is_waited_for_no_longer_than_asked(server) {
         let name = unique("begun");
         let (mut dblock, _) = holder(server, &name, &[]);

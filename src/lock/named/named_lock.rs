@@ -34,8 +34,8 @@ pub struct NamedLock {
     connector: Connector,
     request: Request,
     name: Name,
-    /// The slot that is held or was lost.
-    slot: u32,
+    /// The slot that is held or was lost, and its session; nothing of it is read before that.
+    grant: Grant,
     /// The session that holds the slot.
     session: Option<Session>,
     /// The session on which somebody was found who ends the holder, and who.
@@ -53,7 +53,7 @@ impl NamedLock {
             connector,
             request: Request::new(spec, run_id, verbosity),
             name: spec.name.clone(),
-            slot: 0,
+            grant: Grant::default(),
             session: None,
             killed: None,
             asked_on: None,
@@ -61,9 +61,9 @@ impl NamedLock {
         }
     }
 
-    /// For a `slot` that another process held and lost.
-    pub fn lost(self, slot: u32) -> Self {
-        Self { slot, ..self }
+    /// For a slot that another process held and lost.
+    pub fn lost(self, grant: Grant) -> Self {
+        Self { grant, ..self }
     }
 
     /// One round of all servers for a session that the lock may live on; `None`: try again after a pause.
@@ -94,7 +94,7 @@ impl NamedLock {
     }
 
     fn hold(&mut self, session: Session, grant: Grant) {
-        self.slot = grant.slot;
+        self.grant = grant;
         self.asked_on = None;
         self.session = Some(session);
     }
@@ -134,7 +134,7 @@ impl Backend for NamedLock {
             return Err(NOT_HELD.to_owned());
         };
         let sent = Moment::now();
-        let cause = match self.request.renew(self.slot, session) {
+        let cause = match self.request.renew(self.grant.slot, session) {
             Ok(true) => return Ok(sent),
             Ok(false) => NOT_HELD.to_owned(),
             Err(Fault::ReadOnly(cause)) => format!("{session} {cause}"),
@@ -145,12 +145,12 @@ impl Backend for NamedLock {
     }
 
     fn try_reacquire(&mut self, take: bool) -> Reattempt {
-        let (slot, request) = (self.slot, &mut self.request);
+        let (grant, request) = (self.grant, &mut self.request);
         let retaken = self.connector.connect(|session| {
             if take {
-                return request.retake(slot, session).map(Some);
+                return request.retake(grant, session).map(Some);
             }
-            let killer = request.find_killer(slot, session)?;
+            let killer = request.find_killer(grant, session)?;
             Ok(killer.map(Retake::Killed))
         });
         match retaken {
@@ -187,13 +187,13 @@ impl Backend for NamedLock {
         let _ = session.answer_within(ACK_LIMIT);
         let acked = self
             .request
-            .ack_kill(self.slot, killer.connection, &mut session);
+            .ack_kill(self.grant.slot, killer.connection, &mut session);
         acked.is_ok()
     }
 
     fn release(&mut self) -> Result<bool, Option<String>> {
         let mut session = self.session.take().ok_or(None)?;
-        let released = self.request.release(self.slot, &mut session);
+        let released = self.request.release(self.grant.slot, &mut session);
         released.map_err(|fault| Some(fault.to_string()))
     }
 

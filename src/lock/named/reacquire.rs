@@ -7,7 +7,7 @@ use super::request::{
     LONGEST_END, LOOK_AGAIN, LOOK_AGAIN_AT_KILLER, Request, carry_out, may_end, named_client,
 };
 use super::retaking::{Action, Look, Retaking};
-use super::statements::{KillMarker, Owner, ack_kill_of_waiter, kill_session};
+use super::statements::{Owner, ack_kill_of_waiter, kill_session};
 use crate::base::clock::Moment;
 use crate::base::log::Level;
 use crate::db::{Client, Fault, Session, Statement};
@@ -68,12 +68,13 @@ fn await_killer<S: Statement>(
 }
 
 impl Request {
-    /// Takes the same slot once more, on a new session. Where it finds an older session of this dblock, which the server
+    /// Takes a `lost` slot once more, on a new session. Where it finds an older session of this dblock, which the server
     /// has not missed yet, it ends that first; a caller that waits may be quicker then.
     ///
     /// # Errors
     /// As [`Request::open`]. After any fault the session must be dropped: it may have the slot all the same.
-    pub fn retake(&mut self, slot: u32, session: &mut Session) -> Result<Retake, Fault> {
+    pub fn retake(&mut self, lost: Grant, session: &mut Session) -> Result<Retake, Fault> {
+        let slot = lost.slot;
         let open = self.statements.open_session(self.ttl);
         let begun = Moment::now();
         let mut opened = false;
@@ -138,7 +139,7 @@ impl Request {
                 }
                 Action::Taken => return Ok(Retake::Taken(self.holders(session)?)),
                 Action::AskKiller => {
-                    if let Some(killer) = self.killer(slot, session)? {
+                    if let Some(killer) = self.killer(lost, session)? {
                         return Ok(Retake::Killed(killer));
                     }
                     if begun.elapsed() > LONGEST_END {
@@ -160,12 +161,15 @@ impl Request {
         }
     }
 
-    /// Who is ending the holder of a slot, if somebody is.
+    /// Who is ending the holder of a `lost` slot, if somebody is. One who ends a later holder of it is not meant.
     ///
     /// # Errors
     /// Any fault of a statement, and [`Fault::ReadOnly`].
-    fn killer(&self, slot: u32, session: &mut Session) -> Result<Option<Client>, Fault> {
-        let Some(killing) = session.run(&self.statements.kill_marker(slot))? else {
+    fn killer(&self, lost: Grant, session: &mut Session) -> Result<Option<Client>, Fault> {
+        let marker = self
+            .statements
+            .kill_marker(lost.slot, Some(lost.connection_id));
+        let Some(killing) = session.run(&marker)? else {
             return Ok(None);
         };
         self.check_writes(killing.is_read_only)?;
@@ -173,7 +177,7 @@ impl Request {
             return Ok(None);
         };
         // From here on nobody has the slot, also when the killer goes away.
-        carry_out(session, &self.statements.announce_termination(slot))?;
+        carry_out(session, &self.statements.announce_termination(lost.slot))?;
         Ok(Some(named_client(id, session)?))
     }
 
@@ -193,18 +197,18 @@ impl Request {
         Ok(Some(client))
     }
 
-    /// Who is ending the holder of a slot, on a new session whose server takes writes.
+    /// Who is ending the holder of a `lost` slot, on a new session whose server takes writes.
     ///
     /// # Errors
     /// As [`Request::open`].
     pub fn find_killer(
         &mut self,
-        slot: u32,
+        lost: Grant,
         session: &mut Session,
     ) -> Result<Option<Client>, Fault> {
         carry_out(session, &self.statements.open_session(self.ttl))?;
         loop {
-            match self.killer(slot, session) {
+            match self.killer(lost, session) {
                 Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {}
                 found => return found,
             }
@@ -218,7 +222,7 @@ impl Request {
     /// Any fault of a statement: it does not know.
     pub fn ack_kill(&self, slot: u32, killer: u64, session: &mut Session) -> Result<(), Fault> {
         carry_out(session, &self.statements.ack_kill(slot, killer))?;
-        let marker: KillMarker = self.statements.kill_marker(slot);
+        let marker = self.statements.kill_marker(slot, None);
         await_killer(
             &marker,
             |told| told.and_then(|told| told.killer),

@@ -210,7 +210,7 @@ impl Request {
                         claims: claims.and_then(|mut all| all.remove(&connection)),
                     })))
                 }
-                Ok((None, _)) => match session.try_run(&self.statements.kill_marker(slot))? {
+                Ok((None, _)) => match session.try_run(&self.statements.kill_marker(slot, None))? {
                     Ok(Some(killing)) if killing.killer.is_some() => {
                         let killer = killing.killer.unwrap_or_default();
                         Holder::Killer(Box::new(named_client(killer, session)?))

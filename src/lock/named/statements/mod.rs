@@ -7,9 +7,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::queue::{FEW, Step};
-use crate::lock::{Name, kill_ack_lock};
-use answers::{Ask, KILLED, Open, Prove, Reacquire, Release, SlotHolder};
-pub use answers::{Command, KillMarker, Owner};
+use crate::lock::{Name, kill_ack_lock, kill_request_lock};
+use answers::{Ask, KILLED, KillMarker, Open, Prove, Reacquire, Release, SlotHolder};
+pub use answers::{Command, Owner};
 
 /// Seconds that the server keeps the session of a waiter between two statements: one that is gone when it is granted
 /// something costs the others that much. While a statement waits, this limit does not count.
@@ -264,11 +264,19 @@ impl Statements {
         ))
     }
 
-    /// Who is ending the holder of a slot.
-    pub fn kill_marker(&self, slot: u32) -> KillMarker {
+    /// Who is ending the holder of a slot; of a holder whose session was `lost`, only if that session is meant, for others may have
+    /// had the slot since.
+    pub fn kill_marker(&self, slot: u32, lost: Option<u64>) -> KillMarker {
+        let killer = format!("IS_USED_LOCK({})", self.kill(slot));
+        let killer = match lost {
+            Some(lost) => {
+                let request = literal(&kill_request_lock(lost));
+                format!("CASE WHEN IS_USED_LOCK({request}) = {killer} THEN {killer} END")
+            }
+            None => killer,
+        };
         KillMarker(format!(
-            "/* dblock kill marker */ SELECT IS_USED_LOCK({}), {}",
-            self.kill(slot),
+            "/* dblock kill marker */ SELECT {killer}, {}",
             self.writes()
         ))
     }
