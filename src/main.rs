@@ -7,6 +7,7 @@ mod db;
 mod isolated;
 mod keeper;
 mod lock;
+mod schema;
 mod settings;
 mod supervise;
 
@@ -63,6 +64,7 @@ fn dispatch(subcommand: Subcommand, command_line: CommandLine) -> Ending {
         Subcommand::Kill => commands::kill::kill(command_line),
         Subcommand::Check => commands::check::check(command_line),
         Subcommand::Config => commands::config::config(command_line),
+        Subcommand::Init => commands::init::init(command_line),
     };
     ended.unwrap_or_else(|error| {
         log_error(format_args!("{error:#}"));

@@ -2,13 +2,14 @@
 
 use std::ffi::CStr;
 use std::rc::Rc;
+use std::time::Duration;
 
 use nix::unistd::Pid;
 use serde::Serialize;
 
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Listener};
-use crate::db::{ConnectOptions, Connector, Fault};
+use crate::db::{ConnectOptions, Connector, Fault, Session};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, harden};
 use crate::isolated::query::Message;
@@ -39,6 +40,21 @@ pub fn ask_server<T: Serialize>(
     options: &ConnectOptions,
     shown: Level,
     (link, parent): (Rc<Link>, Pid),
+    work: impl FnOnce(&mut Asker) -> Result<(), Fault>,
+) -> Result<(), Failure> {
+    ask_server_reached_by::<T>((command, name), options, shown, (link, parent), reach, work)
+}
+
+/// As [`ask_server`], on the server that `reach` reaches within the time that it is given.
+///
+/// # Errors
+/// As [`ask_server`].
+pub fn ask_server_reached_by<T: Serialize>(
+    (command, name): (&str, &CStr),
+    options: &ConnectOptions,
+    shown: Level,
+    (link, parent): (Rc<Link>, Pid),
+    reach: impl FnOnce(&Connector, Duration) -> Result<Session, Failure>,
     work: impl FnOnce(&mut Asker) -> Result<(), Fault>,
 ) -> Result<(), Failure> {
     harden(parent)?;

@@ -27,6 +27,10 @@ pub enum Fault {
     Untrusted(Failure),
     /// The server does not know this variable; it has done nothing.
     NoSuchVariable(String),
+    /// The server has no such database, table or column; it has done nothing.
+    NoSuchTable(String),
+    /// The database, column or key is there already; it has done nothing.
+    Exists(String),
     /// No further attempt will help.
     Final(Failure),
 }
@@ -38,7 +42,9 @@ impl fmt::Display for Fault {
             Self::Gone(cause)
             | Self::Full(cause)
             | Self::Interrupted(cause)
-            | Self::Conflict(cause) => f.write_str(cause),
+            | Self::Conflict(cause)
+            | Self::NoSuchTable(cause)
+            | Self::Exists(cause) => f.write_str(cause),
             Self::ReadOnly(cause) => write!(f, "it {cause}"),
             Self::NoSuchVariable(name) => write!(f, "it has no variable {name}"),
             Self::Untrusted(failure) | Self::Final(failure) => f.write_str(&failure.line),
@@ -163,8 +169,19 @@ impl Fault {
         match error.code {
             // Query interrupted, statement time limit (MySQL, MariaDB).
             1317 | 3024 | 1969 => Self::Interrupted(message_of(&error)),
-            // Deadlock of rows, of named locks, and lock wait time-out.
-            1213 | 3058 | 1205 => Self::Conflict(message_of(&error)),
+            // Deadlock of rows, of named locks, and lock wait time-out; a change since the snapshot (MariaDB); refused by the group,
+            // which rolled it back.
+            1213 | 3058 | 1205 | 1020 | 3101 => Self::Conflict(message_of(&error)),
+            // A commit that failed in a cluster may be carried out all the same.
+            1180 | 3100 => Self::Gone(message_of(&error)),
+            // No room on its disk: that may be mended.
+            1021 | 1026 | 1041 | 1114 => Self::Gone(message_of(&error)),
+            // It takes no writes, or is cut off from its cluster.
+            1290 | 1836 | 1047 => {
+                Self::ReadOnly(format!("takes no writes: {}", message_of(&error)))
+            }
+            1007 | 1050 | 1060 | 1061 => Self::Exists(message_of(&error)),
+            1049 | 1146 | 1054 | 1932 => Self::NoSuchTable(message_of(&error)),
             // Session killed (MariaDB, MySQL), idle for too long, shutting down, and all that SQLSTATE calls a
             // connection exception.
             1053 | 1927 | 3169 | 4031 => Self::Gone(message_of(&error)),
@@ -328,7 +345,7 @@ mod tests {
     use super::Fault;
 
     #[test]
-    fn a_deadlock_is_no_interruption() {
+    fn an_error_says_what_may_follow() {
         let fault = |code| {
             let (state, message) = ("HY000".to_owned(), String::new());
             let error = mysql::MySqlError {
@@ -341,8 +358,15 @@ mod tests {
         for code in [1317, 3024, 1969] {
             assert!(matches!(fault(code), Fault::Interrupted(_)), "{code}");
         }
-        for code in [1213, 3058, 1205] {
+        for code in [1213, 3058, 1205, 3101, 1020] {
             assert!(matches!(fault(code), Fault::Conflict(_)), "{code}");
+        }
+        // What may be committed all the same is not known until it is looked up.
+        for code in [1180, 3100, 1053] {
+            assert!(matches!(fault(code), Fault::Gone(_)), "{code}");
+        }
+        for code in [1047, 1290, 1836] {
+            assert!(matches!(fault(code), Fault::ReadOnly(_)), "{code}");
         }
     }
 

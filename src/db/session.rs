@@ -12,7 +12,7 @@ use nix::sys::socket::{SockaddrStorage, getpeername, setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::fault::Fault;
-use super::statement::{self, Echo, Statement};
+use super::statement::{self, Batch, Echo, Statement};
 use super::tls;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
@@ -95,6 +95,33 @@ impl Session {
         let row = self.second_row(&statements).map_err(Fault::of_statement)?;
         let rows: Vec<statement::Row> = row.map(statement::Row).into_iter().collect();
         second.decode(&rows)
+    }
+
+    /// Sends several statements in one packet, and reads their answers. There is no limit on the time from one answer to the
+    /// next but that of [`Session::answer_within`]: it is for sessions of which nobody interrupts a statement.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_batch<B: Batch>(&mut self, batch: &B) -> Result<B::Answer, Fault> {
+        let statements = batch.statements().join("; ");
+        (self.listener)(Level::Statement, &statements);
+        let mut results = Vec::new();
+        let read = self.read_results(&statements, &mut results);
+        let fault = read.err().map(Fault::of_statement);
+        batch.decode(&results, fault)
+    }
+
+    fn read_results(
+        &mut self,
+        statements: &str,
+        results: &mut Vec<Vec<statement::Row>>,
+    ) -> mysql::Result<()> {
+        let mut all = self.conn.query_iter(statements)?;
+        while let Some(one) = all.iter() {
+            let rows = one.map(|row| row.map(statement::Row));
+            results.push(rows.collect::<mysql::Result<_>>()?);
+        }
+        Ok(())
     }
 
     fn rows(&mut self, sql: &str, most: usize) -> mysql::Result<Vec<statement::Row>> {

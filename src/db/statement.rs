@@ -1,5 +1,7 @@
 //! A statement of dblock's: its text, and what its answer means, in one type.
 
+use std::fmt::Write;
+
 use mysql::prelude::FromValue;
 
 use super::fault::Fault;
@@ -22,6 +24,21 @@ pub trait Statement {
     /// # Errors
     /// [`Fault::Final`] for a value of a type that is not expected: it is never read as NULL.
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault>;
+}
+
+/// Several statements that go out in one packet. Each after the first is carried out only where the one before succeeded.
+pub trait Batch {
+    /// What the server's answers say.
+    type Answer;
+
+    /// The texts. The first begins with a comment that names all of them.
+    fn statements(&self) -> Vec<String>;
+
+    /// Reads the rows of each statement that succeeded, in order.
+    ///
+    /// # Errors
+    /// As [`Statement::decode`]; and the `fault` of the one after them, unless the answer does not need it.
+    fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<Self::Answer, Fault>;
 }
 
 /// Rows of a list at most, ten for each of more sessions than a server has.
@@ -80,4 +97,19 @@ impl Statement for Echo {
         // Whoever answers may not be the server: another value of any type is just not the number.
         Ok(first_value(rows).unwrap_or_default())
     }
+}
+
+/// A text as an SQL literal that no `sql_mode` and no character set changes.
+pub fn text_literal(text: &str) -> String {
+    let mut literal = "_utf8mb4 x'".to_owned();
+    for byte in text.bytes() {
+        let _ = write!(literal, "{byte:02x}");
+    }
+    literal.push('\'');
+    literal
+}
+
+/// The name of a database, quoted.
+pub fn quoted_identifier(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
 }

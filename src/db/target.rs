@@ -20,6 +20,8 @@ pub struct ConnectOptions {
     pub tls: TlsOptions,
     /// Limit for all of it: names resolved, hosts tried, hands shaken.
     pub connect_timeout: Duration,
+    /// The database with dblock's tables, which need not exist.
+    pub database: String,
 }
 
 /// One place where a server may be.

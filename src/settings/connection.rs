@@ -33,6 +33,7 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
     let connect_timeout = sources.value("connect-timeout", value::connect_timeout)?;
     let user = sources.optional("user", value::any)?;
     let password = password(sources)?;
+    let database = sources.value("database", value::database)?;
     let tls = tls(sources)?;
     let targets = targets(sources)?;
     // The local socket has no TLS.
@@ -58,6 +59,7 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
         password,
         tls,
         connect_timeout,
+        database,
     })
 }
 

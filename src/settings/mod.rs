@@ -18,6 +18,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Log};
 use crate::db::ConnectOptions;
 use crate::lock::{MOST_SLOTS, Name, Wait};
+use crate::schema::Keep;
 use cli::CommandLine;
 use option_file::FileStatus;
 use sources::{Given, Origin, Sources};
@@ -70,6 +71,27 @@ pub struct Config {
     pub failure: Option<Failure>,
 }
 
+/// Everything that `dblock init` was asked to do.
+#[derive(Debug)]
+pub enum Init {
+    /// Print what would be done on a new server, in this database.
+    Print {
+        /// Its name.
+        database: String,
+        /// How long the history is to be kept.
+        keep: Option<Keep>,
+    },
+    /// Do it, or look whether it is done.
+    Install {
+        /// The server.
+        connection: ConnectOptions,
+        /// How long the history is to be kept.
+        keep: Option<Keep>,
+        /// Whether nothing is changed.
+        only_checks: bool,
+    },
+}
+
 /// Reads the settings of `dblock run`, and what is logged.
 ///
 /// # Errors
@@ -117,6 +139,28 @@ pub fn status(command_line: CommandLine) -> Result<(Status, Log), Failure> {
         connection: connection(&mut sources, log)?,
     };
     Ok((status, log))
+}
+
+/// Reads the settings of `dblock init`, and what is logged.
+///
+/// # Errors
+/// As [`run()`].
+pub fn init(command_line: CommandLine) -> Result<(Init, Log), Failure> {
+    let (mut sources, log) = read_sources(command_line.settings)?;
+    let keep = sources.optional("keep", value::keep)?;
+    let init = if sources.is_on("print") {
+        Init::Print {
+            database: sources.value("database", value::database)?,
+            keep,
+        }
+    } else {
+        Init::Install {
+            keep,
+            only_checks: sources.is_on("check"),
+            connection: connection(&mut sources, log)?,
+        }
+    };
+    Ok((init, log))
 }
 
 /// Reads the settings of `dblock kill`, and what is logged.

@@ -1,4 +1,4 @@
-//! `mysql://[user[:password]@]host[:port][,host[:port]]…[/][?option=value&…]`, with percent-encoding. No error quotes a
+//! `mysql://[user[:password]@]host[:port][,host[:port]]…[/[database]][?option=value&…]`, with percent-encoding. No error quotes a
 //! part that may be a password.
 
 use std::fmt;
@@ -78,8 +78,15 @@ pub fn parse(text: &str) -> Result<Parts, String> {
     }
 
     let tail = Url::parse(&format!("mysql://host{tail}")).map_err(|wrong| wrong.to_string())?;
-    if !matches!(tail.path(), "" | "/") {
-        return Err("a lock needs no database; nothing may follow the / in the URL".to_owned());
+    if let Some(path) = tail
+        .path()
+        .strip_prefix('/')
+        .filter(|path| !path.is_empty())
+    {
+        if path.contains('/') {
+            return Err("one name of a database may follow the / in the URL".to_owned());
+        }
+        options.push(("database", decoded(path, "database")?));
     }
     if tail.fragment().is_some() {
         return Err("a # in the URL must be written as %23".to_owned());

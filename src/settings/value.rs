@@ -8,6 +8,7 @@ use super::IfUnreachable;
 use super::server_url::Host;
 use crate::db::{Protocol, SslMode};
 use crate::lock::{LONGEST_TTL, MOST_SLOTS, OnLockLost, Wait};
+use crate::schema::Keep;
 
 /// The shortest that may be said of a TTL.
 const SHORTEST_TTL: Duration = Duration::from_secs(4);
@@ -84,6 +85,31 @@ pub fn ssl_mode(text: &str) -> Result<SslMode, String> {
         ("verify-identity", SslMode::VerifyIdentity),
     ];
     one_of(&words, &text.to_ascii_lowercase().replace('_', "-"))
+}
+
+/// The name of a database, as servers take it.
+pub fn database(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.chars().count() > 64 || text.contains('\0') {
+        return Err("a database's name has 1 to 64 characters".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// How long the history is kept: a duration, and a number of runs behind a comma.
+pub fn keep(text: &str) -> Result<Keep, String> {
+    let (time, runs) = match text.split_once(',') {
+        Some((time, runs)) => (time, runs.trim()),
+        None => (text, "100"),
+    };
+    let time = duration(time)?;
+    match runs.parse() {
+        Ok(runs @ 1..=1_000_000) if !time.is_zero() => Ok(Keep { time, runs }),
+        Ok(1..=1_000_000) => Err("the history is kept for a second at least".to_owned()),
+        _ => Err(format!(
+            "behind the comma comes how many runs of each name are kept at least, 1 to 1000000, not {}",
+            shown_safely(runs)
+        )),
+    }
 }
 
 pub fn wait(text: &str) -> Result<Wait, String> {

@@ -66,6 +66,14 @@ pub const SETTINGS: &[Setting] = &[
         ..CONNECTION
     },
     Setting {
+        name: "database",
+        takes: Takes::Value("NAME"),
+        variable: Some("DBLOCK_DATABASE"),
+        default: Some("dblock"),
+        help: "The database with dblock's tables, for what needs them; also the path of the URL",
+        ..CONNECTION
+    },
+    Setting {
         name: "defaults-file",
         takes: Takes::Value("FILE"),
         files: Files::No,

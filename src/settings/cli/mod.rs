@@ -5,6 +5,7 @@
 mod check;
 mod config;
 pub mod connection;
+mod init;
 pub mod kill;
 mod output;
 mod run;
@@ -30,6 +31,8 @@ pub enum Subcommand {
     Check,
     /// `dblock config`
     Config,
+    /// `dblock init`
+    Init,
 }
 
 /// A subcommand.
@@ -45,12 +48,13 @@ pub struct Definition {
 }
 
 /// In the order of the help.
-const SUBCOMMANDS: [Definition; 5] = [
+const SUBCOMMANDS: [Definition; 6] = [
     run::DEFINITION,
     status::DEFINITION,
     kill::DEFINITION,
     check::DEFINITION,
     config::DEFINITION,
+    init::DEFINITION,
 ];
 
 /// Settings by their names, each with its value. That of a switch is 1.
@@ -126,6 +130,7 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
         output::VERBOSITY,
         connection::SETTINGS,
         kill::SETTINGS,
+        init::SETTINGS,
     ]
     .into_iter()
     .flatten()

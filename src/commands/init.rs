@@ -1,0 +1,101 @@
+//! `dblock init`: creates dblock's tables, or upgrades them.
+
+use super::inquiry::ask_server_reached_by;
+use super::print;
+use crate::base::exit::{Ending, Failure, Reason};
+use crate::base::log::{Level, Log};
+use crate::db::ConnectOptions;
+use crate::isolated::query::{self, Limits};
+use crate::schema::{Installed, Installer, Keep, VERSION};
+use crate::settings::cli::CommandLine;
+use crate::settings::{self, Init};
+
+/// All of it takes at most so many connect time-outs, and besides as long as another that does the same.
+const WHOLE: u32 = 3;
+
+/// Creates the tables, says what was done, and returns how dblock is to end.
+///
+/// # Errors
+/// What kept it from being done; that they are not current, where only that was asked.
+pub fn init(command_line: CommandLine) -> anyhow::Result<Ending> {
+    let (init, log) = settings::init(command_line)?;
+    match init {
+        Init::Print { database, keep } => {
+            let installer = Installer {
+                database: &database,
+                keep,
+                only_checks: true,
+            };
+            print(&installer.script())?;
+        }
+        Init::Install {
+            connection,
+            keep,
+            only_checks,
+        } => install(&connection, keep, only_checks, log)?,
+    }
+    Ok(Ending::Code(0))
+}
+
+fn install(
+    connection: &ConnectOptions,
+    keep: Option<Keep>,
+    only_checks: bool,
+    log: Log,
+) -> anyhow::Result<()> {
+    let installer = Installer {
+        database: &connection.database,
+        keep,
+        only_checks,
+    };
+    let connect = connection.connect_timeout;
+    let whole = connect
+        .saturating_mul(WHOLE)
+        .saturating_add(Installer::LONGEST_TURN);
+    let limits = Limits {
+        connect,
+        whole: Some(whole),
+    };
+    let mut installed = None;
+    query::ask(
+        "dblock init",
+        |link, parent| {
+            ask_server_reached_by::<Installed>(
+                ("dblock init", c"dblock-init"),
+                connection,
+                log.shown,
+                (link, parent),
+                |connector, patience| installer.reach(connector, patience),
+                |asker| {
+                    let done = installer.install(&mut asker.inspector.session)?;
+                    asker.report(done);
+                    Ok(())
+                },
+            )
+        },
+        limits,
+        log,
+        |answer: Installed| installed = Some(answer),
+        |_| "the tables".to_owned(),
+    )?;
+    let Some(Installed { server, changes }) = installed else {
+        return Ok(());
+    };
+    let place = format!(
+        "the tables in the database {} of {server}",
+        connection.database
+    );
+    let changes_in_words = changes.join(", ");
+    if only_checks && !changes.is_empty() {
+        let line = format!("{place} are not current: no {changes_in_words}; run dblock init");
+        return Err(Failure::new(Reason::Configuration, line).into());
+    }
+    if log.shown > Level::Error {
+        print(&if changes.is_empty() {
+            format!("{place} are current (version {VERSION})\n")
+        } else {
+            format!("{place} are current (version {VERSION}); new: {changes_in_words}\n")
+        })?;
+    }
+    Ok(())
+}

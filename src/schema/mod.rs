@@ -1,0 +1,150 @@
+//! dblock's tables: where they are, which version they have, and `dblock init`, which creates and upgrades them. Nothing else ever
+//! creates or changes one.
+
+mod install;
+mod statements;
+mod tables;
+
+pub use install::{Installed, Installer, Keep};
+pub use statements::PREPARE;
+pub use tables::VERSION;
+
+use tables::{LOCKS, META, OLDEST_USABLE, RUNS, SUCCESSES, TABLES, USABLE_FROM};
+
+use crate::base::exit::{Failure, Reason};
+use crate::db::{Fault, Row, Session, Statement, quoted_identifier};
+
+/// The tables of one database.
+#[derive(Debug, Clone)]
+pub struct Tables {
+    database: String,
+}
+
+impl Tables {
+    /// Those of the database of this name.
+    pub fn new(database: &str) -> Self {
+        Self {
+            database: database.to_owned(),
+        }
+    }
+
+    /// The durable locks.
+    pub fn locks(&self) -> String {
+        self.named(LOCKS.name)
+    }
+
+    /// The history.
+    pub fn runs(&self) -> String {
+        self.named(RUNS.name)
+    }
+
+    /// The last success of each name.
+    pub fn successes(&self) -> String {
+        self.named(SUCCESSES.name)
+    }
+
+    /// The version, and what all dblocks have in common.
+    pub fn meta(&self) -> String {
+        self.named(META.name)
+    }
+
+    fn named(&self, table: &str) -> String {
+        format!("{}.{table}", quoted_identifier(&self.database))
+    }
+
+    /// Whether this dblock can use the tables.
+    ///
+    /// # Errors
+    /// [`Reason::Configuration`], with what to do; any other fault of a statement.
+    pub fn check(&self, session: &mut Session) -> Result<(), Fault> {
+        let found = session.run(&AskVersion(self));
+        self.judge(found, session)
+    }
+
+    /// What follows from the answer to [`AskVersion`].
+    ///
+    /// # Errors
+    /// As [`Tables::check`].
+    pub fn judge(
+        &self,
+        found: Result<Option<Version>, Fault>,
+        session: &Session,
+    ) -> Result<(), Fault> {
+        let database = &self.database;
+        let wrong = |line: String| Err(Fault::Final(Failure::new(Reason::Configuration, line)));
+        match found {
+            Ok(Some(found)) if found.usable_from > VERSION => wrong(format!(
+                "the tables in the database {database} of {session} are of a newer dblock (version {}); this one knows \
+                 version {VERSION}",
+                found.version
+            )),
+            Ok(Some(found)) if found.version < OLDEST_USABLE => wrong(format!(
+                "the tables in the database {database} of {session} are of an older dblock; upgrade them with dblock init"
+            )),
+            Ok(Some(_)) => Ok(()),
+            Ok(None) | Err(Fault::NoSuchTable(_)) => wrong(format!(
+                "the database {database} of {session} has no tables of dblock's; create them with dblock init, or name \
+                 their database with --database"
+            )),
+            Err(fault) => Err(self.explain(fault)),
+        }
+    }
+
+    /// A fault of a statement on the tables, with what to do about a table that is missing or may not be used.
+    pub fn explain(&self, fault: Fault) -> Fault {
+        let database = &self.database;
+        match fault {
+            Fault::NoSuchTable(cause) => Fault::Final(Failure::new(
+                Reason::Configuration,
+                format!(
+                    "the tables in the database {database} are not dblock's, or not whole: {cause}; see dblock init --check"
+                ),
+            )),
+            Fault::Final(failure) if failure.reason == Reason::AccountRefused => {
+                let line = format!(
+                    "{}; dblock needs SELECT, INSERT, UPDATE and DELETE on {}.*",
+                    failure.line,
+                    quoted_identifier(database)
+                );
+                Fault::Final(Failure { line, ..failure })
+            }
+            fault => fault,
+        }
+    }
+}
+
+/// What the tables say of themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version {
+    /// Their version.
+    pub version: u32,
+    /// The version that a dblock must know to use them.
+    pub usable_from: u32,
+}
+
+/// Asks for the version of the tables; `None`: there is none.
+pub struct AskVersion<'a>(pub &'a Tables);
+
+impl Statement for AskVersion<'_> {
+    type Answer = Option<Version>;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock version */ SELECT version, usable_from FROM {} WHERE id = 1",
+            self.0.meta()
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        Ok(row
+            .get(0)?
+            .zip(row.get(1)?)
+            .map(|(version, usable_from)| Version {
+                version,
+                usable_from,
+            }))
+    }
+}

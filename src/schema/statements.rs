@@ -1,0 +1,142 @@
+//! What makes a session fit for the tables, and what `dblock init` asks and does.
+
+use super::tables::Table;
+use crate::db::{Fault, LIST, Row, Statement, first_value, text_literal};
+
+/// Makes a session fit for the tables, whatever a server or an account is set to: texts are UTF-8, each statement is a transaction,
+/// and none waits for long, neither for a row that somebody has locked nor for a table that is being altered. A node of a cluster
+/// answers only after it has caught up (`wsrep_sync_wait`, on MariaDB; `group_replication_consistency`, in a group): else a row that
+/// has changed elsewhere looks as it was.
+pub const PREPARE: &str = "/* dblock prepare */ SET NAMES utf8mb4, SESSION autocommit=1, SESSION sql_mode='STRICT_ALL_TABLES', \
+     SESSION innodb_lock_wait_timeout=2, SESSION lock_wait_timeout=5 /*M!100100 , SESSION wsrep_sync_wait=7 */";
+
+/// Carries out a statement of `init`.
+pub struct Execute(pub String);
+
+impl Statement for Execute {
+    type Answer = ();
+
+    fn sql(&self) -> String {
+        format!("/* dblock init */ {}", self.0)
+    }
+
+    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// Whether there is a database of this name.
+pub struct AskDatabase<'a>(pub &'a str);
+
+impl Statement for AskDatabase<'_> {
+    type Answer = bool;
+
+    fn sql(&self) -> String {
+        let name = text_literal(self.0);
+        format!(
+            "/* dblock database */ SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = {name}"
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
+        Ok(!rows.is_empty())
+    }
+}
+
+/// The columns of the tables of dblock's that are in a database, as `table` and `column`; an index is a column with its name
+/// behind `key `.
+pub struct AskColumns<'a> {
+    /// The database.
+    pub database: &'a str,
+    /// The tables that are meant.
+    pub tables: &'a [Table],
+}
+
+impl Statement for AskColumns<'_> {
+    type Answer = Vec<(String, String)>;
+
+    const MOST_ROWS: usize = LIST;
+
+    fn sql(&self) -> String {
+        let database = text_literal(self.database);
+        let names = self.tables.iter().map(|table| text_literal(table.name));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let of = format!("WHERE TABLE_SCHEMA = {database} AND TABLE_NAME IN ({names})");
+        format!(
+            "/* dblock columns */ SELECT TABLE_NAME, COLUMN_NAME FROM information_schema.COLUMNS {of} \
+             UNION SELECT TABLE_NAME, CONCAT('key ', INDEX_NAME) FROM information_schema.STATISTICS {of}"
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let mut columns = Vec::new();
+        for row in rows {
+            if let (Some(table), Some(column)) = (row.text(0)?, row.text(1)?) {
+                columns.push((table, column.to_lowercase()));
+            }
+        }
+        Ok(columns)
+    }
+}
+
+/// The member of a group that takes writes on all members through which tables are to be made: the first by its number. `None` where
+/// there is no such group, or this is the one.
+pub struct AskFirstMember;
+
+impl Statement for AskFirstMember {
+    type Answer = Option<String>;
+
+    fn sql(&self) -> String {
+        "/* dblock first member */ SELECT CONCAT(first.MEMBER_HOST, ':', first.MEMBER_PORT) FROM \
+         (SELECT * FROM performance_schema.replication_group_members WHERE MEMBER_STATE = 'ONLINE' AND MEMBER_ROLE = 'PRIMARY' \
+         ORDER BY MEMBER_ID LIMIT 1) first WHERE first.MEMBER_ID <> @@server_uuid"
+            .to_owned()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        rows.first().map_or(Ok(None), |row| row.text(0))
+    }
+}
+
+/// Whether this server is a member of a group that takes writes on all members. Servers that have no such groups do not know the
+/// variable.
+pub struct AskMultiPrimary;
+
+impl Statement for AskMultiPrimary {
+    type Answer = bool;
+
+    fn sql(&self) -> String {
+        "/* dblock multi-primary */ SELECT @@global.group_replication_group_name IS NOT NULL \
+         AND @@global.group_replication_group_name <> '' AND NOT @@global.group_replication_single_primary_mode"
+            .to_owned()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
+        Ok(first_value(rows)?.unwrap_or(false))
+    }
+}
+
+/// Waits for a named lock.
+pub struct TakeTurn<'a> {
+    /// The database that is meant.
+    pub database: &'a str,
+    /// For so many seconds.
+    pub limit: u32,
+}
+
+impl Statement for TakeTurn<'_> {
+    type Answer = bool;
+
+    fn sql(&self) -> String {
+        // A lock's name has 64 characters at most.
+        let name = text_literal(&format!("dblock-init {}", self.database));
+        format!(
+            "/* dblock init turn */ SELECT GET_LOCK(LEFT({name}, 60), {})",
+            self.limit
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
+        Ok(first_value::<u8>(rows)? == Some(1))
+    }
+}
