@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 pub struct Moment(Duration);
 
 impl Moment {
+    /// When the machine was started.
+    pub const START: Self = Self(Duration::ZERO);
+
     /// This one.
     pub fn now() -> Self {
         let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has this clock");

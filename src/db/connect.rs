@@ -143,7 +143,9 @@ impl Connector {
                     self.said.borrow_mut().clear();
                     return Ok(opened);
                 }
-                Err(fault @ Fault::Final(_)) => return Err(fault),
+                Err(Fault::Final(failure) | Fault::NoNamedLocks(failure)) => {
+                    return Err(Fault::Final(failure));
+                }
                 Err(fault) => fault,
             };
             let line = match &fault {
@@ -176,6 +178,35 @@ impl Connector {
             Some(fault) => fault,
             None => Fault::Gone("no server is named".to_owned()),
         })
+    }
+
+    /// What each other server answers, in a session that is opened for it and may take so long to come about and to answer. Those that
+    /// do not are left out; and so is the server of this name, as a session shows it.
+    pub fn survey<T>(
+        &self,
+        limit: Duration,
+        but: &str,
+        mut ask: impl FnMut(&mut Session) -> Result<T, Fault>,
+    ) -> Vec<(String, T)> {
+        let before = self.attempt_limit.replace(limit);
+        let others = self
+            .targets
+            .iter()
+            .filter(|target| target.to_string() != but);
+        let answered = others.filter_map(|target| {
+            let asked = self.try_target(target, &mut |session| {
+                session
+                    .answer_within(limit)
+                    .map_err(|error| Fault::Gone(error.to_string()))?;
+                ask(session)
+            });
+            asked
+                .ok()
+                .map(|(session, answer)| (session.to_string(), answer))
+        });
+        let answers = answered.collect();
+        self.attempt_limit.set(before);
+        answers
     }
 
     /// Says what fails ten times a second in the same way once.
@@ -226,7 +257,7 @@ impl Connector {
                 .and_then(|mut session| Ok((open(&mut session)?, session)));
             match (opened, outcome.take()) {
                 (Ok((opened, session)), _) => return Ok((session, opened)),
-                (Err(fault @ Fault::Final(_)), _) => return Err(fault),
+                (Err(fault @ (Fault::Final(_) | Fault::NoNamedLocks(_))), _) => return Err(fault),
                 // They are one server's, as a rule: one that is not the right one decides.
                 (Err(_), Some(fault @ Fault::Untrusted(_)))
                 | (Err(fault @ Fault::Untrusted(_)), _)

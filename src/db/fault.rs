@@ -31,6 +31,8 @@ pub enum Fault {
     NoSuchTable(String),
     /// The database, column or key is there already; it has done nothing.
     Exists(String),
+    /// The server has no named locks.
+    NoNamedLocks(Failure),
     /// No further attempt will help.
     Final(Failure),
 }
@@ -47,7 +49,9 @@ impl fmt::Display for Fault {
             | Self::Exists(cause) => f.write_str(cause),
             Self::ReadOnly(cause) => write!(f, "it {cause}"),
             Self::NoSuchVariable(name) => write!(f, "it has no variable {name}"),
-            Self::Untrusted(failure) | Self::Final(failure) => f.write_str(&failure.line),
+            Self::Untrusted(failure) | Self::NoNamedLocks(failure) | Self::Final(failure) => {
+                f.write_str(&failure.line)
+            }
         }
     }
 }
@@ -73,7 +77,9 @@ impl Fault {
     /// The failure that ends dblock where a session with `server` failed so, and is not opened again.
     pub fn into_failure(self, server: &str) -> Failure {
         match self {
-            Self::Untrusted(failure) | Self::Final(failure) => failure,
+            Self::Untrusted(failure) | Self::NoNamedLocks(failure) | Self::Final(failure) => {
+                failure
+            }
             fault => {
                 let line = format!("lost the session with {server}: {fault}");
                 Failure::new(Reason::Unreachable, line)
@@ -187,7 +193,7 @@ impl Fault {
             1053 | 1927 | 3169 | 4031 => Self::Gone(message_of(&error)),
             _ if error.state.starts_with("08") => Self::Gone(message_of(&error)),
             // Galera of some releases; Percona XtraDB Cluster in its strict mode, by the number of any unknown error.
-            1235 | 1105 if error.message.contains("GET_LOCK") => Self::Final(Failure::new(
+            1235 | 1105 if error.message.contains("GET_LOCK") => Self::NoNamedLocks(Failure::new(
                 Reason::Configuration,
                 format!(
                     "this server does not support GET_LOCK: {}",

@@ -83,6 +83,21 @@ pub fn first_value<T: FromValue>(rows: &[Row]) -> Result<Option<T>, Fault> {
     rows.first().map_or(Ok(None), |row| row.get(0))
 }
 
+/// A statement that somebody else wrote, of which nothing is read.
+pub struct Plain(pub String);
+
+impl Statement for Plain {
+    type Answer = ();
+
+    fn sql(&self) -> String {
+        self.0.clone()
+    }
+
+    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
 /// Has the server repeat a number.
 pub(super) struct Echo(pub u64);
 

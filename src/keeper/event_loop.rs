@@ -7,17 +7,21 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
+use nix::sys::signal::{Signal, raise};
 use nix::unistd::Pid;
 
 use super::lock::{Lock, State};
 use super::message::{FromKeeper, ToKeeper};
 use crate::base::clock::{Alarm, Moment};
 use crate::base::exit::{Failure, Reason};
+use crate::base::log::Level;
 use crate::base::processes::Processes;
 use crate::base::text::in_words;
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::die_with;
-use crate::lock::{Attempt, Caller, Grant, Holders, Lease, OnLockLost, Reattempt, Refusal};
+use crate::lock::{
+    Attempt, Caller, Grant, Holders, Lease, OnLockLost, Reattempt, Refusal, Renewal,
+};
 
 /// At most from one attempt to reacquire a lock to the next: who had it is to be there before those who wait for it, also at a
 /// full server.
@@ -32,7 +36,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(1);
 
 /// The supervisor as a lock's backend knows it.
-struct Supervisor<'a>(&'a Link);
+struct Supervisor<'a>(&'a Link, Pid);
 
 impl Caller for Supervisor<'_> {
     fn on_server(&self, server: &str) {
@@ -46,6 +50,16 @@ impl Caller for Supervisor<'_> {
 
     fn on_wait(&self, holders: &Holders) {
         let _ = self.0.send(&FromKeeper::Waiting(holders.clone()));
+    }
+
+    /// Until it is known whether the lock is held, the end of the supervisor is not that of the keeper.
+    fn on_claim(&self, may_be_held: bool) {
+        if may_be_held {
+            let _ = prctl::set_pdeathsig(None);
+        } else if die_with(self.1).is_err() {
+            let _ = raise(Signal::SIGKILL);
+        }
+        let _ = self.0.send(&FromKeeper::Claiming(may_be_held));
     }
 
     fn ask_alive(&self) {
@@ -75,7 +89,11 @@ pub struct Guard<'a> {
     /// Whether dblock is stopped.
     paused: bool,
     /// Whether a renewal is due whatever the time.
-    renews_now: bool,
+    pub renews_now: bool,
+    /// When the next renewal is tried, after one without an answer.
+    retry: Option<Moment>,
+    /// Since when no server has confirmed the lock, and how that was said.
+    silent_since: Option<(Moment, Option<Level>)>,
 }
 
 /// What the keeper does next.
@@ -105,6 +123,8 @@ impl<'a> Guard<'a> {
             command_has_ended: false,
             paused: false,
             renews_now: false,
+            retry: None,
+            silent_since: None,
         }
     }
 
@@ -145,7 +165,7 @@ impl<'a> Guard<'a> {
                 if reacquires {
                     return Next::Reacquire;
                 }
-                let due = lock.renewal_due();
+                let due = lock.renewal_due().map(|due| self.retry.unwrap_or(due));
                 if due.is_some_and(|due| self.renews_now || due <= Moment::now()) {
                     self.renews_now = false;
                     return Next::Renew;
@@ -161,10 +181,17 @@ impl<'a> Guard<'a> {
     }
 
     fn acquire(&mut self) -> Result<Flow, Failure> {
+        // Who gives up while the lock may be held says so, and waits for its release.
+        if self.has_message() {
+            return Ok(self.on_message());
+        }
         let Some(lock) = &mut self.lock else {
             return Ok(Flow::End);
         };
-        match lock.backend.try_acquire(&Supervisor(self.link))? {
+        match lock
+            .backend
+            .try_acquire(&Supervisor(self.link, self.supervisor))?
+        {
             Attempt::Acquired(grant, lease) => {
                 // From here on the command must be gone before the keeper goes.
                 let _ = prctl::set_pdeathsig(None);
@@ -179,6 +206,11 @@ impl<'a> Guard<'a> {
             Attempt::Retry(pause) => sleep(pause),
         }
         Ok(Flow::GoOn)
+    }
+
+    fn has_message(&self) -> bool {
+        let mut link = [PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
+        matches!(poll(&mut link, PollTimeout::ZERO), Ok(1..))
     }
 
     /// Tells the supervisor of the grant. A lock that it does not know of is not kept.
@@ -196,7 +228,10 @@ impl<'a> Guard<'a> {
         });
         match told {
             Ok(()) => lock.state = State::Held(lease),
-            Err(_) => lock.backend.drop_held(),
+            Err(_) => {
+                lock.backend.release_for_the_dead();
+                lock.backend.drop_held();
+            }
         }
         told.map_err(|error: io::Error| {
             let line = format!("cannot pass the session on: {}", in_words(&error));
@@ -221,7 +256,7 @@ impl<'a> Guard<'a> {
             Reattempt::Acquired(grant, lease) => {
                 self.outlive_supervisor();
                 if let Some(lock) = &self.lock {
-                    Supervisor(self.link).on_server(&lock.backend.server());
+                    Supervisor(self.link, self.supervisor).on_server(&lock.backend.server());
                 }
                 let _ = self.report_grant(grant, lease);
                 return Flow::GoOn;
@@ -257,16 +292,44 @@ impl<'a> Guard<'a> {
         let Some(lock) = &mut self.lock else {
             return Flow::End;
         };
+        self.retry = None;
         match (lock.backend.renew(), &mut lock.state) {
-            (Ok(sent), State::Held(lease)) => {
+            (Renewal::Confirmed(sent), State::Held(lease)) => {
                 lease.proved = sent;
+                self.silent_since = None;
                 // A supervisor that is stopped for days reads none of them.
                 self.link.send_if_heard(&FromKeeper::Confirmed(sent));
             }
-            (Ok(_), _) => {}
-            (Err(cause), _) => lock.lose(&cause, self.link),
+            (Renewal::Confirmed(_), _) => {}
+            (Renewal::Unanswered(cause), _) => self.on_silence(&cause),
+            (Renewal::Killed(killer), _) => {
+                lock.be_killed(*killer, self.link);
+                lock.shorten_deadline();
+            }
+            (Renewal::Lost(cause), _) => lock.lose(&cause, self.link),
         }
         Flow::GoOn
+    }
+
+    /// No server confirms a lock that lives on without its session: another attempt follows soon. Said once it takes long.
+    fn on_silence(&mut self, cause: &str) {
+        let Some(lock) = &self.lock else { return };
+        let State::Held(lease) = lock.state else {
+            return;
+        };
+        self.retry = Some(Moment::now() + lock.backend.pause().min(LONGEST_PAUSE));
+        let (since, was_said) = self.silent_since.unwrap_or((Moment::now(), None));
+        let level = if since.elapsed() > lease.ttl / 4 {
+            Level::Warning
+        } else {
+            Level::Info
+        };
+        if was_said != Some(level) {
+            let line = format!("no server renews {}: {cause}", lock.spec.name);
+            self.link
+                .send_if_heard(&FromKeeper::Note(level, cut(&line)));
+        }
+        self.silent_since = Some((since, Some(level)));
     }
 
     /// Waits for a message, the end of the session, or a moment.
@@ -293,7 +356,10 @@ impl<'a> Guard<'a> {
             return self.on_message();
         }
         if session_ended && let Some(lock) = &mut self.lock {
-            lock.lose("the server ended the session", self.link);
+            match lock.backend.on_session_end() {
+                Some(cause) => lock.lose(&cause, self.link),
+                None => self.renews_now = true,
+            }
         }
         Flow::GoOn
     }
@@ -302,6 +368,9 @@ impl<'a> Guard<'a> {
     fn on_message(&mut self) -> Flow {
         let Ok(Some((message, _))) = self.link.receive() else {
             self.end_command();
+            if let Some(lock) = &mut self.lock {
+                lock.backend.release_for_the_dead();
+            }
             return Flow::End;
         };
         match message {

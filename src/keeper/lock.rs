@@ -133,7 +133,7 @@ impl<'a> Lock<'a> {
 
     /// Gives the lock back; the keeper's last message.
     pub fn release(&mut self, link: &Link) -> FromKeeper {
-        let cause = match self.backend.release() {
+        let cause = match self.backend.release(&[]) {
             Ok(true) => return FromKeeper::Released,
             Ok(false) => {
                 return FromKeeper::Lost("the server says that it was not held".to_owned());

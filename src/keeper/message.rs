@@ -21,6 +21,8 @@ pub enum FromKeeper {
     AreYouThere,
     /// Every server is read-only, as the latest round showed; the text names one. `None`: that is over.
     OnlyReadOnly(Option<String>),
+    /// Whether the lock may be held from now on without anybody's knowing: who gives up then has the keeper release it.
+    Claiming(bool),
     /// The lock is held, or held again. The session's descriptor comes with it: as long as the supervisor has that open, too, the server
     /// sees the session live, and the keeper's death alone frees nothing.
     Held(Grant, Lease),

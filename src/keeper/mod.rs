@@ -18,7 +18,9 @@ use crate::db::{ConnectOptions, Connector};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, fork_isolated, harden};
 use crate::lock::named::{NamedLock, Verbosity};
-use crate::lock::{Grant, Introduction, LockSpec};
+use crate::lock::rows::{RowLock, RowSpec, Token};
+use crate::lock::{Backend, Grant, Introduction, Lease, LockSpec};
+use crate::schema::Tables;
 use event_loop::Guard;
 use lock::{Lock, State};
 use message::FromKeeper;
@@ -42,14 +44,26 @@ pub struct Task<'a> {
     pub names_holders: bool,
     /// The least important level that is shown.
     pub shown: Level,
+    /// What it does with dblock's tables; `None`: it needs none.
+    pub tables: Option<&'a TableUse>,
+}
+
+/// What a run does with dblock's tables.
+#[derive(Debug, Clone)]
+pub struct TableUse {
+    /// Whether the lock is a row besides.
+    pub durable: bool,
+    /// The grant of a script that the run goes on with.
+    pub token: Option<Token>,
 }
 
 /// What a keeper is to do.
 pub enum Work<'a> {
     /// Acquire a lock, then guard it and the command.
     Acquire(Task<'a>),
-    /// Reacquire this slot, for the command if it still runs: the keeper before has died.
-    Reacquire(Task<'a>, Grant, Option<Processes>),
+    /// Go on for a keeper that has died, for the command if it still runs: reacquire its lock, or hold it on with this lease if it
+    /// does not end with its session.
+    Resume(Task<'a>, Grant, Option<Lease>, Option<Processes>),
     /// Guard the command: no server can be reached, and it runs without a lock.
     GuardOnly,
 }
@@ -70,7 +84,7 @@ pub fn fork_off(work: Work) -> Result<(Pid, Link), Failure> {
 fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
     let (task, lost) = match work {
         Work::Acquire(task) => (task, None),
-        Work::Reacquire(task, grant, command) => (task, Some((grant, command))),
+        Work::Resume(task, grant, lease, command) => (task, Some((grant, lease, command))),
         Work::GuardOnly => {
             detach(link, c"dblock-keeper")?;
             return Guard::new(link, supervisor, None).run();
@@ -92,16 +106,57 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
         when_waiting: Level::Info <= shown,
         when_taken: task.names_holders,
     };
-    let backend = NamedLock::new(connector, task.lock, task.run_id, verbosity);
-    let Some((grant, command)) = lost else {
-        let lock = Lock::new(&task, Box::new(backend), State::Acquiring);
+    let grant = lost.map(|(grant, ..)| grant);
+    let backend = backend(&task, connector, verbosity, grant);
+    let Some((_, lease, command)) = lost else {
+        let lock = Lock::new(&task, backend, State::Acquiring);
         return Guard::new(link, supervisor, Some(lock)).run();
     };
-    let lock = Lock::new(&task, Box::new(backend.lost(grant)), State::Lost);
-    let mut guard = Guard::new(link, supervisor, Some(lock));
+    let lives_on = lease.filter(|_| backend.outlives_session());
+    let state = lives_on.map_or(State::Lost, State::Held);
+    let mut guard = Guard::new(link, supervisor, Some(Lock::new(&task, backend, state)));
     guard.command = command;
     guard.command_has_ended = command.is_none();
-    // The supervisor has the session of the keeper before: nobody takes the slot meanwhile.
-    sleep(PAUSE);
+    guard.renews_now = lives_on.is_some();
+    if lives_on.is_none() {
+        // The supervisor has the session of the keeper before: nobody takes the slot meanwhile.
+        sleep(PAUSE);
+    }
     guard.run()
+}
+
+/// How the lock of a task is kept; with a `grant` it goes on with that.
+fn backend(
+    task: &Task,
+    connector: Connector,
+    verbosity: Verbosity,
+    grant: Option<Grant>,
+) -> Box<dyn Backend> {
+    let tables = task
+        .tables
+        .filter(|tables| tables.durable || tables.token.is_some());
+    let Some(tables) = tables else {
+        let named = NamedLock::new(connector, task.lock, task.run_id, verbosity);
+        return Box::new(match grant {
+            Some(grant) => named.lost(grant),
+            None => named,
+        });
+    };
+    let token = tables.token.as_ref();
+    let spec = RowSpec {
+        tables: Tables::new(&task.connection.database),
+        owner: token.map_or_else(
+            || task.run_id.trim_start_matches('#').to_owned(),
+            |token| token.owner.clone(),
+        ),
+        kind: if token.is_some() { "token_run" } else { "run" },
+        owner_name: None,
+        token: token.map(|token| (token.slot, token.fence)),
+        on_grant: Box::new(|_, _| Vec::new()),
+    };
+    let row = RowLock::new(connector, task.lock, task.run_id, verbosity, spec);
+    Box::new(match grant {
+        Some(grant) => row.resumed(grant),
+        None => row,
+    })
 }

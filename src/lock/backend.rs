@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Grant, Holders, Lease};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
-use crate::db::Client;
+use crate::db::{Client, Session};
 
 /// A lock of one caller: asked for, held, lost, reacquired, released. Each call blocks for as long as the server takes; whoever
 /// must not wait so long runs it in a process of its own.
@@ -20,12 +20,14 @@ pub trait Backend {
     /// No further attempt will help.
     fn try_acquire(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure>;
 
-    /// Proves that the lock is held, on a server that takes writes; when the proof was sent. The error is the cause of a loss: from
-    /// then on the lock is not held.
-    ///
-    /// # Errors
-    /// The lock is lost.
-    fn renew(&mut self) -> Result<Moment, String>;
+    /// Proves that the lock is held, on a server that takes writes, and has it expire later.
+    fn renew(&mut self) -> Renewal;
+
+    /// Whether the lock lives on without its session.
+    fn outlives_session(&self) -> bool;
+
+    /// The server has ended the session. The cause of a loss; `None` where the lock lives on, and is to be renewed.
+    fn on_session_end(&mut self) -> Option<String>;
 
     /// One attempt to acquire the lost slot again. Without `take` it only finds out whether somebody ends the holder (`dblock kill`),
     /// which counts more than any policy.
@@ -37,11 +39,17 @@ pub trait Backend {
     /// Tells whoever ends the holder that its command is gone. `false`: that did not reach them.
     fn ack_kill(&mut self) -> bool;
 
-    /// Gives the lock back. `false`: it was not held any more.
+    /// Carries out these statements of others, and gives the lock back, at once if it can. `false`: it was not held any more.
     ///
     /// # Errors
     /// The cause of a loss: the lock is free, nobody knows since when. `None` where it was lost before.
-    fn release(&mut self) -> Result<bool, Option<String>>;
+    fn release(&mut self, also: &[String]) -> Result<bool, Option<String>>;
+
+    /// Gives the lock back for a supervisor that has died, whose command is gone, unless the end of the session does that.
+    fn release_for_the_dead(&mut self);
+
+    /// The session on which the lock is held, or was asked for in vain, if it is there.
+    fn session(&mut self) -> Option<&mut Session>;
 
     /// Gives up what is held without a word to the server: the caller cannot use it.
     fn drop_held(&mut self);
@@ -71,6 +79,8 @@ pub trait Caller {
     fn on_read_only(&self, server: Option<&str>);
     /// These have the lock, and the wait begins.
     fn on_wait(&self, holders: &Holders);
+    /// Whether the lock may be held from now on without anybody's knowing: whoever gives up then must see to its release.
+    fn on_claim(&self, may_be_held: bool);
     /// Asks whether somebody is there to use the lock.
     fn ask_alive(&self);
     /// Waits for the answer to [`Caller::ask_alive`].
@@ -85,6 +95,18 @@ pub enum Attempt {
     Taken(Holders),
     /// Nothing is decided; another attempt may follow after this time.
     Retry(Duration),
+}
+
+/// What became of a renewal.
+pub enum Renewal {
+    /// The lock is held, as it was when the renewal was sent.
+    Confirmed(Moment),
+    /// No answer came. The lock may live on: its lease says until when. The text is the cause.
+    Unanswered(String),
+    /// It is not held any more. The text is the cause.
+    Lost(String),
+    /// This one wants its holder to end.
+    Killed(Box<Client>),
 }
 
 /// What became of an attempt to reacquire a lock.

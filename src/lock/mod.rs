@@ -7,12 +7,13 @@ mod introduction;
 mod lease;
 mod name;
 pub mod named;
+pub mod rows;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use backend::{Attempt, Backend, Caller, Reattempt, Refusal};
+pub use backend::{Attempt, Backend, Caller, Reattempt, Refusal, Renewal};
 pub use holder::{Holder, Holders, MOST_NAMED};
 pub use introduction::Introduction;
 pub use lease::Lease;
@@ -70,4 +71,6 @@ pub struct Grant {
     pub slot: u32,
     /// The server's number of the session. Behind a proxy it is not that of the handshake.
     pub connection_id: u64,
+    /// A number that grows with each grant of the slot; `None` for a lock that has none.
+    pub fence: Option<u64>,
 }

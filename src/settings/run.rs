@@ -10,6 +10,7 @@ use super::{cli, connection, value};
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::base::text::shown;
+use crate::keeper::TableUse;
 use crate::lock::{LockSpec, Name};
 use crate::supervise::Job;
 
@@ -88,6 +89,7 @@ pub fn read(sources: &mut Sources, name: Name, command: Vec<OsString>) -> Result
     let allow_unfit_server = sources.switch("allow-unfit-server");
     let hold_at_least = sources.optional("hold-at-least", value::duration)?;
     let report = report_to(sources)?;
+    let durable = sources.switch("durable");
     let scrubbed = if sources.switch("scrub-env") {
         variables_of_the_server()
     } else {
@@ -111,6 +113,10 @@ pub fn read(sources: &mut Sources, name: Name, command: Vec<OsString>) -> Result
             scrubbed,
             command,
             started: SystemTime::now(),
+            tables: durable.then_some(TableUse {
+                durable,
+                token: None,
+            }),
         },
         conflict_exit_code,
         if_unreachable,

@@ -7,7 +7,7 @@ use super::keeper_link::unexplained_end;
 use super::lock_state::LockState;
 use super::phase::{Acquiring, Conclusion, Phase};
 use super::signals::Received;
-use super::{RunOutcome, Supervisor};
+use super::{LAST_CHANCE, RunOutcome, Supervisor};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -64,9 +64,18 @@ impl Supervisor<'_> {
     /// The request is decided: the command starts, or the run is over. Unless the lock is held the keeper is ended.
     pub(super) fn end_acquiring(&mut self, decision: anyhow::Result<Acquisition>) -> Phase {
         self.record.end_wait();
-        if !matches!(decision, Ok(Acquisition::Acquired(_))) {
+        let is_acquired = matches!(decision, Ok(Acquisition::Acquired(_)));
+        let claims = self.keeper.claims() && !is_acquired;
+        if !is_acquired && !claims {
             self.keeper.end();
         }
+        match self.after_acquiring(decision) {
+            Phase::Done(conclusion) if claims => self.begin_release(None, LAST_CHANCE, conclusion),
+            phase => phase,
+        }
+    }
+
+    fn after_acquiring(&mut self, decision: anyhow::Result<Acquisition>) -> Phase {
         match decision {
             Ok(Acquisition::Acquired(grant)) => self.start_command(Some(grant)),
             Ok(Acquisition::Taken(holder)) => Phase::Done(Ok(Conclusion::Taken(holder))),
@@ -86,6 +95,7 @@ impl Supervisor<'_> {
         let line = format!("{failure}; running without the lock");
         self.log.error(&line);
         self.record.message = Some(line);
+        self.keeper.end();
         match keeper::fork_off(Work::GuardOnly) {
             Ok(keeper) => {
                 self.keeper.replace(keeper);
@@ -137,6 +147,7 @@ impl Supervisor<'_> {
         let Grant {
             slot,
             connection_id,
+            ..
         } = grant;
         self.log.info(format_args!(
             "acquired {name} (slot {slot}) after {span}, on connection {connection_id}"

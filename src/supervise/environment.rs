@@ -19,11 +19,13 @@ pub fn changes(job: &Job, grant: Option<Grant>) -> Vec<Change> {
     let slot = grant.map(|grant| grant.slot);
     let slot_name = slot.and_then(|slot| job.slot_names.get(slot as usize).cloned());
     let connection_id = grant.map(|grant| grant.connection_id.to_string());
+    let fence = grant.and_then(|grant| grant.fence);
     let described = [
         ("DBLOCK_NAME", Some(job.lock.name.to_string())),
         ("DBLOCK_SLOT", slot.map(|slot| slot.to_string())),
         ("DBLOCK_SLOT_NAME", slot_name),
         ("DBLOCK_CONNECTION_ID", connection_id),
+        ("DBLOCK_FENCE", fence.map(|fence| fence.to_string())),
     ];
     let scrubbed = job.scrubbed.iter().map(|&name| (name, None));
     let text = |text: &str| CString::new(text).expect("a setting has no NUL");

@@ -63,7 +63,9 @@ impl Supervisor<'_> {
             Event::KeeperGone => {
                 self.keeper.reap();
                 if let (Some(grant), true) = (self.grant, self.lock.is_held()) {
-                    self.lock.lose();
+                    if grant.fence.is_none() {
+                        self.lock.lose();
+                    }
                     let _ = self.replace_keeper(grant, None);
                 }
             }

@@ -8,7 +8,7 @@ use nix::unistd::getpid;
 
 use crate::base::log::Level;
 use crate::db::ConnectOptions;
-use crate::keeper::Task;
+use crate::keeper::{TableUse, Task};
 use crate::lock::{Introduction, LockSpec, Wait};
 
 /// A command to run under a lock, and how it is ended.
@@ -32,6 +32,8 @@ pub struct Job {
     pub command: Vec<OsString>,
     /// When dblock was started.
     pub started: SystemTime,
+    /// What it does with dblock's tables; `None`: it needs none.
+    pub tables: Option<TableUse>,
 }
 
 impl Job {
@@ -61,6 +63,7 @@ impl Job {
             },
             names_holders: name_holder,
             shown,
+            tables: self.tables.as_ref(),
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct KeeperLink {
     /// The session's descriptor, which nothing is done with: should the keeper die, the server sees the session live, and
     /// gives the lock to nobody before the command is gone.
     session: Option<OwnedFd>,
+    /// Whether it may hold the lock without having said so.
+    claims: bool,
 }
 
 impl KeeperLink {
@@ -33,6 +35,7 @@ impl KeeperLink {
             link: Arc::new(link),
             closed: false,
             session: None,
+            claims: false,
         }
     }
 
@@ -54,6 +57,11 @@ impl KeeperLink {
     /// The number of its process until it is reaped.
     pub fn pid(&self) -> Option<i32> {
         self.pid.map(Pid::as_raw)
+    }
+
+    /// Whether it may hold the lock without having said so: then it is not to be ended before it has released it.
+    pub fn claims(&self) -> bool {
+        self.claims && !self.closed
     }
 
     /// Whether it has closed its end.
@@ -92,6 +100,7 @@ impl KeeperLink {
         match message {
             FromKeeper::Held(..) => self.session = descriptor,
             FromKeeper::Lost(_) => self.session = None,
+            FromKeeper::Claiming(may_be_held) => self.claims = may_be_held,
             _ => {}
         }
         Some(message)

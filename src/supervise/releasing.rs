@@ -39,7 +39,7 @@ impl Supervisor<'_> {
     /// Whether nothing more is to be waited for. Whoever ended the holder of a lock that was lost is waiting for an answer,
     /// and the keeper may not know of that yet: a lost lock is waited for, too.
     pub(super) fn check_releasing(&mut self, releasing: &Releasing) -> bool {
-        if releasing.finished || matches!(self.lock, LockState::None) {
+        if releasing.finished || matches!(self.lock, LockState::None) && !self.keeper.claims() {
             return true;
         }
         if self.keeper.is_closed() {

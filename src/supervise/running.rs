@@ -192,6 +192,8 @@ impl Supervisor<'_> {
                 ));
                 return true;
             }
+            // The end of a durable lock was said when it was lost.
+            FromKeeper::Abandoned(_) if self.grant.is_some_and(|grant| grant.fence.is_some()) => {}
             FromKeeper::Abandoned(why) if self.job.lock.on_lost == OnLockLost::Reacquire => {
                 self.log
                     .error(format_args!("{name} {why}; ending the command"));
@@ -215,7 +217,12 @@ impl Supervisor<'_> {
         let end = self.keeper.reap();
         // Without a lock there is nothing to lose, and what ended with the keeper's death is reported afterwards.
         let grant = self.grant.filter(|_| child.ended().is_none())?;
-        if self.lock.is_held() {
+        if grant.fence.is_some() {
+            self.log.info(format_args!(
+                "{}; another one goes on",
+                unexplained_end(end)
+            ));
+        } else if self.lock.is_held() {
             let cause = unexplained_end(end);
             self.lock.lose();
             self.record.lose(&cause);
@@ -223,9 +230,8 @@ impl Supervisor<'_> {
                 return Some(Cause::LockLost);
             }
         }
-        if self.job.lock.on_lost == OnLockLost::Reacquire
-            && let Err(failure) = self.replace_keeper(grant, Some(child.processes))
-        {
+        let goes_on = grant.fence.is_some() || self.job.lock.on_lost == OnLockLost::Reacquire;
+        if goes_on && let Err(failure) = self.replace_keeper(grant, Some(child.processes)) {
             self.log
                 .error(format_args!("{failure}; ending the command"));
             return Some(Cause::LockLost);
@@ -240,15 +246,22 @@ impl Supervisor<'_> {
         command: Option<Processes>,
     ) -> Result<(), Failure> {
         let task = self.job.task(self.run_id, false, self.log.shown);
-        self.keeper
-            .replace(keeper::fork_off(Work::Reacquire(task, grant, command))?);
+        self.keeper.replace(keeper::fork_off(Work::Resume(
+            task,
+            grant,
+            self.lock.lease(),
+            command,
+        ))?);
         Ok(())
     }
 
     /// Says that the lock was lost. Whether the command is to be ended for it.
     fn report_loss(&self, cause: &str) -> bool {
         let policy = self.job.lock.on_lost;
+        let is_durable = self.grant.is_some_and(|grant| grant.fence.is_some());
         let consequence = match policy {
+            // Others may have held it since.
+            OnLockLost::Reacquire if is_durable => "ending the command",
             OnLockLost::Reacquire => "reacquiring it",
             OnLockLost::Terminate => "ending the command",
             OnLockLost::Ignore => "the command continues without it",
@@ -257,7 +270,7 @@ impl Supervisor<'_> {
             "{} was lost while the command runs: {cause}; {consequence}",
             self.job.lock.name
         ));
-        policy == OnLockLost::Terminate
+        policy == OnLockLost::Terminate || is_durable && policy == OnLockLost::Reacquire
     }
 
     /// Says why the lease is over.

@@ -85,6 +85,14 @@ impl Request {
     /// # Errors
     /// [`Fault::ReadOnly`], and [`Reason::Configuration`] for any other server that is unfit. The session must be dropped.
     pub fn open(&mut self, session: &mut Session) -> Result<Opening, Fault> {
+        let opened = self.open_at(session);
+        match opened {
+            Err(Fault::NoNamedLocks(failure)) if !self.is_queue() => Err(Fault::Final(failure)),
+            opened => opened,
+        }
+    }
+
+    fn open_at(&mut self, session: &mut Session) -> Result<Opening, Fault> {
         self.since.get_or_insert_with(Instant::now);
         let (mut step, mut doubts) = (self.way().first(), Doubts::default());
         let open = self.statements.open_session(self.ttl);

@@ -16,12 +16,12 @@ mod request;
 mod retaking;
 mod statements;
 
-pub use acquire::Opening;
-
+pub use acquire::{Decision, Opening};
 pub use census::{Census, Found, Holding, Waiter};
 pub use fitness::{READ_ONLY, Unfit};
 pub use inspect::{Inspector, reach};
 pub use kill::{KillOutcome, Killed, Killing, Victim};
-pub use named_lock::NamedLock;
+pub use named_lock::{HOLD_BACK, NamedLock};
 pub use probe::{Exclusion, Probe, Reached, await_waiter, end_session, exclusion};
-pub use request::Verbosity;
+pub use reacquire::Retake;
+pub use request::{Request, Verbosity};

@@ -11,14 +11,14 @@ use super::request::{Request, Verbosity};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
-use crate::db::{Client, Connector, Fault, Session};
-use crate::lock::{Attempt, Backend, Caller, Grant, LockSpec, Name, Reattempt, Refusal};
+use crate::db::{Client, Connector, Fault, Plain, Session};
+use crate::lock::{Attempt, Backend, Caller, Grant, LockSpec, Name, Reattempt, Refusal, Renewal};
 
 /// From a lost session to the next attempt.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Before a caller that waited asks again on a new session: those who held the lock on the lost one come first.
-const HOLD_BACK: Duration = Duration::from_secs(2);
+pub const HOLD_BACK: Duration = Duration::from_secs(2);
 
 /// How long an answer may take of a server that passes the word of the command's end on to whoever waits for it.
 const ACK_LIMIT: Duration = Duration::from_secs(2);
@@ -119,7 +119,10 @@ impl Backend for NamedLock {
                 self.hold(session, grant);
                 Ok(Attempt::Acquired(grant, lease))
             }
-            Ok(Decision::Taken(holders)) => Ok(Attempt::Taken(holders)),
+            Ok(Decision::Taken(holders)) => {
+                self.session = Some(session);
+                Ok(Attempt::Taken(holders))
+            }
             Err(Fault::Final(failure)) => Err(failure),
             Err(fault) => {
                 let line = format!("lost the session with {session}: {fault}");
@@ -129,19 +132,27 @@ impl Backend for NamedLock {
         }
     }
 
-    fn renew(&mut self) -> Result<Moment, String> {
+    fn renew(&mut self) -> Renewal {
         let Some(session) = &mut self.session else {
-            return Err(NOT_HELD.to_owned());
+            return Renewal::Lost(NOT_HELD.to_owned());
         };
         let sent = Moment::now();
         let cause = match self.request.renew(self.grant.slot, session) {
-            Ok(true) => return Ok(sent),
+            Ok(true) => return Renewal::Confirmed(sent),
             Ok(false) => NOT_HELD.to_owned(),
             Err(Fault::ReadOnly(cause)) => format!("{session} {cause}"),
             Err(fault) => fault.to_string(),
         };
         self.session = None;
-        Err(cause)
+        Renewal::Lost(cause)
+    }
+
+    fn outlives_session(&self) -> bool {
+        false
+    }
+
+    fn on_session_end(&mut self) -> Option<String> {
+        Some("the server ended the session".to_owned())
     }
 
     fn try_reacquire(&mut self, take: bool) -> Reattempt {
@@ -191,10 +202,23 @@ impl Backend for NamedLock {
         acked.is_ok()
     }
 
-    fn release(&mut self) -> Result<bool, Option<String>> {
+    fn release(&mut self, also: &[String]) -> Result<bool, Option<String>> {
         let mut session = self.session.take().ok_or(None)?;
+        for statement in also {
+            // What is remembered of a run matters less than that its lock is free.
+            if let Err(fault) = session.run(&Plain(statement.clone())) {
+                let line = format!("cannot record the run: {fault}");
+                session.tell(Level::Warning, &line);
+            }
+        }
         let released = self.request.release(self.grant.slot, &mut session);
         released.map_err(|fault| Some(fault.to_string()))
+    }
+
+    fn release_for_the_dead(&mut self) {}
+
+    fn session(&mut self) -> Option<&mut Session> {
+        self.session.as_mut()
     }
 
     fn drop_held(&mut self) {

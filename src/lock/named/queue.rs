@@ -128,6 +128,7 @@ impl Way {
                 Next::Held(Grant {
                     slot,
                     connection_id,
+                    fence: None,
                 })
             }
             (Some(slot), _) => Next::Ask(Step::Confirm(slot)),

@@ -134,6 +134,7 @@ impl Request {
                     let grant = Grant {
                         slot,
                         connection_id,
+                        fence: None,
                     };
                     return Ok(Retake::Held(grant, Lease { ttl, proved }));
                 }

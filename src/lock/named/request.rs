@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::fitness::{Fitness, READ_ONLY, ServerTraits, Unfit};
 use super::queue::{Answer, Way};
-use super::statements::{Command, Statements};
+use super::statements::{Command, Statements, restore_idle_timeout, shorten_idle_timeout};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -58,6 +58,8 @@ pub struct Request {
 enum Accepts {
     /// Those on which a lock excludes.
     Fit,
+    /// Any that takes writes and keeps its sessions: the lock is only a queue.
+    Queue,
     /// Any that takes writes.
     Unfit,
     /// Any: there is none that takes writes.
@@ -84,9 +86,22 @@ impl Request {
         }
     }
 
+    /// The same, for a lock that does not exclude by itself: it does not matter whether a cluster has others.
+    pub fn as_queue(mut self) -> Self {
+        if self.accepts == Accepts::Fit {
+            self.accepts = Accepts::Queue;
+        }
+        self
+    }
+
+    /// Whether the lock does not exclude by itself.
+    pub(super) fn is_queue(&self) -> bool {
+        self.accepts == Accepts::Queue
+    }
+
     /// Whether it may lock on a server that is read-only, should there be no other.
     pub fn accepts_read_only(&self) -> bool {
-        self.accepts != Accepts::Fit
+        !self.wants_fit()
     }
 
     /// From now on it does: there is no other.
@@ -96,7 +111,42 @@ impl Request {
 
     /// Whether only a server will do on which a lock excludes.
     pub(super) fn wants_fit(&self) -> bool {
-        self.accepts == Accepts::Fit
+        matches!(self.accepts, Accepts::Fit | Accepts::Queue)
+    }
+
+    /// Whether it matters that a lock on a server would not exclude.
+    fn minds(&self, why: Unfit) -> bool {
+        self.accepts != Accepts::Queue || !matches!(why, Unfit::Galera | Unfit::MultiPrimary)
+    }
+
+    /// Whether the lock was taken at some time.
+    pub fn has_waited(&self) -> bool {
+        self.has_waited
+    }
+
+    /// A session that holds a slot's lock waits for something else, and is not to live long without its client.
+    ///
+    /// # Errors
+    /// Any fault of a statement.
+    pub fn begin_wait(&mut self, session: &mut Session) -> Result<(), Fault> {
+        self.has_waited = true;
+        carry_out(session, &shorten_idle_timeout())
+    }
+
+    /// That is over.
+    ///
+    /// # Errors
+    /// As [`Request::begin_wait`].
+    pub fn end_wait(&self, ttl: Duration, session: &mut Session) -> Result<(), Fault> {
+        carry_out(session, &restore_idle_timeout(ttl))
+    }
+
+    /// Takes the lock of one slot, if it is free.
+    ///
+    /// # Errors
+    /// Any fault of a statement.
+    pub fn try_slot(&self, slot: u32, session: &mut Session) -> Result<bool, Fault> {
+        session.run(&self.statements.try_slot(slot))
     }
 
     pub(super) fn way(&self) -> Way {
@@ -110,7 +160,7 @@ impl Request {
     }
 
     /// The time that is left to wait; `None` without limit.
-    pub(super) fn left(&self) -> Option<Duration> {
+    pub fn left(&self) -> Option<Duration> {
         let Wait::For(limit) = self.wait else {
             return None;
         };
@@ -151,7 +201,7 @@ impl Request {
             fitness.unfit.push(Unfit::SessionsShared);
         }
         let idle_limit = fitness.idle_limit;
-        match fitness.unfit.first() {
+        match fitness.unfit.iter().find(|why| self.minds(**why)) {
             Some(why) if self.wants_fit() => {
                 let line = format!("{session} {why}, or use --allow-unfit-server");
                 return Err(Fault::Final(Failure::new(Reason::Configuration, line)));

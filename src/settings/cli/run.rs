@@ -97,6 +97,12 @@ pub const SETTINGS: &[Setting] = &[
         ..SETTING
     },
     Setting {
+        name: "durable",
+        help: "Keep the lock as a row besides, in dblock's tables: it outlives its session, the server's restart and a \
+               fail-over, and excludes on clusters",
+        ..SETTING
+    },
+    Setting {
         name: "if-unreachable",
         takes: Takes::Value("fail|run"),
         default: Some("fail"),

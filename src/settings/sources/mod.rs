@@ -29,11 +29,12 @@ const CLIENT_GROUPS: [&str; 3] = ["client", "client-server", "client-mariadb"];
 const DEFAULT: &str = "default";
 
 /// The variables that dblock sets for its command.
-const OF_THE_COMMAND: [&str; 4] = [
+const OF_THE_COMMAND: [&str; 5] = [
     "DBLOCK_NAME",
     "DBLOCK_SLOT",
     "DBLOCK_SLOT_NAME",
     "DBLOCK_CONNECTION_ID",
+    "DBLOCK_FENCE",
 ];
 
 /// How strong a source is: the greater one wins. `None` is weaker than all: nothing gives the setting.

@@ -23,6 +23,21 @@ impl Statement for Command {
     }
 }
 
+/// Whether something is so: one column, 1 if it is.
+pub struct Flag(pub(super) String);
+
+impl Statement for Flag {
+    type Answer = bool;
+
+    fn sql(&self) -> String {
+        self.0.clone()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
+        Ok(rows.first().map_or(Ok(None), |row| row.get::<i64>(0))? == Some(1))
+    }
+}
+
 /// Who holds a lock: one column, the number of a session.
 pub struct Owner(pub(super) String);
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::queue::{FEW, Step};
 use crate::lock::{Name, kill_ack_lock, kill_request_lock};
 use answers::{Ask, KILLED, KillMarker, Open, Prove, Reacquire, Release, SlotHolder};
-pub use answers::{Command, Owner};
+pub use answers::{Command, Flag, Owner};
 
 /// Seconds that the server keeps the session of a waiter between two statements: one that is gone when it is granted
 /// something costs the others that much. While a statement waits, this limit does not count.
@@ -292,6 +292,14 @@ impl Statements {
         Command(format!(
             "/* dblock finish reacquire */ SELECT RELEASE_LOCK({})",
             self.back(slot)
+        ))
+    }
+
+    /// Takes one slot if it is free and nobody is ending its holder.
+    pub fn try_slot(&self, slot: u32) -> Flag {
+        Flag(format!(
+            "/* dblock try slot */ SELECT {}",
+            self.had(slot as usize, "0")
         ))
     }
 

@@ -1,0 +1,53 @@
+//! The clocks of servers, measured against this host's, which is only the ruler: it may be set wrong, and goes on while it sleeps.
+
+use std::time::Duration;
+
+use crate::base::clock::Moment;
+
+/// The clock of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Clock {
+    /// How far it is ahead of the ruler, in microseconds.
+    ahead: i64,
+    /// How wrong that may be: half of the round trip.
+    error: i64,
+}
+
+impl Clock {
+    /// Of a server that said that it was `micros` after 1970, when it was asked and had answered at these moments.
+    pub fn new(micros: i64, asked: Moment, answered: Moment) -> Self {
+        let micros_of = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        let error = micros_of(answered.since(asked)) / 2;
+        let ruler = micros_of(asked.since(Moment::START)) + error;
+        Self {
+            ahead: micros.saturating_sub(ruler),
+            error,
+        }
+    }
+}
+
+/// How far two clocks disagree, if that is certainly more than a tenth of the TTL: a holder ends its command a tenth of the TTL
+/// before its row expires.
+pub fn disagreement(one: Clock, other: Clock, ttl: Duration) -> Option<Duration> {
+    let off = one.ahead.abs_diff(other.ahead);
+    let certain = off.saturating_sub((one.error + other.error).unsigned_abs());
+    (Duration::from_micros(certain) > ttl / 10).then(|| Duration::from_micros(off))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_certain_counts() {
+        let at = |seconds| Moment::START + Duration::from_secs(seconds);
+        let ttl = Duration::from_secs(100);
+        let clock = |micros, answered| Clock::new(micros, at(0), at(answered));
+        assert_eq!(disagreement(clock(0, 0), clock(10_000_000, 0), ttl), None);
+        let off = disagreement(clock(0, 0), clock(11_000_000, 0), ttl);
+        assert_eq!(off, Some(Duration::from_secs(11)));
+        // An answer that took 4 s may be 2 s old.
+        assert_eq!(disagreement(clock(0, 0), clock(13_000_000, 4), ttl), None);
+        assert!(disagreement(clock(0, 0), clock(15_000_000, 4), ttl).is_some());
+    }
+}

@@ -1,0 +1,13 @@
+//! A lock kept as a row with owner, fence and expiry, by the server's clock: the row is the truth. It survives its session, the server's
+//! restart and a fail-over, and holds on every server that commits rows for all. The named lock of the same name is only the queue for
+//! it, and what excludes callers without rows.
+
+mod claim;
+mod clock;
+mod row_lock;
+mod state;
+mod statements;
+mod token;
+
+pub use row_lock::{RowLock, RowSpec};
+pub use token::Token;

@@ -1,0 +1,90 @@
+//! A row of the table of durable locks, as it was seen at one moment.
+
+use std::time::{Duration, SystemTime};
+
+use crate::db::{Claims, Client, Fault, PROGRAM, Row};
+
+/// A slot's row.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SlotState {
+    /// Which slot, from 0.
+    pub slot: u32,
+    /// How often it was granted.
+    pub fence: u64,
+    /// The run or the token that holds it; `None`: nobody.
+    pub owner: Option<String>,
+    /// The number that the owner's latest write has chosen.
+    pub write_id: u64,
+    /// The time until it expires, in microseconds by the server's clock, negative after that.
+    pub expires_in: i64,
+    /// The time since it was last renewed, in microseconds; negative where the clock of the server that was asked is behind that
+    /// of the one which wrote it.
+    pub age: i64,
+    /// Who wants its holder to end.
+    pub kill_requested_by: Option<String>,
+    /// Who holds it, as far as the history says.
+    pub client: Client,
+}
+
+/// The columns that [`SlotState::read`] reads, of the row `l` and its run `r` in the history.
+pub const COLUMNS: &str = "l.slot, l.fence, l.owner, l.write_id, \
+     TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), l.expires_at), \
+     TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)), \
+     TIMESTAMPDIFF(MICROSECOND, l.acquired_at, UTC_TIMESTAMP(6)), \
+     l.kill_requested_by, r.host, r.pid, r.program, r.connection, r.user";
+
+impl SlotState {
+    /// Reads a row.
+    ///
+    /// # Errors
+    /// As [`Row::get`].
+    pub fn read(row: &Row) -> Result<Self, Fault> {
+        let held_for: i64 = row.get(6)?.unwrap_or_default();
+        let held_for = Duration::from_micros(u64::try_from(held_for).unwrap_or_default());
+        Ok(Self {
+            slot: row.get(0)?.unwrap_or_default(),
+            fence: row.get(1)?.unwrap_or_default(),
+            owner: row.text(2)?,
+            write_id: row.get(3)?.unwrap_or_default(),
+            // Without a time, which somebody has deleted by hand, it is over.
+            expires_in: row.get(4)?.unwrap_or_default(),
+            age: row.get(5)?.unwrap_or_default(),
+            kill_requested_by: row.text(7)?,
+            client: Client {
+                connection: row.get(11)?.unwrap_or_default(),
+                address: None,
+                claims: Some(Claims {
+                    program: Some(PROGRAM.to_owned()),
+                    host: Some(row.text(8)?.unwrap_or("an unknown host".to_owned())),
+                    pid: row.get::<u64>(9)?.map(|pid| pid.to_string()),
+                    command: row.text(10)?,
+                    os_user: row.text(12)?,
+                    started: SystemTime::now().checked_sub(held_for),
+                    ..Claims::default()
+                }),
+            },
+        })
+    }
+
+    /// Whether somebody holds it, be the time over or not.
+    pub fn is_owned(&self) -> bool {
+        self.owner.is_some()
+    }
+
+    /// Whether its time is over, by the server's clock, and nobody has released it.
+    pub fn has_expired(&self) -> bool {
+        self.is_owned() && self.expires_in <= 0
+    }
+
+    /// Who wants its holder to end.
+    pub fn killer(&self) -> Option<Client> {
+        self.kill_requested_by.as_ref().map(|who| Client {
+            claims: Some(Claims {
+                program: Some(PROGRAM.to_owned()),
+                host: Some(who.clone()),
+                ..Claims::default()
+            }),
+            ..Client::default()
+        })
+    }
+}
