@@ -96,6 +96,8 @@ pub struct Caller {
     pub session: SessionId,
     /// The session on which it asked for the lock before.
     pub asked_on: Option<SessionId>,
+    /// The session on which it held the slot that it lost: only whoever ends that one ends its command.
+    pub held_on: Option<SessionId>,
     /// What it asks is its first question on a session that is not its first.
     pub opening: bool,
 }

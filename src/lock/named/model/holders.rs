@@ -2,7 +2,7 @@
 
 use super::callers::Phase;
 use super::killer::Killer;
-use super::locks::{SessionId, caller_of, release, take};
+use super::locks::{KILLER, SessionId, caller_of, release, take};
 use super::world::World;
 use crate::lock::named::retaking::{Action, Look, Retaking};
 
@@ -46,7 +46,9 @@ impl World {
         while self.ghosts.contains(&session)
             || self.ending.contains(&session)
             || self.killer.victim() == Some(session)
+            || self.signs.victim == Some(session)
             || self.callers[number].asked_on == Some(session)
+            || self.callers[number].held_on == Some(session)
         {
             session += step;
         }
@@ -87,6 +89,9 @@ impl World {
     pub fn lose(&mut self, number: usize) {
         let caller = &mut self.callers[number];
         caller.opening = false;
+        if let Phase::Runs(_) = caller.phase {
+            caller.held_on = Some(caller.session);
+        }
         caller.phase = match caller.phase {
             Phase::Runs(slot) | Phase::Retakes(slot, ..) => Phase::Lost(slot),
             Phase::Asks(..) | Phase::Answered(..) | Phase::Opens(_) | Phase::Opened(..) => {
@@ -102,7 +107,8 @@ impl World {
         let mut signs = self.signs;
         let slots = self.slots.iter().filter(|slot| slot.owner == Some(session));
         let count = slots.count() + usize::from(self.place.owner == Some(session));
-        count + signs.all().filter(|lock| owns(**lock, session)).count()
+        let request = session == KILLER && signs.victim.is_some();
+        count + usize::from(request) + signs.all().filter(|lock| owns(**lock, session)).count()
     }
 
     /// Frees one of the locks of a session that ends.
@@ -120,6 +126,9 @@ impl World {
             let mut signs = self.signs.all().filter(|lock| owns(**lock, session));
             if let Some(lock) = signs.nth(which) {
                 *lock = None;
+            } else {
+                drop(signs);
+                self.signs.victim = None;
             }
         }
         if self.locks_of(session) == 0 {
@@ -207,7 +216,7 @@ impl World {
                 }
                 Action::LookAgain => Retake::Open,
             },
-            Retake::AskKiller if self.signs.kill[slot].is_some() => Retake::AnnounceEnd,
+            Retake::AskKiller if self.is_meant(number, slot) => Retake::AnnounceEnd,
             Retake::AskKiller => Retake::Open,
             Retake::AnnounceEnd => {
                 take(&mut self.signs.end[slot], own);
@@ -237,12 +246,21 @@ impl World {
     fn hold_again(&mut self, number: usize, slot: u8) {
         let own = self.callers[number].session;
         self.callers[number].phase = Phase::Runs(slot);
+        self.callers[number].held_on = None;
         let signs = &mut self.signs;
         let of_slots = [signs.back, signs.kill, signs.end];
         assert!(
             !of_slots.iter().flatten().any(|lock| owns(*lock, own)),
             "a sign is left over"
         );
+    }
+
+    /// Whether somebody ends the holder of the slot, and means the session on which this caller held it.
+    fn is_meant(&self, number: usize, slot: usize) -> bool {
+        let victim = self.signs.victim;
+        self.signs.kill[slot].is_some()
+            && victim.is_some()
+            && victim == self.callers[number].held_on
     }
 
     /// Whether a killer is there that ended the session on which a caller asked before.

@@ -7,14 +7,18 @@ use super::world::World;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Killer {
     NotYet,
-    /// Before it takes the marker of this slot for the holder's session.
+    /// Before it takes the marker of this slot, to end the holder's session.
     Marks(usize, SessionId),
+    /// Before it takes that of the session.
+    Requests(usize, SessionId),
     /// Before it looks whether the holder is still the same.
     Looks(usize, SessionId),
     Kills(usize, SessionId),
     /// For the answer.
     Waits(usize, SessionId),
+    /// Before it releases the one, and then the other.
     Unmarks(usize, SessionId),
+    Unrequests(SessionId),
     Gone,
 }
 
@@ -23,10 +27,12 @@ impl Killer {
     pub fn victim(self) -> Option<SessionId> {
         match self {
             Self::Marks(_, victim)
+            | Self::Requests(_, victim)
             | Self::Looks(_, victim)
             | Self::Kills(_, victim)
             | Self::Waits(_, victim)
-            | Self::Unmarks(_, victim) => Some(victim),
+            | Self::Unmarks(_, victim)
+            | Self::Unrequests(victim) => Some(victim),
             Self::NotYet | Self::Gone => None,
         }
     }
@@ -55,6 +61,9 @@ impl World {
         self.killer = match self.killer {
             Killer::Marks(slot, victim) => {
                 take(&mut self.signs.kill[slot], KILLER);
+                Killer::Requests(slot, victim)
+            }
+            Killer::Requests(slot, victim) => {
                 self.signs.victim = Some(victim);
                 Killer::Looks(slot, victim)
             }
@@ -67,17 +76,17 @@ impl World {
                 Killer::Waits(slot, victim)
             }
             Killer::Waits(slot, victim) => {
-                let caller = caller_of(victim);
-                // Who lost the slot before the one that is meant, and comes to acquire it again, answers, too.
-                let is_meant = |owner| caller_of(owner) == caller;
                 assert!(
-                    !self.signs.gone.is_some_and(is_meant) || !self.has_command(caller, slot),
-                    "the command runs on after the killer was told of its end"
+                    !self.has_command(caller_of(victim), slot),
+                    "the killer learns of an end, and the command runs on"
                 );
                 Killer::Unmarks(slot, victim)
             }
-            Killer::Unmarks(slot, _) => {
+            Killer::Unmarks(slot, victim) => {
                 release(&mut self.signs.kill[slot], KILLER);
+                Killer::Unrequests(victim)
+            }
+            Killer::Unrequests(_) => {
                 self.signs.victim = None;
                 Killer::Gone
             }
@@ -95,7 +104,6 @@ impl World {
     pub fn killer_dies(&mut self) {
         self.budget.killer_deaths -= 1;
         self.killer = Killer::Gone;
-        self.signs.victim = None;
         if self.locks_of(KILLER) > 0 {
             self.ending.push(KILLER);
         }

@@ -164,6 +164,29 @@ fn every_order_of_losses_on_mysql() {
     every_order_of_losses(Server::MySql);
 }
 
+/// The killer may mean a holder that came after the one that lost its session.
+#[test]
+fn every_order_of_a_loss_and_a_kill() {
+    let setting = Setting {
+        // Nobody is woken, so the servers do not differ.
+        server: Server::MySql,
+        slots: 1,
+        callers: 2,
+        impatient: 1,
+        alone: 0,
+        wakes: false,
+        reopens: true,
+        checks_kills: true,
+    };
+    let budget = Budget {
+        losses: 1,
+        killers: 1,
+        ..Budget::default()
+    };
+    let count = explore_to_rest(setting, budget);
+    assert!(count > 10_000, "the model has stopped moving");
+}
+
 #[test]
 fn random_orders_of_events_for_larger_numbers() {
     for seed in 0..3000 {

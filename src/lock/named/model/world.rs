@@ -64,6 +64,7 @@ impl World {
                 late: !waits,
                 session: u8::try_from(number).unwrap(),
                 asked_on: None,
+                held_on: None,
                 opening: false,
             }
         };
