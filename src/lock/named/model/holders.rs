@@ -1,47 +1,13 @@
 //! Holders that lost their session, and acquire the slot again or end their command.
 
-use super::callers::Phase;
-use super::killer::Killer;
-use super::locks::{KILLER, SessionId, caller_of, release, take};
-use super::world::World;
+use super::locks::{KILLER, MOST_CALLERS, SessionId, caller_of, owns, release, take};
+use super::state::{Killer, Phase, Retake, World};
 use crate::lock::named::retaking::{Action, Look, Retaking};
-
-/// How far an attempt has come, as `statements` has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Retake {
-    /// Before it takes the run id's lock.
-    Open,
-    /// Before it looks for a marker.
-    Marker,
-    /// Before it looks whether it has the run id's lock.
-    RunId,
-    Slot,
-    /// The slot is acquired; before it looks for a marker.
-    SlotMarker,
-    SlotEnd,
-    SlotRelease,
-    /// Before its second column; whether the slot was acquired, and whether there was a marker.
-    Holder(bool, bool),
-    /// Before its last column.
-    Owner(bool, bool, Option<SessionId>),
-    /// The server has answered.
-    Looked(Look),
-    AskKiller,
-    AnnounceEnd,
-    Announce(SessionId),
-    EndGhost(SessionId),
-    /// Before the announcement is taken back.
-    Finish,
-}
-
-pub fn owns(lock: Option<SessionId>, session: SessionId) -> bool {
-    lock == Some(session)
-}
 
 impl World {
     /// A number for another session of a caller: the first that is of no session, and known to nobody.
     pub fn open_session(&mut self, number: usize) {
-        let step = u8::try_from(super::MOST_CALLERS).unwrap();
+        let step = u8::try_from(MOST_CALLERS).unwrap();
         let mut session = u8::try_from(number).unwrap();
         while self.ghosts.contains(&session)
             || self.ending.contains(&session)

@@ -1,42 +1,7 @@
 //! Whoever ends a holder, as `dblock kill` does it.
 
-use super::locks::{KILLER, SessionId, caller_of, release, take};
-use super::world::World;
-
-/// How far it has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Killer {
-    NotYet,
-    /// Before it takes the marker of this slot, to end the holder's session.
-    Marks(usize, SessionId),
-    /// Before it takes that of the session.
-    Requests(usize, SessionId),
-    /// Before it looks whether the holder is still the same.
-    Looks(usize, SessionId),
-    Kills(usize, SessionId),
-    /// For the answer.
-    Waits(usize, SessionId),
-    /// Before it releases the one, and then the other.
-    Unmarks(usize, SessionId),
-    Unrequests(SessionId),
-    Gone,
-}
-
-impl Killer {
-    /// The session that it is ending.
-    pub fn victim(self) -> Option<SessionId> {
-        match self {
-            Self::Marks(_, victim)
-            | Self::Requests(_, victim)
-            | Self::Looks(_, victim)
-            | Self::Kills(_, victim)
-            | Self::Waits(_, victim)
-            | Self::Unmarks(_, victim)
-            | Self::Unrequests(victim) => Some(victim),
-            Self::NotYet | Self::Gone => None,
-        }
-    }
-}
+use super::locks::{KILLER, caller_of, release, take};
+use super::state::{Killer, World};
 
 impl World {
     pub fn can_killer_step(&self) -> bool {

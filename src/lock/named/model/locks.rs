@@ -89,3 +89,8 @@ pub fn take(lock: &mut Option<SessionId>, session: SessionId) {
 pub fn release(lock: &mut Option<SessionId>, session: SessionId) {
     lock.take_if(|owner| *owner == session);
 }
+
+/// Whether this session has a lock.
+pub fn owns(lock: Option<SessionId>, session: SessionId) -> bool {
+    lock == Some(session)
+}

@@ -7,62 +7,12 @@ mod explorer;
 mod holders;
 mod killer;
 mod locks;
+mod state;
 mod world;
 
 use explorer::{explore, explore_at_random, explore_to_rest};
 use locks::{MOST_CALLERS, MOST_SLOTS};
-use world::World;
-
-/// Both servers have the same locks; they differ in what `KILL QUERY` does to a statement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Server {
-    /// The call that waits is NULL, and the statement goes on.
-    MariaDb,
-    /// The statement ends with an error, and what it took it keeps.
-    MySql,
-}
-
-/// What does not change during an exploration.
-#[derive(Debug, Clone, Copy)]
-struct Setting {
-    server: Server,
-    slots: usize,
-    callers: usize,
-    /// The last so many callers do not wait.
-    impatient: usize,
-    /// The first so many callers want the lock alone, which is slot 0.
-    alone: usize,
-    /// Whether holders may wake the head.
-    wakes: bool,
-    /// Whether sessions are lost and opened anew, so that signs are taken and read.
-    reopens: bool,
-    /// Whether each slot is asked for together with the signs that its holder is being ended.
-    checks_kills: bool,
-}
-
-impl Setting {
-    /// How many slots a caller is content with.
-    fn slots_of(self, number: usize) -> usize {
-        if number < self.alone { 1 } else { self.slots }
-    }
-}
-
-/// Events from outside that may still happen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-struct Budget {
-    kills: u8,
-    crashes: u8,
-    cuts: u8,
-    late: u8,
-    /// Sessions that end, which their dblock sees.
-    losses: u8,
-    /// Sessions that the server goes on to keep, and their dblock does not.
-    ghosts: u8,
-    /// Whether somebody ends a holder.
-    killers: u8,
-    /// Whether that one dies.
-    killer_deaths: u8,
-}
+use state::{Budget, Server, Setting, World};
 
 fn every_order_of_events(server: Server) {
     let none = Budget::default();

@@ -1,24 +1,8 @@
-//! All that there is, and what may happen to it.
+//! What may happen next, and what must hold whatever happens.
 
-use super::callers::{At, Caller, Phase, Slot};
-use super::killer::Killer;
-use super::locks::{Lock, MOST_CALLERS, MOST_SLOTS, SessionId, Signs, caller_of};
-use super::{Budget, Setting};
-use crate::lock::named::queue::{Next, Step, Way};
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct World {
-    pub callers: Vec<Caller>,
-    pub slots: [Lock; MOST_SLOTS],
-    pub place: Lock,
-    pub signs: Signs,
-    /// Sessions that the server keeps, and their dblock does not.
-    pub ghosts: Vec<SessionId>,
-    /// Sessions that the server is ending: it frees their locks one by one.
-    pub ending: Vec<SessionId>,
-    pub killer: Killer,
-    pub budget: Budget,
-}
+use super::locks::{Lock, MOST_CALLERS, SessionId, caller_of};
+use super::state::{At, Killer, Phase, Setting, Slot, World};
+use crate::lock::named::queue::{Next, Step};
 
 #[derive(Debug, Clone, Copy)]
 pub enum Event {
@@ -49,37 +33,6 @@ pub enum Event {
 }
 
 impl World {
-    pub fn new(setting: Setting, budget: Budget) -> Self {
-        let caller = |number| {
-            let waits = number < setting.callers - setting.impatient;
-            Caller {
-                way: Way::new(
-                    u32::try_from(setting.slots_of(number)).unwrap(),
-                    waits,
-                    setting.checks_kills,
-                ),
-                phase: Phase::NotYet,
-                killed: false,
-                cut: false,
-                late: !waits,
-                session: u8::try_from(number).unwrap(),
-                asked_on: None,
-                held_on: None,
-                opening: false,
-            }
-        };
-        Self {
-            callers: (0..setting.callers).map(caller).collect(),
-            slots: [Lock::FREE; MOST_SLOTS],
-            place: Lock::FREE,
-            signs: Signs::FREE,
-            ghosts: Vec::new(),
-            ending: Vec::new(),
-            killer: Killer::NotYet,
-            budget,
-        }
-    }
-
     /// Everything that may happen next.
     pub fn events(&self) -> Vec<Event> {
         let mut events = Vec::new();
