@@ -33,8 +33,8 @@ const KNOWN: [&str; 11] = [
 /// Bytes of what another says at most, and of the lock's name: all of it crosses to another process in one packet.
 const LONGEST_CLAIM: usize = 100;
 const LONGEST_NAME: usize = 200;
-/// Bytes of an account and an address at most.
-const LONGEST_ADDRESS: usize = 1024;
+/// Bytes of an account and its address at most: a few of them fit into one packet between two processes.
+const LONGEST_ADDRESS: usize = 400;
 
 /// What a client says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -214,9 +214,17 @@ impl Statement for AskAddress {
     }
 
     fn decode(&self, rows: &[Row]) -> Result<Option<String>, Fault> {
-        let address = rows.first().map_or(Ok(None), |row| row.text(0))?;
-        Ok(address.map(|address| cut_to_bytes(&address, LONGEST_ADDRESS).to_owned()))
+        rows.first().map_or(Ok(None), |row| read_address(row, 0))
     }
+}
+
+/// The account and the address in a column, cut where they are longer than any real ones.
+///
+/// # Errors
+/// As [`Row::text`].
+pub fn read_address(row: &Row, column: usize) -> Result<Option<String>, Fault> {
+    let address = row.text(column)?;
+    Ok(address.map(|address| cut_to_bytes(&address, LONGEST_ADDRESS).to_owned()))
 }
 
 /// As [`AskClaims`], or the error number of a server that refuses it.

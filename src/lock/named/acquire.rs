@@ -8,7 +8,7 @@ use super::queue::{Answer, Next, Step};
 use super::reacquire::end_ghost;
 use super::request::{LOOK_AGAIN, PAUSE, Request, carry_out, may_end};
 use super::retaking::{Action, after_opening};
-use super::statements::{RECHECK, restore_idle_timeout, shorten_idle_timeout};
+use super::statements::{RECHECK, set_idle_timeout, shorten_idle_timeout};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -169,7 +169,7 @@ impl Request {
                 Next::Held(grant) => {
                     // That this is carried out shows also that the session, and so the proof, was not over by then.
                     if waits {
-                        carry_out(session, &restore_idle_timeout(ttl))?;
+                        carry_out(session, &set_idle_timeout(ttl))?;
                     }
                     let proved = asked;
                     return Ok(Decision::Held(grant, Lease { ttl, proved }));

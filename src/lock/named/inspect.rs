@@ -4,14 +4,12 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::fitness::READ_ONLY;
-use super::statements::literal;
+use super::request::carry_out;
+use super::statements::Owners;
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::db::{Connector, Fault, LIST, Row, Session, Statement};
-
-/// From a statement that was interrupted to the next attempt.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// A session that asks.
 pub struct Inspector {
@@ -25,12 +23,7 @@ impl Inspector {
     /// # Errors
     /// Any other fault of a statement.
     pub fn run<S: Statement>(&mut self, statement: &S) -> Result<S::Answer, Fault> {
-        loop {
-            match self.session.run(statement) {
-                Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),
-                answer => return answer,
-            }
-        }
+        carry_out(&mut self.session, statement)
     }
 
     /// The session that has a lock, by the lock's name on the server.
@@ -50,7 +43,7 @@ impl Inspector {
         &mut self,
         locks: &[String; N],
     ) -> Result<[Option<u64>; N], Fault> {
-        let owners = self.run(&AskOwners(locks.to_vec()))?;
+        let owners = self.run(&Owners(locks.to_vec()))?;
         Ok(std::array::from_fn(|place| owners[place]))
     }
 
@@ -64,32 +57,11 @@ impl Inspector {
         slots: u32,
         name: impl Fn(u32) -> String,
     ) -> Result<Vec<(u32, u64)>, Fault> {
-        let owners = self.run(&AskOwners((0..slots).map(name).collect()))?;
+        let owners = self.run(&Owners((0..slots).map(name).collect()))?;
         let owned = (0..slots).zip(owners);
         Ok(owned
             .filter_map(|(slot, owner)| Some((slot, owner?)))
             .collect())
-    }
-}
-
-/// The sessions that have these locks, by the locks' names on the server.
-struct AskOwners(Vec<String>);
-
-impl Statement for AskOwners {
-    type Answer = Vec<Option<u64>>;
-
-    fn sql(&self) -> String {
-        let columns = self.0.iter();
-        let columns = columns.map(|name| format!("IS_USED_LOCK({})", literal(name)));
-        let columns = columns.collect::<Vec<_>>().join(", ");
-        format!("/* dblock lock owners */ SELECT {columns}")
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let row = rows
-            .first()
-            .ok_or_else(|| Fault::Gone("no answer".to_owned()))?;
-        (0..self.0.len()).map(|column| row.get(column)).collect()
     }
 }
 

@@ -10,12 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use super::inspect::Inspector;
 use super::request::LOOK_AGAIN_AT_KILLER;
+use super::statements::{KillSession, Take, release_once, set_idle_timeout};
 use crate::base::clock::Moment;
 use crate::db::{AskSessionInfo, Client, Fault, client};
 use crate::lock::{
     LONGEST_TTL, MOST_SLOTS, Name, Wait, kill_ack_lock, kill_request_lock, session_marker_lock,
 };
-use statements::{AskUptime, KeepSession, KillSession, ReleaseMarker, TakeBeacon, TakeMarker};
+use statements::{AskUptime, TakeBeacon};
 
 /// How long the server keeps the marker of a host that has vanished.
 const IDLE_LIMIT: Duration = Duration::from_secs(10);
@@ -169,7 +170,7 @@ impl Killing<'_> {
             return Ok(KillOutcome::Held(holder));
         }
         let begun = Moment::now();
-        self.inspector.run(&KeepSession(IDLE_LIMIT))?;
+        self.inspector.run(&set_idle_timeout(IDLE_LIMIT))?;
         // The second is for one that was granted the slot, and has not believed it yet.
         let markers = [name.kill_on_server(slot), kill_request_lock(id)];
         if !self.mark(&markers)? {
@@ -278,7 +279,7 @@ impl Killing<'_> {
     fn mark(&mut self, markers: &[String; 2]) -> Result<bool, Fault> {
         for marker in markers {
             let is_taken = loop {
-                if let Some(is_taken) = self.inspector.run(&TakeMarker(marker))? {
+                if let Some(is_taken) = self.inspector.run(&Take::now(marker))? {
                     break is_taken;
                 }
                 sleep(LOOK_AGAIN_AT_KILLER);
@@ -298,7 +299,7 @@ impl Killing<'_> {
         let own = self.own_id()?;
         for marker in markers {
             while self.inspector.owner(marker)? == Some(own) {
-                self.inspector.run(&ReleaseMarker(marker))?;
+                self.inspector.run(&release_once(marker))?;
             }
         }
         Ok(())

@@ -7,15 +7,12 @@ use std::time::Duration;
 
 use super::acquire::{Decision, Opening};
 use super::reacquire::Retake;
-use super::request::{Request, Verbosity};
+use super::request::{PAUSE, Request, Verbosity};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::db::{Client, Connector, Fault, Session};
 use crate::lock::{Attempt, Backend, Caller, Grant, LockSpec, Name, Reattempt, Refusal};
-
-/// From a lost session to the next attempt.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Before a caller that waited asks again on a new session: those who held the lock on the lost one come first.
 const HOLD_BACK: Duration = Duration::from_secs(2);

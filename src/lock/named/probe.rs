@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::acquire::Opening;
 use super::fitness::Unfit;
 use super::request::{Request, Verbosity};
-use super::statements::literal;
+use super::statements::{KillSession, Owners, Take, release_once};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::db::server_facts::{Shown, median};
-use crate::db::{Connector, Fault, Row, Session, Statement, first_value};
+use crate::db::{Connector, Fault, Row, Session, Statement};
 use crate::lock::{DEFAULT_TTL, LockSpec, Name, OnLockLost, Wait, run_id_lock};
 
 /// From one look at another session to the next.
@@ -121,7 +121,8 @@ impl Probe {
     /// # Errors
     /// Any fault of a statement.
     pub fn take(&self, session: &mut Session, wait: Duration) -> Result<bool, Fault> {
-        session.run(&Take(&self.name, wait))
+        let lock = &self.name.on_server();
+        Ok(session.run(&Take { lock, wait })? == Some(true))
     }
 
     /// Releases the lock.
@@ -129,9 +130,8 @@ impl Probe {
     /// # Errors
     /// The session must be dropped.
     pub fn release(&self, session: &mut Session) -> Result<(), Fault> {
-        session
-            .try_run(&Release(&self.name.on_server()))
-            .map(|_| ())
+        let released = session.try_run(&release_once(&self.name.on_server()));
+        released.map(|_| ())
     }
 
     /// Releases what the first session has besides.
@@ -139,7 +139,7 @@ impl Probe {
     /// # Errors
     /// The session must be dropped.
     pub fn release_marker(&self, session: &mut Session) -> Result<(), Fault> {
-        session.try_run(&Release(&self.marker)).map(|_| ())
+        session.try_run(&release_once(&self.marker)).map(|_| ())
     }
 
     /// How long it takes to take the lock, which is free.
@@ -147,8 +147,9 @@ impl Probe {
     /// # Errors
     /// The session must be dropped.
     pub fn time_to_take(&self, session: &mut Session) -> Result<Duration, Fault> {
+        let lock = self.name.on_server();
         let take = |session: &mut Session| {
-            let taken = session.try_run(&Take(&self.name, Duration::ZERO));
+            let taken = session.try_run(&Take::now(&lock));
             taken.map(|_| ())
         };
         median(session, take, |session| self.release(session))
@@ -160,8 +161,9 @@ impl Probe {
     /// The session must be dropped.
     pub fn await_free(&self, session: &mut Session, limit: Duration) -> Result<(), Fault> {
         let until = Moment::now() + limit;
-        let is_used = AskUsed(&self.name);
-        while session.try_run(&is_used)? == Ok(true) && Moment::now() < until {
+        let owners = Owners(vec![self.name.on_server()]);
+        let is_held = |owners: Vec<Option<u64>>| owners[0].is_some();
+        while session.try_run(&owners)?.is_ok_and(is_held) && Moment::now() < until {
             sleep(LOOK_AGAIN);
         }
         Ok(())
@@ -185,7 +187,7 @@ pub fn await_waiter(session: &mut Session, waiter: u64, limit: Duration) -> Resu
 /// # Errors
 /// The session must be dropped.
 pub fn end_session(session: &mut Session, other: u64) -> Result<bool, Fault> {
-    Ok(session.try_run(&End(other))?.is_ok())
+    Ok(session.try_run(&KillSession(other))?.is_ok())
 }
 
 /// Asks what else shows whether a lock excludes.
@@ -209,36 +211,6 @@ pub fn exclusion(session: &mut Session, opening: &Opening) -> Result<Exclusion, 
     })
 }
 
-struct Take<'a>(&'a Name, Duration);
-
-impl Statement for Take<'_> {
-    type Answer = bool;
-
-    fn sql(&self) -> String {
-        let (name, wait) = (literal(&self.0.on_server()), self.1.as_secs());
-        format!("/* dblock check take */ SELECT GET_LOCK({name}, {wait})")
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
-        Ok(first_value::<u8>(rows)? == Some(1))
-    }
-}
-
-struct Release<'a>(&'a str);
-
-impl Statement for Release<'_> {
-    type Answer = ();
-
-    fn sql(&self) -> String {
-        let name = literal(self.0);
-        format!("/* dblock check release */ SELECT RELEASE_LOCK({name})")
-    }
-
-    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
-        Ok(())
-    }
-}
-
 /// Whether a session waits for a named lock.
 struct AskWaits(u64);
 
@@ -255,35 +227,5 @@ impl Statement for AskWaits {
 
     fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
         Ok(!rows.is_empty())
-    }
-}
-
-/// Whether somebody has the lock.
-struct AskUsed<'a>(&'a Name);
-
-impl Statement for AskUsed<'_> {
-    type Answer = bool;
-
-    fn sql(&self) -> String {
-        let name = literal(&self.0.on_server());
-        format!("/* dblock check owner */ SELECT IS_USED_LOCK({name})")
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
-        Ok(first_value::<u64>(rows)?.is_some())
-    }
-}
-
-struct End(u64);
-
-impl Statement for End {
-    type Answer = ();
-
-    fn sql(&self) -> String {
-        format!("/* dblock check end */ KILL {}", self.0)
-    }
-
-    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
-        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use super::request::{
     LONGEST_END, LOOK_AGAIN, LOOK_AGAIN_AT_KILLER, Request, carry_out, may_end, named_client,
 };
 use super::retaking::{Action, Look, Retaking};
-use super::statements::{Owner, ack_kill_of_waiter, kill_session};
+use super::statements::{KillSession, Owners, ack_kill_of_waiter};
 use crate::base::clock::Moment;
 use crate::base::log::Level;
 use crate::db::{Client, Fault, Session, Statement};
@@ -34,7 +34,7 @@ pub enum Retake {
 /// [`Fault::Gone`].
 pub fn end_ghost(ghost: u64, session: &mut Session) -> Result<(), Fault> {
     // Any other fault may be that it is gone by now.
-    if let Err(fault @ Fault::Gone(_)) = session.run(&kill_session(ghost)) {
+    if let Err(fault @ Fault::Gone(_)) = session.run(&KillSession(ghost)) {
         return Err(fault);
     }
     let line = format!("ended the session {ghost}, which was our own");
@@ -187,13 +187,13 @@ impl Request {
     /// # Errors
     /// Any fault of a statement.
     pub fn killer_of_waiter(lost: u64, session: &mut Session) -> Result<Option<Client>, Fault> {
-        let owner = Owner::of(&kill_request_lock(lost));
-        let Some(id) = session.run(&owner)? else {
+        let request = Owners(vec![kill_request_lock(lost)]);
+        let Some(id) = session.run(&request)?[0] else {
             return Ok(None);
         };
         let client = named_client(id, session)?;
         carry_out(session, &ack_kill_of_waiter(id))?;
-        await_killer(&owner, |owner| owner, id, session)?;
+        await_killer(&request, |owners| owners[0], id, session)?;
         Ok(Some(client))
     }
 

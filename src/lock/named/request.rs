@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use super::fitness::{Fitness, READ_ONLY, ServerTraits, Unfit};
 use super::queue::{Answer, Way};
-use super::statements::{Command, Statements};
+use super::statements::Statements;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
-use crate::base::text::{cut_to_bytes, shown};
-use crate::db::{Client, Fault, OWN_ATTRIBUTES, Session, claims, client};
+use crate::base::text::shown;
+use crate::db::{Client, Fault, OWN_ATTRIBUTES, Session, Statement, claims, client};
 use crate::lock::{Holder, Holders, LockSpec, MOST_NAMED, Wait};
 
-/// After an answer that tells nothing, before the next question.
+/// Before the next attempt, after an unclear answer, an interrupted statement or a lost session.
 pub const PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a session that was killed may take to end, and from one look at it to the next.
@@ -23,9 +23,6 @@ pub const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// From one look at who ends the holder of a slot to the next.
 pub const LOOK_AGAIN_AT_KILLER: Duration = Duration::from_millis(20);
-
-/// Bytes of an account and its address at most: who holds a lock crosses to another process in one packet.
-const LONGEST_ADDRESS: usize = 400;
 
 /// When somebody wants to know who has the lock: the server goes through all its sessions for that.
 #[derive(Debug, Clone, Copy)]
@@ -204,11 +201,11 @@ impl Request {
                         Err(fault @ Fault::Gone(_)) => return Err(fault),
                         claims => claims.ok().and_then(Result::ok),
                     };
-                    Holder::Session(Box::new(bounded(Client {
+                    Holder::Session(Box::new(Client {
                         connection,
                         address,
                         claims: claims.and_then(|mut all| all.remove(&connection)),
-                    })))
+                    }))
                 }
                 Ok((None, _)) => match session.try_run(&self.statements.kill_marker(slot, None))? {
                     Ok(Some(killing)) if killing.killer.is_some() => {
@@ -239,7 +236,7 @@ impl Request {
 /// [`Fault::Gone`].
 pub fn named_client(id: u64, session: &mut Session) -> Result<Client, Fault> {
     match client(id, session) {
-        Ok(client) => Ok(bounded(client)),
+        Ok(client) => Ok(client),
         Err(fault @ Fault::Gone(_)) => Err(fault),
         Err(_) => Ok(Client {
             connection: id,
@@ -248,27 +245,17 @@ pub fn named_client(id: u64, session: &mut Session) -> Result<Client, Fault> {
     }
 }
 
-/// A client with an address of bounded length.
-pub fn bounded(client: Client) -> Client {
-    let address = client.address.as_deref();
-    Client {
-        address: address.map(|address| cut_to_bytes(address, LONGEST_ADDRESS).to_owned()),
-        ..client
-    }
-}
-
-/// Carries out a statement that changes the session, however often it is interrupted.
+/// Carries out a statement, however often it is interrupted.
 ///
 /// # Errors
 /// Any other fault of a statement.
-pub fn carry_out(session: &mut Session, statement: &Command) -> Result<(), Fault> {
-    while let Err(fault) = session.run(statement) {
-        match fault {
-            Fault::Interrupted(_) | Fault::Conflict(_) => sleep(PAUSE),
-            fault => return Err(fault),
+pub fn carry_out<S: Statement>(session: &mut Session, statement: &S) -> Result<S::Answer, Fault> {
+    loop {
+        match session.run(statement) {
+            Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),
+            answer => return answer,
         }
     }
-    Ok(())
 }
 
 /// Whether an older session may still end, from a beginning.

@@ -3,11 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::base::text::cut_to_bytes;
-use crate::db::{Fault, LIST, Row, Statement, first_value};
-
-/// Bytes of an account and an address at most.
-const LONGEST_ACCOUNT: usize = 1024;
+use crate::db::{Fault, LIST, Row, Statement, first_value, read_address};
 
 /// Of a statement so much is read as names its lock.
 const BEGINNING: u32 = 700;
@@ -148,7 +144,7 @@ impl Statement for AskProcesses {
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
         let mut processes = HashMap::new();
         for row in rows {
-            let (Some(id), Some(address)) = (row.get(0)?, row.text(1)?) else {
+            let (Some(id), Some(address)) = (row.get(0)?, read_address(row, 1)?) else {
                 continue;
             };
             let precise = row.get::<f64>(6)?.map(|millis| millis / 1000.0);
@@ -160,7 +156,7 @@ impl Statement for AskProcesses {
             let waits = row.text(3)?.as_deref() == Some("User lock");
             let lock = row.text(5)?.and_then(|text| LockInStatement::find(&text));
             let process = Process {
-                address: cut_to_bytes(&address, LONGEST_ACCOUNT).to_owned(),
+                address,
                 idle: time.filter(|_| is_idle),
                 waits: lock
                     .filter(|_| waits)

@@ -1,7 +1,6 @@
 //! What the answers of a named lock's statements mean: one type for each statement.
 
-use super::literal;
-use crate::db::{Fault, Row, Statement};
+use crate::db::{Fault, Row, Statement, read_address};
 use crate::lock::named::fitness::ServerTraits;
 use crate::lock::named::queue::Answer;
 
@@ -23,31 +22,6 @@ impl Statement for Command {
     }
 }
 
-/// Who holds a lock: one column, the number of a session.
-pub struct Owner(pub(super) String);
-
-impl Owner {
-    /// Of the lock with this name on the server.
-    pub fn of(on_server: &str) -> Self {
-        Self(format!(
-            "/* dblock owner */ SELECT IS_USED_LOCK({})",
-            literal(on_server)
-        ))
-    }
-}
-
-impl Statement for Owner {
-    type Answer = Option<u64>;
-
-    fn sql(&self) -> String {
-        self.0.clone()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Option<u64>, Fault> {
-        rows.first().map_or(Ok(None), |row| row.get(0))
-    }
-}
-
 /// A step on the way to a slot.
 pub struct Ask {
     pub(super) sql: String,
@@ -65,8 +39,13 @@ pub struct Asked {
 
 impl Ask {
     fn read(&self, row: &Row) -> Result<Asked, Fault> {
+        self.read_slot(row, row.get(1)?)
+    }
+
+    /// All columns but the second, of which `place` is the value.
+    fn read_slot(&self, row: &Row, place: Option<u8>) -> Result<Asked, Fault> {
         let slot: Option<i64> = row.get(0)?;
-        let (place, connection_id): (Option<u8>, Option<u64>) = (row.get(1)?, row.get(2)?);
+        let connection_id: Option<u64> = row.get(2)?;
         let answer = connection_id.map(|connection_id| Answer {
             refused: slot == Some(-1),
             // What is no slot's number is none.
@@ -75,7 +54,7 @@ impl Ask {
                 .filter(|&slot| slot < self.slots),
             place: place == Some(1),
             kills: place == Some(2),
-            killed: false,
+            killed: slot == Some(KILLED),
             reacquired: false,
             connection_id,
         });
@@ -137,6 +116,16 @@ pub struct Opened {
     pub traits: ServerTraits,
 }
 
+impl Opened {
+    fn read(row: &Row, asked: Asked) -> Result<Self, Fault> {
+        Ok(Self {
+            asked,
+            run_id_owner: row.get(5)?,
+            traits: ServerTraits::read(row, 6)?,
+        })
+    }
+}
+
 impl Statement for Open {
     type Answer = Option<Opened>;
 
@@ -148,11 +137,7 @@ impl Statement for Open {
         let Some(row) = rows.first() else {
             return Ok(None);
         };
-        Ok(Some(Opened {
-            asked: self.0.read(row)?,
-            run_id_owner: row.get(5)?,
-            traits: ServerTraits::read(row, 6)?,
-        }))
+        Opened::read(row, self.0.read(row)?).map(Some)
     }
 }
 
@@ -178,30 +163,9 @@ impl Statement for Reacquire {
         let Some(row) = rows.first() else {
             return Ok(None);
         };
-        let ask = &self.0.0;
-        let slot: Option<i64> = row.get(0)?;
-        let connection_id: Option<u64> = row.get(2)?;
-        let answer = connection_id.map(|connection_id| Answer {
-            refused: slot == Some(-1),
-            slot: slot
-                .and_then(|slot| u32::try_from(slot).ok())
-                .filter(|&slot| slot < ask.slots),
-            place: false,
-            kills: false,
-            killed: slot == Some(KILLED),
-            reacquired: false,
-            connection_id,
-        });
-        let is_on = |column| ServerTraits::is_on(row, column);
+        let Open(ask) = &self.0;
         Ok(Some(ReacquireAnswer {
-            opened: Opened {
-                asked: Asked {
-                    answer,
-                    is_read_only: is_on(3)? || is_on(4)?,
-                },
-                run_id_owner: row.get(5)?,
-                traits: ServerTraits::read(row, 6)?,
-            },
+            opened: Opened::read(row, ask.read_slot(row, None)?)?,
             holder: row.get(1)?,
         }))
     }
@@ -281,6 +245,6 @@ impl Statement for SlotHolder {
         let Some(row) = rows.first() else {
             return Ok((None, None));
         };
-        Ok((row.get(0)?, row.text(1)?))
+        Ok((row.get(0)?, read_address(row, 1)?))
     }
 }

@@ -2,14 +2,16 @@
 //! version comments cover the differences.
 
 mod answers;
+mod plain;
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use super::queue::{FEW, Step};
 use crate::lock::{Name, kill_ack_lock, kill_request_lock};
+pub use answers::Command;
 use answers::{Ask, KILLED, KillMarker, Open, Prove, Reacquire, Release, SlotHolder};
-pub use answers::{Command, Owner};
+pub use plain::{KillSession, Owners, Take, release_once};
 
 /// Seconds that the server keeps the session of a waiter between two statements: one that is gone when it is granted
 /// something costs the others that much. While a statement waits, this limit does not count.
@@ -35,11 +37,6 @@ pub struct Statements {
     checks_kills: bool,
     /// Variables that the server does not have.
     unknown: Vec<String>,
-}
-
-/// Ends a session.
-pub fn kill_session(connection: u64) -> Command {
-    Command(format!("/* dblock kill */ KILL {connection}"))
 }
 
 /// Interrupts the statement of a session.
@@ -283,7 +280,7 @@ impl Statements {
 
     /// Tells those who wait for a slot that its holder is reacquiring it: whoever is granted it meanwhile lets it go.
     pub fn announce_reacquire(&self, slot: u32) -> Command {
-        let take = take(&self.name.reacquire_on_server(slot));
+        let take = take(&self.name.reacquire_on_server(slot), Duration::ZERO);
         Command(format!("/* dblock announce reacquire */ {take}"))
     }
 
@@ -400,9 +397,9 @@ pub fn take_kill_beacon(name: &Name) -> String {
     format!("CASE {} END", kills.join(" "))
 }
 
-/// Takes a lock of this name on the server, if nobody has it.
-pub fn take(name: &str) -> String {
-    format!("SELECT GET_LOCK({}, 0)", literal(name))
+/// Acquires the lock of this name on the server, and waits for it so many whole seconds.
+fn take(name: &str, wait: Duration) -> String {
+    format!("SELECT GET_LOCK({}, {})", literal(name), wait.as_secs())
 }
 
 /// A name as an SQL literal.
@@ -425,7 +422,7 @@ const ASKED_FOR: [&str; 4] = [
 
 /// Makes a session fit to keep a lock: no time limit on statements, and the server keeps it for the TTL, in whole seconds,
 /// after its last statement. Which limit a server has is left to its version: MariaDB reads `/*M!`, MySQL `/*!50708`.
-pub fn keep_session(ttl: Duration) -> String {
+fn keep_session(ttl: Duration) -> String {
     let idle_limit = ttl.as_secs();
     format!(
         "SET SESSION wait_timeout={idle_limit} \
@@ -440,8 +437,8 @@ pub fn shorten_idle_timeout() -> Command {
     ))
 }
 
-/// Gives a session that has waited the idle timeout of a holder.
-pub fn restore_idle_timeout(ttl: Duration) -> Command {
+/// Gives a session the idle timeout of a holder.
+pub fn set_idle_timeout(ttl: Duration) -> Command {
     Command(format!("/* dblock hold */ {}", keep_session(ttl)))
 }
 
@@ -449,7 +446,7 @@ pub fn restore_idle_timeout(ttl: Duration) -> Command {
 pub fn ack_kill_of_waiter(killer: u64) -> Command {
     Command(format!(
         "/* dblock ack kill */ {}",
-        take(&kill_ack_lock(killer))
+        take(&kill_ack_lock(killer), Duration::ZERO)
     ))
 }
 
