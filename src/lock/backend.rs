@@ -1,4 +1,4 @@
-//! What a keeper needs of a lock, however the lock is kept.
+//! What a keeper needs of a lock, whatever holds it.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -11,39 +11,39 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::db::Client;
 
-/// A lock of one caller: asked for, held, lost, reacquired, released. Each call blocks for as long as the server takes; whoever
-/// must not wait so long runs it in a process of its own.
+/// A lock of one caller: acquired, renewed, lost, reacquired, released. Each call blocks for as long as the server takes; a caller
+/// that must not wait so long uses it in a process of its own.
 pub trait Backend {
-    /// One attempt to acquire the lock, which may wait for it for as long as the caller is willing to.
+    /// One attempt to acquire the lock. It may wait for as long as the caller asked for.
     ///
     /// # Errors
     /// No further attempt will help.
     fn try_acquire(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure>;
 
-    /// Proves that the lock is held, on a server that takes writes; when the proof was sent. The error is the cause of a loss: from
-    /// then on the lock is not held.
+    /// Renews the lock on a server that takes writes; when the renewal was sent. The error is the cause of a loss: from then on the
+    /// lock is not held.
     ///
     /// # Errors
     /// The lock is lost.
     fn renew(&mut self) -> Result<Moment, String>;
 
-    /// One attempt to acquire the lost slot again. Without `take` it only finds out whether somebody ends the holder (`dblock kill`),
-    /// which counts more than any policy.
+    /// One attempt to reacquire the lost slot. Without `take` it only asks whether somebody ends the holder (`dblock kill`), for that
+    /// overrides any policy.
     fn try_reacquire(&mut self, take: bool) -> Reattempt;
 
-    /// Whether the lock was lost because somebody ends its holder; then who.
+    /// Who ends the holder, if the lock was lost because of that.
     fn find_kill(&mut self) -> Option<Client>;
 
-    /// Tells whoever ends the holder that its command is gone. `false`: that did not reach them.
+    /// Answers whoever ends the holder that the command has ended. `false`: the answer did not arrive.
     fn ack_kill(&mut self) -> bool;
 
-    /// Gives the lock back. `false`: it was not held any more.
+    /// Releases the lock. `false`: it was not held any more.
     ///
     /// # Errors
-    /// The cause of a loss: the lock is free, nobody knows since when. `None` where it was lost before.
+    /// The cause of a loss: the lock is free, since an unknown time. `None` where it was lost before.
     fn release(&mut self) -> Result<bool, Option<String>>;
 
-    /// Gives up what is held without a word to the server: the caller cannot use it.
+    /// Drops the session that holds the lock, for the caller cannot use it. The server gets no release.
     fn drop_held(&mut self);
 
     /// A descriptor that turns readable when the lock is lost, and that keeps the lock held as long as it is open anywhere; `None`
@@ -53,7 +53,7 @@ pub trait Backend {
     /// Which server has the lock.
     fn server(&self) -> String;
 
-    /// From now on no answer is waited for longer than this, and no server gets more than an eighth of it to let us in.
+    /// From now on wait no longer than this for an answer, and no longer than an eighth of it for a server to connect.
     ///
     /// # Errors
     /// The system refused.
@@ -63,13 +63,13 @@ pub trait Backend {
     fn pause(&self) -> Duration;
 }
 
-/// Whoever asks for a lock: learns how it goes, and says whether it is still there.
+/// Whoever asks for a lock: it is notified, and asked whether it is still there.
 pub trait Caller {
-    /// This server is asked for the lock.
+    /// The lock is asked for on this server.
     fn on_server(&self, server: &str);
-    /// Every server is read-only, as the latest attempt showed; the text names one. `None`: that is over.
+    /// Every server is read-only, as the latest attempt showed; the text names one. `None`: no longer.
     fn on_read_only(&self, server: Option<&str>);
-    /// These have the lock, and the wait begins.
+    /// These hold the lock, and the wait begins.
     fn on_wait(&self, holders: &Holders);
     /// Asks whether somebody is there to use the lock.
     fn ask_alive(&self);
@@ -91,17 +91,17 @@ pub enum Attempt {
 pub enum Reattempt {
     /// It is held again.
     Acquired(Grant, Lease),
-    /// This one ends the holder: it is not taken again.
+    /// This one ends the holder: the lock is not reacquired.
     Killed(Client),
-    /// Nobody ends the holder, and the lock was not to be taken.
+    /// Nobody ends the holder, and the lock was not to be reacquired.
     NotRequested,
-    /// It is not to be had.
+    /// It cannot be reacquired.
     Refused(Refusal),
     /// Nothing is decided; another attempt may succeed.
     Failed,
 }
 
-/// Why a lost lock cannot be acquired again. Shown, it is the end of a sentence about the lock.
+/// Why a lost lock cannot be reacquired. Displayed, it ends a sentence about the lock.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Refusal {
     /// Others hold it.

@@ -26,7 +26,7 @@ impl Inspector {
         carry_out(&mut self.session, statement)
     }
 
-    /// The session that has a lock, by the lock's name on the server.
+    /// The session that holds a lock, by the lock's name on the server.
     ///
     /// # Errors
     /// As [`Inspector::run`].
@@ -35,7 +35,7 @@ impl Inspector {
         Ok(owner)
     }
 
-    /// The sessions that have some locks in one moment, by the locks' names on the server.
+    /// The sessions that hold some locks at one moment, by the locks' names on the server.
     ///
     /// # Errors
     /// As [`Inspector::run`].
@@ -47,8 +47,7 @@ impl Inspector {
         Ok(std::array::from_fn(|place| owners[place]))
     }
 
-    /// Which of the first `slots` have an owner, and who that is; `name` is the name on the server of the lock that is meant of a
-    /// slot.
+    /// Which of the first `slots` are held, and by which session; `name` gives the name on the server of the lock to ask for.
     ///
     /// # Errors
     /// As [`Inspector::run`].
@@ -65,8 +64,8 @@ impl Inspector {
     }
 }
 
-/// Reaches a server that takes writes, for that is where the locks are, however long that lasts; one that does not, with a
-/// warning, where there was no other for as long as the `patience`.
+/// Reaches a server that takes writes, for that one has the locks, however long it takes. After `patience` it accepts a read-only
+/// server, with a warning.
 pub fn reach(connector: &Connector, patience: Duration) -> Result<Session, Failure> {
     let begun = Moment::now();
     let mut accepts = false;
@@ -92,7 +91,7 @@ pub fn reach(connector: &Connector, patience: Duration) -> Result<Session, Failu
     }
 }
 
-/// Why a lock on a server may not be the one that others meet.
+/// Why a lock on a server may not be the one that others use.
 fn doubt(session: &mut Session) -> Result<Option<&'static str>, Fault> {
     let on = session.try_run(&AskDoubts)?.unwrap_or_default();
     Ok(if on.iter().any(|name| name.ends_with("read_only")) {
@@ -104,8 +103,8 @@ fn doubt(session: &mut Session) -> Result<Option<&'static str>, Fault> {
     })
 }
 
-/// Which of the variables are on that make a lock doubtful. Not every server has each of them, and to ask for one by its
-/// value is an error where it is missing.
+/// Which of the variables are on that make a lock doubtful. `SHOW` leaves out those that a server does not have; reading their
+/// values would be an error.
 struct AskDoubts;
 
 impl Statement for AskDoubts {

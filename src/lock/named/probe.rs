@@ -1,4 +1,4 @@
-//! Trying a lock of its own on a server, for `dblock check`: does it exclude, and does a second session see it?
+//! Tries a lock of its own on a server, for `dblock check`: does it exclude, and does a second session see it?
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::db::server_facts::{Shown, median};
 use crate::db::{Connector, Fault, Row, Session, Statement};
 use crate::lock::{DEFAULT_TTL, LockSpec, Name, OnLockLost, Wait, run_id_lock};
 
-/// From one look at another session to the next.
+/// The pause between two looks at another session.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// A lock that nobody else knows.
+/// A lock under a random name.
 pub struct Probe {
     name: Name,
-    /// The lock that tells the first session from others.
+    /// The run id's lock of the first session.
     marker: String,
 }
 
@@ -35,11 +35,11 @@ pub struct Reached {
 
 /// Whether a lock on a server excludes.
 pub struct Exclusion {
-    /// Why it would not, the weightiest first; empty if it would.
+    /// Why it would not, the most important first; empty if it would.
     pub unfit: Vec<Unfit>,
     /// Whether the server is in a replication group.
     pub in_group: bool,
-    /// What Percona's cluster allows; `None` for all other servers.
+    /// The strict mode of a Percona cluster; `None` for all other servers.
     pub pxc_strict_mode: Option<String>,
 }
 
@@ -56,10 +56,10 @@ impl Probe {
         Ok(Self { name, marker })
     }
 
-    /// Reaches a server, and takes the lock there as `dblock run` would. Why it did not work with each, where it is none.
+    /// Reaches a server, and acquires the lock there as `dblock run` does.
     ///
     /// # Errors
-    /// What no further attempt can mend; [`Fault::Gone`] where no server could be reached.
+    /// [`Fault::Final`] where no further attempt can succeed; [`Fault::Gone`] where no server could be reached.
     pub fn reach(&self, connector: &Connector) -> Result<Reached, Fault> {
         let mut outcome = Err(Fault::Gone(String::new()));
         for read_only in [false, true] {
@@ -95,7 +95,7 @@ impl Probe {
         connector.connect(|session| request.open(session))
     }
 
-    /// A request that does not wait, and judges nothing.
+    /// A request that does not wait, and accepts an unfit server.
     fn request(&self, marker: &str, read_only: bool) -> Request {
         let spec = LockSpec {
             name: self.name.clone(),
@@ -116,7 +116,7 @@ impl Probe {
         request
     }
 
-    /// Waits for the lock as long as this, in whole seconds: whether it was granted.
+    /// Acquires the lock, and waits for it so many whole seconds: whether it was acquired.
     ///
     /// # Errors
     /// Any fault of a statement.
@@ -134,7 +134,7 @@ impl Probe {
         released.map(|_| ())
     }
 
-    /// Releases what the first session has besides.
+    /// Releases the run id's lock of the first session.
     ///
     /// # Errors
     /// The session must be dropped.
@@ -142,7 +142,7 @@ impl Probe {
         session.try_run(&release_once(&self.marker)).map(|_| ())
     }
 
-    /// How long it takes to take the lock, which is free.
+    /// How long it takes to acquire the lock, which must be free.
     ///
     /// # Errors
     /// The session must be dropped.
@@ -155,7 +155,7 @@ impl Probe {
         median(session, take, |session| self.release(session))
     }
 
-    /// Waits until nobody has the lock, for so long at most: the server frees it a moment after it has closed a session.
+    /// Waits until nobody holds the lock, for so long at most: the server frees it a moment after it has closed a session.
     ///
     /// # Errors
     /// The session must be dropped.
@@ -190,7 +190,7 @@ pub fn end_session(session: &mut Session, other: u64) -> Result<bool, Fault> {
     Ok(session.try_run(&KillSession(other))?.is_ok())
 }
 
-/// Asks what else shows whether a lock excludes.
+/// Whether a lock excludes, with what only `dblock check` asks for.
 ///
 /// # Errors
 /// The session must be dropped.

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::db::{Fault, LIST, Row, Statement, first_value, read_address};
 
-/// Of a statement so much is read as names its lock.
+/// So many characters of a statement are enough to find its lock.
 const BEGINNING: u32 = 700;
 
-/// Whether this account has the PROCESS privilege: nobody without it may read that table, on either server.
+/// Whether this account has the PROCESS privilege: without it neither server lets anybody read that table.
 pub struct AskProcessPrivilege;
 
 impl Statement for AskProcessPrivilege {
@@ -24,19 +24,19 @@ impl Statement for AskProcessPrivilege {
     }
 }
 
-/// A lock in a list of the server's.
+/// A lock in one of the server's lists.
 pub struct ListedLock {
-    /// The session that has it, or waits for it.
+    /// The session that holds it, or waits for it.
     pub connection: u64,
     /// Its name on the server.
     pub name: String,
     /// For how long it is held; `None` if that is not known.
     pub age: Option<Duration>,
-    /// Whether it is held, and not waited for.
+    /// Whether the session holds it; else it waits.
     pub is_held: bool,
 }
 
-/// The held locks, of MariaDB's plugin.
+/// The held locks, from MariaDB's plugin.
 pub struct AskPlugin;
 
 impl Statement for AskPlugin {
@@ -66,7 +66,7 @@ impl Statement for AskPlugin {
     }
 }
 
-/// Whether the performance schema has the locks: MariaDB has the table, but counts nothing where it is not configured to.
+/// Whether the performance schema has the locks: MariaDB has the table, but leaves it empty where it is not configured.
 pub struct AskInstrument;
 
 impl Statement for AskInstrument {
@@ -84,7 +84,7 @@ impl Statement for AskInstrument {
     }
 }
 
-/// The locks that are held and waited for, of the performance schema.
+/// The locks that are held and waited for, from the performance schema.
 pub struct AskPerformanceSchema;
 
 impl Statement for AskPerformanceSchema {

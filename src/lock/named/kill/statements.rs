@@ -1,4 +1,4 @@
-//! What `dblock kill` has a server do.
+//! Statements of `dblock kill` alone.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::db::{Fault, Row, Statement, first_value};
 use crate::lock::Name;
 use crate::lock::named::statements::take_kill_beacon;
 
-/// Takes one of the beacons that say that a holder of this lock is being ended, if one is free: whether it did.
+/// Acquires one of the beacons that show that a holder of this lock is being ended, if one is free: whether it did.
 pub struct TakeBeacon<'a>(pub &'a Name);
 
 impl Statement for TakeBeacon<'_> {
@@ -24,7 +24,7 @@ impl Statement for TakeBeacon<'_> {
     }
 }
 
-/// How long ago the server was started; `None` if it does not say.
+/// How long ago the server started; `None` if it does not say.
 pub struct AskUptime;
 
 impl Statement for AskUptime {

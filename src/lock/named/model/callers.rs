@@ -2,7 +2,7 @@
 
 use super::locks::{SessionId, caller_of, take};
 use super::state::{At, Phase, Release, Server, Setting, Slot, World};
-use crate::lock::named::queue::{Answer, Next, Step, Way};
+use crate::lock::named::queue::{Answer, Next, Plan, Step};
 use crate::lock::named::retaking::{Action, after_opening};
 
 impl World {
@@ -36,12 +36,12 @@ impl World {
                     self.signs.run_ids[number] = self.own(number);
                     self.callers[number].asked_on = self.own(number);
                 }
-                self.ask(number, self.callers[number].way.first());
+                self.ask(number, self.callers[number].plan.first());
             }
             Phase::Asks(step, at) => self.execute(setting, number, step, at),
             Phase::Reopens => {
                 self.open_session(number);
-                self.open(number, self.callers[number].way.first());
+                self.open(number, self.callers[number].plan.first());
             }
             Phase::Opens(step) => self.open(number, step),
             Phase::Opened(step, answer, owner) => self.opened(number, step, answer, owner),
@@ -56,7 +56,7 @@ impl World {
             }
             Phase::Answered(step, answer) => {
                 let caller = &mut self.callers[number];
-                match caller.way.next(step, answer, caller.late) {
+                match caller.plan.next(step, answer, caller.late) {
                     Next::Ask(step) | Next::Doubt(step) | Next::Wait(step) => {
                         self.ask(number, step);
                     }
@@ -82,7 +82,7 @@ impl World {
                         self.end_session(number);
                     }
                     Next::Release(slot, step) => {
-                        caller.way = Way::new(
+                        caller.plan = Plan::new(
                             u32::try_from(setting.slots_of(number)).unwrap(),
                             !caller.late,
                             true,
@@ -193,7 +193,7 @@ impl World {
             }
             (_, At::Slot(slot)) => {
                 if self.take(usize::from(slot), number) {
-                    let checks = setting.reopens && self.callers[number].way.checks_kills;
+                    let checks = setting.reopens && self.callers[number].plan.checks_kills;
                     go_to(
                         self,
                         if checks {
@@ -311,7 +311,7 @@ impl World {
             kills: self.sees_kills(number, step),
             killed: false,
             reacquired: false,
-            place: slots > 1 && self.place.owner == own,
+            is_head: slots > 1 && self.place.owner == own,
             connection_id: self.callers[number].session.into(),
         };
         let at = match step {
@@ -410,7 +410,7 @@ impl World {
     fn sees_kills(&self, number: usize, step: Step) -> bool {
         let signs = &self.signs;
         matches!(step, Step::Try | Step::TryUnlessQueued)
-            && !self.callers[number].way.checks_kills
+            && !self.callers[number].plan.checks_kills
             && signs.kill.iter().chain(&signs.end).any(Option::is_some)
     }
 }

@@ -1,7 +1,7 @@
 //! What the model knows in one moment: where everybody is, and who has which lock.
 
 use super::locks::{Lock, MOST_SLOTS, SessionId, Signs};
-use crate::lock::named::queue::{Answer, Step, Way};
+use crate::lock::named::queue::{Answer, Plan, Step};
 use crate::lock::named::retaking::{Look, Retaking};
 
 /// Both servers have the same locks; they differ in what `KILL QUERY` does to a statement.
@@ -74,7 +74,7 @@ impl World {
         let caller = |number| {
             let waits = number < setting.callers - setting.impatient;
             Caller {
-                way: Way::new(
+                plan: Plan::new(
                     u32::try_from(setting.slots_of(number)).unwrap(),
                     waits,
                     setting.checks_kills,
@@ -105,7 +105,7 @@ impl World {
 #[expect(clippy::struct_excessive_bools, reason = "each may happen alone")]
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Caller {
-    pub way: Way,
+    pub plan: Plan,
     pub phase: Phase,
     /// `KILL QUERY` came while its statement did not wait.
     pub killed: bool,

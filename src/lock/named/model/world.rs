@@ -122,7 +122,7 @@ impl World {
                 if let Phase::Answered(step, answer) = caller.phase
                     && !matches!(step, Step::Confirm(_))
                 {
-                    let next = caller.way.next(step, answer, caller.late);
+                    let next = caller.plan.next(step, answer, caller.late);
                     assert!(!matches!(next, Next::Held(_)), "a late grant is believed");
                 }
                 self.end_session(number);

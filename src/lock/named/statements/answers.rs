@@ -4,10 +4,10 @@ use crate::db::{Fault, Row, Statement, read_address};
 use crate::lock::named::fitness::ServerTraits;
 use crate::lock::named::queue::Answer;
 
-/// In the place of a slot's number: somebody is ending its holder.
+/// Instead of a slot's number: somebody ends its holder.
 pub const KILLED: i64 = -2;
 
-/// A statement without an answer that matters.
+/// A statement whose answer does not matter.
 pub struct Command(pub(super) String);
 
 impl Statement for Command {
@@ -22,7 +22,7 @@ impl Statement for Command {
     }
 }
 
-/// A step on the way to a slot.
+/// A step towards a slot.
 pub struct Ask {
     pub(super) sql: String,
     /// How many slots there are.
@@ -31,7 +31,7 @@ pub struct Ask {
 
 /// The answer to a step.
 pub struct Asked {
-    /// `None`: the server did not tell the session's number.
+    /// `None`: the answer lacks the session's number.
     pub answer: Option<Answer>,
     /// Whether the server takes no writes.
     pub is_read_only: bool,
@@ -42,18 +42,18 @@ impl Ask {
         self.read_slot(row, row.get(1)?)
     }
 
-    /// All columns but the second, of which `place` is the value.
-    fn read_slot(&self, row: &Row, place: Option<u8>) -> Result<Asked, Fault> {
+    /// All columns but the second, whose value is `head`.
+    fn read_slot(&self, row: &Row, head: Option<u8>) -> Result<Asked, Fault> {
         let slot: Option<i64> = row.get(0)?;
         let connection_id: Option<u64> = row.get(2)?;
         let answer = connection_id.map(|connection_id| Answer {
             refused: slot == Some(-1),
-            // What is no slot's number is none.
+            // Any other number is no slot.
             slot: slot
                 .and_then(|slot| u32::try_from(slot).ok())
                 .filter(|&slot| slot < self.slots),
-            place: place == Some(1),
-            kills: place == Some(2),
+            is_head: head == Some(1),
+            kills: head == Some(2),
             killed: slot == Some(KILLED),
             reacquired: false,
             connection_id,
@@ -78,7 +78,7 @@ impl Statement for Ask {
     }
 }
 
-/// The proof of a slot that was waited for. It gives up the place at the head of the queue.
+/// The proof of a slot after a wait. It releases the head of the queue.
 pub struct Prove(pub(super) Ask);
 
 impl Statement for Prove {
@@ -92,10 +92,10 @@ impl Statement for Prove {
         let Some(row) = rows.first() else {
             return Ok(None);
         };
-        let (back, killer): (Option<u64>, Option<u64>) = (row.get(5)?, row.get(6)?);
+        let (reacquirer, killer): (Option<u64>, Option<u64>) = (row.get(5)?, row.get(6)?);
         let asked = self.0.read(row)?;
         let answer = asked.answer.map(|answer| Answer {
-            reacquired: back.is_some(),
+            reacquired: reacquirer.is_some(),
             killed: killer.is_some(),
             ..answer
         });
@@ -103,14 +103,14 @@ impl Statement for Prove {
     }
 }
 
-/// The first step of a session, which also asks what kind of server this is.
+/// The first step of a session. It also asks what kind of server this is.
 pub struct Open(pub(super) Ask);
 
 /// The answer to the first step of a session.
 pub struct Opened {
     /// What the step itself answers.
     pub asked: Asked,
-    /// Which session has the lock that only sessions of this dblock take.
+    /// Which session holds the lock of this run's id.
     pub run_id_owner: Option<u64>,
     /// What the server says of itself.
     pub traits: ServerTraits,
@@ -141,14 +141,14 @@ impl Statement for Open {
     }
 }
 
-/// Takes a lost slot again, as the first step of a session.
+/// Reacquires a lost slot, as the first step of a session.
 pub struct Reacquire(pub(super) Open);
 
 /// The answer to it.
 pub struct ReacquireAnswer {
     /// As that of any first step.
     pub opened: Opened,
-    /// Which session has the slot.
+    /// Which session holds the slot.
     pub holder: Option<u64>,
 }
 
@@ -171,12 +171,12 @@ impl Statement for Reacquire {
     }
 }
 
-/// Who is ending the holder of a slot.
+/// Who ends the holder of a slot.
 pub struct KillMarker(pub(super) String);
 
 /// The answer to it.
 pub struct Killing {
-    /// The session that has the marker.
+    /// The session that holds the kill lock.
     pub killer: Option<u64>,
     /// Whether the server takes no writes.
     pub is_read_only: bool,
@@ -200,7 +200,7 @@ impl Statement for KillMarker {
     }
 }
 
-/// Gives a slot back.
+/// Releases a slot.
 pub struct Release(pub(super) String);
 
 /// The answer to it.
@@ -208,7 +208,7 @@ pub struct Release(pub(super) String);
 pub struct Released {
     /// Whether it was held.
     pub was_held: bool,
-    /// The session at the head of the queue, which wants to be woken.
+    /// The session at the head of the queue, which is to be woken.
     pub queue_head: Option<u64>,
 }
 
@@ -230,7 +230,7 @@ impl Statement for Release {
     }
 }
 
-/// Who has a slot, and from where, as far as this account may see that.
+/// Who holds a slot, and from where, as far as this account may see that.
 pub struct SlotHolder(pub(super) String);
 
 impl Statement for SlotHolder {
