@@ -16,7 +16,7 @@ impl World {
         }
     }
 
-    /// Only a waiter's session has a short life; that of one that has not waited yet is kept as a holder's is.
+    /// Only a waiter's session expires soon; before the wait the server keeps it as long as a holder's.
     pub fn can_expire(&self, number: usize) -> bool {
         let caller = &self.callers[number];
         caller.cut
@@ -33,7 +33,7 @@ impl World {
         match self.callers[number].phase {
             Phase::NotYet => {
                 if setting.reopens {
-                    self.signs.run_ids[number] = self.own(number);
+                    self.markers.run_ids[number] = self.own(number);
                     self.callers[number].asked_on = self.own(number);
                 }
                 self.ask(number, self.callers[number].plan.first());
@@ -96,13 +96,13 @@ impl World {
                 self.callers[number].phase = Phase::Releases(slot, Release::Slot);
             }
             Phase::Releases(slot, Release::Slot) => {
-                // Asked once more after an interruption, it may be another's by now.
+                // After an interruption it asks again, when another may hold the slot.
                 if self.slots[usize::from(slot)].owner == self.own(number) {
                     self.free_slot(usize::from(slot));
                 }
                 self.callers[number].phase = Phase::Releases(slot, Release::AskForHead);
             }
-            Phase::Releases(slot, Release::AskForHead) => match self.place.owner {
+            Phase::Releases(slot, Release::AskForHead) => match self.head.owner {
                 Some(head) if setting.wakes => {
                     self.callers[number].phase = Phase::Releases(slot, Release::Wake(head));
                 }
@@ -124,7 +124,7 @@ impl World {
 
     fn open(&mut self, number: usize, step: Step) {
         let own = self.callers[number].session;
-        take(&mut self.signs.run_ids[number], own);
+        take(&mut self.markers.run_ids[number], own);
         self.ask(number, step);
         self.callers[number].opening = true;
     }
@@ -164,15 +164,15 @@ impl World {
         let own = Some(number_of);
         let go_to = |world: &mut Self, at| world.callers[number].phase = Phase::Asks(step, at);
         match (step, at) {
-            (Step::TryUnlessQueued, At::Start) if self.place.owner.is_some() => {
-                go_to(self, At::Place(Slot::Refused));
+            (Step::TryUnlessQueued, At::Start) if self.head.owner.is_some() => {
+                go_to(self, At::Head(Slot::Refused));
             }
             (Step::Try | Step::TryUnlessQueued, At::Start) => go_to(self, At::Slot(0)),
             (Step::Head, At::Start) => {
                 let held = (0u8..).zip(&self.slots).find(|(_, slot)| slot.owner == own);
                 go_to(
                     self,
-                    held.map_or(At::Slot(0), |(slot, _)| At::Place(Slot::Had(slot))),
+                    held.map_or(At::Slot(0), |(slot, _)| At::Head(Slot::Held(slot))),
                 );
             }
             (Step::Queue, At::Start) => go_to(self, At::Wait),
@@ -180,7 +180,7 @@ impl World {
                 let held = (0u8..).zip(&self.slots).find(|(_, slot)| slot.owner == own);
                 go_to(
                     self,
-                    At::Place(held.map_or(Slot::Null, |(slot, _)| Slot::Had(slot))),
+                    At::Head(held.map_or(Slot::Null, |(slot, _)| Slot::Held(slot))),
                 );
             }
             (Step::Confirm(slot), At::Start) => {
@@ -188,7 +188,7 @@ impl World {
                 let slot = u8::try_from(slot).unwrap();
                 go_to(
                     self,
-                    At::Place(if held { Slot::Had(slot) } else { Slot::Null }),
+                    At::Head(if held { Slot::Held(slot) } else { Slot::Null }),
                 );
             }
             (_, At::Slot(slot)) => {
@@ -199,7 +199,7 @@ impl World {
                         if checks {
                             At::Marker(slot)
                         } else {
-                            At::Place(Slot::Had(slot))
+                            At::Head(Slot::Held(slot))
                         },
                     );
                 } else {
@@ -207,27 +207,27 @@ impl World {
                 }
             }
             (_, At::Marker(slot)) => {
-                let is_free = self.signs.kill[usize::from(slot)].is_none();
+                let is_free = self.markers.kills[usize::from(slot)].is_none();
                 go_to(
                     self,
                     if is_free {
                         At::End(slot)
                     } else {
-                        At::LetGo(slot)
+                        At::Release(slot)
                     },
                 );
             }
-            (_, At::End(slot)) if self.signs.end[usize::from(slot)].is_none() => {
-                go_to(self, At::Place(Slot::Had(slot)));
+            (_, At::End(slot)) if self.markers.terminations[usize::from(slot)].is_none() => {
+                go_to(self, At::Head(Slot::Held(slot)));
             }
-            (_, At::End(slot)) => go_to(self, At::LetGo(slot)),
-            (_, At::LetGo(slot)) => {
+            (_, At::End(slot)) => go_to(self, At::Release(slot)),
+            (_, At::Release(slot)) => {
                 self.free_slot(usize::from(slot));
                 self.pass_over(slots, number, step, slot);
             }
-            (_, At::ProofBack(answer)) => {
+            (_, At::ProofReacquire(answer)) => {
                 let slot = answer.slot.expect("it is held") as usize;
-                let reacquired = self.signs.back[slot].is_some();
+                let reacquired = self.markers.reacquires[slot].is_some();
                 go_to(
                     self,
                     At::ProofMarker(Answer {
@@ -238,7 +238,7 @@ impl World {
             }
             (_, At::ProofMarker(answer)) => {
                 let slot = answer.slot.expect("it is held") as usize;
-                if self.signs.kill[slot].is_none() {
+                if self.markers.kills[slot].is_none() {
                     return go_to(self, At::ProofEnd(answer));
                 }
                 let answer = Answer {
@@ -249,32 +249,32 @@ impl World {
             }
             (_, At::ProofEnd(answer)) => {
                 let slot = answer.slot.expect("it is held") as usize;
-                let killed = self.signs.end[slot].is_some();
+                let killed = self.markers.terminations[slot].is_some();
                 let answer = Answer { killed, ..answer };
                 self.callers[number].phase = Phase::Answered(step, Some(answer));
             }
             (_, At::Owner(answer)) => {
-                let owner = self.signs.run_ids[number];
+                let owner = self.markers.run_ids[number];
                 self.callers[number].phase = Phase::Opened(step, answer, owner);
             }
             (_, At::Wait) => {
                 let lock = match step {
                     Step::Head => &mut self.slots[slots - 1],
                     _ if slots == 1 => &mut self.slots[0],
-                    _ => &mut self.place,
+                    _ => &mut self.head,
                 };
-                assert_ne!(lock.owner, own, "a lock is taken twice");
+                assert_ne!(lock.owner, own, "a lock is acquired twice");
                 if lock.owner.is_none() {
                     lock.owner = own;
                     self.waited(number, Slot::Null);
                 } else if self.callers[number].killed {
-                    go_to(self, At::Place(Slot::Null));
+                    go_to(self, At::Head(Slot::Null));
                 } else {
                     lock.enqueue(number_of);
                     go_to(self, At::Queued);
                 }
             }
-            (_, At::Place(slot)) => self.answer(setting, number, step, slot),
+            (_, At::Head(slot)) => self.answer(setting, number, step, slot),
             (_, At::Reply(answer)) => {
                 self.callers[number].phase = Phase::Answered(step, Some(answer));
             }
@@ -282,14 +282,14 @@ impl World {
         }
     }
 
-    /// A slot is not for it: the next one, or a wait.
+    /// It may not have this slot: the next one, or a wait.
     fn pass_over(&mut self, slots: usize, number: usize, step: Step, slot: u8) {
         let at = if usize::from(slot) + 1 < slots {
             At::Slot(slot + 1)
         } else if matches!(step, Step::Head) && !self.callers[number].late {
             At::Wait
         } else {
-            At::Place(Slot::Refused)
+            At::Head(Slot::Refused)
         };
         self.callers[number].phase = Phase::Asks(step, at);
     }
@@ -298,24 +298,24 @@ impl World {
     pub fn answer(&mut self, setting: Setting, number: usize, step: Step, slot: Slot) {
         let slots = setting.slots_of(number);
         let own = self.own(number);
-        let had = matches!(slot, Slot::Had(_));
-        if self.place.owner == own && matches!(step, Step::Confirm(_)) && had {
-            self.free_place();
+        let held = matches!(slot, Slot::Held(_));
+        if self.head.owner == own && matches!(step, Step::Confirm(_)) && held {
+            self.free_head();
         }
         let answer = Answer {
             refused: slot == Slot::Refused,
             slot: match slot {
-                Slot::Had(slot) => Some(slot.into()),
+                Slot::Held(slot) => Some(slot.into()),
                 _ => None,
             },
             kills: self.sees_kills(number, step),
             killed: false,
             reacquired: false,
-            is_head: slots > 1 && self.place.owner == own,
+            is_head: slots > 1 && self.head.owner == own,
             connection_id: self.callers[number].session.into(),
         };
         let at = match step {
-            Step::Confirm(_) if setting.reopens && had => At::ProofBack(answer),
+            Step::Confirm(_) if setting.reopens && held => At::ProofReacquire(answer),
             _ if self.callers[number].opening => At::Owner(answer),
             _ if setting.reopens => {
                 self.callers[number].phase = Phase::Answered(step, Some(answer));
@@ -326,26 +326,26 @@ impl World {
         self.callers[number].phase = Phase::Asks(step, at);
     }
 
-    /// Asks for a slot without waiting.
+    /// Acquires a slot without waiting: whether it did.
     pub fn take(&mut self, slot: usize, number: usize) -> bool {
         let own = self.own(number);
         let lock = &mut self.slots[slot];
-        assert_ne!(lock.owner, own, "a slot is taken twice");
+        assert_ne!(lock.owner, own, "a slot is acquired twice");
         if lock.owner.is_none() {
             lock.owner = own;
         }
         lock.owner == own
     }
 
-    /// The call that waited has returned; `slot` counts unless it has got what it waited for.
+    /// The call that waited has returned; `slot` counts unless it acquired what it waited for.
     pub fn waited(&mut self, number: usize, slot: Slot) {
         let Phase::Asks(step, _) = self.callers[number].phase else {
             panic!("it waited for nothing");
         };
         let own = self.own(number);
-        let had = (0u8..).zip(&self.slots).find(|(_, slot)| slot.owner == own);
-        let slot = had.map_or(slot, |(had, _)| Slot::Had(had));
-        self.callers[number].phase = Phase::Asks(step, At::Place(slot));
+        let held = (0u8..).zip(&self.slots).find(|(_, slot)| slot.owner == own);
+        let slot = held.map_or(slot, |(held, _)| Slot::Held(held));
+        self.callers[number].phase = Phase::Asks(step, At::Head(slot));
     }
 
     pub fn kill(&mut self, setting: Setting, number: usize) {
@@ -372,7 +372,7 @@ impl World {
 
     pub fn leave_queues(&mut self, number: usize) {
         let own = self.callers[number].session;
-        self.place.leave_queue(own);
+        self.head.leave_queue(own);
         self.slots.iter_mut().for_each(|slot| slot.leave_queue(own));
     }
 
@@ -382,8 +382,8 @@ impl World {
         }
     }
 
-    pub fn free_place(&mut self) {
-        if let Some(next) = self.place.pass_on() {
+    pub fn free_head(&mut self) {
+        if let Some(next) = self.head.pass_on() {
             self.waited(caller_of(next), Slot::Null);
         }
     }
@@ -397,10 +397,10 @@ impl World {
                 self.free_slot(slot);
             }
         }
-        if self.place.owner == own {
-            self.free_place();
+        if self.head.owner == own {
+            self.free_head();
         }
-        self.signs
+        self.markers
             .all()
             .filter(|lock| **lock == own)
             .for_each(|lock| *lock = None);
@@ -408,9 +408,13 @@ impl World {
 
     /// Whether it sees, with the slots, that the holder of some slot is being ended.
     fn sees_kills(&self, number: usize, step: Step) -> bool {
-        let signs = &self.signs;
+        let markers = &self.markers;
         matches!(step, Step::Try | Step::TryUnlessQueued)
             && !self.callers[number].plan.checks_kills
-            && signs.kill.iter().chain(&signs.end).any(Option::is_some)
+            && markers
+                .kills
+                .iter()
+                .chain(&markers.terminations)
+                .any(Option::is_some)
     }
 }

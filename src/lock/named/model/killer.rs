@@ -7,7 +7,7 @@ impl World {
     pub fn can_killer_step(&self) -> bool {
         match self.killer {
             Killer::NotYet | Killer::Gone => false,
-            Killer::Waits(..) => self.signs.gone.is_some(),
+            Killer::Waits(..) => self.markers.ack.is_some(),
             _ => true,
         }
     }
@@ -15,7 +15,7 @@ impl World {
     pub fn killer_begins(&mut self, slot: usize) {
         self.budget.killers -= 1;
         let holder = self.slots[slot].owner.expect("it is held");
-        self.killer = if self.signs.end[slot].is_some() {
+        self.killer = if self.markers.terminations[slot].is_some() {
             Killer::Gone
         } else {
             Killer::Marks(slot, holder)
@@ -25,11 +25,11 @@ impl World {
     pub fn killer_steps(&mut self) {
         self.killer = match self.killer {
             Killer::Marks(slot, victim) => {
-                take(&mut self.signs.kill[slot], KILLER);
+                take(&mut self.markers.kills[slot], KILLER);
                 Killer::Requests(slot, victim)
             }
             Killer::Requests(slot, victim) => {
-                self.signs.victim = Some(victim);
+                self.markers.victim = Some(victim);
                 Killer::Looks(slot, victim)
             }
             Killer::Looks(slot, victim) if self.slots[slot].owner == Some(victim) => {
@@ -43,23 +43,23 @@ impl World {
             Killer::Waits(slot, victim) => {
                 assert!(
                     !self.has_command(caller_of(victim), slot),
-                    "the killer learns of an end, and the command runs on"
+                    "the killer learns of the end of a command that runs"
                 );
                 Killer::Unmarks(slot, victim)
             }
             Killer::Unmarks(slot, victim) => {
-                release(&mut self.signs.kill[slot], KILLER);
+                release(&mut self.markers.kills[slot], KILLER);
                 Killer::Unrequests(victim)
             }
             Killer::Unrequests(_) => {
-                self.signs.victim = None;
+                self.markers.victim = None;
                 Killer::Gone
             }
             Killer::NotYet | Killer::Gone => unreachable!("it does nothing"),
         };
     }
 
-    /// Its time is over.
+    /// Its time to wait is over.
     pub fn killer_gives_up(&mut self) {
         if let Killer::Waits(slot, victim) = self.killer {
             self.killer = Killer::Unmarks(slot, victim);

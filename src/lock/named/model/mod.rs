@@ -1,6 +1,6 @@
-//! Tries the decisions of `queue` and `retaking` in every order of events, against a model of the servers: statements that other
-//! sessions come between at every step, `KILL QUERY` at every moment, crashes, cut networks, waits that are over, lost sessions,
-//! and whoever ends a holder.
+//! Explores the decisions of `queue` and `retaking` in every order of events, against a model of the servers: other sessions' steps
+//! between any two steps of a statement, `KILL QUERY` at every moment, crashes, cut networks, waits that end, lost sessions, and
+//! killers of holders.
 
 mod callers;
 mod explorer;

@@ -1,6 +1,6 @@
 //! What the model knows in one moment: where everybody is, and who has which lock.
 
-use super::locks::{Lock, MOST_SLOTS, SessionId, Signs};
+use super::locks::{Lock, MOST_SLOTS, Markers, SessionId};
 use crate::lock::named::queue::{Answer, Plan, Step};
 use crate::lock::named::retaking::{Look, Retaking};
 
@@ -9,7 +9,7 @@ use crate::lock::named::retaking::{Look, Retaking};
 pub enum Server {
     /// The call that waits is NULL, and the statement goes on.
     MariaDb,
-    /// The statement ends with an error, and what it took it keeps.
+    /// The statement ends with an error, and the session keeps what it acquired.
     MySql,
 }
 
@@ -25,14 +25,14 @@ pub struct Setting {
     pub alone: usize,
     /// Whether holders may wake the head.
     pub wakes: bool,
-    /// Whether sessions are lost and opened anew, so that signs are taken and read.
+    /// Whether sessions are lost and replaced, so that markers are acquired and read.
     pub reopens: bool,
-    /// Whether each slot is asked for together with the signs that its holder is being ended.
+    /// Whether each slot is asked for together with the markers that its holder is being ended.
     pub checks_kills: bool,
 }
 
 impl Setting {
-    /// How many slots a caller is content with.
+    /// How many slots a caller may use.
     pub fn slots_of(self, number: usize) -> usize {
         if number < self.alone { 1 } else { self.slots }
     }
@@ -45,9 +45,9 @@ pub struct Budget {
     pub crashes: u8,
     pub cuts: u8,
     pub late: u8,
-    /// Sessions that end, which their dblock sees.
+    /// Sessions that end; their dblock notices.
     pub losses: u8,
-    /// Sessions that the server goes on to keep, and their dblock does not.
+    /// Sessions that the server still keeps, and their dblock has lost.
     pub ghosts: u8,
     /// Whether somebody ends a holder.
     pub killers: u8,
@@ -59,11 +59,12 @@ pub struct Budget {
 pub struct World {
     pub callers: Vec<Caller>,
     pub slots: [Lock; MOST_SLOTS],
-    pub place: Lock,
-    pub signs: Signs,
-    /// Sessions that the server keeps, and their dblock does not.
+    /// The lock of the head of the queue, `x#wait`.
+    pub head: Lock,
+    pub markers: Markers,
+    /// Sessions that the server still keeps, and their dblock has lost.
     pub ghosts: Vec<SessionId>,
-    /// Sessions that the server is ending: it frees their locks one by one.
+    /// Sessions that the server is ending: it releases their locks one by one.
     pub ending: Vec<SessionId>,
     pub killer: Killer,
     pub budget: Budget,
@@ -92,8 +93,8 @@ impl World {
         Self {
             callers: (0..setting.callers).map(caller).collect(),
             slots: [Lock::FREE; MOST_SLOTS],
-            place: Lock::FREE,
-            signs: Signs::FREE,
+            head: Lock::FREE,
+            markers: Markers::FREE,
             ghosts: Vec::new(),
             ending: Vec::new(),
             killer: Killer::NotYet,
@@ -107,17 +108,17 @@ impl World {
 pub struct Caller {
     pub plan: Plan,
     pub phase: Phase,
-    /// `KILL QUERY` came while its statement did not wait.
+    /// `KILL QUERY` arrived while its statement did not wait.
     pub killed: bool,
-    /// Its network is cut: the server goes on with its statement, and nobody reads the answer.
+    /// Its network is cut: the server continues its statement, and nobody reads the answer.
     pub cut: bool,
-    /// Its time is over.
+    /// Its time to wait is over.
     pub late: bool,
     /// Its present or latest session.
     pub session: SessionId,
     /// The session on which it asked for the lock before.
     pub asked_on: Option<SessionId>,
-    /// The session on which it held the slot that it lost: only whoever ends that one ends its command.
+    /// The session on which it held the slot that it lost. It answers only the killer of that one.
     pub held_on: Option<SessionId>,
     /// What it asks is its first question on a session that is not its first.
     pub opening: bool,
@@ -132,25 +133,25 @@ pub enum Phase {
     /// The server has answered, and the session is idle.
     Answered(Step, Option<Answer>),
     Runs(u8),
-    /// Gives its slot back and has come so far.
+    /// It releases its slot and has come so far.
     Releases(u8, Release),
     /// Its session is lost, and it has no command.
     Reopens,
-    /// On a new session, before it takes the run id's lock once more; what it asks then.
+    /// On a new session, before it acquires the run id's lock again; what it asks then.
     Opens(Step),
-    /// The server has answered the first question on a new session; who has the run id's lock.
+    /// The server has answered the first question on a new session; who holds the run id's lock.
     Opened(Step, Answer, Option<SessionId>),
     /// Its session is lost while its command runs in this slot.
     Lost(u8),
     Retakes(u8, Retaking, Retake),
-    /// The slot is another's: the command is being ended.
+    /// Another holds the slot: the command is being ended.
     Stops(u8),
-    /// Somebody ends it, and it has announced that its command is being ended; whether nobody else had the slot
+    /// Somebody ends it, and it has announced that its command is being ended; whether nobody else held the slot
     /// by then.
     Ends(u8, bool),
-    /// The command is gone; before the announcement for this slot is taken back, if there is one, and the killer is told.
+    /// The command has ended; before it withdraws the announcement for this slot, if there is one, and answers the killer.
     Acks(Option<u8>),
-    /// Until the killer has heard of it, or does not seem to listen.
+    /// Until the killer has seen the answer, or takes too long.
     AwaitsKiller,
     Gone,
 }
@@ -166,14 +167,14 @@ pub enum At {
     Wait,
     /// In the server's queue for it.
     Queued,
-    /// Before its last column is evaluated; what the first one said.
-    Place(Slot),
-    /// A slot is taken; before each of the signs is asked for that its holder is being ended, and before it is released for them.
+    /// Before it asks whether it is the head; the value of the first column.
+    Head(Slot),
+    /// A slot is acquired. Before it asks for each marker that its last holder is being ended, and before it releases the slot for one.
     Marker(u8),
     End(u8),
-    LetGo(u8),
-    /// Before the last columns of a proof: the signs.
-    ProofBack(Answer),
+    Release(u8),
+    /// Before the last columns of a proof: who reacquires the slot, and who ends its holder.
+    ProofReacquire(Answer),
     ProofMarker(Answer),
     ProofEnd(Answer),
     /// Before the last column of the first answer on a session.
@@ -185,7 +186,7 @@ pub enum At {
 /// The first column of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Slot {
-    Had(u8),
+    Held(u8),
     Refused,
     Null,
 }
@@ -197,21 +198,21 @@ pub enum Release {
     Wake(u8),
 }
 
-/// How far an attempt has come, as `statements` has it.
+/// How far an attempt to reacquire has come, as `statements` has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Retake {
-    /// Before it takes the run id's lock.
+    /// Before it acquires the run id's lock.
     Open,
-    /// Before it looks for a marker.
+    /// Before it looks for the kill lock.
     Marker,
-    /// Before it looks whether it has the run id's lock.
+    /// Before it looks whether it holds the run id's lock.
     RunId,
     Slot,
-    /// The slot is acquired; before it looks for a marker.
+    /// The slot is acquired; before it looks for the kill lock.
     SlotMarker,
     SlotEnd,
     SlotRelease,
-    /// Before its second column; whether the slot was acquired, and whether there was a marker.
+    /// Before its second column; whether the slot was acquired, and whether the kill lock was held.
     Holder(bool, bool),
     /// Before its last column.
     Owner(bool, bool, Option<SessionId>),
@@ -221,22 +222,22 @@ pub enum Retake {
     AnnounceEnd,
     Announce(SessionId),
     EndGhost(SessionId),
-    /// Before the announcement is taken back.
+    /// Before it withdraws the announcement.
     Finish,
 }
 
-/// How far it has come.
+/// How far the killer has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Killer {
     NotYet,
-    /// Before it takes the marker of this slot, to end the holder's session.
+    /// Before it acquires the kill lock of this slot, to end the holder's session.
     Marks(usize, SessionId),
-    /// Before it takes that of the session.
+    /// Before it acquires the kill request lock of the session.
     Requests(usize, SessionId),
     /// Before it looks whether the holder is still the same.
     Looks(usize, SessionId),
     Kills(usize, SessionId),
-    /// For the answer.
+    /// It waits for the answer.
     Waits(usize, SessionId),
     /// Before it releases the one, and then the other.
     Unmarks(usize, SessionId),

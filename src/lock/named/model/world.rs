@@ -19,11 +19,11 @@ pub enum Event {
     /// The caller's session is ended, or kept by the server alone.
     Lose(usize),
     CutOff(usize),
-    /// The server misses a session that it keeps alone.
+    /// The server notices that a session is lost, and ends it.
     Miss(SessionId),
-    /// It frees one of the locks of a session that ends.
+    /// It releases one of the locks of a session that ends.
     Free(SessionId, usize),
-    /// One that acquires its slot again waits no longer for the session that has it.
+    /// One that reacquires its slot waits no longer for the session that holds it.
     LosePatience(usize),
     /// Somebody begins to end the holder of this slot.
     KillerBegins(usize),
@@ -166,18 +166,14 @@ impl World {
                         Some(own),
                         "a command runs without its slot"
                     );
-                    assert_ne!(
-                        self.place.owner,
-                        Some(own),
-                        "a holder keeps the head's place"
-                    );
+                    assert_ne!(self.head.owner, Some(own), "a holder stays the head");
                 }
-                // The place is given up only with a slot.
+                // It stays the head until it has a slot.
                 Phase::Answered(Step::Head, Some(_)) => {
                     assert_eq!(
-                        self.place.owner,
+                        self.head.owner,
                         Some(own),
-                        "the head's place is given away"
+                        "the head is not the head any more"
                     );
                 }
                 _ => {}
@@ -248,7 +244,7 @@ impl World {
         }
     }
 
-    /// Whether whoever is here has its slot or waits for one, and none is free for it.
+    /// Whether all callers hold a slot, or wait where none is free for them.
     pub fn is_at_rest(&self, setting: Setting) -> bool {
         let rests = |number: usize| match self.callers[number].phase {
             Phase::NotYet | Phase::Runs(_) | Phase::Gone => true,
@@ -267,11 +263,15 @@ impl World {
 
     /// Nothing is left over then.
     pub fn check_rest(&self) {
-        let signs = &self.signs;
-        let mut of_slots = signs.back.iter().chain(&signs.kill).chain(&signs.end);
+        let markers = &self.markers;
+        let mut of_slots = markers
+            .reacquires
+            .iter()
+            .chain(&markers.kills)
+            .chain(&markers.terminations);
         assert!(
-            of_slots.all(Option::is_none) && signs.gone.is_none() && signs.victim.is_none(),
-            "a sign is left over"
+            of_slots.all(Option::is_none) && markers.ack.is_none() && markers.victim.is_none(),
+            "a marker is left over"
         );
         for (slot, lock) in (0u8..).zip(&self.slots) {
             let Some(owner) = lock.owner else { continue };
@@ -283,7 +283,7 @@ impl World {
         }
     }
 
-    /// The server keeps the session of one that was cut off when it had a slot, and with it the slot: whoever can have no other
+    /// The server keeps the session of a holder that was cut off, and with it the slot: whoever can use no other slot
     /// waits on. All others are done in the end.
     pub fn check_that_all_are_done(&self, setting: Setting, seed: u64) {
         let lost = |slot: &Lock| slot.owner.is_some_and(|by| self.callers[caller_of(by)].cut);
