@@ -91,7 +91,8 @@ pub fn session_marker_lock(connection: u64) -> String {
     format!("#{connection}")
 }
 
-/// The server's name of the lock that is held by whoever ends the session of this number. It also reaches a waiter, which has no slot.
+/// The server's name of the lock that is held by whoever ends the session of this number. It says which holder of a slot is meant, and
+/// a waiter, which has no slot, finds it, too.
 pub fn kill_request_lock(connection: u64) -> String {
     format!("#kill{connection}")
 }

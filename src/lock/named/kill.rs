@@ -171,7 +171,7 @@ impl Killing<'_> {
         }
         let begun = Moment::now();
         self.inspector.run(&set_idle_timeout(IDLE_LIMIT))?;
-        // The second is for one that was granted the slot after a wait and has not proved it yet, so it does not look for the first.
+        // The second says which session is meant: a later holder of the slot may find the first. A waiter finds only the second.
         let markers = [name.kill_on_server(slot), kill_request_lock(id)];
         if !self.mark(&markers)? {
             let killer = self.inspector.owner(&markers[0])?.unwrap_or_default();

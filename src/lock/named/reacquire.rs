@@ -13,8 +13,8 @@ use crate::base::log::Level;
 use crate::db::{Client, Fault, Session, Statement};
 use crate::lock::{Grant, Holders, Lease, kill_request_lock};
 
-/// A session that holds the slot for longer belongs to another holder. Before that it may be an own session that is ending, or
-/// after the announcement that the slot is being reacquired a waiter that is about to release it.
+/// A session that holds the slot for longer belongs to another holder. Before that it may be an own session that is ending,
+/// or, after the announcement that the slot is being reacquired, a waiter's that is about to release it.
 const LINGERS: Duration = Duration::from_millis(20);
 const RELEASES: Duration = Duration::from_millis(500);
 
