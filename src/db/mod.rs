@@ -13,7 +13,9 @@ mod tls_error;
 
 pub use connect::{Connector, PassedOver};
 pub use fault::Fault;
-pub use peer::{ALL_ATTRIBUTES, Claims, Client, OWN_ATTRIBUTES, PROGRAM, claims, client};
+pub use peer::{
+    ALL_ATTRIBUTES, Claims, Client, OWN_ATTRIBUTES, PROGRAM, claims, client, read_address,
+};
 pub use server_facts::{AskSessionInfo, SessionInfo};
 pub use session::Session;
 pub use statement::{

@@ -1,5 +1,5 @@
 //! Who has a session: what it says of itself when it connects (connection attributes), and what the server saw of it.
-//! Nobody vouches for what a client says.
+//! The server does not check what a client says.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,18 +30,18 @@ const KNOWN: [&str; 11] = [
     "ttl",
 ];
 
-/// Bytes of what another says at most, and of the lock's name: all of it crosses to another process in one packet.
+/// The most bytes that are read of an attribute, and of the lock's name: all of them cross to another process in one packet.
 const LONGEST_CLAIM: usize = 100;
 const LONGEST_NAME: usize = 200;
-/// Bytes of an account and an address at most.
-const LONGEST_ADDRESS: usize = 1024;
+/// The most bytes that are read of an account and its address: several of them cross to another process in one packet.
+const LONGEST_ADDRESS: usize = 400;
 
 /// What a client says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claims {
     /// What kind of program it is: `dblock`, `mysql`, …
     pub program: Option<String>,
-    /// The lock that it was started for. Whether it has it, the server knows.
+    /// The lock that it was started for. Only the server knows whether it holds it.
     pub lock: Option<String>,
     /// Its host's name.
     pub host: Option<String>,
@@ -55,7 +55,7 @@ pub struct Claims {
     pub started: Option<SystemTime>,
     /// Whether it may have waited for the lock since then.
     pub waits: bool,
-    /// How many slots of the lock it is content with.
+    /// How many slots of the lock it may use.
     pub slots: Option<u32>,
     /// How long the server keeps its session without a statement.
     pub ttl: Option<Duration>,
@@ -75,11 +75,11 @@ impl Claims {
                 let name = value.rsplit('/').next().unwrap_or_default();
                 self.program = Some(name.to_owned());
             }
-            // Compared with others, so not changed.
+            // Compared with other names, so never cut.
             "lock" if whole.len() <= LONGEST_NAME => self.lock = Some(whole.to_owned()),
             "host" => self.host = Some(value),
             "pid" => self.pid = Some(value),
-            // That of the connecting process, for clients that say no other.
+            // The number of the connecting process, where a client sends no other.
             "_pid" => {
                 self.pid.get_or_insert(value);
             }
@@ -99,7 +99,7 @@ impl Claims {
     }
 }
 
-/// A session of somebody's.
+/// A session, and whose it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
     /// The server's number of the session.
@@ -190,7 +190,7 @@ impl Statement for AskClaims {
                 attributes.push((id, name, value));
             }
         }
-        // The general ones last, for what dblock says counts more.
+        // The general ones last: dblock's own attributes override them.
         attributes.sort_by_key(|(_, name, _)| name.starts_with('_'));
         let mut all: HashMap<u64, Claims> = HashMap::new();
         for (id, name, value) in attributes {
@@ -214,9 +214,17 @@ impl Statement for AskAddress {
     }
 
     fn decode(&self, rows: &[Row]) -> Result<Option<String>, Fault> {
-        let address = rows.first().map_or(Ok(None), |row| row.text(0))?;
-        Ok(address.map(|address| cut_to_bytes(&address, LONGEST_ADDRESS).to_owned()))
+        rows.first().map_or(Ok(None), |row| read_address(row, 0))
     }
+}
+
+/// The account and the address in a column, cut where they are longer than any real ones.
+///
+/// # Errors
+/// As [`Row::text`].
+pub fn read_address(row: &Row, column: usize) -> Result<Option<String>, Fault> {
+    let address = row.text(column)?;
+    Ok(address.map(|address| cut_to_bytes(&address, LONGEST_ADDRESS).to_owned()))
 }
 
 /// As [`AskClaims`], or the error number of a server that refuses it.

@@ -1,4 +1,4 @@
-//! What a keeper needs of a lock, however the lock is kept.
+//! What a keeper needs of a lock, whatever holds it.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -11,10 +11,10 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::db::{Client, Session};
 
-/// A lock of one caller: asked for, held, lost, reacquired, released. Each call blocks for as long as the server takes; whoever
-/// must not wait so long runs it in a process of its own.
+/// A lock of one caller: acquired, renewed, lost, reacquired, released. Each call blocks for as long as the server takes; a caller
+/// that must not wait so long uses it in a process of its own.
 pub trait Backend {
-    /// One attempt to acquire the lock, which may wait for it for as long as the caller is willing to.
+    /// One attempt to acquire the lock. It may wait for as long as the caller asked for.
     ///
     /// # Errors
     /// No further attempt will help.
@@ -29,14 +29,14 @@ pub trait Backend {
     /// The server has ended the session. The cause of a loss; `None` where the lock lives on, and is to be renewed.
     fn on_session_end(&mut self) -> Option<String>;
 
-    /// One attempt to acquire the lost slot again. Without `take` it only finds out whether somebody ends the holder (`dblock kill`),
-    /// which counts more than any policy.
+    /// One attempt to reacquire the lost slot. Without `take` it only asks whether somebody ends the holder (`dblock kill`), for that
+    /// overrides any policy.
     fn try_reacquire(&mut self, take: bool) -> Reattempt;
 
-    /// Whether the lock was lost because somebody ends its holder; then who.
+    /// Who ends the holder, if the lock was lost because of that.
     fn find_kill(&mut self) -> Option<Client>;
 
-    /// Tells whoever ends the holder that its command is gone. `false`: that did not reach them.
+    /// Answers whoever ends the holder that the command has ended. `false`: the answer did not arrive.
     fn ack_kill(&mut self) -> bool;
 
     /// Carries out these statements of others, and gives the lock back, at once if it can. `false`: it was not held any more.
@@ -51,7 +51,7 @@ pub trait Backend {
     /// The session on which the lock is held, or was asked for in vain, if it is there.
     fn session(&mut self) -> Option<&mut Session>;
 
-    /// Gives up what is held without a word to the server: the caller cannot use it.
+    /// Drops the session that holds the lock, for the caller cannot use it. The server gets no release.
     fn drop_held(&mut self);
 
     /// A descriptor that turns readable when the lock is lost, and that keeps the lock held as long as it is open anywhere; `None`
@@ -61,7 +61,7 @@ pub trait Backend {
     /// Which server has the lock.
     fn server(&self) -> String;
 
-    /// From now on no answer is waited for longer than this, and no server gets more than an eighth of it to let us in.
+    /// From now on wait no longer than this for an answer, and no longer than an eighth of it for a server to connect.
     ///
     /// # Errors
     /// The system refused.
@@ -71,13 +71,13 @@ pub trait Backend {
     fn pause(&self) -> Duration;
 }
 
-/// Whoever asks for a lock: learns how it goes, and says whether it is still there.
+/// Whoever asks for a lock: it is notified, and asked whether it is still there.
 pub trait Caller {
-    /// This server is asked for the lock.
+    /// The lock is asked for on this server.
     fn on_server(&self, server: &str);
-    /// Every server is read-only, as the latest attempt showed; the text names one. `None`: that is over.
+    /// Every server is read-only, as the latest attempt showed; the text names one. `None`: no longer.
     fn on_read_only(&self, server: Option<&str>);
-    /// These have the lock, and the wait begins.
+    /// These hold the lock, and the wait begins.
     fn on_wait(&self, holders: &Holders);
     /// Whether the lock may be held from now on without anybody's knowing: whoever gives up then must see to its release.
     fn on_claim(&self, may_be_held: bool);
@@ -113,17 +113,17 @@ pub enum Renewal {
 pub enum Reattempt {
     /// It is held again.
     Acquired(Grant, Lease),
-    /// This one ends the holder: it is not taken again.
+    /// This one ends the holder: the lock is not reacquired.
     Killed(Client),
-    /// Nobody ends the holder, and the lock was not to be taken.
+    /// Nobody ends the holder, and the lock was not to be reacquired.
     NotRequested,
-    /// It is not to be had.
+    /// It cannot be reacquired.
     Refused(Refusal),
     /// Nothing is decided; another attempt may succeed.
     Failed,
 }
 
-/// Why a lost lock cannot be acquired again. Shown, it is the end of a sentence about the lock.
+/// Why a lost lock cannot be reacquired. Displayed, it ends a sentence about the lock.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Refusal {
     /// Others hold it.

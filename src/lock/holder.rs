@@ -1,4 +1,4 @@
-//! Who has a lock, and the words for it.
+//! Who holds a lock, and how a message says it.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::db::Client;
 /// How many holders a message names.
 pub const MOST_NAMED: u32 = 3;
 
-/// Who has a lock, as far as the server says. Shown, it goes on from "the lock is".
+/// Who holds a lock, as far as the server says. Displayed, it continues "the lock is".
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Holders {
     /// Of the first few slots.
@@ -19,14 +19,14 @@ pub struct Holders {
     pub slots: u32,
 }
 
-/// Who has a slot, as far as the server says.
+/// Who holds a slot, as far as the server says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Holder {
     /// This session.
     Session(Box<Client>),
     /// Nobody, when the server was asked.
     Nobody,
-    /// Nobody: this one is ending the holder, whose command may still run.
+    /// Nobody: this one ends the last holder, whose command may still run.
     Killer(Box<Client>),
     /// The server did not say.
     Unknown,
@@ -69,7 +69,7 @@ impl fmt::Display for AsHolder<'_> {
         let Some(started) = claims.started else {
             return Ok(());
         };
-        // A clock that is ahead of ours says nothing.
+        // Where that clock is ahead of ours the span is zero.
         let span = in_seconds(started.elapsed().unwrap_or_default());
         if claims.waits {
             write!(f, ", which asked for it {span} ago")

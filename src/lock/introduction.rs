@@ -1,4 +1,4 @@
-//! What a dblock says of itself to a server, so that others can see who holds a lock: connection attributes.
+//! The connection attributes that dblock sends to a server, so that others can see who holds a lock.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -19,27 +19,27 @@ const LONGEST_HOST: usize = 64;
 const LONGEST_USER: usize = 32;
 const LONGEST_COMMAND: usize = 48;
 
-/// What dblock says of itself to a server.
+/// What the connection attributes say.
 #[derive(Debug, Clone)]
 pub struct Introduction {
-    /// The process that a person sees, which is not the one that connects.
+    /// The process that a user sees; another one connects.
     pub pid: Pid,
     /// The lock that is asked for; `None` for a command that asks for none.
     pub lock: Option<Name>,
-    /// The program that is to be run, without folder and arguments, or dblock's own command.
+    /// The program to run, without folder and arguments, or the name of dblock's own subcommand.
     pub command: String,
     /// When dblock was started.
     pub started: SystemTime,
-    /// Whether it may wait for the lock, so that it holds it since later.
+    /// Whether it may wait for the lock, so that it acquires it later than it started.
     pub waits: bool,
-    /// How many slots of the lock it is content with.
+    /// How many slots of the lock it may use.
     pub slots: u32,
     /// How long the server keeps the session without a statement.
     pub ttl: Duration,
 }
 
 impl Introduction {
-    /// For a command of dblock's own that asks for no lock, of the process with this number.
+    /// For one of dblock's own subcommands that acquires no lock, in the process of this number.
     pub fn of_command(command: &str, pid: Pid, ttl: Duration) -> Self {
         Self {
             pid,
@@ -52,8 +52,8 @@ impl Introduction {
         }
     }
 
-    /// The attributes. Odd characters are made visible, long values cut. Should a lock's name be too long, its name on the
-    /// server stands for it.
+    /// The attributes. Odd characters are made visible, and long values cut. Instead of a lock's name that is too long they have its
+    /// name on the server.
     pub fn attributes(&self) -> HashMap<&'static str, String> {
         let host = gethostname().unwrap_or_default();
         let started = self.started.duration_since(SystemTime::UNIX_EPOCH);
@@ -88,7 +88,7 @@ impl Introduction {
     }
 }
 
-/// A text without odd characters, cut at one.
+/// A text with odd characters made visible, cut between two characters.
 fn safe(text: &str, longest: usize) -> String {
     cut_to_bytes(&printable(text), longest).to_owned()
 }

@@ -1,5 +1,5 @@
-//! The arithmetic of a lock that the server keeps for a time only. The server drops a session, and with it the lock, when it
-//! has heard no statement for the TTL; each answered renewal begins that time anew.
+//! The deadlines of a lock that expires. The server ends a session, and with it the lock, after a TTL without a statement; each
+//! answered renewal starts that time again.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::clock::Moment;
 
-/// Between two renewals at most.
+/// The longest time between two renewals.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
 
-/// For how long a lock is ours, as far as is proved.
+/// For how long a lock is held, as far as that is proved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// How long the server keeps a session that says nothing.
+    /// How long the server keeps a session without a statement.
     pub ttl: Duration,
-    /// When the last statement was sent whose answer proved possession. The server counts from a later moment.
+    /// When the last statement was sent whose answer proved that the lock is held. The server counts from a later moment.
     pub proved: Moment,
 }
 
@@ -25,7 +25,7 @@ impl Lease {
         self.proved + (self.ttl / 4).min(LONGEST_INTERVAL)
     }
 
-    /// By when the command must be gone: with a tenth of the TTL to spare before the server gives the lock away.
+    /// By when the command must have ended: a tenth of the TTL before the lock expires.
     pub fn over(self) -> Moment {
         self.proved + self.ttl * 9 / 10
     }
@@ -35,12 +35,12 @@ impl Lease {
         self.over() - self.kill_after(kill_after)
     }
 
-    /// From SIGTERM to SIGKILL: as asked for, but where the server keeps the session for less than was asked for.
+    /// From SIGTERM to SIGKILL: as asked for, and less where the server keeps the session for too short a time.
     pub fn kill_after(self, asked: Duration) -> Duration {
         asked.min(self.ttl / 3)
     }
 
-    /// How long a supervisor that finds the lease over on waking waits for a proof that it is not.
+    /// How long a supervisor that wakes after the end of the lease waits for a renewal that was confirmed meanwhile.
     pub fn grace(self) -> Duration {
         (self.ttl / 8).min(Duration::from_secs(2))
     }

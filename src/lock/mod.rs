@@ -1,5 +1,5 @@
-//! What it is to hold a lock: its name, how long to wait for it, for how long it is held, and by whom. A new way to keep one, also on
-//! a new kind of server, is a folder beside `named` that implements `Backend`, and the session that it needs in `db`.
+//! What it is to hold a lock: its name, how long to wait for it, for how long it is held, and by whom. Another way to hold one, also on
+//! another kind of server, is a folder beside `named` that implements `Backend`, and the session that it needs in `db`.
 
 mod backend;
 mod holder;
@@ -22,9 +22,9 @@ pub use name::{Name, kill_ack_lock, kill_request_lock, run_id_lock, session_mark
 /// Slots of a lock at most.
 pub const MOST_SLOTS: u32 = 1000;
 
-/// How long a server keeps the lock of a host that has vanished, where nothing says it.
+/// How long a server keeps the lock of a host that has vanished, by default.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(300);
-/// The longest that may be said.
+/// The longest that can be asked for.
 pub const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
 
 /// How long to wait for a lock, from when it is first asked for.
@@ -39,11 +39,11 @@ pub enum Wait {
 /// What to do when the session, and with it the lock, is lost while the command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnLockLost {
-    /// Take it again; end the command when that fails.
+    /// Reacquire it; end the command when that fails.
     Reacquire,
     /// End the command.
     Terminate,
-    /// Say so.
+    /// Only log it.
     Ignore,
 }
 

@@ -1,4 +1,4 @@
-//! Lock names: which ones dblock takes, and what they are called on the server.
+//! Lock names: which ones dblock accepts, and what they are called on the server.
 
 use std::fmt;
 
@@ -9,8 +9,7 @@ use crate::base::exit::{Failure, Reason};
 /// Bytes of a name at most.
 const LONGEST_NAME: usize = 200;
 
-/// Bytes of a name that stands on the server as it is. The server takes 64 characters; eight are left for what is
-/// appended to it.
+/// Bytes of a name that is used on the server as it is. The server allows 64 characters; eight are left for suffixes.
 const LONGEST_PLAIN_NAME: usize = 56;
 
 /// Bytes that a longer name keeps on the server, in front of `~` and the digits of its hash.
@@ -37,7 +36,7 @@ impl Name {
     }
 
     /// The name of the lock on the server: the name itself up to 56 bytes, so that any program's
-    /// `GET_LOCK('name', …)` meets it; a longer one is cut at a character and ends in a hash of the whole.
+    /// `GET_LOCK('name', …)` asks for the same lock; a longer one is cut at a character and ends in a hash of the whole.
     pub fn on_server(&self) -> String {
         let name = &self.0;
         if name.len() <= LONGEST_PLAIN_NAME {
@@ -64,41 +63,41 @@ impl Name {
         format!("{}#wait", self.on_server())
     }
 
-    /// The server's name of the lock that whoever ends the holder of a slot holds (`dblock kill`).
+    /// The server's name of the lock that is held by whoever ends the holder of a slot (`dblock kill`).
     pub fn kill_on_server(&self, slot: u32) -> String {
         format!("{}#kill{slot}", self.on_server())
     }
 
-    /// The server's names of the beacons that the holder of some slot is being ended: whoever ends one, and whoever is ended, holds
-    /// one of them. They are asked for where the slots are too many to ask for the kill lock of each.
+    /// The server's names of the beacons: each killer, and each holder that is being ended, holds one of them. They are asked for where
+    /// there are too many slots to ask for the kill lock of each.
     pub fn kill_beacons_on_server(&self) -> [String; 8] {
         ["a", "b", "c", "d", "e", "f", "g", "h"]
             .map(|letter| format!("{}#kill{letter}", self.on_server()))
     }
 
-    /// The server's name of the lock that the holder of a slot takes while it ends its command for somebody's kill.
+    /// The server's name of the lock that a killed holder of a slot holds while it ends its command.
     pub fn termination_on_server(&self, slot: u32) -> String {
         format!("{}#end{slot}", self.on_server())
     }
 
-    /// The server's name of the lock that the holder of a lost slot takes while it reacquires it.
+    /// The server's name of the lock that the holder of a lost slot holds while it reacquires it.
     pub fn reacquire_on_server(&self, slot: u32) -> String {
         format!("{}#back{slot}", self.on_server())
     }
 }
 
-/// The server's name of a lock that the session of this number holds itself: it proves that the session is a dblock's.
+/// The server's name of the lock that the session of this number holds if it is a dblock's.
 pub fn session_marker_lock(connection: u64) -> String {
     format!("#{connection}")
 }
 
-/// The server's name of the lock that whoever ends the session of this number holds. A waiter has no slot by which it could learn of
-/// that.
+/// The server's name of the lock that is held by whoever ends the session of this number. It says which holder of a slot is meant, and
+/// a waiter, which has no slot, finds it, too.
 pub fn kill_request_lock(connection: u64) -> String {
     format!("#kill{connection}")
 }
 
-/// The server's name of the lock by which a killed holder tells the session of this number, which killed it, that its command is gone.
+/// The server's name of the lock by which a killed holder answers its killer, the session of this number, that its command has ended.
 pub fn kill_ack_lock(connection: u64) -> String {
     format!("#gone{connection}")
 }

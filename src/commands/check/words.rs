@@ -299,7 +299,7 @@ pub fn connecting(check: &str, span: Duration, limit: Duration) -> Finding {
 /// How long a statement takes.
 pub fn statement(check: &str, span: Duration) -> Finding {
     let advice =
-        "each lock and each heartbeat takes as long; look at the network and the server's load";
+        "each lock and each renewal takes as long; look at the network and the server's load";
     Finding::time(check, span, SLOW, advice)
 }
 

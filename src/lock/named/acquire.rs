@@ -1,4 +1,4 @@
-//! Acquiring a slot: the first step on a session, and the way from its answer to a slot or to the end of the time.
+//! Acquiring a slot: the first step on a session, and the steps from its answer to a slot or to the end of the wait.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -8,17 +8,18 @@ use super::queue::{Answer, Next, Step};
 use super::reacquire::end_ghost;
 use super::request::{LOOK_AGAIN, PAUSE, Request, carry_out, may_end};
 use super::retaking::{Action, after_opening};
-use super::statements::{RECHECK, restore_idle_timeout, shorten_idle_timeout};
+use super::statements::{RECHECK, set_idle_timeout, shorten_idle_timeout};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::db::{Fault, Session};
 use crate::lock::{Caller, Grant, Holders, Lease};
 
-/// How many answers that tell nothing are followed by a question at once: they may be holders that wake us, and then a slot is free.
+/// Up to so many unclear answers in a row are each followed by a question at once: they may be wake-ups by holders that released a
+/// slot.
 const QUICK: u32 = 4;
 
-/// How many answers that tell nothing are taken when no time is left to wait.
+/// After so many unclear answers with no time left to wait the request fails.
 const MOST_UNCLEAR: u32 = 3;
 
 /// The first answer on a session that a lock may live on.
@@ -49,13 +50,13 @@ impl Opening {
 
 /// What became of a request on one session.
 pub enum Decision {
-    /// The session has a slot.
+    /// The session holds a slot.
     Held(Grant, Lease),
-    /// Others have them all, and the time is over.
+    /// Others hold all slots, and the time to wait is over.
     Taken(Holders),
 }
 
-/// How often the server told nothing.
+/// How many answers were unclear.
 #[derive(Default)]
 struct Doubts {
     in_a_row: u32,
@@ -63,7 +64,7 @@ struct Doubts {
 }
 
 impl Doubts {
-    /// One more: waits a little, so that the server is not asked in a rush, or gives up when it is too `late` to wait.
+    /// One more. Waits a little, so that the server is not asked too often, or fails when it is too `late` to wait.
     fn add(&mut self, late: bool) -> Result<(), Fault> {
         self.in_a_row += 1;
         self.late += u32::from(late);
@@ -79,7 +80,7 @@ impl Doubts {
 }
 
 impl Request {
-    /// The first round trip on a session: makes it fit to keep a lock, takes a slot if one is free, and asks whether a lock
+    /// The first round trip on a session: prepares it to hold a lock, acquires a slot if one is free, and asks whether a lock
     /// there would exclude.
     ///
     /// # Errors
@@ -94,7 +95,7 @@ impl Request {
 
     fn open_at(&mut self, session: &mut Session) -> Result<Opening, Fault> {
         self.since.get_or_insert_with(Instant::now);
-        let (mut step, mut doubts) = (self.way().first(), Doubts::default());
+        let (mut step, mut doubts) = (self.plan().first(), Doubts::default());
         let open = self.statements.open_session(self.ttl);
         let may_have_ghost = std::mem::replace(&mut self.may_have_ghost, true);
         let begun = Moment::now();
@@ -143,17 +144,17 @@ impl Request {
                 }
                 Err(fault) => return Err(fault),
             }
-            // Interrupted: either may have been carried out.
+            // Interrupted: the server may have executed either statement, or both.
             doubts.add(self.is_late())?;
             carry_out(session, &open)?;
             step = Step::Settle;
         }
     }
 
-    /// Goes on from the first answer on a session until a slot is acquired, or the time to wait for one is over.
+    /// Continues from the first answer on a session until it holds a slot, or the time to wait is over.
     ///
     /// # Errors
-    /// [`Fault::Gone`] and [`Fault::ReadOnly`]: on a new session the request goes on waiting within its time.
+    /// [`Fault::Gone`] and [`Fault::ReadOnly`]: the request may continue on a new session, within the same time.
     pub fn take(
         &mut self,
         session: &mut Session,
@@ -173,11 +174,11 @@ impl Request {
         loop {
             let late = self.is_late();
             let refused = answer.is_some_and(|answer| answer.refused);
-            let next = match self.way().next(step, answer, late) {
+            let next = match self.plan().next(step, answer, late) {
                 Next::Held(grant) => {
-                    // That this is carried out shows also that the session, and so the proof, was not over by then.
+                    // It succeeds only on a session that is still alive, so the proof still counts.
                     if waits {
-                        carry_out(session, &restore_idle_timeout(ttl))?;
+                        carry_out(session, &set_idle_timeout(ttl))?;
                     }
                     let proved = asked;
                     return Ok(Decision::Held(grant, Lease { ttl, proved }));
@@ -233,7 +234,7 @@ impl Request {
             }
             step = next;
             asked = Moment::now();
-            let told = match step {
+            let reply = match step {
                 Step::Confirm(slot) => {
                     caller.ask_alive();
                     let proof = session.run(&self.statements.prove(slot));
@@ -242,10 +243,10 @@ impl Request {
                 }
                 _ => session.run(&self.statements.step(step, self.left())),
             };
-            answer = match told {
-                Ok(Some(told)) => {
-                    self.check_writes(told.is_read_only)?;
-                    told.answer
+            answer = match reply {
+                Ok(Some(asked)) => {
+                    self.check_writes(asked.is_read_only)?;
+                    asked.answer
                 }
                 Ok(None) | Err(Fault::Interrupted(_) | Fault::Conflict(_)) => None,
                 Err(fault) => return Err(fault),

@@ -1,5 +1,4 @@
-//! Who holds a lock, who waits for it, and which part of that this account may not see: for
-//! `dblock status`. It takes no lock.
+//! Who holds a lock, who waits for it, and which part of that this account may not see, for `dblock status`. It acquires no lock.
 
 mod statements;
 
@@ -19,7 +18,7 @@ use statements::{
     Process,
 };
 
-/// Waiters of a lock that are reported at most.
+/// How many waiters of a lock are reported at most.
 const MOST_WAITERS: usize = 10_000;
 
 /// One thing that was found.
@@ -29,23 +28,23 @@ pub enum Found {
     Lock(String),
     /// A slot that is held.
     Holding(Box<Holding>),
-    /// A slot whose holder is being ended (`dblock kill`), and by whom. Whoever has the slot may be the next one, who waits for
-    /// that end.
+    /// A slot whose holder is being ended (`dblock kill`), and by whom. Another session may hold the slot meanwhile: a waiter that
+    /// waits for that end.
     Ending(u32, Box<Client>),
-    /// One that waits; they come in their order.
+    /// A waiter; they are reported in their order.
     Waiter(Box<Waiter>),
     /// What could not be seen, and what would show it.
     Unseen(String),
 }
 
-/// Who has a slot.
+/// A holder of a slot.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Holding {
     /// Which slot, from 0.
     pub slot: u32,
     /// Who.
     pub client: Client,
-    /// Whether it is a dblock's session, which it proves by a lock of its own.
+    /// Whether it is a dblock's session: those hold their session marker lock.
     pub is_dblock: bool,
     /// For how long the lock is held; `None` if that is not known.
     pub held_for: Option<Duration>,
@@ -64,9 +63,9 @@ pub struct Waiter {
 
 /// Where the server lists all named locks.
 enum Registry {
-    /// MySQL's performance schema, which has those who wait as well.
+    /// MySQL's performance schema, with holders and waiters.
     Whole,
-    /// MariaDB's plugin, which has the holders, and for how long.
+    /// MariaDB's plugin, with the holders and since when.
     Holders,
     /// Nowhere that this account may look.
     None,
@@ -75,9 +74,9 @@ enum Registry {
 /// Everything that the server lets this account see.
 pub struct Census {
     info: SessionInfo,
-    /// What sessions say of themselves, by their numbers.
+    /// Claims of sessions, by the sessions' numbers.
     claims: HashMap<u64, Claims>,
-    /// Whether that is those of all accounts.
+    /// Whether those are the claims of all accounts.
     claims_of_all: bool,
     processes: HashMap<u64, Process>,
     /// Whether those are the ones of all accounts.
@@ -119,7 +118,7 @@ impl Census {
         })
     }
 
-    /// The names of dblock's locks, as far as they can be seen: what its sessions say, and what they have and wait for.
+    /// The names of dblock's locks, as far as they can be seen: those that its sessions claim, hold and wait for.
     pub fn names(&self) -> Vec<Name> {
         let said = self.claims.values().filter(|claims| claims.is_dblock());
         let said = said.filter_map(|claims| claims.lock.clone());
@@ -139,7 +138,7 @@ impl Census {
         let names: BTreeSet<String> = said.chain(held).chain(waits).collect();
         let mut known = BTreeMap::new();
         for name in names.iter().filter_map(|name| Name::parse(name).ok()) {
-            // What is said comes before what is on the server, where a long name is cut.
+            // The claimed name is whole; on the server a long one is cut.
             let on_server = self.folded(&name.on_server());
             let better = known
                 .get(&on_server)
@@ -153,7 +152,7 @@ impl Census {
         names
     }
 
-    /// A lock's name as the server compares it: to MySQL capitals are small letters.
+    /// A lock's name as the server compares it: MySQL ignores case.
     fn folded(&self, name: &str) -> String {
         if self.info.is_mariadb() {
             name.to_owned()
@@ -162,12 +161,12 @@ impl Census {
         }
     }
 
-    /// Whether a lock is one of those of this name: a slot of it, its place at the head, or another of dblock's.
+    /// Whether a lock on the server belongs to this name: a slot, the head of its queue, or another of dblock's.
     fn belongs(&self, lock: &str, name: &Name) -> bool {
         self.folded(base(lock)) == self.folded(&name.on_server())
     }
 
-    /// Whether a client says that it was started for a lock.
+    /// Whether a client claims that it was started for a lock.
     fn is_for(&self, claims: &Claims, name: &Name) -> bool {
         let lock = claims.lock.as_ref().map(|lock| self.folded(lock));
         lock.is_some_and(|lock| {
@@ -177,8 +176,8 @@ impl Census {
         })
     }
 
-    /// Reports who has a lock and who waits for it; returns their sessions. A lock that nobody has and nobody waits for is
-    /// reported only if it was `named`.
+    /// Reports who holds a lock and who waits for it; returns their sessions. A lock without holder and waiter is reported only if it
+    /// was `named`.
     pub fn report_on(
         &self,
         name: &Name,
@@ -236,8 +235,8 @@ impl Census {
         Ok(whose)
     }
 
-    /// How many slots of a lock are looked at: all that may be, where the lock was `named`; in a list those that its holders and
-    /// waiters speak of, and the server's own list has.
+    /// How many slots of a lock to look at: as many as there may be where the lock was `named`; in a list as many as its holders and
+    /// waiters claim, or the server lists.
     fn slots_of(&self, name: &Name, named: bool) -> u32 {
         if named {
             return MOST_SLOTS;
@@ -256,7 +255,7 @@ impl Census {
         most.unwrap_or(MOST_SLOTS).clamp(1, MOST_SLOTS)
     }
 
-    /// Who waits for a lock, in their order: whoever is at the head of the queue, then who has waited longest.
+    /// The waiters of a lock in their order: the head of the queue, then those that have waited longest.
     fn waiters(&self, name: &Name, holders: &HashSet<u64>, head: Option<u64>) -> Vec<Waiter> {
         let in_list = self.processes.iter().filter_map(|(id, process)| {
             let (span, lock) = process.waits.as_ref()?;
@@ -265,7 +264,7 @@ impl Census {
         let listed = self.waits.iter();
         let listed = listed.filter(|lock| self.belongs(&lock.name, name));
         let listed = listed.map(|lock| (lock.connection, None));
-        // One that is between two statements waits all the same.
+        // A waiter may be between two statements.
         let said = self.claims.iter();
         let said = said
             .filter(|(_, claims)| claims.is_dblock() && claims.waits && self.is_for(claims, name));
@@ -283,7 +282,7 @@ impl Census {
                 let client = self.client(id);
                 let started = client.claims.as_ref().filter(|claims| claims.is_dblock());
                 let started = started.and_then(|claims| claims.started).map(age);
-                // The head begins anew each second.
+                // The head begins a new statement each second.
                 let waits_for = started.or(span.filter(|_| head != Some(id)));
                 (head != Some(id), span, id, Waiter { client, waits_for })
             })
@@ -312,10 +311,10 @@ impl Census {
         }
     }
 
-    /// What could not be seen of the sessions that were reported, or of others, and what would show it.
+    /// What could not be seen of the sessions that were reported, or of others, and how to see it.
     pub fn unseen(&self, reported: &[u64], lists: bool) -> Vec<String> {
         let account = self.info.quoted_account();
-        // A session says something wherever it can be read: ours does.
+        // Our own session has claims: where they are missing, the server keeps none.
         let are_kept = self.claims.contains_key(&self.info.connection);
         let silent = reported.iter().filter(|id| !self.claims.contains_key(id));
         let mut unseen = Vec::new();
@@ -349,7 +348,7 @@ impl Census {
             };
             unseen.push(format!("{which}: {how}; or name them"));
         }
-        // Where a process says nothing of itself its address leads to it.
+        // Without claims the address leads to the process.
         let address = silent
             .filter_map(|id| self.processes.get(id))
             .find_map(|process| {
@@ -388,7 +387,7 @@ fn base(on_server: &str) -> &str {
     on_server.split('#').next().unwrap_or_default()
 }
 
-/// How long ago a moment of a client's own clock was; one that is to come was just now.
+/// How long ago a moment of a client's clock was; zero where that clock is ahead of ours.
 fn age(moment: SystemTime) -> Duration {
     moment.elapsed().unwrap_or_default()
 }

@@ -1,22 +1,22 @@
-//! Does a lock on this server really exclude others? What a server says of itself in the answer that takes the lock, and what follows from it.
+//! Does a lock on this server exclude others? The answer that acquires the lock also says what kind of server it is.
 
 use std::time::Duration;
 
 use crate::db::{Fault, Row};
 
-/// The shortest time for which a session must be kept: whole seconds, room for a heartbeat and for the command's end.
+/// The shortest time for which a session must be kept: whole seconds, with room for a renewal and for the command's end.
 const SHORTEST_IDLE_LIMIT: Duration = Duration::from_secs(4);
 
 /// What was read of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fitness {
-    /// How long the server keeps the session when it says nothing.
+    /// How long the server keeps the session without a statement.
     pub idle_limit: Duration,
-    /// Why a lock here would not exclude, the weightiest first; empty if it would.
+    /// Why a lock here would not exclude, the most important first; empty if it would.
     pub unfit: Vec<Unfit>,
 }
 
-/// Why a lock on a server would not exclude. Shown, it goes on from the server's name and says what to do about it.
+/// Why a lock on a server would not exclude. Displayed, it continues a sentence that begins with the server, and says what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// A node of a Galera cluster.
@@ -25,13 +25,13 @@ pub enum Unfit {
          server outside the cluster"
     )]
     Galera,
-    /// A member of a group of which each takes writes.
+    /// A member of a replication group in which each member takes writes.
     #[error(
         "is a member of a multi-primary group: named locks are its own, and another member gives the same lock to \
          another host; use single-primary mode"
     )]
     MultiPrimary,
-    /// What is set for a session is not what is read there.
+    /// A session variable reads back with another value than was set.
     #[error(
         "does not keep what is set for a session (wait_timeout is {found} and not {asked}): something in between seems to \
          share sessions, and no lock would stay; connect to the server itself"
@@ -42,28 +42,28 @@ pub enum Unfit {
         /// Seconds.
         asked: u64,
     },
-    /// A second lock drops the first.
+    /// Acquiring a second lock releases the first.
     #[error(
         "keeps one named lock only for each session, as MySQL before 5.7.5 and MariaDB before 10.0.2 do; use a newer \
          server"
     )]
     OneLock,
-    /// Statements of one connection meet different sessions.
+    /// Statements of one connection reach different sessions.
     #[error(
         "answers two statements from different sessions: something in between shares them, and no lock would stay; \
          connect to the server itself"
     )]
     SessionsShared,
-    /// A session lives too short for a heartbeat and the command's end.
+    /// A session expires before a renewal and the command's end fit in.
     #[error(
         "ends a session after {0} s without a statement; no less than 4 s will do, see its wait_timeout"
     )]
     ShortLived(u64),
 }
 
-/// What a server says of itself in the answer to a session's first step. What it does not say is not held against it.
+/// What a server says of itself in the answer to a session's first step. A missing value counts as fit.
 pub struct ServerTraits {
-    /// Its `wait_timeout` in this session: how long it keeps a session that says nothing.
+    /// Its `wait_timeout` in this session: how long it keeps a session without a statement.
     idle_limit: Option<Duration>,
     /// Its `version_comment`, in small letters.
     comment: String,
@@ -86,7 +86,7 @@ impl ServerTraits {
         })
     }
 
-    /// A variable that is a number on most servers and a word on some.
+    /// A variable that is a number on most servers, and `ON` or `OFF` on some.
     ///
     /// # Errors
     /// As [`Row::get`].
@@ -97,12 +97,12 @@ impl ServerTraits {
 }
 
 impl Fitness {
-    /// What follows for a session that asked for this idle limit, and found its run id's lock with that `owner`.
+    /// Judges a server on which a session asked for this idle limit, and found its run id's lock held by `owner`.
     pub fn judge(traits: &ServerTraits, owner: Option<u64>, session: u64, asked: Duration) -> Self {
         let idle_limit = traits.idle_limit.unwrap_or(asked);
         let clusters = ["wsrep", "galera", "xtradb cluster"];
         let is_galera =
-            traits.wsrep_on || clusters.iter().any(|word| traits.comment.contains(word));
+            traits.wsrep_on || clusters.iter().any(|name| traits.comment.contains(name));
         let not_kept = Unfit::TimeoutNotKept {
             found: idle_limit.as_secs(),
             asked: asked.as_secs(),
@@ -128,6 +128,6 @@ impl Fitness {
     }
 }
 
-/// Why one is that takes no writes.
+/// Why a server that takes no writes is unfit.
 pub const READ_ONLY: &str =
     "is read-only, as a replica is: a lock there meets nobody; name the server that takes writes";

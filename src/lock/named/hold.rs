@@ -1,4 +1,4 @@
-//! Holding a slot: proving that it is still held, and giving it back.
+//! Holding a slot: renewing and releasing it.
 
 use std::thread::sleep;
 
@@ -7,19 +7,19 @@ use super::statements::wake;
 use crate::db::{Fault, Session};
 
 impl Request {
-    /// Whether the slot is still ours, on a server that takes writes.
+    /// Whether this session still holds the slot, on a server that takes writes.
     ///
     /// # Errors
-    /// The session must be dropped: nobody knows.
+    /// It is not known. The session must be dropped.
     pub fn renew(&self, slot: u32, session: &mut Session) -> Result<bool, Fault> {
         loop {
             match session.run(&self.statements.renew(slot)) {
-                Ok(told) => {
-                    let told = told.ok_or_else(|| Fault::Gone("no answer".to_owned()))?;
+                Ok(asked) => {
+                    let asked = asked.ok_or_else(|| Fault::Gone("no answer".to_owned()))?;
                     if self.wants_fit() {
-                        self.check_writes(told.is_read_only)?;
+                        self.check_writes(asked.is_read_only)?;
                     }
-                    return Ok(told.answer.is_some_and(|answer| answer.slot == Some(slot)));
+                    return Ok(asked.answer.is_some_and(|answer| answer.slot == Some(slot)));
                 }
                 Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),
                 Err(fault) => return Err(fault),
@@ -27,22 +27,22 @@ impl Request {
         }
     }
 
-    /// Gives a slot back and wakes the head of the queue, if there is one. `false`: it was no longer ours.
+    /// Releases a slot and wakes the head of the queue, if there is one. `false`: this session did not hold it any more.
     ///
     /// # Errors
-    /// [`Fault::Gone`]: the session ended, and with it the lock, nobody knows when.
+    /// [`Fault::Gone`]: the session ended, and with it the lock, at an unknown time.
     pub fn release(&self, slot: u32, session: &mut Session) -> Result<bool, Fault> {
         let mut interrupted = false;
         loop {
             match session.run(&self.statements.release(slot)) {
                 Ok(released) => {
                     if let Some(head) = released.queue_head {
-                        // One that may not be woken looks again by itself.
+                        // Where this account may not wake it, it looks again by itself.
                         let _ = session.run(&wake(head));
                     }
                     return Ok(interrupted || released.was_held);
                 }
-                // It may have been released before it was interrupted; the second answer then says 0 or NULL.
+                // The interrupted statement may have released the slot; the second answer is then 0 or NULL.
                 Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {
                     interrupted = true;
                     sleep(PAUSE);

@@ -4,14 +4,12 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::fitness::READ_ONLY;
-use super::statements::literal;
+use super::request::carry_out;
+use super::statements::Owners;
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::db::{Connector, Fault, LIST, Row, Session, Statement};
-
-/// From a statement that was interrupted to the next attempt.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// A session that asks.
 pub struct Inspector {
@@ -25,15 +23,10 @@ impl Inspector {
     /// # Errors
     /// Any other fault of a statement.
     pub fn run<S: Statement>(&mut self, statement: &S) -> Result<S::Answer, Fault> {
-        loop {
-            match self.session.run(statement) {
-                Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),
-                answer => return answer,
-            }
-        }
+        carry_out(&mut self.session, statement)
     }
 
-    /// The session that has a lock, by the lock's name on the server.
+    /// The session that holds a lock, by the lock's name on the server.
     ///
     /// # Errors
     /// As [`Inspector::run`].
@@ -42,7 +35,7 @@ impl Inspector {
         Ok(owner)
     }
 
-    /// The sessions that have some locks in one moment, by the locks' names on the server.
+    /// The sessions that hold some locks at one moment, by the locks' names on the server.
     ///
     /// # Errors
     /// As [`Inspector::run`].
@@ -50,12 +43,11 @@ impl Inspector {
         &mut self,
         locks: &[String; N],
     ) -> Result<[Option<u64>; N], Fault> {
-        let owners = self.run(&AskOwners(locks.to_vec()))?;
+        let owners = self.run(&Owners(locks.to_vec()))?;
         Ok(std::array::from_fn(|place| owners[place]))
     }
 
-    /// Which of the first `slots` have an owner, and who that is; `name` is the name on the server of the lock that is meant of a
-    /// slot.
+    /// Which of the first `slots` are held, and by which session; `name` gives the name on the server of the lock to ask for.
     ///
     /// # Errors
     /// As [`Inspector::run`].
@@ -64,7 +56,7 @@ impl Inspector {
         slots: u32,
         name: impl Fn(u32) -> String,
     ) -> Result<Vec<(u32, u64)>, Fault> {
-        let owners = self.run(&AskOwners((0..slots).map(name).collect()))?;
+        let owners = self.run(&Owners((0..slots).map(name).collect()))?;
         let owned = (0..slots).zip(owners);
         Ok(owned
             .filter_map(|(slot, owner)| Some((slot, owner?)))
@@ -72,29 +64,8 @@ impl Inspector {
     }
 }
 
-/// The sessions that have these locks, by the locks' names on the server.
-struct AskOwners(Vec<String>);
-
-impl Statement for AskOwners {
-    type Answer = Vec<Option<u64>>;
-
-    fn sql(&self) -> String {
-        let columns = self.0.iter();
-        let columns = columns.map(|name| format!("IS_USED_LOCK({})", literal(name)));
-        let columns = columns.collect::<Vec<_>>().join(", ");
-        format!("/* dblock lock owners */ SELECT {columns}")
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let row = rows
-            .first()
-            .ok_or_else(|| Fault::Gone("no answer".to_owned()))?;
-        (0..self.0.len()).map(|column| row.get(column)).collect()
-    }
-}
-
-/// Reaches a server that takes writes, for that is where the locks are, however long that lasts; one that does not, with a
-/// warning, where there was no other for as long as the `patience`.
+/// Reaches a server that takes writes, for that one has the locks, however long it takes. After `patience` it accepts a read-only
+/// server, with a warning.
 pub fn reach(connector: &Connector, patience: Duration) -> Result<Session, Failure> {
     let begun = Moment::now();
     let mut accepts = false;
@@ -120,7 +91,7 @@ pub fn reach(connector: &Connector, patience: Duration) -> Result<Session, Failu
     }
 }
 
-/// Why a lock on a server may not be the one that others meet.
+/// Why a lock on a server may not be the one that others use.
 fn doubt(session: &mut Session) -> Result<Option<&'static str>, Fault> {
     let on = session.try_run(&AskDoubts)?.unwrap_or_default();
     Ok(if on.iter().any(|name| name.ends_with("read_only")) {
@@ -132,8 +103,8 @@ fn doubt(session: &mut Session) -> Result<Option<&'static str>, Fault> {
     })
 }
 
-/// Which of the variables are on that make a lock doubtful. Not every server has each of them, and to ask for one by its
-/// value is an error where it is missing.
+/// Which of the variables are on that make a lock doubtful. `SHOW` leaves out those that a server does not have; reading their
+/// values would be an error.
 struct AskDoubts;
 
 impl Statement for AskDoubts {

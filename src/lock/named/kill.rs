@@ -1,5 +1,5 @@
-//! Ending a holder, for `dblock kill`: it takes a marker lock first, so that no other dblock takes the slot meanwhile, and the holder's
-//! dblock learns not to reacquire it.
+//! Ending a holder, for `dblock kill`. It acquires marker locks first: they keep other dblocks from the slot, and the holder's dblock
+//! from reacquiring it.
 
 mod statements;
 
@@ -10,23 +10,24 @@ use serde::{Deserialize, Serialize};
 
 use super::inspect::Inspector;
 use super::request::LOOK_AGAIN_AT_KILLER;
+use super::statements::{KillSession, Take, release_once, set_idle_timeout};
 use crate::base::clock::Moment;
 use crate::db::{AskSessionInfo, Client, Fault, client};
 use crate::lock::{
     LONGEST_TTL, MOST_SLOTS, Name, Wait, kill_ack_lock, kill_request_lock, session_marker_lock,
 };
-use statements::{AskUptime, KeepSession, KillSession, ReleaseMarker, TakeBeacon, TakeMarker};
+use statements::{AskUptime, TakeBeacon};
 
-/// How long the server keeps the marker of a host that has vanished.
+/// How long the server keeps the markers of a killer whose host has vanished.
 const IDLE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Holders that lost their sessions with a server reacquire within that time, as a rule.
+/// Holders that lost their sessions when a server restarted usually reacquire within this time.
 const JUST_STARTED: Duration = Duration::from_secs(30);
 
-/// How long the server may take to end a session that was killed, where no dblock reports the end of a command.
+/// How long the server may take to end a killed session, where no dblock reports the end of a command.
 const LONGEST_END: Duration = Duration::from_secs(10);
 
-/// What became of it.
+/// What became of an attempt to end a holder.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Killed {
     /// No slot was named, and several are held: these.
@@ -40,12 +41,12 @@ pub enum Killed {
     },
 }
 
-/// What became of the holder of a slot. `now` is who has the slot after that; `None`: nobody.
+/// What became of the holder of a slot. `now` is who holds the slot afterwards; `None`: nobody.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum KillOutcome {
-    /// Nobody has the slot. Where the server was started only so long ago, a holder from before may come back.
+    /// Nobody holds the slot. Where the server started only so long ago, a holder from before may reacquire it.
     Free {
-        /// `None`: long ago, or not known.
+        /// `None`: longer ago, or not known.
         server_started: Option<Duration>,
     },
     /// With a dry run: it is held.
@@ -72,9 +73,9 @@ pub enum KillOutcome {
         after: Duration,
         now: Option<Client>,
     },
-    /// The session of a holder that is no dblock has ended: what it does now is not known.
+    /// The session of a holder that is no dblock has ended: whether its program still runs is not known.
     SessionEnded { holder: Victim, now: Option<Client> },
-    /// The holder's command is being ended, and that was not over in time.
+    /// The holder's command is being ended, and did not end in time.
     CommandEnding { holder: Victim, after: Duration },
     /// The session was ended, and its dblock reported nothing in time.
     NoReport {
@@ -89,29 +90,29 @@ pub enum KillOutcome {
         is_known: bool,
         now: Option<Client>,
     },
-    /// Another is ending the holder, and that was not over in time.
+    /// Another is ending the holder, and did not finish in time.
     BeingEnded {
         killer: Client,
-        /// Nothing was to be done.
+        /// This one only looked.
         dry_run: bool,
     },
 }
 
-/// Who has the slot that is to be free.
+/// The holder to be ended.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Victim {
     /// The session.
     pub client: Client,
-    /// Whether it is a dblock's, which it proves by a lock of its own.
+    /// Whether it is a dblock's: those hold their session marker lock.
     pub is_dblock: bool,
 }
 
-/// What was heard of a holder's command.
-enum Heard {
+/// What a holder's dblock reported of its command.
+enum Report {
     /// It has ended.
-    End,
-    /// It is being ended, and that was not over in time.
-    Begin,
+    Ended,
+    /// It is being ended, and did not end in time.
+    Ending,
     /// Nothing in time.
     Nothing,
 }
@@ -122,21 +123,21 @@ pub struct Killing<'a> {
     pub inspector: &'a mut Inspector,
     /// The lock.
     pub name: &'a Name,
-    /// Which of its slots; `None`: the one that is held.
+    /// Which slot to free; `None`: the one that is held.
     pub slot: Option<u32>,
     /// How long to wait until the command has ended.
     pub wait: Wait,
     /// Whether nobody is ended.
     pub dry_run: bool,
-    /// How long the holder's dblock may take to come back.
+    /// How long the holder's dblock may take to open a new session.
     pub connect_timeout: Duration,
 }
 
 impl Killing<'_> {
-    /// Ends it, as far as that is asked for.
+    /// Ends the holder, or with a dry run finds it.
     ///
     /// # Errors
-    /// What kept it from being done.
+    /// The session must be dropped.
     pub fn end(&mut self) -> Result<Killed, Fault> {
         let slot = match self.slot()? {
             Ok(slot) => slot,
@@ -148,7 +149,7 @@ impl Killing<'_> {
 
     fn end_slot(&mut self, slot: u32) -> Result<KillOutcome, Fault> {
         let name = self.name;
-        // All at once: who has the slot while it is marked is only waiting for the end of the one that is meant.
+        // One statement for all: while the slot is marked its holder is only a waiter, that waits for the end of the one before.
         let [killer, ending, holder] = self.inspector.owners(&[
             name.kill_on_server(slot),
             name.termination_on_server(slot),
@@ -169,21 +170,21 @@ impl Killing<'_> {
             return Ok(KillOutcome::Held(holder));
         }
         let begun = Moment::now();
-        self.inspector.run(&KeepSession(IDLE_LIMIT))?;
-        // The second is for one that was granted the slot, and has not believed it yet.
+        self.inspector.run(&set_idle_timeout(IDLE_LIMIT))?;
+        // The second says which session is meant: a later holder of the slot may find the first. A waiter finds only the second.
         let markers = [name.kill_on_server(slot), kill_request_lock(id)];
         if !self.mark(&markers)? {
             let killer = self.inspector.owner(&markers[0])?.unwrap_or_default();
             return self.leave_it_to(killer, slot);
         }
-        // It may have ended by itself meanwhile, or another's kill was quicker.
+        // It may have released the slot meanwhile, or another killer was faster.
         if self.inspector.owner(&name.slot_on_server(slot))? != Some(id) {
             self.unmark(&markers)?;
             let (holder, now) = (holder.client, self.now(slot)?);
             return Ok(KillOutcome::ReleasedMeanwhile { holder, now });
         }
         match self.inspector.session.try_run(&KillSession(id))? {
-            // It has ended by itself this moment; its dblock finds the marker, if it comes back.
+            // It ended this moment. If it was lost, its dblock finds the markers on a new session.
             Ok(()) | Err(KillSession::NO_SUCH_SESSION) => {}
             Err(code) if KillSession::NOT_YOURS.contains(&code) => {
                 let info = self.inspector.run(&AskSessionInfo)?;
@@ -200,7 +201,7 @@ impl Killing<'_> {
             }
             Err(code) => return Ok(KillOutcome::Refused { holder, code }),
         }
-        let heard = if is_dblock {
+        let report = if is_dblock {
             let ttl = holder.client.claims.as_ref().and_then(|claims| claims.ttl);
             self.wait_for_end(slot, ttl.unwrap_or(LONGEST_TTL), begun)?
         } else {
@@ -209,15 +210,15 @@ impl Killing<'_> {
         self.unmark(&markers)?;
         let now = self.now(slot)?;
         let after = begun.elapsed();
-        Ok(match heard {
-            Heard::End if is_dblock => KillOutcome::CommandEnded { holder, after, now },
-            Heard::End => KillOutcome::SessionEnded { holder, now },
-            Heard::Begin => KillOutcome::CommandEnding { holder, after },
-            Heard::Nothing => KillOutcome::NoReport { holder, after, now },
+        Ok(match report {
+            Report::Ended if is_dblock => KillOutcome::CommandEnded { holder, after, now },
+            Report::Ended => KillOutcome::SessionEnded { holder, now },
+            Report::Ending => KillOutcome::CommandEnding { holder, after },
+            Report::Nothing => KillOutcome::NoReport { holder, after, now },
         })
     }
 
-    /// The slot that is meant: where none is named, the one that is held, or else that whose holder is being ended. The slots
+    /// The slot to free: the one that was named, else the one that is held, else one whose holder is being ended. `Err`: the slots,
     /// where several are held.
     fn slot(&mut self) -> Result<Result<u32, Vec<u32>>, Fault> {
         let name = self.name;
@@ -239,7 +240,7 @@ impl Killing<'_> {
         })
     }
 
-    /// Waits until another has done what is wanted, or the holder itself, which that one has asked to end.
+    /// Waits until another killer has finished, or the holder that it has asked to end.
     fn leave_it_to(&mut self, other: u64, slot: u32) -> Result<KillOutcome, Fault> {
         let (begun, name, dry_run) = (Moment::now(), self.name, self.dry_run);
         let killer = self.client(other)?;
@@ -274,16 +275,16 @@ impl Killing<'_> {
         client(id, &mut self.inspector.session)
     }
 
-    /// Takes the markers; `false` if another has the first one. The second may be held for another slot of the same session.
+    /// Acquires the markers; `false` if another holds the first one. Another may hold the second, for another slot of the same session.
     fn mark(&mut self, markers: &[String; 2]) -> Result<bool, Fault> {
         for marker in markers {
-            let is_taken = loop {
-                if let Some(is_taken) = self.inspector.run(&TakeMarker(marker))? {
-                    break is_taken;
+            let acquired = loop {
+                if let Some(acquired) = self.inspector.run(&Take::now(marker))? {
+                    break acquired;
                 }
                 sleep(LOOK_AGAIN_AT_KILLER);
             };
-            if !is_taken && *marker == markers[0] {
+            if !acquired && *marker == markers[0] {
                 return Ok(false);
             }
         }
@@ -293,18 +294,18 @@ impl Killing<'_> {
         Ok(true)
     }
 
-    /// Gives the markers back, however often they were taken: a statement that was interrupted may have been carried out.
+    /// Releases the markers, however often they were acquired: the server may have executed an interrupted statement.
     fn unmark(&mut self, markers: &[String; 2]) -> Result<(), Fault> {
         let own = self.own_id()?;
         for marker in markers {
             while self.inspector.owner(marker)? == Some(own) {
-                self.inspector.run(&ReleaseMarker(marker))?;
+                self.inspector.run(&release_once(marker))?;
             }
         }
         Ok(())
     }
 
-    /// Whether the time to wait is over; where that has no limit, this one.
+    /// Whether the time to wait is over; without one, this `limit`.
     fn is_over(&self, begun: Moment, limit: Duration) -> bool {
         let limit = match self.wait {
             Wait::For(wait) => wait,
@@ -313,9 +314,9 @@ impl Killing<'_> {
         begun.elapsed() >= limit
     }
 
-    /// Waits until the holder's dblock says that its command is gone. Until it is heard of the marker must stay, also where
-    /// nothing is to be waited for: it would take the lock again.
-    fn wait_for_end(&mut self, slot: u32, ttl: Duration, begun: Moment) -> Result<Heard, Fault> {
+    /// Waits until the holder's dblock reports that its command has ended. The markers stay until it reports anything, also where the
+    /// caller does not wait: without them it would reacquire the lock.
+    fn wait_for_end(&mut self, slot: u32, ttl: Duration, begun: Moment) -> Result<Report, Fault> {
         let locks = [
             self.name.termination_on_server(slot),
             kill_ack_lock(self.own_id()?),
@@ -325,38 +326,38 @@ impl Killing<'_> {
             let [ending, answer] = self.inspector.owners(&locks)?;
             has_begun |= ending.is_some();
             if answer.is_some() {
-                return Ok(Heard::End);
+                return Ok(Report::Ended);
             }
             let may_come = begun.elapsed() < self.connect_timeout;
             if self.is_over(begun, ttl) && (has_begun || !may_come) {
                 return Ok(if has_begun {
-                    Heard::Begin
+                    Report::Ending
                 } else {
-                    Heard::Nothing
+                    Report::Nothing
                 });
             }
             sleep(LOOK_AGAIN_AT_KILLER);
         }
     }
 
-    /// Waits until a session is gone that nobody answers for.
-    fn wait_for_session(&mut self, slot: u32, victim: u64, begun: Moment) -> Result<Heard, Fault> {
+    /// Waits until the session of a holder that is no dblock has ended.
+    fn wait_for_session(&mut self, slot: u32, victim: u64, begun: Moment) -> Result<Report, Fault> {
         let slot = self.name.slot_on_server(slot);
         while self.inspector.owner(&slot)? == Some(victim) {
             if begun.elapsed() >= LONGEST_END {
-                return Ok(Heard::Nothing);
+                return Ok(Report::Nothing);
             }
             sleep(LOOK_AGAIN_AT_KILLER);
         }
-        Ok(Heard::End)
+        Ok(Report::Ended)
     }
 
-    /// The server's number of this session, as it is behind a proxy, too.
+    /// The server's number of this session, also behind a proxy.
     fn own_id(&mut self) -> Result<u64, Fault> {
         Ok(self.inspector.run(&AskSessionInfo)?.connection)
     }
 
-    /// Who has the slot now.
+    /// Who holds the slot now.
     fn now(&mut self, slot: u32) -> Result<Option<Client>, Fault> {
         let owner = self.inspector.owner(&self.name.slot_on_server(slot))?;
         owner.map(|owner| self.client(owner)).transpose()

@@ -1,4 +1,4 @@
-//! A lock kept by `GET_LOCK`: as long as its session lives.
+//! A lock held by `GET_LOCK`, for as long as its session lives.
 
 mod acquire;
 mod census;

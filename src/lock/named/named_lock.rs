@@ -1,4 +1,4 @@
-//! A named lock as a keeper knows it, the `Backend` of this folder: on one session at a time, which is opened anew when it is lost.
+//! The `Backend` of a named lock: it lives on one session at a time, and on a new one when that is lost.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,26 +7,23 @@ use std::time::Duration;
 
 use super::acquire::{Decision, Opening};
 use super::reacquire::Retake;
-use super::request::{Request, Verbosity};
+use super::request::{PAUSE, Request, Verbosity};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::db::{Client, Connector, Fault, Plain, Session};
 use crate::lock::{Attempt, Backend, Caller, Grant, LockSpec, Name, Reattempt, Refusal, Renewal};
 
-/// From a lost session to the next attempt.
-const PAUSE: Duration = Duration::from_millis(100);
-
-/// Before a caller that waited asks again on a new session: those who held the lock on the lost one come first.
+/// Before a caller that waited asks again on a new session: holders that lost theirs reacquire first.
 pub const HOLD_BACK: Duration = Duration::from_secs(2);
 
-/// How long an answer may take of a server that passes the word of the command's end on to whoever waits for it.
+/// How long an answer may take when the killer learns through the server that the command has ended.
 const ACK_LIMIT: Duration = Duration::from_secs(2);
 
-/// A server gets this part of the TTL for an answer when a lost lock is reacquired: another one is to have its turn in time.
+/// While a lost lock is reacquired a server gets this part of the TTL for an answer, so that the next server is tried in time.
 const SHARE_OF_TTL: u32 = 8;
 
-/// The cause of a loss that the server tells.
+/// The cause of a loss that the server reports.
 const NOT_HELD: &str = "the server says that it is not held";
 
 /// One caller's named lock.
@@ -34,20 +31,20 @@ pub struct NamedLock {
     connector: Connector,
     request: Request,
     name: Name,
-    /// The slot that is held or was lost, and its session; nothing of it is read before that.
+    /// The slot that is held or was lost, and its session. Not read before there is one.
     grant: Grant,
     /// The session that holds the slot.
     session: Option<Session>,
-    /// The session on which somebody was found who ends the holder, and who.
+    /// Who ends the holder, and the session on which that was found.
     killed: Option<(Session, Client)>,
-    /// The session on which the lock was last asked for, as long as it was not acquired.
+    /// The session on which the lock was last asked for, until it is acquired.
     asked_on: Option<u64>,
-    /// That every server is read-only, as the caller knows it.
+    /// What the caller was last notified of: that every server is read-only.
     only_read_only: Option<String>,
 }
 
 impl NamedLock {
-    /// A lock on the servers of `connector`, on sessions that all take the lock of this run's id.
+    /// A lock on the servers of `connector`. Each session acquires the lock of this run's id first.
     pub fn new(connector: Connector, spec: &LockSpec, run_id: &str, verbosity: Verbosity) -> Self {
         Self {
             connector,
@@ -106,7 +103,7 @@ impl Backend for NamedLock {
             return Ok(Attempt::Retry(self.connector.pause()));
         };
         caller.on_server(&session.to_string());
-        // Whoever ends a holder may mean one that was granted the slot, and has not believed it yet.
+        // A killer may mean this waiter: the server granted it the slot before the session was lost, unproved.
         if let Some(lost) = self.asked_on
             && let Ok(Some(killer)) = Request::killer_of_waiter(lost, &mut session)
         {

@@ -1,4 +1,4 @@
-//! Trying a lock of its own on a server, for `dblock check`: does it exclude, and does a second session see it?
+//! Tries a lock of its own on a server, for `dblock check`: does it exclude, and does a second session see it?
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use super::acquire::Opening;
 use super::fitness::Unfit;
 use super::request::{Request, Verbosity};
-use super::statements::literal;
+use super::statements::{KillSession, Owners, Take, release_once};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::db::server_facts::{Shown, median};
-use crate::db::{Connector, Fault, Row, Session, Statement, first_value};
+use crate::db::{Connector, Fault, Row, Session, Statement};
 use crate::lock::{DEFAULT_TTL, LockSpec, Name, OnLockLost, Wait, run_id_lock};
 
-/// From one look at another session to the next.
+/// The pause between two looks at another session.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// A lock that nobody else knows.
+/// A lock under a random name.
 pub struct Probe {
     name: Name,
-    /// The lock that tells the first session from others.
+    /// The run id's lock of the first session.
     marker: String,
 }
 
@@ -35,11 +35,11 @@ pub struct Reached {
 
 /// Whether a lock on a server excludes.
 pub struct Exclusion {
-    /// Why it would not, the weightiest first; empty if it would.
+    /// Why it would not, the most important first; empty if it would.
     pub unfit: Vec<Unfit>,
     /// Whether the server is in a replication group.
     pub in_group: bool,
-    /// What Percona's cluster allows; `None` for all other servers.
+    /// The strict mode of a Percona cluster; `None` for all other servers.
     pub pxc_strict_mode: Option<String>,
 }
 
@@ -56,10 +56,10 @@ impl Probe {
         Ok(Self { name, marker })
     }
 
-    /// Reaches a server, and takes the lock there as `dblock run` would. Why it did not work with each, where it is none.
+    /// Reaches a server, and acquires the lock there as `dblock run` does.
     ///
     /// # Errors
-    /// What no further attempt can mend; [`Fault::Gone`] where no server could be reached.
+    /// [`Fault::Final`] where no further attempt can succeed; [`Fault::Gone`] where no server could be reached.
     pub fn reach(&self, connector: &Connector) -> Result<Reached, Fault> {
         let mut outcome = Err(Fault::Gone(String::new()));
         for read_only in [false, true] {
@@ -95,7 +95,7 @@ impl Probe {
         connector.connect(|session| request.open(session))
     }
 
-    /// A request that does not wait, and judges nothing.
+    /// A request that does not wait, and accepts an unfit server.
     fn request(&self, marker: &str, read_only: bool) -> Request {
         let spec = LockSpec {
             name: self.name.clone(),
@@ -116,12 +116,13 @@ impl Probe {
         request
     }
 
-    /// Waits for the lock as long as this, in whole seconds: whether it was granted.
+    /// Acquires the lock, and waits for it so many whole seconds: whether it was acquired.
     ///
     /// # Errors
     /// Any fault of a statement.
     pub fn take(&self, session: &mut Session, wait: Duration) -> Result<bool, Fault> {
-        session.run(&Take(&self.name, wait))
+        let lock = &self.name.on_server();
+        Ok(session.run(&Take { lock, wait })? == Some(true))
     }
 
     /// Releases the lock.
@@ -129,39 +130,40 @@ impl Probe {
     /// # Errors
     /// The session must be dropped.
     pub fn release(&self, session: &mut Session) -> Result<(), Fault> {
-        session
-            .try_run(&Release(&self.name.on_server()))
-            .map(|_| ())
+        let released = session.try_run(&release_once(&self.name.on_server()));
+        released.map(|_| ())
     }
 
-    /// Releases what the first session has besides.
+    /// Releases the run id's lock of the first session.
     ///
     /// # Errors
     /// The session must be dropped.
     pub fn release_marker(&self, session: &mut Session) -> Result<(), Fault> {
-        session.try_run(&Release(&self.marker)).map(|_| ())
+        session.try_run(&release_once(&self.marker)).map(|_| ())
     }
 
-    /// How long it takes to take the lock, which is free.
+    /// How long it takes to acquire the lock, which must be free.
     ///
     /// # Errors
     /// The session must be dropped.
     pub fn time_to_take(&self, session: &mut Session) -> Result<Duration, Fault> {
+        let lock = self.name.on_server();
         let take = |session: &mut Session| {
-            let taken = session.try_run(&Take(&self.name, Duration::ZERO));
+            let taken = session.try_run(&Take::now(&lock));
             taken.map(|_| ())
         };
         median(session, take, |session| self.release(session))
     }
 
-    /// Waits until nobody has the lock, for so long at most: the server frees it a moment after it has closed a session.
+    /// Waits until nobody holds the lock, for so long at most: the server frees it a moment after it has closed a session.
     ///
     /// # Errors
     /// The session must be dropped.
     pub fn await_free(&self, session: &mut Session, limit: Duration) -> Result<(), Fault> {
         let until = Moment::now() + limit;
-        let is_used = AskUsed(&self.name);
-        while session.try_run(&is_used)? == Ok(true) && Moment::now() < until {
+        let owners = Owners(vec![self.name.on_server()]);
+        let is_held = |owners: Vec<Option<u64>>| owners[0].is_some();
+        while session.try_run(&owners)?.is_ok_and(is_held) && Moment::now() < until {
             sleep(LOOK_AGAIN);
         }
         Ok(())
@@ -185,10 +187,10 @@ pub fn await_waiter(session: &mut Session, waiter: u64, limit: Duration) -> Resu
 /// # Errors
 /// The session must be dropped.
 pub fn end_session(session: &mut Session, other: u64) -> Result<bool, Fault> {
-    Ok(session.try_run(&End(other))?.is_ok())
+    Ok(session.try_run(&KillSession(other))?.is_ok())
 }
 
-/// Asks what else shows whether a lock excludes.
+/// Whether a lock excludes, with what only `dblock check` asks for.
 ///
 /// # Errors
 /// The session must be dropped.
@@ -209,36 +211,6 @@ pub fn exclusion(session: &mut Session, opening: &Opening) -> Result<Exclusion, 
     })
 }
 
-struct Take<'a>(&'a Name, Duration);
-
-impl Statement for Take<'_> {
-    type Answer = bool;
-
-    fn sql(&self) -> String {
-        let (name, wait) = (literal(&self.0.on_server()), self.1.as_secs());
-        format!("/* dblock check take */ SELECT GET_LOCK({name}, {wait})")
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
-        Ok(first_value::<u8>(rows)? == Some(1))
-    }
-}
-
-struct Release<'a>(&'a str);
-
-impl Statement for Release<'_> {
-    type Answer = ();
-
-    fn sql(&self) -> String {
-        let name = literal(self.0);
-        format!("/* dblock check release */ SELECT RELEASE_LOCK({name})")
-    }
-
-    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
-        Ok(())
-    }
-}
-
 /// Whether a session waits for a named lock.
 struct AskWaits(u64);
 
@@ -255,35 +227,5 @@ impl Statement for AskWaits {
 
     fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
         Ok(!rows.is_empty())
-    }
-}
-
-/// Whether somebody has the lock.
-struct AskUsed<'a>(&'a Name);
-
-impl Statement for AskUsed<'_> {
-    type Answer = bool;
-
-    fn sql(&self) -> String {
-        let name = literal(&self.0.on_server());
-        format!("/* dblock check owner */ SELECT IS_USED_LOCK({name})")
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
-        Ok(first_value::<u64>(rows)?.is_some())
-    }
-}
-
-struct End(u64);
-
-impl Statement for End {
-    type Answer = ();
-
-    fn sql(&self) -> String {
-        format!("/* dblock check end */ KILL {}", self.0)
-    }
-
-    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
-        Ok(())
     }
 }

@@ -3,24 +3,23 @@
 
 use crate::lock::Grant;
 
-/// So many slots are asked for together with the markers of those who end their holders: for a thousand slots these would be
-/// most of the statement.
+/// Up to so many slots the statement also asks for the kill lock of each. For a thousand slots that would be most of its text.
 pub const FEW: u32 = 16;
 
-/// A question to the server. After each the session holds at most one slot, and at most one place.
+/// A question to the server. After each the session holds at most one slot, and at most once the head of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// Take any free slot, whoever waits.
+    /// Acquire any free slot, whoever waits.
     Try,
-    /// Take any free slot unless somebody waits.
+    /// Acquire any free slot unless somebody waits.
     TryUnlessQueued,
-    /// Wait in the server's own queue: for the place at the head, or where there is one slot only, for that.
+    /// Wait in the server's own queue: for the lock of the head or, where there is one slot only, for the slot.
     Queue,
-    /// At the head: take any free slot, or wait a moment for the last one.
+    /// At the head: acquire any free slot, or wait a moment for the last one.
     Head,
-    /// After an answer that tells nothing: ask what is held. Locks count, so nothing is asked for again before.
+    /// After an unclear answer: ask what is held. A session can acquire a lock twice, so it asks before it acquires again.
     Settle,
-    /// Prove that this slot is held, make the session fit to keep it, and only then give up the place.
+    /// Prove that this slot is held, prepare the session to hold it, and only then release the head of the queue.
     Confirm(u32),
 }
 
@@ -28,13 +27,13 @@ pub enum Step {
 #[expect(clippy::struct_excessive_bools, reason = "columns of an answer")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Answer {
-    /// The slots were asked for or waited for, and were not to be had.
+    /// Others hold all the slots that were asked for or waited for.
     pub refused: bool,
     /// The slot that is held.
     pub slot: Option<u32>,
-    /// Whether the place at the head of the queue is held.
-    pub place: bool,
-    /// Whether the holder of some slot is being ended, which of few slots is asked for together with each.
+    /// Whether this session is the head of the queue.
+    pub is_head: bool,
+    /// Whether the holder of some slot is being ended. Only asked where there are too many slots to ask for each.
     pub kills: bool,
     /// With a proof: whether somebody is ending the holder of the slot.
     pub killed: bool,
@@ -47,36 +46,35 @@ pub struct Answer {
 /// What to do about an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Go on with this step.
+    /// Continue with this step.
     Ask(Step),
-    /// As [`Next::Ask`], but the answer told nothing: not too often, and not in a rush.
+    /// As [`Next::Ask`] after an unclear answer: not too often, and with pauses.
     Doubt(Step),
-    /// A slot is ours.
+    /// The session holds a slot.
     Held(Grant),
-    /// None is to be had in time.
+    /// Others hold all slots, and the time to wait is over.
     Taken,
-    /// Its holder before is reacquiring the slot: end the session, and ask on another.
+    /// The holder that lost the slot is reacquiring it: end the session, and ask on another.
     GiveWay,
-    /// The command of the holder before may still run: ask once more in a while.
+    /// The command of the last holder may still run: ask again after a pause.
     Wait(Step),
     /// As [`Next::Wait`], but the time is over: release the slot.
     GiveUp(u32),
-    /// As [`Next::Wait`], but another slot may be free: release this one, ask from now on for each slot together with the markers
-    /// of those who end their holders, and go on with this step.
+    /// As [`Next::Wait`], but another slot may be free: release this one, from now on ask for the kill lock of each slot, and continue
+    /// with this step.
     Release(u32, Step),
 }
 
-/// A caller's way to a slot, on one session.
+/// How a caller acquires a slot, on one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Way {
+pub struct Plan {
     slots: u32,
     waits: bool,
     pub(super) checks_kills: bool,
 }
 
-impl Way {
-    /// The way of a caller that is content with any of so many slots, may wait or not, and asks for each slot together with the
-    /// markers of those who end their holders, or not.
+impl Plan {
+    /// For a caller that wants any of so many slots, may wait or not, and asks for the kill lock of each slot or not.
     pub fn new(slots: u32, waits: bool, checks_kills: bool) -> Self {
         Self {
             slots,
@@ -85,7 +83,7 @@ impl Way {
         }
     }
 
-    /// What to ask first, and when it is not known what else.
+    /// What to ask first, and whenever nothing else follows.
     pub fn first(self) -> Step {
         if self.waits && self.slots > 1 {
             Step::TryUnlessQueued
@@ -94,13 +92,13 @@ impl Way {
         }
     }
 
-    /// What follows from the answer to a step; `None` for a statement that was interrupted, which may have done what it
-    /// was to do all the same. `late`: no time is left to wait.
+    /// What follows from the answer to a step; `None` for a statement that was interrupted: the server may have executed it all
+    /// the same. `late`: no time is left to wait.
     pub fn next(self, step: Step, answer: Option<Answer>, late: bool) -> Next {
         let Some(Answer {
             refused,
             slot,
-            place,
+            is_head,
             kills,
             killed,
             reacquired,
@@ -108,7 +106,7 @@ impl Way {
         }) = answer
         else {
             return Next::Doubt(match step {
-                // These ask what is held before they take anything.
+                // These ask what is held before they acquire anything.
                 Step::Head | Step::Confirm(_) => step,
                 _ => Step::Settle,
             });
@@ -118,12 +116,12 @@ impl Way {
             (Some(slot), _) if killed && !self.checks_kills => Next::Release(slot, self.first()),
             (Some(slot), _) if killed && late => Next::GiveUp(slot),
             (Some(_), _) if killed => Next::Wait(step),
-            // It may be that of one whose command still runs.
+            // The command of its last holder may still run.
             (Some(slot), Step::Try | Step::TryUnlessQueued) if kills => {
                 Next::Ask(Step::Confirm(slot))
             }
-            // Only an answer that nobody waited for can be trusted by itself. One that was waited for may have come late,
-            // when the server had long given up this session and its locks.
+            // An answer without a wait proves the slot. After a wait it may have arrived late, when the server had already ended
+            // this session and released its locks.
             (Some(slot), Step::Try | Step::TryUnlessQueued | Step::Confirm(_)) => {
                 Next::Held(Grant {
                     slot,
@@ -136,11 +134,11 @@ impl Way {
             (None, Step::Try | Step::TryUnlessQueued | Step::Queue) if refused => {
                 Next::Ask(Step::Queue)
             }
-            (None, Step::Queue | Step::Settle) if place => Next::Ask(Step::Head),
-            (None, Step::Head) if refused && place => Next::Ask(Step::Head),
+            (None, Step::Queue | Step::Settle) if is_head => Next::Ask(Step::Head),
+            (None, Step::Head) if refused && is_head => Next::Ask(Step::Head),
             (None, Step::Settle) => Next::Ask(self.first()),
             (None, Step::Confirm(_)) => Next::Doubt(Step::Settle),
-            (None, _) if place => Next::Doubt(Step::Head),
+            (None, _) if is_head => Next::Doubt(Step::Head),
             (None, _) => Next::Doubt(self.first()),
         }
     }

@@ -1,4 +1,4 @@
-//! Acquiring a lost slot again, and hearing of whoever ends its holder (`dblock kill`).
+//! Reacquiring a lost slot, and answering whoever ends its holder (`dblock kill`).
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -7,34 +7,34 @@ use super::request::{
     LONGEST_END, LOOK_AGAIN, LOOK_AGAIN_AT_KILLER, Request, carry_out, may_end, named_client,
 };
 use super::retaking::{Action, Look, Retaking};
-use super::statements::{Owner, ack_kill_of_waiter, kill_session};
+use super::statements::{KillSession, Owners, ack_kill_of_waiter};
 use crate::base::clock::Moment;
 use crate::base::log::Level;
 use crate::db::{Client, Fault, Session, Statement};
 use crate::lock::{Grant, Holders, Lease, kill_request_lock};
 
-/// How long the session that has a slot may be one of our own on its way out; and how long, when we announced that we reacquire it,
-/// a waiter's that is about to release it. Beyond that it is a stranger's.
+/// A session that holds the slot for longer belongs to another holder. Before that it may be an own session that is ending,
+/// or, after the announcement that the slot is being reacquired, a waiter's that is about to release it.
 const LINGERS: Duration = Duration::from_millis(20);
 const RELEASES: Duration = Duration::from_millis(500);
 
-/// What became of the attempt to take a slot again.
+/// What became of an attempt to reacquire a slot.
 pub enum Retake {
-    /// It is ours.
+    /// It is held again.
     Held(Grant, Lease),
-    /// Somebody ends its holder, which is us: it is not for us any more.
+    /// Somebody ends this holder.
     Killed(Client),
-    /// Another session has it.
+    /// Another session holds it.
     Taken(Holders),
 }
 
-/// Ends an older session of this dblock, which the server has not missed yet.
+/// Ends an older session of this dblock, which the server still keeps.
 ///
 /// # Errors
 /// [`Fault::Gone`].
 pub fn end_ghost(ghost: u64, session: &mut Session) -> Result<(), Fault> {
-    // Any other fault may be that it is gone by now.
-    if let Err(fault @ Fault::Gone(_)) = session.run(&kill_session(ghost)) {
+    // Any other fault may mean that it has ended by now.
+    if let Err(fault @ Fault::Gone(_)) = session.run(&KillSession(ghost)) {
         return Err(fault);
     }
     let line = format!("ended the session {ghost}, which was our own");
@@ -42,7 +42,7 @@ pub fn end_ghost(ghost: u64, session: &mut Session) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Waits until a killer has released what `owner` asks for, so that it knows the answer, or does not seem to listen.
+/// Waits until the killer has released the lock that `owner` asks for, for then it knows the answer; or until that takes too long.
 fn await_killer<S: Statement>(
     owner: &S,
     id_of: impl Fn(S::Answer) -> Option<u64>,
@@ -62,17 +62,17 @@ fn await_killer<S: Statement>(
         }
         sleep(LOOK_AGAIN_AT_KILLER);
     }
-    // Another who waits for the same end may look for the answer, too.
+    // Another killer may wait for the same end, and needs time to see the answer.
     sleep(2 * LOOK_AGAIN_AT_KILLER);
     Ok(())
 }
 
 impl Request {
-    /// Takes a `lost` slot once more, on a new session. Where it finds an older session of this dblock, which the server
-    /// has not missed yet, it ends that first; a caller that waits may be quicker then.
+    /// Reacquires a `lost` slot, on a new session. Where the server still keeps an older session of this dblock it ends that first; a
+    /// waiter may acquire the slot then.
     ///
     /// # Errors
-    /// As [`Request::open`]. After any fault the session must be dropped: it may have the slot all the same.
+    /// As [`Request::open`]. After any fault the session must be dropped: it may hold the slot all the same.
     pub fn retake(&mut self, lost: Grant, session: &mut Session) -> Result<Retake, Fault> {
         let slot = lost.slot;
         let open = self.statements.open_session(self.ttl);
@@ -84,28 +84,28 @@ impl Request {
         loop {
             let proved = Moment::now();
             let statement = self.statements.reacquire(slot);
-            let told = if opened {
+            let reply = if opened {
                 carry_out(session, &open)?;
                 session.run(&statement)
             } else {
                 session.run_both(&open, &statement)
             };
-            let told = match told {
+            let reply = match reply {
                 Err(Fault::NoSuchVariable(name)) if self.statements.do_without(&name) => {
                     opened = true;
                     continue;
                 }
-                told => told?.ok_or_else(no_answer)?,
+                reply => reply?.ok_or_else(no_answer)?,
             };
-            let answer = told.opened.asked.answer.ok_or_else(no_answer)?;
-            let (owner, read_only) = (told.opened.run_id_owner, told.opened.asked.is_read_only);
+            let answer = reply.opened.asked.answer.ok_or_else(no_answer)?;
+            let (owner, read_only) = (reply.opened.run_id_owner, reply.opened.asked.is_read_only);
             opened = true;
             let look = Look {
                 own: answer.connection_id,
                 acquired: answer.slot.is_some(),
                 killed: answer.killed,
                 run_id_owner: owner,
-                holder: told.holder,
+                holder: reply.holder,
             };
             if let Some(holder) = look.stranger()
                 && stranger.is_none_or(|(same, _)| same != holder)
@@ -124,7 +124,7 @@ impl Request {
             }
             match action {
                 Action::Held { announced } => {
-                    let traits = &told.opened.traits;
+                    let traits = &reply.opened.traits;
                     let fitness = self.judge(traits, (answer, owner, read_only), session)?;
                     let ttl = fitness.idle_limit.min(self.ttl);
                     if announced {
@@ -162,7 +162,7 @@ impl Request {
         }
     }
 
-    /// Who is ending the holder of a `lost` slot, if somebody is. One who ends a later holder of it is not meant.
+    /// Who ends the holder of a `lost` slot, if somebody does. Whoever ends a later holder of it does not count.
     ///
     /// # Errors
     /// Any fault of a statement, and [`Fault::ReadOnly`].
@@ -177,28 +177,28 @@ impl Request {
         let Some(id) = killing.killer else {
             return Ok(None);
         };
-        // From here on nobody has the slot, also when the killer goes away.
+        // From here on no dblock acquires the slot, even if the killer dies.
         carry_out(session, &self.statements.announce_termination(lost.slot))?;
         Ok(Some(named_client(id, session)?))
     }
 
-    /// Who ended the session of this number, which was lost while the lock was asked for. The killer is told that there is no command,
-    /// and hears it.
+    /// Who ended the session of this number, which was lost before it held the lock. Answers that killer that there is no command, and
+    /// waits until it knows.
     ///
     /// # Errors
     /// Any fault of a statement.
     pub fn killer_of_waiter(lost: u64, session: &mut Session) -> Result<Option<Client>, Fault> {
-        let owner = Owner::of(&kill_request_lock(lost));
-        let Some(id) = session.run(&owner)? else {
+        let request = Owners(vec![kill_request_lock(lost)]);
+        let Some(id) = session.run(&request)?[0] else {
             return Ok(None);
         };
         let client = named_client(id, session)?;
         carry_out(session, &ack_kill_of_waiter(id))?;
-        await_killer(&owner, |owner| owner, id, session)?;
+        await_killer(&request, |owners| owners[0], id, session)?;
         Ok(Some(client))
     }
 
-    /// Who is ending the holder of a `lost` slot, on a new session whose server takes writes.
+    /// Who ends the holder of a `lost` slot, asked on a new session whose server takes writes.
     ///
     /// # Errors
     /// As [`Request::open`].
@@ -216,17 +216,17 @@ impl Request {
         }
     }
 
-    /// Tells the session `killer`, which ends this holder, that the holder's command is gone, and returns when it has heard of it, or
-    /// does not seem to listen.
+    /// Answers the session `killer`, which ends this holder, that the command has ended, and waits until it knows, or for so long as
+    /// it may take.
     ///
     /// # Errors
-    /// Any fault of a statement: it does not know.
+    /// Any fault of a statement: the killer may not know.
     pub fn ack_kill(&self, slot: u32, killer: u64, session: &mut Session) -> Result<(), Fault> {
         carry_out(session, &self.statements.ack_kill(slot, killer))?;
         let marker = self.statements.kill_marker(slot, None);
         await_killer(
             &marker,
-            |told| told.and_then(|told| told.killer),
+            |killing| killing.and_then(|killing| killing.killer),
             killer,
             session,
         )

@@ -1,33 +1,30 @@
-//! What a caller asks a named lock for, and what every step towards it needs. NULL, an error or a lost connection is never read as
-//! "taken" and never as "mine".
+//! A caller's request for a named lock, and what all its steps share. NULL, an error or a lost connection never counts as "held by
+//! another", and never as "held by this session".
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::fitness::{Fitness, READ_ONLY, ServerTraits, Unfit};
-use super::queue::{Answer, Way};
-use super::statements::{Command, Statements, restore_idle_timeout, shorten_idle_timeout};
+use super::queue::{Answer, Plan};
+use super::statements::{Statements, set_idle_timeout, shorten_idle_timeout};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
-use crate::base::text::{cut_to_bytes, shown};
-use crate::db::{Client, Fault, OWN_ATTRIBUTES, Session, claims, client};
+use crate::base::text::shown;
+use crate::db::{Client, Fault, OWN_ATTRIBUTES, Session, Statement, claims, client};
 use crate::lock::{Holder, Holders, LockSpec, MOST_NAMED, Wait};
 
-/// After an answer that tells nothing, before the next question.
+/// Before the next attempt, after an unclear answer, an interrupted statement or a lost session.
 pub const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a session that was killed may take to end, and from one look at it to the next.
+/// How long a killed session may take to end, and the pause between two looks at it.
 pub const LONGEST_END: Duration = Duration::from_secs(2);
 pub const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// From one look at who ends the holder of a slot to the next.
+/// The pause between two looks at whoever ends a holder.
 pub const LOOK_AGAIN_AT_KILLER: Duration = Duration::from_millis(20);
 
-/// Bytes of an account and its address at most: who holds a lock crosses to another process in one packet.
-const LONGEST_ADDRESS: usize = 400;
-
-/// When somebody wants to know who has the lock: the server goes through all its sessions for that.
+/// When to ask who holds the lock: it makes the server search all its sessions.
 #[derive(Debug, Clone, Copy)]
 pub struct Verbosity {
     /// When the waiting begins.
@@ -41,19 +38,19 @@ pub struct Request {
     pub(super) statements: Statements,
     pub(super) slots: u32,
     wait: Wait,
-    /// How long the server is asked to keep a session that says nothing.
+    /// How long the server is asked to keep a session without a statement.
     pub(super) ttl: Duration,
     accepts: Accepts,
-    /// When the lock was first asked for; `None` before that. The wait goes on over a lost session.
+    /// When the lock was first asked for; `None` before that. A new session continues the same wait.
     pub(super) since: Option<Instant>,
-    /// Whether the lock was taken, and others may wait for it.
+    /// Whether the caller has waited for the lock, so that others may wait, too.
     pub(super) has_waited: bool,
-    /// Whether an earlier session may have the lock of this run's id.
+    /// Whether an earlier session may hold the lock of this run's id.
     pub(super) may_have_ghost: bool,
     pub(super) verbosity: Verbosity,
 }
 
-/// Which servers will do.
+/// Which servers a request accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Accepts {
     /// Those on which a lock excludes.
@@ -62,12 +59,12 @@ enum Accepts {
     Queue,
     /// Any that takes writes.
     Unfit,
-    /// Any: there is none that takes writes.
+    /// Any: no server takes writes.
     ReadOnly,
 }
 
 impl Request {
-    /// A request for a lock, on sessions that all take the lock of this run's id.
+    /// A request for a lock. Each of its sessions acquires the lock of this run's id.
     pub fn new(spec: &LockSpec, run_id: &str, verbosity: Verbosity) -> Self {
         Self {
             statements: Statements::new(&spec.name, spec.slots, run_id),
@@ -99,17 +96,17 @@ impl Request {
         self.accepts == Accepts::Queue
     }
 
-    /// Whether it may lock on a server that is read-only, should there be no other.
+    /// Whether it may lock on a read-only server where there is no other.
     pub fn accepts_read_only(&self) -> bool {
         !self.wants_fit()
     }
 
-    /// From now on it does: there is no other.
+    /// From now on it locks on a read-only server: there is no other.
     pub fn accept_read_only(&mut self) {
         self.accepts = Accepts::ReadOnly;
     }
 
-    /// Whether only a server will do on which a lock excludes.
+    /// Whether it accepts only a server on which a lock excludes.
     pub(super) fn wants_fit(&self) -> bool {
         matches!(self.accepts, Accepts::Fit | Accepts::Queue)
     }
@@ -138,7 +135,7 @@ impl Request {
     /// # Errors
     /// As [`Request::begin_wait`].
     pub fn end_wait(&self, ttl: Duration, session: &mut Session) -> Result<(), Fault> {
-        carry_out(session, &restore_idle_timeout(ttl))
+        carry_out(session, &set_idle_timeout(ttl))
     }
 
     /// Takes the lock of one slot, if it is free.
@@ -149,9 +146,9 @@ impl Request {
         session.run(&self.statements.try_slot(slot))
     }
 
-    pub(super) fn way(&self) -> Way {
+    pub(super) fn plan(&self) -> Plan {
         let waits = self.wait != Wait::For(Duration::ZERO);
-        Way::new(self.slots, waits, self.statements.checks_kills())
+        Plan::new(self.slots, waits, self.statements.checks_kills())
     }
 
     /// Whether no time is left to wait.
@@ -164,11 +161,11 @@ impl Request {
         let Wait::For(limit) = self.wait else {
             return None;
         };
-        let gone = self.since.map_or(Duration::ZERO, |since| since.elapsed());
-        Some(limit.saturating_sub(gone))
+        let waited = self.since.map_or(Duration::ZERO, |since| since.elapsed());
+        Some(limit.saturating_sub(waited))
     }
 
-    /// Whether a server that takes writes, or not, will do.
+    /// Refuses a server that takes no writes, unless there is no other.
     ///
     /// # Errors
     /// [`Fault::ReadOnly`].
@@ -179,10 +176,10 @@ impl Request {
         Ok(())
     }
 
-    /// Decides about a server by the first answer on a session.
+    /// Judges a server by the first answer on a session.
     ///
     /// # Errors
-    /// [`Fault::ReadOnly`], and [`Reason::Configuration`] for any other server that will not do.
+    /// [`Fault::ReadOnly`], and [`Reason::Configuration`] for any other server that it does not accept.
     pub(super) fn judge(
         &self,
         traits: &ServerTraits,
@@ -191,7 +188,7 @@ impl Request {
     ) -> Result<Fitness, Fault> {
         self.check_writes(is_read_only)?;
         let mut fitness = Fitness::judge(traits, run_id_owner, answer.connection_id, self.ttl);
-        // Behind a proxy one statement more tells whether the session is still the same.
+        // Behind a proxy another statement may reach another session: one more shows it.
         if let (true, Some(slot), true) = (
             fitness.unfit.is_empty(),
             answer.slot,
@@ -227,7 +224,7 @@ impl Request {
         Ok(fitness)
     }
 
-    /// Who has the lock that could not be acquired, where somebody is told.
+    /// Who holds the lock that could not be acquired, if that was `asked`.
     ///
     /// # Errors
     /// [`Fault::Gone`].
@@ -241,7 +238,7 @@ impl Request {
         })
     }
 
-    /// Asks who has the lock.
+    /// Asks who holds the lock.
     ///
     /// # Errors
     /// [`Fault::Gone`].
@@ -254,11 +251,11 @@ impl Request {
                         Err(fault @ Fault::Gone(_)) => return Err(fault),
                         claims => claims.ok().and_then(Result::ok),
                     };
-                    Holder::Session(Box::new(bounded(Client {
+                    Holder::Session(Box::new(Client {
                         connection,
                         address,
                         claims: claims.and_then(|mut all| all.remove(&connection)),
-                    })))
+                    }))
                 }
                 Ok((None, _)) => match session.try_run(&self.statements.kill_marker(slot, None))? {
                     Ok(Some(killing)) if killing.killer.is_some() => {
@@ -268,10 +265,10 @@ impl Request {
                     _ => Holder::Nobody,
                 },
                 Err(fault @ Fault::Gone(_)) => return Err(fault),
-                // Who it is matters less than that it is taken.
+                // It is enough to know that the lock is held.
                 Err(_) => Holder::Unknown,
             };
-            // A plain client may have several.
+            // A client that is no dblock may hold several slots.
             if !named.contains(&holder) {
                 named.push(holder);
             }
@@ -283,13 +280,13 @@ impl Request {
     }
 }
 
-/// Who has a session, as far as the server tells in a way that can be read: a name is never a reason to fail.
+/// Whose session this is, as far as that can be read: failing to read a name fails nothing else.
 ///
 /// # Errors
 /// [`Fault::Gone`].
 pub fn named_client(id: u64, session: &mut Session) -> Result<Client, Fault> {
     match client(id, session) {
-        Ok(client) => Ok(bounded(client)),
+        Ok(client) => Ok(client),
         Err(fault @ Fault::Gone(_)) => Err(fault),
         Err(_) => Ok(Client {
             connection: id,
@@ -298,30 +295,20 @@ pub fn named_client(id: u64, session: &mut Session) -> Result<Client, Fault> {
     }
 }
 
-/// A client with an address of bounded length.
-pub fn bounded(client: Client) -> Client {
-    let address = client.address.as_deref();
-    Client {
-        address: address.map(|address| cut_to_bytes(address, LONGEST_ADDRESS).to_owned()),
-        ..client
-    }
-}
-
-/// Carries out a statement that changes the session, however often it is interrupted.
+/// Carries out a statement, however often it is interrupted.
 ///
 /// # Errors
 /// Any other fault of a statement.
-pub fn carry_out(session: &mut Session, statement: &Command) -> Result<(), Fault> {
-    while let Err(fault) = session.run(statement) {
-        match fault {
-            Fault::Interrupted(_) | Fault::Conflict(_) => sleep(PAUSE),
-            fault => return Err(fault),
+pub fn carry_out<S: Statement>(session: &mut Session, statement: &S) -> Result<S::Answer, Fault> {
+    loop {
+        match session.run(statement) {
+            Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),
+            answer => return answer,
         }
     }
-    Ok(())
 }
 
-/// Whether an older session may still end, from a beginning.
+/// Fails when an older session should have ended by now, counted from `begun`.
 pub fn may_end(begun: Moment) -> Result<(), Fault> {
     if begun.elapsed() > LONGEST_END {
         return Err(Fault::Interrupted(

@@ -3,16 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::base::text::cut_to_bytes;
-use crate::db::{Fault, LIST, Row, Statement, first_value};
+use crate::db::{Fault, LIST, Row, Statement, first_value, read_address};
 
-/// Bytes of an account and an address at most.
-const LONGEST_ACCOUNT: usize = 1024;
-
-/// Of a statement so much is read as names its lock.
+/// So many characters of a statement are enough to find its lock.
 const BEGINNING: u32 = 700;
 
-/// Whether this account has the PROCESS privilege: nobody without it may read that table, on either server.
+/// Whether this account has the PROCESS privilege: without it neither server lets anybody read that table.
 pub struct AskProcessPrivilege;
 
 impl Statement for AskProcessPrivilege {
@@ -28,19 +24,19 @@ impl Statement for AskProcessPrivilege {
     }
 }
 
-/// A lock in a list of the server's.
+/// A lock in one of the server's lists.
 pub struct ListedLock {
-    /// The session that has it, or waits for it.
+    /// The session that holds it, or waits for it.
     pub connection: u64,
     /// Its name on the server.
     pub name: String,
     /// For how long it is held; `None` if that is not known.
     pub age: Option<Duration>,
-    /// Whether it is held, and not waited for.
+    /// Whether the session holds it; else it waits.
     pub is_held: bool,
 }
 
-/// The held locks, of MariaDB's plugin.
+/// The held locks, from MariaDB's plugin.
 pub struct AskPlugin;
 
 impl Statement for AskPlugin {
@@ -70,7 +66,7 @@ impl Statement for AskPlugin {
     }
 }
 
-/// Whether the performance schema has the locks: MariaDB has the table, but counts nothing where it is not configured to.
+/// Whether the performance schema has the locks: MariaDB has the table, but leaves it empty where it is not configured.
 pub struct AskInstrument;
 
 impl Statement for AskInstrument {
@@ -88,7 +84,7 @@ impl Statement for AskInstrument {
     }
 }
 
-/// The locks that are held and waited for, of the performance schema.
+/// The locks that are held and waited for, from the performance schema.
 pub struct AskPerformanceSchema;
 
 impl Statement for AskPerformanceSchema {
@@ -148,7 +144,7 @@ impl Statement for AskProcesses {
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
         let mut processes = HashMap::new();
         for row in rows {
-            let (Some(id), Some(address)) = (row.get(0)?, row.text(1)?) else {
+            let (Some(id), Some(address)) = (row.get(0)?, read_address(row, 1)?) else {
                 continue;
             };
             let precise = row.get::<f64>(6)?.map(|millis| millis / 1000.0);
@@ -160,7 +156,7 @@ impl Statement for AskProcesses {
             let waits = row.text(3)?.as_deref() == Some("User lock");
             let lock = row.text(5)?.and_then(|text| LockInStatement::find(&text));
             let process = Process {
-                address: cut_to_bytes(&address, LONGEST_ACCOUNT).to_owned(),
+                address,
                 idle: time.filter(|_| is_idle),
                 waits: lock
                     .filter(|_| waits)

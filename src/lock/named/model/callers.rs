@@ -1,104 +1,9 @@
 //! Callers: where each is, and how far its statement has come.
 
-use super::holders::Retake;
 use super::locks::{SessionId, caller_of, take};
-use super::world::World;
-use super::{Server, Setting};
-use crate::lock::named::queue::{Answer, Next, Step, Way};
-use crate::lock::named::retaking::{Action, Retaking, after_opening};
-
-/// Where a caller is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Phase {
-    NotYet,
-    /// The server executes a statement of its and has come so far.
-    Asks(Step, At),
-    /// The server has answered, and the session is idle.
-    Answered(Step, Option<Answer>),
-    Runs(u8),
-    /// Gives its slot back and has come so far.
-    Releases(u8, Release),
-    /// Its session is lost, and it has no command.
-    Reopens,
-    /// On a new session, before it takes the run id's lock once more; what it asks then.
-    Opens(Step),
-    /// The server has answered the first question on a new session; who has the run id's lock.
-    Opened(Step, Answer, Option<SessionId>),
-    /// Its session is lost while its command runs in this slot.
-    Lost(u8),
-    Retakes(u8, Retaking, Retake),
-    /// The slot is another's: the command is being ended.
-    Stops(u8),
-    /// Somebody ends it, and it has announced that its command is being ended; whether nobody else had the slot
-    /// by then.
-    Ends(u8, bool),
-    /// The command is gone; before the announcement for this slot is taken back, if there is one, and the killer is told.
-    Acks(Option<u8>),
-    /// Until the killer has heard of it, or does not seem to listen.
-    AwaitsKiller,
-    Gone,
-}
-
-/// How far a statement has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum At {
-    /// Before it has done anything.
-    Start,
-    /// Before it asks for this slot without waiting.
-    Slot(u8),
-    /// Before it asks for what it will wait for.
-    Wait,
-    /// In the server's queue for it.
-    Queued,
-    /// Before its last column is evaluated; what the first one said.
-    Place(Slot),
-    /// A slot is taken; before each of the signs is asked for that its holder is being ended, and before it is released for them.
-    Marker(u8),
-    End(u8),
-    LetGo(u8),
-    /// Before the last columns of a proof: the signs.
-    ProofBack(Answer),
-    ProofMarker(Answer),
-    ProofEnd(Answer),
-    /// Before the last column of the first answer on a session.
-    Owner(Answer),
-    /// Before the answer is sent.
-    Reply(Answer),
-}
-
-/// The first column of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Slot {
-    Had(u8),
-    Refused,
-    Null,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Release {
-    Slot,
-    AskForHead,
-    Wake(u8),
-}
-
-#[expect(clippy::struct_excessive_bools, reason = "each may happen alone")]
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Caller {
-    pub way: Way,
-    pub phase: Phase,
-    /// `KILL QUERY` came while its statement did not wait.
-    pub killed: bool,
-    /// Its network is cut: the server goes on with its statement, and nobody reads the answer.
-    pub cut: bool,
-    /// Its time is over.
-    pub late: bool,
-    /// Its present or latest session.
-    pub session: SessionId,
-    /// The session on which it asked for the lock before.
-    pub asked_on: Option<SessionId>,
-    /// What it asks is its first question on a session that is not its first.
-    pub opening: bool,
-}
+use super::state::{At, Phase, Release, Server, Setting, Slot, World};
+use crate::lock::named::queue::{Answer, Next, Plan, Step};
+use crate::lock::named::retaking::{Action, after_opening};
 
 impl World {
     pub fn can_step(&self, number: usize) -> bool {
@@ -111,7 +16,7 @@ impl World {
         }
     }
 
-    /// Only a waiter's session has a short life; that of one that has not waited yet is kept as a holder's is.
+    /// Only a waiter's session expires soon; before the wait the server keeps it as long as a holder's.
     pub fn can_expire(&self, number: usize) -> bool {
         let caller = &self.callers[number];
         caller.cut
@@ -128,15 +33,15 @@ impl World {
         match self.callers[number].phase {
             Phase::NotYet => {
                 if setting.reopens {
-                    self.signs.run_ids[number] = self.own(number);
+                    self.markers.run_ids[number] = self.own(number);
                     self.callers[number].asked_on = self.own(number);
                 }
-                self.ask(number, self.callers[number].way.first());
+                self.ask(number, self.callers[number].plan.first());
             }
             Phase::Asks(step, at) => self.execute(setting, number, step, at),
             Phase::Reopens => {
                 self.open_session(number);
-                self.open(number, self.callers[number].way.first());
+                self.open(number, self.callers[number].plan.first());
             }
             Phase::Opens(step) => self.open(number, step),
             Phase::Opened(step, answer, owner) => self.opened(number, step, answer, owner),
@@ -151,7 +56,7 @@ impl World {
             }
             Phase::Answered(step, answer) => {
                 let caller = &mut self.callers[number];
-                match caller.way.next(step, answer, caller.late) {
+                match caller.plan.next(step, answer, caller.late) {
                     Next::Ask(step) | Next::Doubt(step) | Next::Wait(step) => {
                         self.ask(number, step);
                     }
@@ -177,7 +82,7 @@ impl World {
                         self.end_session(number);
                     }
                     Next::Release(slot, step) => {
-                        caller.way = Way::new(
+                        caller.plan = Plan::new(
                             u32::try_from(setting.slots_of(number)).unwrap(),
                             !caller.late,
                             true,
@@ -191,13 +96,13 @@ impl World {
                 self.callers[number].phase = Phase::Releases(slot, Release::Slot);
             }
             Phase::Releases(slot, Release::Slot) => {
-                // Asked once more after an interruption, it may be another's by now.
+                // After an interruption it asks again, when another may hold the slot.
                 if self.slots[usize::from(slot)].owner == self.own(number) {
                     self.free_slot(usize::from(slot));
                 }
                 self.callers[number].phase = Phase::Releases(slot, Release::AskForHead);
             }
-            Phase::Releases(slot, Release::AskForHead) => match self.place.owner {
+            Phase::Releases(slot, Release::AskForHead) => match self.head.owner {
                 Some(head) if setting.wakes => {
                     self.callers[number].phase = Phase::Releases(slot, Release::Wake(head));
                 }
@@ -219,7 +124,7 @@ impl World {
 
     fn open(&mut self, number: usize, step: Step) {
         let own = self.callers[number].session;
-        take(&mut self.signs.run_ids[number], own);
+        take(&mut self.markers.run_ids[number], own);
         self.ask(number, step);
         self.callers[number].opening = true;
     }
@@ -259,15 +164,15 @@ impl World {
         let own = Some(number_of);
         let go_to = |world: &mut Self, at| world.callers[number].phase = Phase::Asks(step, at);
         match (step, at) {
-            (Step::TryUnlessQueued, At::Start) if self.place.owner.is_some() => {
-                go_to(self, At::Place(Slot::Refused));
+            (Step::TryUnlessQueued, At::Start) if self.head.owner.is_some() => {
+                go_to(self, At::Head(Slot::Refused));
             }
             (Step::Try | Step::TryUnlessQueued, At::Start) => go_to(self, At::Slot(0)),
             (Step::Head, At::Start) => {
                 let held = (0u8..).zip(&self.slots).find(|(_, slot)| slot.owner == own);
                 go_to(
                     self,
-                    held.map_or(At::Slot(0), |(slot, _)| At::Place(Slot::Had(slot))),
+                    held.map_or(At::Slot(0), |(slot, _)| At::Head(Slot::Held(slot))),
                 );
             }
             (Step::Queue, At::Start) => go_to(self, At::Wait),
@@ -275,7 +180,7 @@ impl World {
                 let held = (0u8..).zip(&self.slots).find(|(_, slot)| slot.owner == own);
                 go_to(
                     self,
-                    At::Place(held.map_or(Slot::Null, |(slot, _)| Slot::Had(slot))),
+                    At::Head(held.map_or(Slot::Null, |(slot, _)| Slot::Held(slot))),
                 );
             }
             (Step::Confirm(slot), At::Start) => {
@@ -283,18 +188,18 @@ impl World {
                 let slot = u8::try_from(slot).unwrap();
                 go_to(
                     self,
-                    At::Place(if held { Slot::Had(slot) } else { Slot::Null }),
+                    At::Head(if held { Slot::Held(slot) } else { Slot::Null }),
                 );
             }
             (_, At::Slot(slot)) => {
                 if self.take(usize::from(slot), number) {
-                    let checks = setting.reopens && self.callers[number].way.checks_kills;
+                    let checks = setting.reopens && self.callers[number].plan.checks_kills;
                     go_to(
                         self,
                         if checks {
                             At::Marker(slot)
                         } else {
-                            At::Place(Slot::Had(slot))
+                            At::Head(Slot::Held(slot))
                         },
                     );
                 } else {
@@ -302,27 +207,27 @@ impl World {
                 }
             }
             (_, At::Marker(slot)) => {
-                let is_free = self.signs.kill[usize::from(slot)].is_none();
+                let is_free = self.markers.kills[usize::from(slot)].is_none();
                 go_to(
                     self,
                     if is_free {
                         At::End(slot)
                     } else {
-                        At::LetGo(slot)
+                        At::Release(slot)
                     },
                 );
             }
-            (_, At::End(slot)) if self.signs.end[usize::from(slot)].is_none() => {
-                go_to(self, At::Place(Slot::Had(slot)));
+            (_, At::End(slot)) if self.markers.terminations[usize::from(slot)].is_none() => {
+                go_to(self, At::Head(Slot::Held(slot)));
             }
-            (_, At::End(slot)) => go_to(self, At::LetGo(slot)),
-            (_, At::LetGo(slot)) => {
+            (_, At::End(slot)) => go_to(self, At::Release(slot)),
+            (_, At::Release(slot)) => {
                 self.free_slot(usize::from(slot));
                 self.pass_over(slots, number, step, slot);
             }
-            (_, At::ProofBack(answer)) => {
+            (_, At::ProofReacquire(answer)) => {
                 let slot = answer.slot.expect("it is held") as usize;
-                let reacquired = self.signs.back[slot].is_some();
+                let reacquired = self.markers.reacquires[slot].is_some();
                 go_to(
                     self,
                     At::ProofMarker(Answer {
@@ -333,7 +238,7 @@ impl World {
             }
             (_, At::ProofMarker(answer)) => {
                 let slot = answer.slot.expect("it is held") as usize;
-                if self.signs.kill[slot].is_none() {
+                if self.markers.kills[slot].is_none() {
                     return go_to(self, At::ProofEnd(answer));
                 }
                 let answer = Answer {
@@ -344,32 +249,32 @@ impl World {
             }
             (_, At::ProofEnd(answer)) => {
                 let slot = answer.slot.expect("it is held") as usize;
-                let killed = self.signs.end[slot].is_some();
+                let killed = self.markers.terminations[slot].is_some();
                 let answer = Answer { killed, ..answer };
                 self.callers[number].phase = Phase::Answered(step, Some(answer));
             }
             (_, At::Owner(answer)) => {
-                let owner = self.signs.run_ids[number];
+                let owner = self.markers.run_ids[number];
                 self.callers[number].phase = Phase::Opened(step, answer, owner);
             }
             (_, At::Wait) => {
                 let lock = match step {
                     Step::Head => &mut self.slots[slots - 1],
                     _ if slots == 1 => &mut self.slots[0],
-                    _ => &mut self.place,
+                    _ => &mut self.head,
                 };
-                assert_ne!(lock.owner, own, "a lock is taken twice");
+                assert_ne!(lock.owner, own, "a lock is acquired twice");
                 if lock.owner.is_none() {
                     lock.owner = own;
                     self.waited(number, Slot::Null);
                 } else if self.callers[number].killed {
-                    go_to(self, At::Place(Slot::Null));
+                    go_to(self, At::Head(Slot::Null));
                 } else {
                     lock.enqueue(number_of);
                     go_to(self, At::Queued);
                 }
             }
-            (_, At::Place(slot)) => self.answer(setting, number, step, slot),
+            (_, At::Head(slot)) => self.answer(setting, number, step, slot),
             (_, At::Reply(answer)) => {
                 self.callers[number].phase = Phase::Answered(step, Some(answer));
             }
@@ -377,14 +282,14 @@ impl World {
         }
     }
 
-    /// A slot is not for it: the next one, or a wait.
+    /// It may not have this slot: the next one, or a wait.
     fn pass_over(&mut self, slots: usize, number: usize, step: Step, slot: u8) {
         let at = if usize::from(slot) + 1 < slots {
             At::Slot(slot + 1)
         } else if matches!(step, Step::Head) && !self.callers[number].late {
             At::Wait
         } else {
-            At::Place(Slot::Refused)
+            At::Head(Slot::Refused)
         };
         self.callers[number].phase = Phase::Asks(step, at);
     }
@@ -393,24 +298,24 @@ impl World {
     pub fn answer(&mut self, setting: Setting, number: usize, step: Step, slot: Slot) {
         let slots = setting.slots_of(number);
         let own = self.own(number);
-        let had = matches!(slot, Slot::Had(_));
-        if self.place.owner == own && matches!(step, Step::Confirm(_)) && had {
-            self.free_place();
+        let held = matches!(slot, Slot::Held(_));
+        if self.head.owner == own && matches!(step, Step::Confirm(_)) && held {
+            self.free_head();
         }
         let answer = Answer {
             refused: slot == Slot::Refused,
             slot: match slot {
-                Slot::Had(slot) => Some(slot.into()),
+                Slot::Held(slot) => Some(slot.into()),
                 _ => None,
             },
             kills: self.sees_kills(number, step),
             killed: false,
             reacquired: false,
-            place: slots > 1 && self.place.owner == own,
+            is_head: slots > 1 && self.head.owner == own,
             connection_id: self.callers[number].session.into(),
         };
         let at = match step {
-            Step::Confirm(_) if setting.reopens && had => At::ProofBack(answer),
+            Step::Confirm(_) if setting.reopens && held => At::ProofReacquire(answer),
             _ if self.callers[number].opening => At::Owner(answer),
             _ if setting.reopens => {
                 self.callers[number].phase = Phase::Answered(step, Some(answer));
@@ -421,26 +326,26 @@ impl World {
         self.callers[number].phase = Phase::Asks(step, at);
     }
 
-    /// Asks for a slot without waiting.
+    /// Acquires a slot without waiting: whether it did.
     pub fn take(&mut self, slot: usize, number: usize) -> bool {
         let own = self.own(number);
         let lock = &mut self.slots[slot];
-        assert_ne!(lock.owner, own, "a slot is taken twice");
+        assert_ne!(lock.owner, own, "a slot is acquired twice");
         if lock.owner.is_none() {
             lock.owner = own;
         }
         lock.owner == own
     }
 
-    /// The call that waited has returned; `slot` counts unless it has got what it waited for.
+    /// The call that waited has returned; `slot` counts unless it acquired what it waited for.
     pub fn waited(&mut self, number: usize, slot: Slot) {
         let Phase::Asks(step, _) = self.callers[number].phase else {
             panic!("it waited for nothing");
         };
         let own = self.own(number);
-        let had = (0u8..).zip(&self.slots).find(|(_, slot)| slot.owner == own);
-        let slot = had.map_or(slot, |(had, _)| Slot::Had(had));
-        self.callers[number].phase = Phase::Asks(step, At::Place(slot));
+        let held = (0u8..).zip(&self.slots).find(|(_, slot)| slot.owner == own);
+        let slot = held.map_or(slot, |(held, _)| Slot::Held(held));
+        self.callers[number].phase = Phase::Asks(step, At::Head(slot));
     }
 
     pub fn kill(&mut self, setting: Setting, number: usize) {
@@ -467,7 +372,7 @@ impl World {
 
     pub fn leave_queues(&mut self, number: usize) {
         let own = self.callers[number].session;
-        self.place.leave_queue(own);
+        self.head.leave_queue(own);
         self.slots.iter_mut().for_each(|slot| slot.leave_queue(own));
     }
 
@@ -477,8 +382,8 @@ impl World {
         }
     }
 
-    pub fn free_place(&mut self) {
-        if let Some(next) = self.place.pass_on() {
+    pub fn free_head(&mut self) {
+        if let Some(next) = self.head.pass_on() {
             self.waited(caller_of(next), Slot::Null);
         }
     }
@@ -492,10 +397,10 @@ impl World {
                 self.free_slot(slot);
             }
         }
-        if self.place.owner == own {
-            self.free_place();
+        if self.head.owner == own {
+            self.free_head();
         }
-        self.signs
+        self.markers
             .all()
             .filter(|lock| **lock == own)
             .for_each(|lock| *lock = None);
@@ -503,9 +408,13 @@ impl World {
 
     /// Whether it sees, with the slots, that the holder of some slot is being ended.
     fn sees_kills(&self, number: usize, step: Step) -> bool {
-        let signs = &self.signs;
+        let markers = &self.markers;
         matches!(step, Step::Try | Step::TryUnlessQueued)
-            && !self.callers[number].way.checks_kills
-            && signs.kill.iter().chain(&signs.end).any(Option::is_some)
+            && !self.callers[number].plan.checks_kills
+            && markers
+                .kills
+                .iter()
+                .chain(&markers.terminations)
+                .any(Option::is_some)
     }
 }

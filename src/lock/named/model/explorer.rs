@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::world::{Event, World};
-use super::{Budget, Setting};
+use super::state::{Budget, Setting, World};
+use super::world::Event;
 
 fn hash(world: &World) -> u64 {
     let mut hasher = DefaultHasher::new();

@@ -1,59 +1,27 @@
-//! Holders that lost their session, and acquire the slot again or end their command.
+//! Holders that lost their session, and reacquire the slot or end their command.
 
-use super::callers::Phase;
-use super::killer::Killer;
-use super::locks::{SessionId, caller_of, release, take};
-use super::world::World;
+use super::locks::{KILLER, MOST_CALLERS, SessionId, caller_of, owns, release, take};
+use super::state::{Killer, Phase, Retake, World};
 use crate::lock::named::retaking::{Action, Look, Retaking};
 
-/// How far an attempt has come, as `statements` has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Retake {
-    /// Before it takes the run id's lock.
-    Open,
-    /// Before it looks for a marker.
-    Marker,
-    /// Before it looks whether it has the run id's lock.
-    RunId,
-    Slot,
-    /// The slot is acquired; before it looks for a marker.
-    SlotMarker,
-    SlotEnd,
-    SlotRelease,
-    /// Before its second column; whether the slot was acquired, and whether there was a marker.
-    Holder(bool, bool),
-    /// Before its last column.
-    Owner(bool, bool, Option<SessionId>),
-    /// The server has answered.
-    Looked(Look),
-    AskKiller,
-    AnnounceEnd,
-    Announce(SessionId),
-    EndGhost(SessionId),
-    /// Before the announcement is taken back.
-    Finish,
-}
-
-pub fn owns(lock: Option<SessionId>, session: SessionId) -> bool {
-    lock == Some(session)
-}
-
 impl World {
-    /// A number for another session of a caller: the first that is of no session, and known to nobody.
+    /// A new session of a caller: the first number that no session has and nobody refers to.
     pub fn open_session(&mut self, number: usize) {
-        let step = u8::try_from(super::MOST_CALLERS).unwrap();
+        let step = u8::try_from(MOST_CALLERS).unwrap();
         let mut session = u8::try_from(number).unwrap();
         while self.ghosts.contains(&session)
             || self.ending.contains(&session)
             || self.killer.victim() == Some(session)
+            || self.markers.victim == Some(session)
             || self.callers[number].asked_on == Some(session)
+            || self.callers[number].held_on == Some(session)
         {
             session += step;
         }
         self.callers[number].session = session;
     }
 
-    /// The server ends a session, which keeps its locks for a moment.
+    /// The server ends a session, which holds its locks for a moment longer.
     pub fn end_on_server(&mut self, session: SessionId) {
         let number = caller_of(session);
         if let Some(at) = self.ghosts.iter().position(|&ghost| ghost == session) {
@@ -77,7 +45,7 @@ impl World {
         )
     }
 
-    /// The session is kept by the server, and lost to its dblock.
+    /// The server keeps the session, and its dblock loses it.
     pub fn cut_off(&mut self, number: usize) {
         self.ghosts.push(self.callers[number].session);
         self.ghosts.sort_unstable();
@@ -87,6 +55,9 @@ impl World {
     pub fn lose(&mut self, number: usize) {
         let caller = &mut self.callers[number];
         caller.opening = false;
+        if let Phase::Runs(_) = caller.phase {
+            caller.held_on = Some(caller.session);
+        }
         caller.phase = match caller.phase {
             Phase::Runs(slot) | Phase::Retakes(slot, ..) => Phase::Lost(slot),
             Phase::Asks(..) | Phase::Answered(..) | Phase::Opens(_) | Phase::Opened(..) => {
@@ -97,29 +68,33 @@ impl World {
         };
     }
 
-    /// How many locks a session has.
+    /// How many locks a session holds.
     pub fn locks_of(&self, session: SessionId) -> usize {
-        let mut signs = self.signs;
+        let mut markers = self.markers;
         let slots = self.slots.iter().filter(|slot| slot.owner == Some(session));
-        let count = slots.count() + usize::from(self.place.owner == Some(session));
-        count + signs.all().filter(|lock| owns(**lock, session)).count()
+        let count = slots.count() + usize::from(self.head.owner == Some(session));
+        let request = session == KILLER && markers.victim.is_some();
+        count + usize::from(request) + markers.all().filter(|lock| owns(**lock, session)).count()
     }
 
-    /// Frees one of the locks of a session that ends.
+    /// Releases one of the locks of a session that ends.
     pub fn free_one(&mut self, session: SessionId, which: usize) {
         let own = Some(session);
         let slots = (0..self.slots.len()).filter(|&slot| self.slots[slot].owner == own);
         let slots: Vec<usize> = slots.collect();
-        let place = usize::from(self.place.owner == own);
+        let head = usize::from(self.head.owner == own);
         if let Some(&slot) = slots.get(which) {
             self.free_slot(slot);
-        } else if which - slots.len() < place {
-            self.free_place();
+        } else if which - slots.len() < head {
+            self.free_head();
         } else {
-            let which = which - slots.len() - place;
-            let mut signs = self.signs.all().filter(|lock| owns(**lock, session));
-            if let Some(lock) = signs.nth(which) {
+            let which = which - slots.len() - head;
+            let mut markers = self.markers.all().filter(|lock| owns(**lock, session));
+            if let Some(lock) = markers.nth(which) {
                 *lock = None;
+            } else {
+                drop(markers);
+                self.markers.victim = None;
             }
         }
         if self.locks_of(session) == 0 {
@@ -139,12 +114,12 @@ impl World {
         }
     }
 
-    /// Whether it is being ended for a killer, and nobody else had the slot when that was announced.
+    /// Whether it is being ended for a killer, and nobody else held the slot when that was announced.
     pub fn is_ending(&self, number: usize, slot: usize) -> bool {
         matches!(self.callers[number].phase, Phase::Ends(own, true) if usize::from(own) == slot)
     }
 
-    /// The time is over that the session which has the slot may need to release it.
+    /// The session that holds the slot has had enough time to release it.
     pub fn can_lose_patience(&self, number: usize) -> bool {
         let Phase::Retakes(_, _, Retake::Looked(look)) = self.callers[number].phase else {
             return false;
@@ -161,18 +136,18 @@ impl World {
         let (slot, own) = (usize::from(own_slot), self.callers[number].session);
         let next = match at {
             Retake::Open => {
-                take(&mut self.signs.run_ids[number], own);
+                take(&mut self.markers.run_ids[number], own);
                 Retake::Marker
             }
-            Retake::Marker if self.signs.kill[slot].is_some() => Retake::Holder(false, true),
+            Retake::Marker if self.markers.kills[slot].is_some() => Retake::Holder(false, true),
             Retake::Marker => Retake::RunId,
-            Retake::RunId if owns(self.signs.run_ids[number], own) => Retake::Slot,
+            Retake::RunId if owns(self.markers.run_ids[number], own) => Retake::Slot,
             Retake::RunId => Retake::Holder(false, false),
             Retake::Slot if self.take(slot, number) => Retake::SlotMarker,
             Retake::Slot => Retake::Holder(false, false),
-            Retake::SlotMarker if self.signs.kill[slot].is_some() => Retake::SlotRelease,
+            Retake::SlotMarker if self.markers.kills[slot].is_some() => Retake::SlotRelease,
             Retake::SlotMarker => Retake::SlotEnd,
-            Retake::SlotEnd if self.signs.end[slot].is_some() => Retake::SlotRelease,
+            Retake::SlotEnd if self.markers.terminations[slot].is_some() => Retake::SlotRelease,
             Retake::SlotEnd => Retake::Holder(true, false),
             Retake::SlotRelease => {
                 self.free_slot(slot);
@@ -185,7 +160,7 @@ impl World {
                 own: own.into(),
                 acquired,
                 killed,
-                run_id_owner: self.signs.run_ids[number].map(u64::from),
+                run_id_owner: self.markers.run_ids[number].map(u64::from),
                 holder: holder.map(u64::from),
             }),
             Retake::Looked(look) => match retaking.next(look, patience_over) {
@@ -207,11 +182,11 @@ impl World {
                 }
                 Action::LookAgain => Retake::Open,
             },
-            Retake::AskKiller if self.signs.kill[slot].is_some() => Retake::AnnounceEnd,
+            Retake::AskKiller if self.is_meant(number, slot) => Retake::AnnounceEnd,
             Retake::AskKiller => Retake::Open,
             Retake::AnnounceEnd => {
-                take(&mut self.signs.end[slot], own);
-                // After any other loss another may have been quicker.
+                take(&mut self.markers.terminations[slot], own);
+                // After any other loss another may have acquired the slot.
                 let is_another = |owner| caller_of(owner) != number;
                 let is_guarded = self.is_killing(number, slot)
                     || !self.slots[slot].owner.is_some_and(is_another);
@@ -219,7 +194,7 @@ impl World {
                 return;
             }
             Retake::Announce(ghost) => {
-                take(&mut self.signs.back[slot], own);
+                take(&mut self.markers.reacquires[slot], own);
                 Retake::EndGhost(ghost)
             }
             Retake::EndGhost(ghost) => {
@@ -227,7 +202,7 @@ impl World {
                 Retake::Open
             }
             Retake::Finish => {
-                release(&mut self.signs.back[slot], own);
+                release(&mut self.markers.reacquires[slot], own);
                 return self.hold_again(number, own_slot);
             }
         };
@@ -237,35 +212,44 @@ impl World {
     fn hold_again(&mut self, number: usize, slot: u8) {
         let own = self.callers[number].session;
         self.callers[number].phase = Phase::Runs(slot);
-        let signs = &mut self.signs;
-        let of_slots = [signs.back, signs.kill, signs.end];
+        self.callers[number].held_on = None;
+        let markers = &mut self.markers;
+        let of_slots = [markers.reacquires, markers.kills, markers.terminations];
         assert!(
             !of_slots.iter().flatten().any(|lock| owns(*lock, own)),
-            "a sign is left over"
+            "a marker is left over"
         );
+    }
+
+    /// Whether somebody ends the holder of the slot, and means the session on which this caller held it.
+    fn is_meant(&self, number: usize, slot: usize) -> bool {
+        let victim = self.markers.victim;
+        self.markers.kills[slot].is_some()
+            && victim.is_some()
+            && victim == self.callers[number].held_on
     }
 
     /// Whether a killer is there that ended the session on which a caller asked before.
     pub fn was_killed(&self, number: usize) -> bool {
-        let victim = self.signs.victim;
+        let victim = self.markers.victim;
         victim.is_some() && victim == self.callers[number].asked_on
     }
 
     pub fn begin_retake(&mut self, number: usize, slot: u8) {
         self.open_session(number);
         let own = self.callers[number].session;
-        take(&mut self.signs.run_ids[number], own);
+        take(&mut self.markers.run_ids[number], own);
         self.callers[number].phase = Phase::Retakes(slot, Retaking::default(), Retake::Marker);
     }
 
-    /// The command is gone, and the killer learns so.
+    /// The command has ended, and the killer gets the answer.
     pub fn ack_kill(&mut self, number: usize, slot: Option<u8>) {
         let own = self.callers[number].session;
         if let Some(slot) = slot {
-            release(&mut self.signs.end[usize::from(slot)], own);
+            release(&mut self.markers.terminations[usize::from(slot)], own);
         }
         if !matches!(self.killer, Killer::Gone | Killer::NotYet) {
-            take(&mut self.signs.gone, own);
+            take(&mut self.markers.ack, own);
         }
         self.callers[number].phase = Phase::AwaitsKiller;
     }

@@ -1,42 +1,13 @@
 //! Whoever ends a holder, as `dblock kill` does it.
 
-use super::locks::{KILLER, SessionId, caller_of, release, take};
-use super::world::World;
-
-/// How far it has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Killer {
-    NotYet,
-    /// Before it takes the marker of this slot for the holder's session.
-    Marks(usize, SessionId),
-    /// Before it looks whether the holder is still the same.
-    Looks(usize, SessionId),
-    Kills(usize, SessionId),
-    /// For the answer.
-    Waits(usize, SessionId),
-    Unmarks(usize, SessionId),
-    Gone,
-}
-
-impl Killer {
-    /// The session that it is ending.
-    pub fn victim(self) -> Option<SessionId> {
-        match self {
-            Self::Marks(_, victim)
-            | Self::Looks(_, victim)
-            | Self::Kills(_, victim)
-            | Self::Waits(_, victim)
-            | Self::Unmarks(_, victim) => Some(victim),
-            Self::NotYet | Self::Gone => None,
-        }
-    }
-}
+use super::locks::{KILLER, caller_of, release, take};
+use super::state::{Killer, World};
 
 impl World {
     pub fn can_killer_step(&self) -> bool {
         match self.killer {
             Killer::NotYet | Killer::Gone => false,
-            Killer::Waits(..) => self.signs.gone.is_some(),
+            Killer::Waits(..) => self.markers.ack.is_some(),
             _ => true,
         }
     }
@@ -44,7 +15,7 @@ impl World {
     pub fn killer_begins(&mut self, slot: usize) {
         self.budget.killers -= 1;
         let holder = self.slots[slot].owner.expect("it is held");
-        self.killer = if self.signs.end[slot].is_some() {
+        self.killer = if self.markers.terminations[slot].is_some() {
             Killer::Gone
         } else {
             Killer::Marks(slot, holder)
@@ -54,8 +25,11 @@ impl World {
     pub fn killer_steps(&mut self) {
         self.killer = match self.killer {
             Killer::Marks(slot, victim) => {
-                take(&mut self.signs.kill[slot], KILLER);
-                self.signs.victim = Some(victim);
+                take(&mut self.markers.kills[slot], KILLER);
+                Killer::Requests(slot, victim)
+            }
+            Killer::Requests(slot, victim) => {
+                self.markers.victim = Some(victim);
                 Killer::Looks(slot, victim)
             }
             Killer::Looks(slot, victim) if self.slots[slot].owner == Some(victim) => {
@@ -67,25 +41,25 @@ impl World {
                 Killer::Waits(slot, victim)
             }
             Killer::Waits(slot, victim) => {
-                let caller = caller_of(victim);
-                // Who lost the slot before the one that is meant, and comes to acquire it again, answers, too.
-                let is_meant = |owner| caller_of(owner) == caller;
                 assert!(
-                    !self.signs.gone.is_some_and(is_meant) || !self.has_command(caller, slot),
-                    "the command runs on after the killer was told of its end"
+                    !self.has_command(caller_of(victim), slot),
+                    "the killer learns of the end of a command that runs"
                 );
                 Killer::Unmarks(slot, victim)
             }
-            Killer::Unmarks(slot, _) => {
-                release(&mut self.signs.kill[slot], KILLER);
-                self.signs.victim = None;
+            Killer::Unmarks(slot, victim) => {
+                release(&mut self.markers.kills[slot], KILLER);
+                Killer::Unrequests(victim)
+            }
+            Killer::Unrequests(_) => {
+                self.markers.victim = None;
                 Killer::Gone
             }
             Killer::NotYet | Killer::Gone => unreachable!("it does nothing"),
         };
     }
 
-    /// Its time is over.
+    /// Its time to wait is over.
     pub fn killer_gives_up(&mut self) {
         if let Killer::Waits(slot, victim) = self.killer {
             self.killer = Killer::Unmarks(slot, victim);
@@ -95,7 +69,6 @@ impl World {
     pub fn killer_dies(&mut self) {
         self.budget.killer_deaths -= 1;
         self.killer = Killer::Gone;
-        self.signs.victim = None;
         if self.locks_of(KILLER) > 0 {
             self.ending.push(KILLER);
         }

@@ -1,4 +1,4 @@
-//! The servers' locks: who has each, and who waits for it.
+//! The servers' locks: who holds each, and who waits for it.
 
 /// The number of a session. Each caller has numbers of its own, [`MOST_CALLERS`] apart.
 pub type SessionId = u8;
@@ -14,7 +14,7 @@ pub fn caller_of(session: SessionId) -> usize {
     usize::from(session) % MOST_CALLERS
 }
 
-/// A named lock: who has it, and who waits for it in which order.
+/// A named lock: who holds it, and who waits for it in which order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lock {
     pub owner: Option<SessionId>,
@@ -39,7 +39,7 @@ impl Lock {
         }
     }
 
-    /// Frees it; who has it now.
+    /// Releases it; who holds it now.
     pub fn pass_on(&mut self) -> Option<SessionId> {
         self.owner = self.queue[0];
         self.queue.rotate_left(1);
@@ -48,44 +48,53 @@ impl Lock {
     }
 }
 
-/// The locks that nobody waits for.
+/// The locks that nobody waits for: they are markers for other sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Signs {
+pub struct Markers {
     pub run_ids: [Option<SessionId>; MOST_CALLERS],
     /// `x#back<i>`, `x#kill<i>` and `x#end<i>`.
-    pub back: [Option<SessionId>; MOST_SLOTS],
-    pub kill: [Option<SessionId>; MOST_SLOTS],
-    pub end: [Option<SessionId>; MOST_SLOTS],
-    /// Of `#kill<session>`: for which session the killer has it.
+    pub reacquires: [Option<SessionId>; MOST_SLOTS],
+    pub kills: [Option<SessionId>; MOST_SLOTS],
+    pub terminations: [Option<SessionId>; MOST_SLOTS],
+    /// The session whose `#kill<session>` the killer holds.
     pub victim: Option<SessionId>,
     /// `#gone<killer>`.
-    pub gone: Option<SessionId>,
+    pub ack: Option<SessionId>,
 }
 
-impl Signs {
+impl Markers {
     pub const FREE: Self = Self {
         run_ids: [None; MOST_CALLERS],
-        back: [None; MOST_SLOTS],
-        kill: [None; MOST_SLOTS],
-        end: [None; MOST_SLOTS],
+        reacquires: [None; MOST_SLOTS],
+        kills: [None; MOST_SLOTS],
+        terminations: [None; MOST_SLOTS],
         victim: None,
-        gone: None,
+        ack: None,
     };
 
-    /// All those that have an owner in their place.
+    /// All that store their owner.
     pub fn all(&mut self) -> impl Iterator<Item = &mut Option<SessionId>> {
-        let of_slots = [&mut self.back, &mut self.kill, &mut self.end];
+        let of_slots = [
+            &mut self.reacquires,
+            &mut self.kills,
+            &mut self.terminations,
+        ];
         let of_slots = of_slots.into_iter().flatten();
-        of_slots.chain(&mut self.run_ids).chain([&mut self.gone])
+        of_slots.chain(&mut self.run_ids).chain([&mut self.ack])
     }
 }
 
-/// Takes a lock if it is free.
+/// Acquires a lock if it is free.
 pub fn take(lock: &mut Option<SessionId>, session: SessionId) {
     lock.get_or_insert(session);
 }
 
-/// Gives a lock back if it is held.
+/// Releases a lock if this session holds it.
 pub fn release(lock: &mut Option<SessionId>, session: SessionId) {
     lock.take_if(|owner| *owner == session);
+}
+
+/// Whether this session holds a lock.
+pub fn owns(lock: Option<SessionId>, session: SessionId) -> bool {
+    lock == Some(session)
 }

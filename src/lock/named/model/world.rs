@@ -1,24 +1,8 @@
-//! All that there is, and what may happen to it.
+//! What may happen next, and what must hold whatever happens.
 
-use super::callers::{At, Caller, Phase, Slot};
-use super::killer::Killer;
-use super::locks::{Lock, MOST_CALLERS, MOST_SLOTS, SessionId, Signs, caller_of};
-use super::{Budget, Setting};
-use crate::lock::named::queue::{Next, Step, Way};
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct World {
-    pub callers: Vec<Caller>,
-    pub slots: [Lock; MOST_SLOTS],
-    pub place: Lock,
-    pub signs: Signs,
-    /// Sessions that the server keeps, and their dblock does not.
-    pub ghosts: Vec<SessionId>,
-    /// Sessions that the server is ending: it frees their locks one by one.
-    pub ending: Vec<SessionId>,
-    pub killer: Killer,
-    pub budget: Budget,
-}
+use super::locks::{Lock, MOST_CALLERS, SessionId, caller_of};
+use super::state::{At, Killer, Phase, Setting, Slot, World};
+use crate::lock::named::queue::{Next, Step};
 
 #[derive(Debug, Clone, Copy)]
 pub enum Event {
@@ -35,11 +19,11 @@ pub enum Event {
     /// The caller's session is ended, or kept by the server alone.
     Lose(usize),
     CutOff(usize),
-    /// The server misses a session that it keeps alone.
+    /// The server notices that a session is lost, and ends it.
     Miss(SessionId),
-    /// It frees one of the locks of a session that ends.
+    /// It releases one of the locks of a session that ends.
     Free(SessionId, usize),
-    /// One that acquires its slot again waits no longer for the session that has it.
+    /// One that reacquires its slot waits no longer for the session that holds it.
     LosePatience(usize),
     /// Somebody begins to end the holder of this slot.
     KillerBegins(usize),
@@ -49,36 +33,6 @@ pub enum Event {
 }
 
 impl World {
-    pub fn new(setting: Setting, budget: Budget) -> Self {
-        let caller = |number| {
-            let waits = number < setting.callers - setting.impatient;
-            Caller {
-                way: Way::new(
-                    u32::try_from(setting.slots_of(number)).unwrap(),
-                    waits,
-                    setting.checks_kills,
-                ),
-                phase: Phase::NotYet,
-                killed: false,
-                cut: false,
-                late: !waits,
-                session: u8::try_from(number).unwrap(),
-                asked_on: None,
-                opening: false,
-            }
-        };
-        Self {
-            callers: (0..setting.callers).map(caller).collect(),
-            slots: [Lock::FREE; MOST_SLOTS],
-            place: Lock::FREE,
-            signs: Signs::FREE,
-            ghosts: Vec::new(),
-            ending: Vec::new(),
-            killer: Killer::NotYet,
-            budget,
-        }
-    }
-
     /// Everything that may happen next.
     pub fn events(&self) -> Vec<Event> {
         let mut events = Vec::new();
@@ -168,7 +122,7 @@ impl World {
                 if let Phase::Answered(step, answer) = caller.phase
                     && !matches!(step, Step::Confirm(_))
                 {
-                    let next = caller.way.next(step, answer, caller.late);
+                    let next = caller.plan.next(step, answer, caller.late);
                     assert!(!matches!(next, Next::Held(_)), "a late grant is believed");
                 }
                 self.end_session(number);
@@ -212,18 +166,14 @@ impl World {
                         Some(own),
                         "a command runs without its slot"
                     );
-                    assert_ne!(
-                        self.place.owner,
-                        Some(own),
-                        "a holder keeps the head's place"
-                    );
+                    assert_ne!(self.head.owner, Some(own), "a holder stays the head");
                 }
-                // The place is given up only with a slot.
+                // It stays the head until it has a slot.
                 Phase::Answered(Step::Head, Some(_)) => {
                     assert_eq!(
-                        self.place.owner,
+                        self.head.owner,
                         Some(own),
-                        "the head's place is given away"
+                        "the head is not the head any more"
                     );
                 }
                 _ => {}
@@ -294,7 +244,7 @@ impl World {
         }
     }
 
-    /// Whether whoever is here has its slot or waits for one, and none is free for it.
+    /// Whether all callers hold a slot, or wait where none is free for them.
     pub fn is_at_rest(&self, setting: Setting) -> bool {
         let rests = |number: usize| match self.callers[number].phase {
             Phase::NotYet | Phase::Runs(_) | Phase::Gone => true,
@@ -313,11 +263,15 @@ impl World {
 
     /// Nothing is left over then.
     pub fn check_rest(&self) {
-        let signs = &self.signs;
-        let mut of_slots = signs.back.iter().chain(&signs.kill).chain(&signs.end);
+        let markers = &self.markers;
+        let mut of_slots = markers
+            .reacquires
+            .iter()
+            .chain(&markers.kills)
+            .chain(&markers.terminations);
         assert!(
-            of_slots.all(Option::is_none) && signs.gone.is_none() && signs.victim.is_none(),
-            "a sign is left over"
+            of_slots.all(Option::is_none) && markers.ack.is_none() && markers.victim.is_none(),
+            "a marker is left over"
         );
         for (slot, lock) in (0u8..).zip(&self.slots) {
             let Some(owner) = lock.owner else { continue };
@@ -329,7 +283,7 @@ impl World {
         }
     }
 
-    /// The server keeps the session of one that was cut off when it had a slot, and with it the slot: whoever can have no other
+    /// The server keeps the session of a holder that was cut off, and with it the slot: whoever can use no other slot
     /// waits on. All others are done in the end.
     pub fn check_that_all_are_done(&self, setting: Setting, seed: u64) {
         let lost = |slot: &Lock| slot.owner.is_some_and(|by| self.callers[caller_of(by)].cut);

@@ -1,14 +1,13 @@
 //! What the answers of a named lock's statements mean: one type for each statement.
 
-use super::literal;
-use crate::db::{Fault, Row, Statement};
+use crate::db::{Fault, Row, Statement, read_address};
 use crate::lock::named::fitness::ServerTraits;
 use crate::lock::named::queue::Answer;
 
-/// In the place of a slot's number: somebody is ending its holder.
+/// Instead of a slot's number: somebody ends its holder.
 pub const KILLED: i64 = -2;
 
-/// A statement without an answer that matters.
+/// A statement whose answer does not matter.
 pub struct Command(pub(super) String);
 
 impl Statement for Command {
@@ -38,32 +37,7 @@ impl Statement for Flag {
     }
 }
 
-/// Who holds a lock: one column, the number of a session.
-pub struct Owner(pub(super) String);
-
-impl Owner {
-    /// Of the lock with this name on the server.
-    pub fn of(on_server: &str) -> Self {
-        Self(format!(
-            "/* dblock owner */ SELECT IS_USED_LOCK({})",
-            literal(on_server)
-        ))
-    }
-}
-
-impl Statement for Owner {
-    type Answer = Option<u64>;
-
-    fn sql(&self) -> String {
-        self.0.clone()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Option<u64>, Fault> {
-        rows.first().map_or(Ok(None), |row| row.get(0))
-    }
-}
-
-/// A step on the way to a slot.
+/// A step towards a slot.
 pub struct Ask {
     pub(super) sql: String,
     /// How many slots there are.
@@ -72,7 +46,7 @@ pub struct Ask {
 
 /// The answer to a step.
 pub struct Asked {
-    /// `None`: the server did not tell the session's number.
+    /// `None`: the answer lacks the session's number.
     pub answer: Option<Answer>,
     /// Whether the server takes no writes.
     pub is_read_only: bool,
@@ -80,17 +54,22 @@ pub struct Asked {
 
 impl Ask {
     fn read(&self, row: &Row) -> Result<Asked, Fault> {
+        self.read_slot(row, row.get(1)?)
+    }
+
+    /// All columns but the second, whose value is `head`.
+    fn read_slot(&self, row: &Row, head: Option<u8>) -> Result<Asked, Fault> {
         let slot: Option<i64> = row.get(0)?;
-        let (place, connection_id): (Option<u8>, Option<u64>) = (row.get(1)?, row.get(2)?);
+        let connection_id: Option<u64> = row.get(2)?;
         let answer = connection_id.map(|connection_id| Answer {
             refused: slot == Some(-1),
-            // What is no slot's number is none.
+            // Any other number is no slot.
             slot: slot
                 .and_then(|slot| u32::try_from(slot).ok())
                 .filter(|&slot| slot < self.slots),
-            place: place == Some(1),
-            kills: place == Some(2),
-            killed: false,
+            is_head: head == Some(1),
+            kills: head == Some(2),
+            killed: slot == Some(KILLED),
             reacquired: false,
             connection_id,
         });
@@ -114,7 +93,7 @@ impl Statement for Ask {
     }
 }
 
-/// The proof of a slot that was waited for. It gives up the place at the head of the queue.
+/// The proof of a slot after a wait. It releases the head of the queue.
 pub struct Prove(pub(super) Ask);
 
 impl Statement for Prove {
@@ -128,10 +107,10 @@ impl Statement for Prove {
         let Some(row) = rows.first() else {
             return Ok(None);
         };
-        let (back, killer): (Option<u64>, Option<u64>) = (row.get(5)?, row.get(6)?);
+        let (reacquirer, killer): (Option<u64>, Option<u64>) = (row.get(5)?, row.get(6)?);
         let asked = self.0.read(row)?;
         let answer = asked.answer.map(|answer| Answer {
-            reacquired: back.is_some(),
+            reacquired: reacquirer.is_some(),
             killed: killer.is_some(),
             ..answer
         });
@@ -139,17 +118,27 @@ impl Statement for Prove {
     }
 }
 
-/// The first step of a session, which also asks what kind of server this is.
+/// The first step of a session. It also asks what kind of server this is.
 pub struct Open(pub(super) Ask);
 
 /// The answer to the first step of a session.
 pub struct Opened {
     /// What the step itself answers.
     pub asked: Asked,
-    /// Which session has the lock that only sessions of this dblock take.
+    /// Which session holds the lock of this run's id.
     pub run_id_owner: Option<u64>,
     /// What the server says of itself.
     pub traits: ServerTraits,
+}
+
+impl Opened {
+    fn read(row: &Row, asked: Asked) -> Result<Self, Fault> {
+        Ok(Self {
+            asked,
+            run_id_owner: row.get(5)?,
+            traits: ServerTraits::read(row, 6)?,
+        })
+    }
 }
 
 impl Statement for Open {
@@ -163,22 +152,18 @@ impl Statement for Open {
         let Some(row) = rows.first() else {
             return Ok(None);
         };
-        Ok(Some(Opened {
-            asked: self.0.read(row)?,
-            run_id_owner: row.get(5)?,
-            traits: ServerTraits::read(row, 6)?,
-        }))
+        Opened::read(row, self.0.read(row)?).map(Some)
     }
 }
 
-/// Takes a lost slot again, as the first step of a session.
+/// Reacquires a lost slot, as the first step of a session.
 pub struct Reacquire(pub(super) Open);
 
 /// The answer to it.
 pub struct ReacquireAnswer {
     /// As that of any first step.
     pub opened: Opened,
-    /// Which session has the slot.
+    /// Which session holds the slot.
     pub holder: Option<u64>,
 }
 
@@ -193,41 +178,20 @@ impl Statement for Reacquire {
         let Some(row) = rows.first() else {
             return Ok(None);
         };
-        let ask = &self.0.0;
-        let slot: Option<i64> = row.get(0)?;
-        let connection_id: Option<u64> = row.get(2)?;
-        let answer = connection_id.map(|connection_id| Answer {
-            refused: slot == Some(-1),
-            slot: slot
-                .and_then(|slot| u32::try_from(slot).ok())
-                .filter(|&slot| slot < ask.slots),
-            place: false,
-            kills: false,
-            killed: slot == Some(KILLED),
-            reacquired: false,
-            connection_id,
-        });
-        let is_on = |column| ServerTraits::is_on(row, column);
+        let Open(ask) = &self.0;
         Ok(Some(ReacquireAnswer {
-            opened: Opened {
-                asked: Asked {
-                    answer,
-                    is_read_only: is_on(3)? || is_on(4)?,
-                },
-                run_id_owner: row.get(5)?,
-                traits: ServerTraits::read(row, 6)?,
-            },
+            opened: Opened::read(row, ask.read_slot(row, None)?)?,
             holder: row.get(1)?,
         }))
     }
 }
 
-/// Who is ending the holder of a slot.
+/// Who ends the holder of a slot.
 pub struct KillMarker(pub(super) String);
 
 /// The answer to it.
 pub struct Killing {
-    /// The session that has the marker.
+    /// The session that holds the kill lock.
     pub killer: Option<u64>,
     /// Whether the server takes no writes.
     pub is_read_only: bool,
@@ -251,7 +215,7 @@ impl Statement for KillMarker {
     }
 }
 
-/// Gives a slot back.
+/// Releases a slot.
 pub struct Release(pub(super) String);
 
 /// The answer to it.
@@ -259,7 +223,7 @@ pub struct Release(pub(super) String);
 pub struct Released {
     /// Whether it was held.
     pub was_held: bool,
-    /// The session at the head of the queue, which wants to be woken.
+    /// The session at the head of the queue, which is to be woken.
     pub queue_head: Option<u64>,
 }
 
@@ -281,7 +245,7 @@ impl Statement for Release {
     }
 }
 
-/// Who has a slot, and from where, as far as this account may see that.
+/// Who holds a slot, and from where, as far as this account may see that.
 pub struct SlotHolder(pub(super) String);
 
 impl Statement for SlotHolder {
@@ -296,6 +260,6 @@ impl Statement for SlotHolder {
         let Some(row) = rows.first() else {
             return Ok((None, None));
         };
-        Ok((row.get(0)?, row.text(1)?))
+        Ok((row.get(0)?, read_address(row, 1)?))
     }
 }

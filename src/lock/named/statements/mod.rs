@@ -1,21 +1,24 @@
-//! The statements of a named lock: the text of each; `answers` has what their answers mean. MySQL and MariaDB take the same text;
+//! The statements of a named lock: the text of each; `answers` has what their answers mean. MySQL and MariaDB get the same text;
 //! version comments cover the differences.
 
 mod answers;
+mod plain;
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use super::queue::{FEW, Step};
+use crate::db::text_literal;
 use crate::lock::{Name, kill_ack_lock, kill_request_lock};
 use answers::{Ask, KILLED, KillMarker, Open, Prove, Reacquire, Release, SlotHolder};
-pub use answers::{Command, Flag, Owner};
+pub use answers::{Command, Flag};
+pub use plain::{KillSession, Owners, Take, release_once};
 
-/// Seconds that the server keeps the session of a waiter between two statements: one that is gone when it is granted
-/// something costs the others that much. While a statement waits, this limit does not count.
+/// Seconds that the server keeps the session of a waiter between two statements. A dead waiter that is granted a lock blocks the
+/// others for that long. The limit does not count while a statement waits.
 const WAITER_IDLE_LIMIT: u32 = 3;
 
-/// The longest wait in one statement: MySQL takes its statement time limit in milliseconds, 32 bits of them.
+/// The longest wait in one statement: MySQL has 32 bits for its statement time limit in milliseconds.
 const LONGEST_STATEMENT: Duration = Duration::from_secs(40 * 24 * 3600);
 
 /// How long the head waits for the last slot before it looks at all of them again: a holder that died wakes nobody. MySQL
@@ -28,18 +31,13 @@ pub struct Statements {
     slots: Vec<String>,
     /// Of the lock that the head of the queue holds.
     queue_head: String,
-    /// Of the lock that tells this dblock's sessions from all others.
+    /// Of the lock that only sessions of this dblock hold.
     run_id: String,
     name: Name,
-    /// Whether each slot is asked for together with the marker of whoever ends its holder.
+    /// Whether a slot is asked for together with its kill lock.
     checks_kills: bool,
-    /// Variables that the server does not have.
+    /// Variables that this server does not have.
     unknown: Vec<String>,
-}
-
-/// Ends a session.
-pub fn kill_session(connection: u64) -> Command {
-    Command(format!("/* dblock kill */ KILL {connection}"))
 }
 
 /// Interrupts the statement of a session.
@@ -48,31 +46,31 @@ pub fn wake(connection: u64) -> Command {
 }
 
 impl Statements {
-    /// For the first so many slots of the lock `name`, and the server's name of a lock that only this dblock has.
+    /// For the first so many slots of the lock `name`; `run_id` is the server's name of a lock that only this dblock holds.
     pub fn new(name: &Name, slots: u32, run_id: &str) -> Self {
         Self {
             slots: (0..slots)
-                .map(|slot| literal(&name.slot_on_server(slot)))
+                .map(|slot| text_literal(&name.slot_on_server(slot)))
                 .collect(),
-            queue_head: literal(&name.queue_head_on_server()),
-            run_id: literal(run_id),
+            queue_head: text_literal(&name.queue_head_on_server()),
+            run_id: text_literal(run_id),
             name: name.clone(),
             checks_kills: slots <= FEW,
             unknown: Vec::new(),
         }
     }
 
-    /// Whether no slot is taken whose holder somebody is ending.
+    /// Whether no slot is acquired whose holder somebody ends.
     pub fn checks_kills(&self) -> bool {
         self.checks_kills
     }
 
-    /// From now on that is so.
+    /// From now on no slot is acquired whose holder somebody ends.
     pub fn check_kills(&mut self) {
         self.checks_kills = true;
     }
 
-    /// Notes that the server has no such variable. `false`: that was known, or is none that is asked for.
+    /// Notes that the server has no such variable. `false`: that was known, or it is not asked for.
     pub fn do_without(&mut self, variable: &str) -> bool {
         let known = self.unknown.iter().any(|unknown| unknown == variable);
         let asked_for = ASKED_FOR.contains(&variable);
@@ -99,7 +97,7 @@ impl Statements {
         )
     }
 
-    /// What is asked besides, once in a session: who holds the lock of the run's id, and what [`Fitness`](super::fitness::Fitness) reads.
+    /// Columns that are asked for once in a session: who holds the lock of the run's id, and what [`Fitness`](super::fitness::Fitness) reads.
     fn traits(&self) -> String {
         format!(
             "IS_USED_LOCK({}), @@session.wait_timeout, {} /*M!100000 , {} */",
@@ -109,7 +107,7 @@ impl Statements {
         )
     }
 
-    /// Makes a new session fit to hold a lock, as [`keep_session`] does, and takes the lock of the run's id and the
+    /// Prepares a new session to hold a lock, as [`keep_session`] does, and acquires the lock of the run's id and the
     /// [`session_marker_lock`](crate::lock::session_marker_lock).
     pub fn open_session(&self, ttl: Duration) -> Command {
         Command(format!(
@@ -119,14 +117,14 @@ impl Statements {
         ))
     }
 
-    /// As [`Statements::of`], for the first step of a session: three columns more for what kind of server this is, and a
+    /// As [`Statements::of`], for the first step of a session: with three more columns that say what kind of server this is, and a
     /// fourth on MariaDB.
     pub fn first(&self, step: Step, left: Option<Duration>) -> Open {
         let sql = self.of(step, left) + ", " + &self.traits();
         Open(self.ask(sql))
     }
 
-    /// The statement of a step, the proof apart.
+    /// The statement of any step but the proof.
     pub fn step(&self, step: Step, left: Option<Duration>) -> Ask {
         self.ask(self.of(step, left))
     }
@@ -141,30 +139,32 @@ impl Statements {
         Ask { sql, slots }
     }
 
-    /// The statement of a step; `left` is the time left to wait, `None` without limit. The row in answer: the number of
-    /// the slot that was had or is held, -1 for none, NULL if that is not known; whether the place is held, or 2; the session's
-    /// own number; two that tell whether the server is read-only; with a proof, who comes again for the slot, and who is ending
-    /// its holder.
+    /// The statement of a step; `left` is the time left to wait, `None` without limit. The columns of the answer:
     ///
-    /// What a session asks first makes it fit to keep a lock in the same packet. Later packets have one statement only: a
-    /// `KILL QUERY` that comes during the first of two makes both servers pass over the second without a word, and the
-    /// client waits for ever.
+    /// - the number of the slot that is held, -1 for none, NULL if that is not known;
+    /// - whether the session is the head of the queue, or 2 for [`Statements::kills`];
+    /// - the session's own number;
+    /// - two that show whether the server is read-only;
+    /// - with a proof, who reacquires the slot, and who ends its holder.
+    ///
+    /// The first packet of a session also prepares it to hold a lock. Later packets have one statement only: a `KILL QUERY` during
+    /// the first of two makes both servers skip the second without an answer, and the client waits for ever.
     fn of(&self, step: Step, left: Option<Duration>) -> String {
         let left = left.unwrap_or(LONGEST_STATEMENT).min(LONGEST_STATEMENT);
         let alone = self.slots.len() == 1;
-        let (limit, slot, place) = match step {
-            Step::Try => (None, self.any("0"), "0".to_owned()),
-            // Whoever waits stands behind one that has the place.
+        let (limit, slot, is_head) = match step {
+            Step::Try => (None, self.acquire_any("0"), "0".to_owned()),
+            // Where somebody waits there is a head of the queue.
             Step::TryUnlessQueued => (
                 None,
                 format!(
                     "CASE WHEN IS_FREE_LOCK({}) THEN {} ELSE -1 END",
                     self.queue_head,
-                    self.any("0")
+                    self.acquire_any("0")
                 ),
                 "0".to_owned(),
             ),
-            Step::Queue if alone => (Some(left), self.any(&seconds(left)), "0".to_owned()),
+            Step::Queue if alone => (Some(left), self.acquire_any(&seconds(left)), "0".to_owned()),
             Step::Queue => (
                 Some(left),
                 format!(
@@ -174,44 +174,44 @@ impl Statements {
                 ),
                 is_held(&self.queue_head),
             ),
-            // Asked again after an interruption, it must not take a second slot. A whole second both servers can wait.
+            // After an interruption it must not acquire a second slot. Both servers can wait for a whole second.
             Step::Head => {
                 let (limit, timeout) = if left < RECHECK {
                     (Some(left), seconds(left))
                 } else {
                     (None, RECHECK.as_secs().to_string())
                 };
-                let slot = self.held_slot_or(&self.any(&timeout));
+                let slot = self.held_slot_or(&self.acquire_any(&timeout));
                 (limit, slot, is_held(&self.queue_head))
             }
             Step::Settle => (None, self.held_slot_or("NULL"), is_held(&self.queue_head)),
             Step::Confirm(slot) => {
                 let held = is_held(&self.slots[slot as usize]);
                 // AND goes on after NULL, but not after 0.
-                let place = format!(
+                let is_head = format!(
                     "{} AND NOT ({held} AND RELEASE_LOCK({}))",
                     is_held(&self.queue_head),
                     self.queue_head
                 );
-                (None, format!("CASE WHEN {held} THEN {slot} END"), place)
+                (None, format!("CASE WHEN {held} THEN {slot} END"), is_head)
             }
         };
-        let back = match step {
+        let proof = match step {
             Step::Confirm(slot) => {
                 format!(
                     ", IS_USED_LOCK({}), IFNULL(IS_USED_LOCK({}), IS_USED_LOCK({}))",
-                    self.back(slot),
-                    self.kill(slot),
-                    self.end(slot)
+                    self.reacquire_lock(slot),
+                    self.kill_lock(slot),
+                    self.termination_lock(slot)
                 )
             }
             _ => String::new(),
         };
-        let place = match step {
+        let is_head = match step {
             _ if alone => "0",
-            // After a slot was taken, for that is when it counts.
+            // Evaluated after the slot is acquired, for that is when it counts.
             Step::Try | Step::TryUnlessQueued if !self.checks_kills => &self.kills(),
-            _ => &place,
+            _ => &is_head,
         };
         let limit = limit.map_or_else(String::new, statement_limit);
         let name = match step {
@@ -222,55 +222,54 @@ impl Statements {
             Step::Confirm(_) => "prove",
         };
         format!(
-            "/* dblock {name} */ SELECT {limit}{slot}, {place}, CONNECTION_ID(), {}{back}",
+            "/* dblock {name} */ SELECT {limit}{slot}, {is_head}, CONNECTION_ID(), {}{proof}",
             self.writes()
         )
     }
 
-    fn back(&self, slot: u32) -> String {
-        literal(&self.name.reacquire_on_server(slot))
+    fn reacquire_lock(&self, slot: u32) -> String {
+        text_literal(&self.name.reacquire_on_server(slot))
     }
 
-    fn kill(&self, slot: u32) -> String {
-        literal(&self.name.kill_on_server(slot))
+    fn kill_lock(&self, slot: u32) -> String {
+        text_literal(&self.name.kill_on_server(slot))
     }
 
-    fn end(&self, slot: u32) -> String {
-        literal(&self.name.termination_on_server(slot))
+    fn termination_lock(&self, slot: u32) -> String {
+        text_literal(&self.name.termination_on_server(slot))
     }
 
-    /// Tells that the holder of a slot, which somebody ends, is ending its command: until then the slot is for nobody.
+    /// Announces that the holder of a slot, which somebody ends, terminates its command: until that ends no dblock acquires the slot.
     pub fn announce_termination(&self, slot: u32) -> Command {
         let kill = take_kill_beacon(&self.name);
         Command(format!(
             "/* dblock announce termination */ SELECT GET_LOCK({}, 0), {kill}",
-            self.end(slot)
+            self.termination_lock(slot)
         ))
     }
 
-    /// Whether the holder of some slot is being ended, in the place of a place: 2, or 0.
+    /// 2 if the holder of some slot is being ended, else 0. It has the column of the head, which is not asked for then.
     fn kills(&self) -> String {
         let kills = self.name.kill_beacons_on_server();
-        let kills = kills.map(|kill| format!("IS_USED_LOCK({})", literal(&kill)));
+        let kills = kills.map(|kill| format!("IS_USED_LOCK({})", text_literal(&kill)));
         format!("CASE WHEN COALESCE({}) THEN 2 ELSE 0 END", kills.join(", "))
     }
 
-    /// Takes that back, and tells whoever ends the holder, the session of this number, that the command is gone.
+    /// Withdraws [`Statements::announce_termination`], and answers the killer, the session of this number, that the command has ended.
     pub fn ack_kill(&self, slot: u32, killer: u64) -> Command {
         Command(format!(
             "/* dblock ack kill */ SELECT RELEASE_LOCK({}), GET_LOCK({}, 0)",
-            self.end(slot),
-            literal(&kill_ack_lock(killer))
+            self.termination_lock(slot),
+            text_literal(&kill_ack_lock(killer))
         ))
     }
 
-    /// Who is ending the holder of a slot; of a holder whose session was `lost`, only if that session is meant, for others may have
-    /// had the slot since.
+    /// Who ends the holder of a slot. With `lost` only who ends that session: others may have held the slot since it was lost.
     pub fn kill_marker(&self, slot: u32, lost: Option<u64>) -> KillMarker {
-        let killer = format!("IS_USED_LOCK({})", self.kill(slot));
+        let killer = format!("IS_USED_LOCK({})", self.kill_lock(slot));
         let killer = match lost {
             Some(lost) => {
-                let request = literal(&kill_request_lock(lost));
+                let request = text_literal(&kill_request_lock(lost));
                 format!("CASE WHEN IS_USED_LOCK({request}) = {killer} THEN {killer} END")
             }
             None => killer,
@@ -281,17 +280,17 @@ impl Statements {
         ))
     }
 
-    /// Tells those who wait for a slot that its holder is reacquiring it: whoever is granted it meanwhile lets it go.
+    /// Announces to waiters that the holder of a slot is reacquiring it: a waiter that is granted it meanwhile releases it.
     pub fn announce_reacquire(&self, slot: u32) -> Command {
-        let take = take(&self.name.reacquire_on_server(slot));
+        let take = take(&self.name.reacquire_on_server(slot), Duration::ZERO);
         Command(format!("/* dblock announce reacquire */ {take}"))
     }
 
-    /// Takes that back.
+    /// Withdraws [`Statements::announce_reacquire`].
     pub fn finish_reacquire(&self, slot: u32) -> Command {
         Command(format!(
             "/* dblock finish reacquire */ SELECT RELEASE_LOCK({})",
-            self.back(slot)
+            self.reacquire_lock(slot)
         ))
     }
 
@@ -299,26 +298,26 @@ impl Statements {
     pub fn try_slot(&self, slot: u32) -> Flag {
         Flag(format!(
             "/* dblock try slot */ SELECT {}",
-            self.had(slot as usize, "0")
+            self.acquire(slot as usize, "0")
         ))
     }
 
-    /// Takes one slot without waiting, as [`Statements::first`] takes any; but not while an older session holds the lock of the run's id. The
-    /// second column is who has the slot then. [`KILLED`] in the first one: somebody is ending its holder.
+    /// Acquires one slot without waiting, as [`Statements::first`] acquires any; but not while an older session holds the lock of the
+    /// run's id. The second column is who holds the slot afterwards. [`KILLED`] in the first one: somebody ends its holder.
     pub fn reacquire(&self, slot: u32) -> Reacquire {
         let (slot, writes, traits) = (slot as usize, self.writes(), self.traits());
         let name = &self.slots[slot];
-        let had = self.one(slot, "0");
+        let acquire = self.acquire_one(slot, "0");
         let marked = is_held(&self.run_id);
-        let kill = self.kill(u32::try_from(slot).unwrap_or(u32::MAX));
+        let kill = self.kill_lock(u32::try_from(slot).unwrap_or(u32::MAX));
         let sql = format!(
-            "/* dblock reacquire */ SELECT CASE WHEN IS_USED_LOCK({kill}) THEN {KILLED} WHEN {marked} THEN {had} ELSE -1 END, \
+            "/* dblock reacquire */ SELECT CASE WHEN IS_USED_LOCK({kill}) THEN {KILLED} WHEN {marked} THEN {acquire} ELSE -1 END, \
              IS_USED_LOCK({name}), CONNECTION_ID(), {writes}, {traits}"
         );
         Reacquire(Open(self.ask(sql)))
     }
 
-    /// The renewal: whether the slot is held, as [`Step::Confirm`] asks, with nothing given up.
+    /// The renewal: whether the slot is held, as [`Step::Confirm`] asks, but it releases nothing.
     pub fn renew(&self, slot: u32) -> Ask {
         let held = is_held(&self.slots[slot as usize]);
         self.ask(format!(
@@ -327,7 +326,7 @@ impl Statements {
         ))
     }
 
-    /// Gives a slot back, and asks who is at the head of the queue.
+    /// Releases a slot, and asks who is the head of the queue.
     pub fn release(&self, slot: u32) -> Release {
         Release(format!(
             "/* dblock release */ SELECT RELEASE_LOCK({}), IS_USED_LOCK({})",
@@ -335,8 +334,8 @@ impl Statements {
         ))
     }
 
-    /// Who has a slot. `IS_USED_LOCK` tells every account the number; the process list tells an account about its own
-    /// sessions, and about all with the PROCESS privilege.
+    /// Who holds a slot. `IS_USED_LOCK` shows its session's number to every account; the process list shows an account its own
+    /// sessions, and with the PROCESS privilege all.
     pub fn holder(&self, slot: u32) -> SlotHolder {
         SlotHolder(format!(
             "/* dblock holder */ SELECT holder.id, CONCAT(client.user, '@', client.host) \
@@ -346,47 +345,47 @@ impl Statements {
         ))
     }
 
-    /// The first free slot, the last of them with this time-out. Of CASE both servers promise that it goes no further than
-    /// the first that is true (of `1 IN (…)` MySQL evaluates everything).
-    fn any(&self, timeout: &str) -> String {
+    /// Acquires the first free slot, and waits for the last one so long. In a CASE both servers evaluate nothing after the first
+    /// condition that is true; in `1 IN (…)` MySQL evaluates everything.
+    fn acquire_any(&self, timeout: &str) -> String {
         let last = self.slots.len() - 1;
         let mut case = "CASE".to_owned();
         for slot in 0..last {
-            let _ = write!(case, " WHEN {} THEN {slot}", self.had(slot, "0"));
+            let _ = write!(case, " WHEN {} THEN {slot}", self.acquire(slot, "0"));
         }
-        let last = self.one(last, timeout);
+        let last = self.acquire_one(last, timeout);
         if case == "CASE" {
             return last;
         }
         case + " ELSE " + &last + " END"
     }
 
-    /// One slot. Its number, -1 if another has it; NULL stays NULL.
-    fn one(&self, slot: usize, timeout: &str) -> String {
+    /// Acquires one slot: its number, -1 if another holds it; NULL stays NULL.
+    fn acquire_one(&self, slot: usize, timeout: &str) -> String {
         format!(
             "CASE {} WHEN 1 THEN {slot} WHEN 0 THEN -1 END",
-            self.had(slot, timeout)
+            self.acquire(slot, timeout)
         )
     }
 
-    /// Whether a slot is had. One whose holder somebody is ending is let go at once: its command may still run. That is asked
-    /// after it was taken, for the marker was there before the holder lost it. What was waited for is proved by a statement of
-    /// its own, and one of very many where some holder is being ended.
-    fn had(&self, slot: usize, timeout: &str) -> String {
+    /// Acquires a slot: whether it did. A slot whose last holder somebody ends is released at once, for its command may still run.
+    /// The kill lock is asked for after the slot is acquired: the killer acquired it before the holder lost the slot. After a wait,
+    /// and where there are very many slots, the proof asks for it.
+    fn acquire(&self, slot: usize, timeout: &str) -> String {
         let name = &self.slots[slot];
-        let had = format!("GET_LOCK({name}, {timeout})");
+        let acquire = format!("GET_LOCK({name}, {timeout})");
         if timeout != "0" || !self.checks_kills {
-            return had;
+            return acquire;
         }
         let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-        let (kill, end) = (self.kill(slot), self.end(slot));
+        let (kill, end) = (self.kill_lock(slot), self.termination_lock(slot));
         // RELEASE_LOCK is never below zero.
         format!(
-            "{had} AND (IS_FREE_LOCK({kill}) AND IS_FREE_LOCK({end}) OR RELEASE_LOCK({name}) < 0)"
+            "{acquire} AND (IS_FREE_LOCK({kill}) AND IS_FREE_LOCK({end}) OR RELEASE_LOCK({name}) < 0)"
         )
     }
 
-    /// The slot that is held, `otherwise` if none is.
+    /// The slot that is held, `otherwise` where none is.
     fn held_slot_or(&self, otherwise: &str) -> String {
         let mut case = "CASE CONNECTION_ID()".to_owned();
         for (slot, name) in self.slots.iter().enumerate() {
@@ -396,31 +395,25 @@ impl Statements {
     }
 }
 
-/// 1 if this session has it, otherwise 0.
+/// 1 if this session holds it, else 0.
 fn is_held(name: &str) -> String {
     format!("IFNULL(IS_USED_LOCK({name}) = CONNECTION_ID(), 0)")
 }
 
-/// Takes one of the signs that a holder of a lock is being ended, if one is free: 1, else NULL.
+/// Acquires one of the beacons that a holder of a lock is being ended, if one is free: 1, else NULL.
 pub fn take_kill_beacon(name: &Name) -> String {
     let kills = name.kill_beacons_on_server();
-    let kills = kills.map(|kill| format!("WHEN GET_LOCK({}, 0) THEN 1", literal(&kill)));
+    let kills = kills.map(|kill| format!("WHEN GET_LOCK({}, 0) THEN 1", text_literal(&kill)));
     format!("CASE {} END", kills.join(" "))
 }
 
-/// Takes a lock of this name on the server, if nobody has it.
-pub fn take(name: &str) -> String {
-    format!("SELECT GET_LOCK({}, 0)", literal(name))
-}
-
-/// A name as an SQL literal.
-pub fn literal(name: &str) -> String {
-    let mut literal = "_utf8mb4 x'".to_owned();
-    for byte in name.bytes() {
-        let _ = write!(literal, "{byte:02x}");
-    }
-    literal.push('\'');
-    literal
+/// Acquires the lock of this name on the server, and waits for it so many whole seconds.
+fn take(name: &str, wait: Duration) -> String {
+    format!(
+        "SELECT GET_LOCK({}, {})",
+        text_literal(name),
+        wait.as_secs()
+    )
 }
 
 /// Variables of [`Statements`] that not every build of a server has.
@@ -431,9 +424,9 @@ const ASKED_FOR: [&str; 4] = [
     "wsrep_on",
 ];
 
-/// Makes a session fit to keep a lock: no time limit on statements, and the server keeps it for the TTL, in whole seconds,
-/// after its last statement. Which limit a server has is left to its version: MariaDB reads `/*M!`, MySQL `/*!50708`.
-pub fn keep_session(ttl: Duration) -> String {
+/// Prepares a session to hold a lock: no time limit on statements, and the server keeps it for the TTL, in whole seconds, after its
+/// last statement. Version comments choose the limit that the server has: MariaDB reads `/*M!`, MySQL `/*!50708`.
+fn keep_session(ttl: Duration) -> String {
     let idle_limit = ttl.as_secs();
     format!(
         "SET SESSION wait_timeout={idle_limit} \
@@ -441,28 +434,28 @@ pub fn keep_session(ttl: Duration) -> String {
     )
 }
 
-/// Gives a session that waits a short life between two statements.
+/// Gives the session of a waiter a short idle timeout.
 pub fn shorten_idle_timeout() -> Command {
     Command(format!(
         "/* dblock wait */ SET SESSION wait_timeout={WAITER_IDLE_LIMIT}"
     ))
 }
 
-/// Gives a session that has waited the idle timeout of a holder.
-pub fn restore_idle_timeout(ttl: Duration) -> Command {
+/// Gives a session the idle timeout of a holder.
+pub fn set_idle_timeout(ttl: Duration) -> Command {
     Command(format!("/* dblock hold */ {}", keep_session(ttl)))
 }
 
-/// Tells whoever ends this session's holder, the session of this number, that there is no command.
+/// Answers the killer of a waiter, the session of this number, that there is no command.
 pub fn ack_kill_of_waiter(killer: u64) -> Command {
     Command(format!(
         "/* dblock ack kill */ {}",
-        take(&kill_ack_lock(killer))
+        take(&kill_ack_lock(killer), Duration::ZERO)
     ))
 }
 
-/// A limit on one statement, for MySQL, which rounds the time-out of `GET_LOCK` to whole seconds. To MariaDB it is a
-/// comment, or as good as the time-out. Zero would be no limit, and is not needed.
+/// A limit on one statement, for MySQL, which rounds the timeout of `GET_LOCK` to whole seconds. To MariaDB it is a comment, or
+/// equals the timeout. Zero would mean no limit, and is not needed.
 fn statement_limit(left: Duration) -> String {
     match millis(left) {
         0 => String::new(),
@@ -470,8 +463,8 @@ fn statement_limit(left: Duration) -> String {
     }
 }
 
-/// A time-out of `GET_LOCK`. MariaDB takes fractions of a second, and at its versions passes over comments of this form.
-/// On MySQL it lies behind the limit on the statement.
+/// A timeout of `GET_LOCK`. MariaDB takes fractions of a second, and skips comments of this form. On MySQL it is longer than the
+/// limit on the statement, which ends the wait.
 fn seconds(left: Duration) -> String {
     match millis(left) {
         0 => "0".to_owned(),
@@ -479,7 +472,7 @@ fn seconds(left: Duration) -> String {
     }
 }
 
-/// Rounded up: a wait that ends too early asks again.
+/// Rounded up: after a wait that ends too early the caller must ask again.
 fn millis(span: Duration) -> u128 {
     span.as_micros().div_ceil(1000)
 }
