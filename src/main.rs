@@ -65,6 +65,9 @@ fn dispatch(subcommand: Subcommand, command_line: CommandLine) -> Ending {
         Subcommand::Check => commands::check::check(command_line),
         Subcommand::Config => commands::config::config(command_line),
         Subcommand::Init => commands::init::init(command_line),
+        Subcommand::Acquire => commands::acquire::acquire(command_line),
+        Subcommand::Renew => commands::renew::renew(command_line),
+        Subcommand::Release => commands::release::release(command_line),
     };
     ended.unwrap_or_else(|error| {
         log_error(format_args!("{error:#}"));

@@ -1,10 +1,14 @@
-//! One file for each subcommand, and `inquiry`, which those share that question a server.
+//! One file for each subcommand; `inquiry`, which those share that question a server, and `of_token`, which `renew` and `release` share.
 
+pub mod acquire;
 pub mod check;
 pub mod config;
 pub mod init;
 mod inquiry;
 pub mod kill;
+mod of_token;
+pub mod release;
+pub mod renew;
 pub mod run;
 pub mod status;
 

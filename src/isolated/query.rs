@@ -51,6 +51,21 @@ pub fn ask<T: Serialize + DeserializeOwned>(
     mut on_item: impl FnMut(T),
     label: impl Fn(&T) -> String,
 ) -> Result<String, Failure> {
+    ask_and_answer(what, work, limits, log, |item, _| on_item(item), label)
+}
+
+/// As [`ask`], where an item may be answered, over the link to the process that asks.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_and_answer<T: Serialize + DeserializeOwned>(
+    what: &str,
+    work: impl FnOnce(Rc<Link>, Pid) -> Result<(), Failure>,
+    limits: Limits,
+    log: Log,
+    mut on_item: impl FnMut(T, &Link),
+    label: impl Fn(&T) -> String,
+) -> Result<String, Failure> {
     let (pid, link) = fork_isolated(work, Message::<T>::Failed)?;
     let finished = receive(&link, limits, log, &mut on_item, &label);
     let ended = end(pid);
@@ -75,7 +90,7 @@ fn receive<T: DeserializeOwned>(
     link: &Link,
     limits: Limits,
     log: Log,
-    on_item: &mut impl FnMut(T),
+    on_item: &mut impl FnMut(T, &Link),
     label: &impl Fn(&T) -> String,
 ) -> Result<Finished, Failure> {
     let begun = Moment::now();
@@ -97,7 +112,7 @@ fn receive<T: DeserializeOwned>(
             Next::Message(Message::Reached(server)) => reached = Some(server),
             Next::Message(Message::Item(item)) => {
                 last_note = format!("what comes after {}", label(&item));
-                on_item(item);
+                on_item(item, link);
             }
             Next::Message(Message::Failed(failure)) => return Err(failure),
             Next::Message(Message::Done) => {

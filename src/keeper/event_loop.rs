@@ -199,7 +199,8 @@ impl<'a> Guard<'a> {
                 trim_memory(true);
             }
             Attempt::Taken(holders) => {
-                // The session has ended by now: the supervisor ends the keeper on its last word.
+                lock.backend.drop_held();
+                // The session has ended by now: the supervisor ends the keeper on its last message.
                 let _ = self.link.send(&FromKeeper::Taken(holders));
                 return Ok(Flow::End);
             }

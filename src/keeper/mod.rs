@@ -55,6 +55,8 @@ pub struct TableUse {
     pub durable: bool,
     /// The grant of a script that the run goes on with.
     pub token: Option<Token>,
+    /// For how long that is held from now on; `None`: as it was acquired.
+    pub token_ttl: Option<Duration>,
 }
 
 /// What a keeper is to do.
@@ -152,6 +154,11 @@ fn backend(
         kind: if token.is_some() { "token_run" } else { "run" },
         owner_name: None,
         token: token.map(|token| (token.slot, token.fence)),
+        ttl: if token.is_some() {
+            tables.token_ttl
+        } else {
+            Some(task.lock.ttl)
+        },
         on_grant: Box::new(|_, _| Vec::new()),
     };
     let row = RowLock::new(connector, task.lock, task.run_id, verbosity, spec);

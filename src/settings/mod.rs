@@ -6,10 +6,12 @@ mod option_file;
 mod run;
 mod server_url;
 mod sources;
+mod token;
 mod value;
 
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 pub use run::{IfUnreachable, ReportTo, Run};
 pub use sources::InForce;
@@ -17,7 +19,8 @@ pub use sources::InForce;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Log};
 use crate::db::ConnectOptions;
-use crate::lock::{MOST_SLOTS, Name, Wait};
+use crate::lock::rows::Token;
+use crate::lock::{LockSpec, MOST_SLOTS, Name, OnLockLost, Wait};
 use crate::schema::Keep;
 use cli::CommandLine;
 use option_file::FileStatus;
@@ -92,6 +95,32 @@ pub enum Init {
     },
 }
 
+/// Everything that `dblock acquire` was asked to do.
+#[derive(Debug)]
+pub struct Acquire {
+    /// The lock; its TTL is that of the token.
+    pub lock: LockSpec,
+    /// The names of the slots, in their order; empty where they have none.
+    pub slot_names: Vec<String>,
+    /// Whoever says the same takes the lock over.
+    pub owner: Option<String>,
+    /// The server.
+    pub connection: ConnectOptions,
+    /// Whether a program reads what is printed.
+    pub json: bool,
+}
+
+/// Everything that `dblock renew` or `dblock release` was asked to do.
+#[derive(Debug)]
+pub struct OfToken {
+    /// The token.
+    pub token: Token,
+    /// For how long the lock is to be held from now on; `None`: as it was acquired.
+    pub ttl: Option<Duration>,
+    /// The server.
+    pub connection: ConnectOptions,
+}
+
 /// Reads the settings of `dblock run`, and what is logged.
 ///
 /// # Errors
@@ -99,10 +128,12 @@ pub enum Init {
 /// file, or that no server is named.
 pub fn run(command_line: CommandLine) -> Result<(Run, Log), Failure> {
     let (mut sources, log) = read_sources(command_line.settings)?;
-    let name = name(&mut sources)?.ok_or_else(|| {
-        Failure::new(Reason::Usage, "no name is given; name the lock with --name")
-    })?;
-    let run = run::read(&mut sources, name, command_line.arguments);
+    let token = token::of_run(&mut sources)?;
+    let name = match &token {
+        Some(token) => token.name.clone(),
+        None => required_name(&mut sources)?,
+    };
+    let run = run::read(&mut sources, name, token, command_line.arguments);
     sources.log_warnings(log);
     Ok((run?, log))
 }
@@ -139,6 +170,53 @@ pub fn status(command_line: CommandLine) -> Result<(Status, Log), Failure> {
         connection: connection(&mut sources, log)?,
     };
     Ok((status, log))
+}
+
+/// Reads the settings of `dblock acquire`, and what is logged.
+///
+/// # Errors
+/// As [`run()`].
+pub fn acquire(mut command_line: CommandLine) -> Result<(Acquire, Log), Failure> {
+    // Others than those of `run`, which an option file may give.
+    let wait = command_line.take(&cli::acquire::WAIT);
+    let ttl = command_line.take(&cli::acquire::TTL);
+    let (mut sources, log) = read_sources(command_line.settings)?;
+    let name = required_name(&mut sources)?;
+    let (slots, slot_names) = run::slots(&mut sources)?;
+    let lock = LockSpec {
+        name,
+        slots,
+        wait: Given::new("wait", wait, Origin::Flag).read(value::wait)?,
+        ttl: Given::new("ttl", ttl, Origin::Flag).read(value::token_ttl)?,
+        on_lost: OnLockLost::Terminate,
+        allow_unfit_server: false,
+    };
+    let acquire = Acquire {
+        lock,
+        slot_names,
+        owner: sources.optional("owner", value::owner)?,
+        json: sources.is_on("json"),
+        connection: connection(&mut sources, log)?,
+    };
+    Ok((acquire, log))
+}
+
+/// Reads the settings of `dblock renew` and `dblock release`, and what is logged.
+///
+/// # Errors
+/// As [`run()`].
+pub fn of_token(mut command_line: CommandLine) -> Result<(OfToken, Log), Failure> {
+    let given = command_line.gives("ttl");
+    let ttl = command_line.take(&cli::renew::TTL);
+    let (mut sources, log) = read_sources(command_line.settings)?;
+    let token = token::read(command_line.arguments.pop())?;
+    let ttl = given.then(|| Given::new("ttl", ttl, Origin::Flag).read(value::token_ttl));
+    let of_token = OfToken {
+        token,
+        ttl: ttl.transpose()?,
+        connection: connection(&mut sources, log)?,
+    };
+    Ok((of_token, log))
 }
 
 /// Reads the settings of `dblock init`, and what is logged.
@@ -192,7 +270,7 @@ pub fn config(command_line: CommandLine) -> Config {
     // Nothing else depends on the name, and it need not be given.
     let unnamed = Name::parse("unnamed").expect("a name");
     let name = name(&mut sources).ok().flatten().unwrap_or(unnamed);
-    let run = run::read(&mut sources, name, command_line.arguments);
+    let run = run::read(&mut sources, name, None, command_line.arguments);
     let files = run
         .as_ref()
         .ok()
@@ -247,6 +325,11 @@ fn log(sources: &mut Sources) -> Result<Log, Failure> {
         _ => Level::Statement,
     };
     Ok(Log { shown })
+}
+
+fn required_name(sources: &mut Sources) -> Result<Name, Failure> {
+    name(sources)?
+        .ok_or_else(|| Failure::new(Reason::Usage, "no name is given; name the lock with --name"))
 }
 
 fn name(sources: &mut Sources) -> Result<Option<Name>, Failure> {

@@ -11,6 +11,7 @@ use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::keeper::TableUse;
+use crate::lock::rows::Token;
 use crate::lock::{LockSpec, Name};
 use crate::supervise::Job;
 
@@ -77,12 +78,18 @@ impl Run {
 ///
 /// # Errors
 /// That one is wrong, unless that is no reason to stop, or that no server is named.
-pub fn read(sources: &mut Sources, name: Name, command: Vec<OsString>) -> Result<Run, Failure> {
+pub fn read(
+    sources: &mut Sources,
+    name: Name,
+    token: Option<Token>,
+    command: Vec<OsString>,
+) -> Result<Run, Failure> {
     let (max_concurrency, slot_names) = slots(sources)?;
     let wait = sources.value("wait", value::wait)?;
     let conflict_exit_code = sources.value("conflict-exit-code", value::exit_code)?;
     let timeout = sources.optional("timeout", value::duration)?;
     let ttl = sources.value("ttl", value::ttl)?;
+    let token_ttl = sources.is_from_command_line("ttl").then_some(ttl);
     let kill_after = kill_after(sources, ttl)?;
     let on_lost = sources.value("on-lock-lost", value::on_lock_lost)?;
     let if_unreachable = sources.value("if-unreachable", value::if_unreachable)?;
@@ -113,9 +120,10 @@ pub fn read(sources: &mut Sources, name: Name, command: Vec<OsString>) -> Result
             scrubbed,
             command,
             started: SystemTime::now(),
-            tables: durable.then_some(TableUse {
+            tables: (durable || token.is_some()).then(|| TableUse {
                 durable,
-                token: None,
+                token,
+                token_ttl,
             }),
         },
         conflict_exit_code,
@@ -132,7 +140,10 @@ fn variables_of_the_server() -> Vec<&'static str> {
 }
 
 /// How many slots there are, and their names if they have some. Of the two ways to give that the stronger one counts.
-fn slots(sources: &mut Sources) -> Result<(u32, Vec<String>), Failure> {
+///
+/// # Errors
+/// [`Reason`](crate::base::exit::Reason)`::Usage`.
+pub fn slots(sources: &mut Sources) -> Result<(u32, Vec<String>), Failure> {
     let number = sources.precedence("max-concurrency");
     let names = sources.precedence("slots");
     if number.is_some() && number == names {

@@ -7,11 +7,18 @@ use std::time::Duration;
 use super::IfUnreachable;
 use super::server_url::Host;
 use crate::db::{Protocol, SslMode};
+use crate::lock::rows::Token;
 use crate::lock::{LONGEST_TTL, MOST_SLOTS, OnLockLost, Wait};
 use crate::schema::Keep;
 
 /// The shortest that may be said of a TTL.
 const SHORTEST_TTL: Duration = Duration::from_secs(4);
+
+/// The longest that may be said of the TTL of a lock that a script holds.
+const LONGEST_TOKEN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Bytes of what `acquire --owner` takes at most.
+const LONGEST_OWNER: usize = 200;
 
 /// Bytes of a slot's name at most, as of a lock's.
 const LONGEST_SLOT_NAME: usize = 200;
@@ -130,6 +137,35 @@ pub fn ttl(text: &str) -> Result<Duration, String> {
             shown_safely(text)
         ))
     }
+}
+
+/// How long a script holds a lock: whole seconds.
+pub fn token_ttl(text: &str) -> Result<Duration, String> {
+    let ttl = duration(text)?;
+    if ttl.subsec_nanos() == 0 && (SHORTEST_TTL..=LONGEST_TOKEN_TTL).contains(&ttl) {
+        Ok(ttl)
+    } else {
+        Err(format!(
+            "{} is not whole seconds from 4s to 30d",
+            shown_safely(text)
+        ))
+    }
+}
+
+/// What `acquire --owner` says of the one that acquires.
+pub fn owner(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("is empty".to_owned()),
+        _ if text.len() > LONGEST_OWNER => Err("is longer than 200 bytes".to_owned()),
+        _ if text.contains(char::is_control) => Err("contains a control character".to_owned()),
+        _ if text.trim() != text => Err("begins or ends with white space".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// What `acquire` has printed. A token is not shown.
+pub fn token(text: &str) -> Result<Token, String> {
+    Token::parse(text.trim_end_matches(['\n', '\r'])).map_err(|wrong| format!("the token {wrong}"))
 }
 
 /// One of the words in front, and what each means.

@@ -56,6 +56,8 @@ pub struct RowSpec {
     pub owner_name: Option<String>,
     /// The slot and the fence of a grant that a script has; `None`: a new one is asked for.
     pub token: Option<(u32, u64)>,
+    /// For how long it is held after each renewal; `None`: for as long as its row says.
+    pub ttl: Option<Duration>,
     /// The statements that are carried out in the transaction of a grant, by the slot and the session's number.
     pub on_grant: Box<dyn Fn(u32, u64) -> Vec<String>>,
 }
@@ -323,7 +325,7 @@ impl RowLock {
                 Next::Taken => return Ok(Claimed::Taken(rows)),
                 Next::Prove { slot, fence } => {
                     self.statements
-                        .renew(slot, fence, write_id, self.ttl, self.spec.kind)
+                        .renew(slot, fence, write_id, Some(self.ttl), self.spec.kind)
                 }
                 Next::Create { slot } => self.statements.create(slot),
                 Next::Take { slot } => self.take(slot, None, write_id, session, caller),
@@ -490,6 +492,33 @@ impl RowLock {
         Ok(session)
     }
 
+    /// The lock is a script's from now on: its row stays held, and its named lock and session are no longer needed.
+    pub fn hand_over(&mut self) {
+        if let (Some(named), Some(session)) = (self.named_slot.take(), &mut self.session) {
+            let _ = self.request.release(named, session);
+        }
+    }
+
+    /// Releases the lock of a script. `false`: it was not held any more.
+    ///
+    /// # Errors
+    /// No further attempt will help.
+    pub fn release_token(&mut self, also: &[String]) -> Result<bool, Failure> {
+        self.spec.token = None;
+        loop {
+            match self.release_row(also) {
+                Err(Fault::Final(failure)) => return Err(failure),
+                Err(_) => sleep(self.connector.pause()),
+                Ok(was_held) => return Ok(was_held),
+            }
+        }
+    }
+
+    /// For how long the lock is held after each renewal.
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
     /// Goes on with the grant that a script has.
     fn adopt(&mut self, slot: u32, fence: u64, caller: &dyn Caller) -> Result<Attempt, Failure> {
         self.grant = Grant {
@@ -533,13 +562,16 @@ impl RowLock {
         let write_id = self.next_write_id();
         let write = self
             .statements
-            .renew(slot, fence, write_id, self.ttl, self.spec.kind);
+            .renew(slot, fence, write_id, self.spec.ttl, self.spec.kind);
         let sent = Moment::now();
         let row = self.write_through(&write, &mut session)?.into_iter().next();
         let is_own =
             |row: &SlotState| row.owner.as_ref() == Some(&self.spec.owner) && row.fence == fence;
         let renewal = match row {
             Some(row) if is_own(&row) => {
+                if self.spec.ttl.is_none() {
+                    self.ttl = row.ttl;
+                }
                 if row.write_id != write_id {
                     return Err(Fault::Gone(
                         "an older write was carried out last".to_owned(),
@@ -594,7 +626,7 @@ impl RowLock {
         } else if self.spec.token.is_some() {
             // The script goes on with it.
             self.statements
-                .hand_back(slot, fence, write_id, self.ttl, also)
+                .hand_back(slot, fence, write_id, self.spec.ttl, also)
         } else {
             self.statements.release(slot, fence, write_id, also)
         };

@@ -20,6 +20,8 @@ pub struct SlotState {
     /// The time since it was last renewed, in microseconds; negative where the clock of the server that was asked is behind that
     /// of the one which wrote it.
     pub age: i64,
+    /// For how long it is held after each renewal.
+    pub ttl: Duration,
     /// Who wants its holder to end.
     pub kill_requested_by: Option<String>,
     /// Who holds it, as far as the history says.
@@ -31,7 +33,7 @@ pub const COLUMNS: &str = "l.slot, l.fence, l.owner, l.write_id, \
      TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), l.expires_at), \
      TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)), \
      TIMESTAMPDIFF(MICROSECOND, l.acquired_at, UTC_TIMESTAMP(6)), \
-     l.kill_requested_by, r.host, r.pid, r.program, r.connection, r.user";
+     l.kill_requested_by, r.host, r.pid, r.program, r.connection, r.user, l.ttl_seconds";
 
 impl SlotState {
     /// Reads a row.
@@ -49,6 +51,7 @@ impl SlotState {
             // Without a time, which somebody has deleted by hand, it is over.
             expires_in: row.get(4)?.unwrap_or_default(),
             age: row.get(5)?.unwrap_or_default(),
+            ttl: Duration::from_secs(row.get(13)?.unwrap_or_default()),
             kill_requested_by: row.text(7)?,
             client: Client {
                 connection: row.get(11)?.unwrap_or_default(),

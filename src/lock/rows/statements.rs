@@ -88,7 +88,7 @@ impl Statements {
             self.tables.locks(),
             self.owner,
             grantee.kind,
-            renewal(grantee.ttl),
+            renewal(Some(grantee.ttl)),
             self.place(slot),
         );
         let look = self.look().0;
@@ -102,7 +102,14 @@ impl Statements {
     }
 
     /// Renews a slot that was granted with this fence, be its time over or not: nobody has had it since.
-    pub fn renew(&self, slot: u32, fence: u64, write_id: u64, ttl: Duration, kind: &str) -> Write {
+    pub fn renew(
+        &self,
+        slot: u32,
+        fence: u64,
+        write_id: u64,
+        ttl: Option<Duration>,
+        kind: &str,
+    ) -> Write {
         let update = self.renewal(slot, fence, write_id, ttl, kind);
         let look = self.look_sql("look at row", &format!("l.slot = {slot}"));
         Write(vec![format!("/* dblock renew row */ {update}"), look])
@@ -114,14 +121,21 @@ impl Statements {
         slot: u32,
         fence: u64,
         write_id: u64,
-        ttl: Duration,
+        ttl: Option<Duration>,
         also: &[String],
     ) -> Write {
         let update = self.renewal(slot, fence, write_id, ttl, "token");
         self.transaction("hand back row", slot, also, update)
     }
 
-    fn renewal(&self, slot: u32, fence: u64, write_id: u64, ttl: Duration, kind: &str) -> String {
+    fn renewal(
+        &self,
+        slot: u32,
+        fence: u64,
+        write_id: u64,
+        ttl: Option<Duration>,
+        kind: &str,
+    ) -> String {
         format!(
             "UPDATE {} SET write_id = {write_id}, kind = '{kind}', {} WHERE {} AND {}",
             self.tables.locks(),
@@ -182,8 +196,11 @@ impl Statements {
     }
 }
 
-fn renewal(ttl: Duration) -> String {
-    let ttl = ttl.as_secs();
+/// What changes with a renewal for so long; `None`: for as long as the row says.
+fn renewal(ttl: Option<Duration>) -> String {
+    let ttl = ttl.map_or("IFNULL(ttl_seconds, 0)".to_owned(), |ttl| {
+        ttl.as_secs().to_string()
+    });
     format!(
         "ttl_seconds = {ttl}, renewed_at = UTC_TIMESTAMP(6), expires_at = UTC_TIMESTAMP(6) + INTERVAL {ttl} SECOND"
     )

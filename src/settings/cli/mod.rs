@@ -2,12 +2,15 @@
 //! it is the one that runs: to define all of them took a quarter of a start. `crates/generate` compiles this folder, too, so it
 //! imports clap and std alone.
 
+pub mod acquire;
 mod check;
 mod config;
 pub mod connection;
 mod init;
 pub mod kill;
 mod output;
+mod release;
+pub mod renew;
 mod run;
 mod setting;
 mod status;
@@ -33,6 +36,12 @@ pub enum Subcommand {
     Config,
     /// `dblock init`
     Init,
+    /// `dblock acquire`
+    Acquire,
+    /// `dblock renew`
+    Renew,
+    /// `dblock release`
+    Release,
 }
 
 /// A subcommand.
@@ -48,13 +57,16 @@ pub struct Definition {
 }
 
 /// In the order of the help.
-const SUBCOMMANDS: [Definition; 6] = [
+const SUBCOMMANDS: [Definition; 9] = [
     run::DEFINITION,
     status::DEFINITION,
     kill::DEFINITION,
     check::DEFINITION,
     config::DEFINITION,
     init::DEFINITION,
+    acquire::DEFINITION,
+    renew::DEFINITION,
+    release::DEFINITION,
 ];
 
 /// Settings by their names, each with its value. That of a switch is 1.
@@ -78,6 +90,11 @@ impl CommandLine {
             .position(|(name, _)| *name == setting.name);
         let given = place.map(|place| self.settings.remove(place).1);
         given.unwrap_or_else(|| setting.default.unwrap_or_default().into())
+    }
+
+    /// Whether the command line gives this setting.
+    pub fn gives(&self, setting: &str) -> bool {
+        self.settings.iter().any(|(name, _)| *name == setting)
     }
 }
 
@@ -125,12 +142,15 @@ pub fn dblock(define: fn(Command, fn(Command) -> Command) -> Command) -> Command
 /// The settings of all subcommands. Of two with one name the first is the one that an option file can give.
 pub fn settings() -> impl Iterator<Item = &'static Setting> {
     [
+        run::WHICH_LOCK,
         run::SETTINGS,
         output::JSON,
         output::VERBOSITY,
         connection::SETTINGS,
         kill::SETTINGS,
         init::SETTINGS,
+        acquire::SETTINGS,
+        renew::SETTINGS,
     ]
     .into_iter()
     .flatten()

@@ -3,7 +3,7 @@
 
 use clap::Command;
 
-use super::setting::{SETTING, Setting, Takes};
+use super::setting::{Files, SETTING, Setting, Takes};
 use super::{Definition, Subcommand, args, arguments, connection, output};
 
 /// The subcommand.
@@ -12,12 +12,17 @@ pub const DEFINITION: Definition = Definition {
     name: "run",
     about: "Run a command while holding a lock, and exit as it exited",
     define,
-    settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
+    settings: &[
+        WHICH_LOCK,
+        SETTINGS,
+        output::VERBOSITY,
+        connection::SETTINGS,
+    ],
     arguments: Some("command"),
 };
 
-/// The settings of a run. `dblock config` has them, too.
-pub const SETTINGS: &[Setting] = &[
+/// Which lock, and which part of it.
+pub const WHICH_LOCK: &[Setting] = &[
     Setting {
         name: "name",
         short: Some('n'),
@@ -40,6 +45,10 @@ pub const SETTINGS: &[Setting] = &[
         conflicts: &["max-concurrency"],
         ..SETTING
     },
+];
+
+/// The settings of a run. `dblock config` has them, too.
+pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "wait",
         short: Some('w'),
@@ -100,6 +109,15 @@ pub const SETTINGS: &[Setting] = &[
         name: "durable",
         help: "Keep the lock as a row besides, in dblock's tables: it outlives its session, the server's restart and a \
                fail-over, and excludes on clusters",
+        ..SETTING
+    },
+    Setting {
+        name: "token",
+        takes: Takes::Value("TOKEN"),
+        files: Files::No,
+        help: "Run under a lock that dblock acquire has acquired, and renew it meanwhile; - reads the token from stdin. The lock \
+               is not released",
+        conflicts: &["max-concurrency", "wait", "durable", "hold-at-least"],
         ..SETTING
     },
     Setting {

@@ -185,6 +185,11 @@ impl Sources {
         found.map(|(precedence, _)| precedence)
     }
 
+    /// Whether the command line gives a setting.
+    pub fn is_from_command_line(&self, name: &str) -> bool {
+        self.precedence(name) == Some(Precedence::CommandLine)
+    }
+
     /// The value of a setting, or its default.
     ///
     /// # Errors

@@ -31,9 +31,14 @@ pub struct Dblock {
 }
 
 impl Dblock {
-    /// `dblock run --name NAME`, with URL and password of `server` in the environment.
+    /// `dblock run --name NAME`, with URL and password of `server` in the environment, and `--durable` where that is meant.
     pub fn run(server: &Server, name: &str) -> Self {
-        Self::run_at(&server.url(), name)
+        let run = Self::run_at(&server.url(), name);
+        if server.durable {
+            run.arg("--durable")
+        } else {
+            run
+        }
     }
 
     /// `dblock COMMAND`, with URL and password of `server` in the environment.

@@ -64,6 +64,40 @@ macro_rules! both_servers {
 }
 pub(crate) use both_servers;
 
+/// Makes four tests of each function: with a named lock and with a durable one, on both servers.
+macro_rules! both_locks {
+    ($($(#[$attribute:meta])* fn $name:ident($server:ident) $body:block)*) => {$(
+        mod $name {
+            #[allow(unused_imports, reason = "not every test needs all that its file imports")]
+            use super::*;
+
+            $(#[$attribute])*
+            fn check($server: &'static crate::harness::Server) $body
+
+            #[test]
+            fn mariadb() {
+                check(crate::harness::Server::shared(crate::harness::Kind::MariaDb));
+            }
+
+            #[test]
+            fn mysql() {
+                check(crate::harness::Server::shared(crate::harness::Kind::MySql));
+            }
+
+            #[test]
+            fn durable_mariadb() {
+                check(crate::harness::Server::durable(crate::harness::Kind::MariaDb));
+            }
+
+            #[test]
+            fn durable_mysql() {
+                check(crate::harness::Server::durable(crate::harness::Kind::MySql));
+            }
+        }
+    )*};
+}
+pub(crate) use both_locks;
+
 /// Fails for want of a program of the package of its name.
 #[track_caller]
 pub fn missing(program: &str, error: &std::io::Error) -> ! {

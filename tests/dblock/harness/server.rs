@@ -10,6 +10,8 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};
 
+use super::Dblock;
+
 /// Which server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -33,6 +35,8 @@ pub struct Server {
     pub kind: Kind,
     pub port: u16,
     pub socket: PathBuf,
+    /// Whether a run here is meant to be `--durable`.
+    pub durable: bool,
     talk: Mutex<Talk>,
 }
 
@@ -54,6 +58,37 @@ impl Server {
             Kind::MariaDb => &MARIADB,
             Kind::MySql => &MYSQL,
         }
+    }
+
+    /// The server that all tests of this process share which try with durable locks what they try with named ones.
+    pub fn durable(kind: Kind) -> &'static Self {
+        static MARIADB: LazyLock<Server> =
+            LazyLock::new(|| Server::private(Kind::MariaDb).with_durable_runs());
+        static MYSQL: LazyLock<Server> =
+            LazyLock::new(|| Server::private(Kind::MySql).with_durable_runs());
+        match kind {
+            Kind::MariaDb => &MARIADB,
+            Kind::MySql => &MYSQL,
+        }
+    }
+
+    /// The same server, with dblock's tables, where a run is meant to be `--durable`.
+    pub fn with_durable_runs(mut self) -> Self {
+        self.make_tables();
+        self.durable = true;
+        self
+    }
+
+    /// Makes dblock's tables in the database of the default name, and lets the account `dblock` use them.
+    pub fn make_tables(&self) {
+        Dblock::at(self, "init")
+            .env("DBLOCK_USER", "admin")
+            .env("DBLOCK_PASSWORD", "admin-secret")
+            .output()
+            .expect_code(0);
+        self.admin()
+            .query_drop("GRANT SELECT, INSERT, UPDATE, DELETE ON dblock.* TO 'dblock'@'%'")
+            .expect("the admin may do that");
     }
 
     /// The MariaDB that all tests of this process share and that has PARSEC passwords, with that plugin loaded.
@@ -126,6 +161,7 @@ impl Server {
             kind,
             port,
             socket,
+            durable: false,
             talk: Mutex::new(talk),
         }
     }

@@ -1,0 +1,219 @@
+//! `dblock acquire`: a lock that spans several commands of a script. A process of its own acquires the row, and releases it again
+//! unless it learns that the token was printed.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+
+use nix::sys::prctl;
+use nix::sys::signal::{Signal, raise};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::inquiry::listener_of;
+use super::print;
+use crate::base::exit::{CONFLICT, Ending, Failure};
+use crate::base::log::Level;
+use crate::base::text::{json_printable, seconds};
+use crate::db::Connector;
+use crate::isolated::link::{Link, cut};
+use crate::isolated::process::{detach, die_with, harden};
+use crate::isolated::query::{self, Limits, Message};
+use crate::lock::named::Verbosity;
+use crate::lock::rows::{RowLock, RowSpec, Token};
+use crate::lock::{self, Attempt, Backend, Caller, Holders, Introduction, Wait};
+use crate::schema::Tables;
+use crate::settings::cli::CommandLine;
+use crate::settings::{self, Acquire};
+
+/// For all that is neither connecting nor waiting.
+const BESIDES: Duration = Duration::from_secs(5);
+
+/// What became of it.
+#[derive(Debug, Serialize, Deserialize)]
+enum Outcome {
+    /// It is held; the token as a text.
+    Acquired {
+        token: String,
+        slot: u32,
+        fence: u64,
+    },
+    /// Others hold it, and the time to wait is over.
+    Taken(Holders),
+}
+
+/// Acquires a lock, prints its token, and returns how dblock is to end.
+///
+/// # Errors
+/// What kept it from being acquired or printed.
+pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
+    let (acquire, log) = settings::acquire(command_line)?;
+    let connect = acquire.connection.connect_timeout;
+    let whole = match acquire.lock.wait {
+        Wait::For(wait) => Some(connect.saturating_add(wait).saturating_add(BESIDES)),
+        Wait::Forever => None,
+    };
+    let name = &acquire.lock.name;
+    let owner = lock::run_id_lock()?;
+    let mut ending = Ok(Ending::Code(0));
+    query::ask_and_answer(
+        "the acquisition",
+        |link, parent| hold_row(&acquire, &owner, log.shown, link, parent),
+        Limits { connect, whole },
+        log,
+        |outcome: Outcome, link| match outcome {
+            Outcome::Acquired { token, slot, fence } => {
+                log.info(format_args!("acquired {name} (slot {slot}), fence {fence}"));
+                match print(&shown(&acquire, &token, slot, fence)) {
+                    Ok(()) => {
+                        let _ = link.send(&Printed);
+                    }
+                    Err(failure) => ending = Err(failure),
+                }
+            }
+            Outcome::Taken(holders) => {
+                log.warning(format_args!("{name} is {holders}"));
+                ending = Ok(Ending::Code(CONFLICT));
+            }
+        },
+        |_| "the grant".to_owned(),
+    )?;
+    Ok(ending?)
+}
+
+/// The token has reached stdout.
+#[derive(Serialize, Deserialize)]
+struct Printed;
+
+fn shown(acquire: &Acquire, token: &str, slot: u32, fence: u64) -> String {
+    if !acquire.json {
+        return format!("{token}\n");
+    }
+    let whole = json!({
+        "name": acquire.lock.name.to_string(),
+        "slot": slot,
+        "slot_name": acquire.slot_names.get(slot as usize),
+        "fence": fence,
+        "token": token,
+        "owner": acquire.owner,
+        "ttl_seconds": seconds(acquire.lock.ttl),
+    });
+    json_printable(&format!("{whole:#}")) + "\n"
+}
+
+/// The process that waits, as the lock's backend knows it.
+struct Waiting {
+    link: Rc<Link>,
+    parent: Pid,
+    /// Whether the row may be held without anybody's knowing.
+    claims: Cell<bool>,
+}
+
+impl Caller for Waiting {
+    fn on_server(&self, server: &str) {
+        let _ = self.link.send(&Message::<Outcome>::Reached(cut(server)));
+    }
+
+    fn on_read_only(&self, server: Option<&str>) {
+        if let Some(server) = server {
+            let note = Message::<Outcome>::Note(Level::Info, cut(server));
+            let _ = self.link.send(&note);
+        }
+    }
+
+    fn on_wait(&self, holders: &Holders) {
+        let line = format!("it is {holders}; waiting");
+        let _ = self
+            .link
+            .send(&Message::<Outcome>::Note(Level::Info, cut(&line)));
+    }
+
+    fn on_claim(&self, may_be_held: bool) {
+        self.claims.set(may_be_held);
+        if may_be_held {
+            let _ = prctl::set_pdeathsig(None);
+        } else if die_with(self.parent).is_err() {
+            let _ = raise(Signal::SIGKILL);
+        }
+    }
+
+    fn ask_alive(&self) {}
+
+    fn await_alive(&self) {}
+}
+
+/// The life of the process that acquires the row.
+fn hold_row(
+    acquire: &Acquire,
+    owner: &str,
+    level: Level,
+    link: Rc<Link>,
+    parent: Pid,
+) -> Result<(), Failure> {
+    harden(parent)?;
+    let attributes = Introduction {
+        pid: parent,
+        lock: Some(acquire.lock.name.clone()),
+        command: "dblock acquire".to_owned(),
+        started: SystemTime::now(),
+        waits: acquire.lock.wait != Wait::For(Duration::ZERO),
+        slots: acquire.lock.slots,
+        ttl: acquire.lock.ttl,
+    };
+    let listener = listener_of::<Outcome>(&link, level);
+    let ttl = acquire.lock.ttl;
+    let connector = Connector::new(&acquire.connection, attributes.attributes(), ttl, listener)?;
+    detach(&link, c"dblock-acquire")?;
+    let spec = RowSpec {
+        tables: Tables::new(&acquire.connection.database),
+        owner: owner.trim_start_matches('#').to_owned(),
+        kind: "token",
+        owner_name: acquire.owner.clone(),
+        token: None,
+        ttl: Some(ttl),
+        on_grant: Box::new(|_, _| Vec::new()),
+    };
+    let verbosity = Verbosity {
+        when_waiting: Level::Info <= level,
+        when_taken: true,
+    };
+    let mut lock = RowLock::new(connector, &acquire.lock, owner, verbosity, spec);
+    let waiting = Waiting {
+        link: Rc::clone(&link),
+        parent,
+        claims: Cell::new(false),
+    };
+    let grant = loop {
+        match lock.try_acquire(&waiting)? {
+            Attempt::Acquired(grant, _) => break grant,
+            Attempt::Taken(holders) => {
+                let _ = link.send(&Message::Item(Outcome::Taken(holders)));
+                let _ = link.send(&Message::<Outcome>::Done);
+                return Ok(());
+            }
+            Attempt::Retry(pause) => sleep(pause),
+        }
+    };
+    lock.hand_over();
+    let fence = grant.fence.unwrap_or_default();
+    let token = Token {
+        name: acquire.lock.name.clone(),
+        slot: grant.slot,
+        fence,
+        owner: owner.trim_start_matches('#').to_owned(),
+    };
+    let acquired = Outcome::Acquired {
+        token: token.to_string(),
+        slot: grant.slot,
+        fence,
+    };
+    let sent = link.send(&Message::Item(acquired));
+    let is_printed = sent.is_ok() && matches!(link.receive::<Printed>(), Ok(Some(_)));
+    if !is_printed {
+        lock.release_for_the_dead();
+    }
+    let _ = link.send(&Message::<Outcome>::Done);
+    Ok(())
+}

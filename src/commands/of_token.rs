@@ -1,0 +1,115 @@
+//! What `renew` and `release` share: a process that acts for a script's token.
+
+use std::rc::Rc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::unistd::Pid;
+
+use super::inquiry::listener_of;
+use crate::base::exit::Failure;
+use crate::base::log::{Level, Log};
+use crate::db::Connector;
+use crate::isolated::link::{Link, cut};
+use crate::isolated::process::{detach, harden};
+use crate::isolated::query::{self, Limits, Message};
+use crate::lock::named::Verbosity;
+use crate::lock::rows::{RowLock, RowSpec};
+use crate::lock::{
+    Attempt, Backend, Caller, DEFAULT_TTL, Holders, Introduction, LockSpec, OnLockLost, Wait,
+};
+use crate::schema::Tables;
+use crate::settings::OfToken;
+
+/// All of it takes at most so many connect time-outs.
+const WHOLE: u32 = 3;
+
+/// Has `work` done with the lock of a token.
+///
+/// # Errors
+/// [`Reason::LockLost`](crate::base::exit::Reason) where the token does not hold the lock any more.
+pub fn act_on(
+    of_token: &OfToken,
+    command: &str,
+    log: Log,
+    work: fn(&mut RowLock) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let connect = of_token.connection.connect_timeout;
+    let limits = Limits {
+        connect,
+        whole: Some(connect.saturating_mul(WHOLE)),
+    };
+    query::ask(
+        command,
+        |link, parent| act(of_token, command, log.shown, link, parent, work),
+        limits,
+        log,
+        |()| {},
+        |()| command.to_owned(),
+    )?;
+    Ok(())
+}
+
+/// Nobody waits here.
+struct Alone(Rc<Link>);
+
+impl Caller for Alone {
+    fn on_server(&self, server: &str) {
+        let _ = self.0.send(&Message::<()>::Reached(cut(server)));
+    }
+
+    fn on_read_only(&self, _: Option<&str>) {}
+
+    fn on_wait(&self, _: &Holders) {}
+
+    fn on_claim(&self, _: bool) {}
+
+    fn ask_alive(&self) {}
+
+    fn await_alive(&self) {}
+}
+
+fn act(
+    of_token: &OfToken,
+    command: &str,
+    level: Level,
+    link: Rc<Link>,
+    parent: Pid,
+    work: fn(&mut RowLock) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    harden(parent)?;
+    let token = &of_token.token;
+    let attributes = Introduction::of_command(command, parent, DEFAULT_TTL).attributes();
+    let listener = listener_of::<()>(&link, level);
+    let connector = Connector::new(&of_token.connection, attributes, DEFAULT_TTL, listener)?;
+    detach(&link, c"dblock-token")?;
+    let spec = LockSpec {
+        name: token.name.clone(),
+        slots: token.slot + 1,
+        wait: Wait::For(Duration::ZERO),
+        ttl: DEFAULT_TTL,
+        on_lost: OnLockLost::Terminate,
+        allow_unfit_server: false,
+    };
+    let row = RowSpec {
+        tables: Tables::new(&of_token.connection.database),
+        owner: token.owner.clone(),
+        kind: "token",
+        owner_name: None,
+        token: Some((token.slot, token.fence)),
+        ttl: of_token.ttl,
+        on_grant: Box::new(|_, _| Vec::new()),
+    };
+    let verbosity = Verbosity {
+        when_waiting: false,
+        when_taken: false,
+    };
+    let mut lock = RowLock::new(connector, &spec, &token.owner, verbosity, row);
+    let caller = Alone(Rc::clone(&link));
+    while let Attempt::Retry(pause) = lock.try_acquire(&caller)? {
+        sleep(pause);
+    }
+    work(&mut lock)?;
+    let _ = link.send(&Message::<()>::Done);
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! `dblock acquire`: a lock that spans several commands of a script.
+
+use clap::Command;
+
+use super::setting::{Files, SETTING, Setting, Takes};
+use super::{Definition, Subcommand, args, connection, output, run};
+
+/// The subcommand.
+pub const DEFINITION: Definition = Definition {
+    subcommand: Subcommand::Acquire,
+    name: "acquire",
+    about: "Acquire a lock that spans several commands of a script, and print its token",
+    define,
+    settings: &[
+        run::WHICH_LOCK,
+        SETTINGS,
+        output::JSON,
+        output::VERBOSITY,
+        connection::SETTINGS,
+    ],
+    arguments: None,
+};
+
+/// How long the lock is held unless it is renewed. An option file's `ttl` is that of a run, and is not read for it; nor is its `wait`.
+pub const TTL: Setting = Setting {
+    name: "ttl",
+    takes: Takes::Value("DURATION"),
+    files: Files::No,
+    default: Some("10m"),
+    help: "How long the lock is held unless it is renewed: whole seconds, 4s to 30d",
+    ..SETTING
+};
+
+/// How long to wait for the lock.
+pub const WAIT: Setting = Setting {
+    name: "wait",
+    short: Some('w'),
+    takes: Takes::Value("DURATION"),
+    files: Files::No,
+    default: Some("0"),
+    help: "How long to wait for the lock: 0 does not wait, forever has no limit",
+    ..SETTING
+};
+
+/// The settings of this subcommand alone.
+pub const SETTINGS: &[Setting] = &[
+    WAIT,
+    TTL,
+    Setting {
+        name: "owner",
+        takes: Takes::Value("ID"),
+        files: Files::No,
+        help: "Whoever names the same ID takes the lock over at once, with a new token; the older token is void. For a \
+               script that may be started again, as by a CI server",
+        ..SETTING
+    },
+];
+
+fn define(command: Command) -> Command {
+    command
+        .override_usage("dblock acquire [OPTIONS] --name <NAME>")
+        .args(args(DEFINITION.settings))
+        .after_help(HELP)
+}
+
+const HELP: &str = "\
+It needs dblock's tables (dblock init). The lock is held until dblock release TOKEN, or until its TTL is over; dblock renew
+TOKEN makes that longer, dblock run --token TOKEN -- COMMAND while COMMAND runs. It excludes dblock acquire and dblock run
+--durable on every host, but not dblock run without --durable.
+
+Exit codes: 0 acquired, with the token on stdout; 75 the lock is taken; 69 no server in time; 77 the account was refused; 78 no
+tables, or bad configuration; 64 bad usage; 70 internal error; 71 the system refused.
+
+Example:
+  token=$(dblock acquire --name deploy --wait 10m --ttl 30m) || exit
+  trap 'dblock release \"$token\"' EXIT
+  dblock run --token \"$token\" -- ./migrate
+  ./restart-services";

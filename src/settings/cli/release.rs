@@ -1,0 +1,32 @@
+//! `dblock release`: release a lock of dblock acquire.
+
+use clap::{ArgAction, Command};
+
+use super::{Definition, Subcommand, args, arguments, connection, output};
+
+/// The subcommand.
+pub const DEFINITION: Definition = Definition {
+    subcommand: Subcommand::Release,
+    name: "release",
+    about: "Release a lock of dblock acquire",
+    define,
+    settings: &[output::VERBOSITY, connection::SETTINGS],
+    arguments: Some("token"),
+};
+
+fn define(command: Command) -> Command {
+    command
+        .override_usage("dblock release [OPTIONS] [TOKEN]")
+        .arg(
+            arguments("token", "TOKEN")
+                .help("What dblock acquire has printed; - reads it from stdin, and without one it is that of DBLOCK_TOKEN")
+                .num_args(0..=1)
+                .action(ArgAction::Set),
+        )
+        .args(args(DEFINITION.settings))
+        .after_help(HELP)
+}
+
+const HELP: &str = "\
+Exit codes: 0 released; 74 the token does not hold the lock any more; 69 no server in time; 77 the account was refused; 78 no
+tables, or bad configuration; 64 bad usage; 70 internal error; 71 the system refused.";

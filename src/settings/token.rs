@@ -1,0 +1,77 @@
+//! Where a token comes from: an argument, stdin for `-`, or `DBLOCK_TOKEN`.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::Read;
+
+use super::sources::{Given, Origin, Sources};
+use super::value;
+use crate::base::exit::{Failure, Reason};
+use crate::base::text::in_words;
+use crate::lock::rows::Token;
+
+/// The variable that names a token where nothing else does.
+const VARIABLE: &str = "DBLOCK_TOKEN";
+
+/// Bytes of a line that may be a token at most.
+const LONGEST: usize = 4096;
+
+/// The token of an argument, or of the environment where there is none.
+///
+/// # Errors
+/// [`Reason::Usage`]: it is none, or none is given.
+pub fn read(argument: Option<OsString>) -> Result<Token, Failure> {
+    let given = match argument {
+        Some(argument) => Given::new("TOKEN", argument, Origin::Argument),
+        None => Given::from_variable("TOKEN", VARIABLE).ok_or_else(|| {
+            let line = "no token is given; name what dblock acquire has printed";
+            Failure::new(Reason::Usage, line)
+        })?,
+    };
+    read_given(given)
+}
+
+/// The token that a run goes on with; `None`: it acquires a lock of its own. The environment counts where no lock is named.
+///
+/// # Errors
+/// [`Reason::Usage`]: it is none, or of another lock than the one that is named.
+pub fn of_run(sources: &mut Sources) -> Result<Option<Token>, Failure> {
+    let named = sources.given("name").is_some();
+    let given = match sources.given("token").cloned() {
+        Some(given) => given,
+        None if named || env::var_os(VARIABLE).is_none_or(|value| value.is_empty()) => {
+            return Ok(None);
+        }
+        None => Given::from_variable("token", VARIABLE).expect("it is set"),
+    };
+    let token = read_given(given.clone())?;
+    if let Some(name) = super::name(sources)?
+        && name != token.name
+        && sources.is_from_command_line("name")
+    {
+        return Err(given.wrong(&format!("the token is of another lock than {name}")));
+    }
+    Ok(Some(token))
+}
+
+fn read_given(given: Given) -> Result<Token, Failure> {
+    if *given.value == *b"-" {
+        let line = first_line().map_err(|error| {
+            let line = format!("cannot read a token from stdin: {}", in_words(&error));
+            Failure::new(Reason::Usage, line)
+        })?;
+        return given.with(&line).read(value::token);
+    }
+    given.read(value::token)
+}
+
+/// The first line of stdin, and nothing of what follows it: that is the command's.
+fn first_line() -> std::io::Result<Vec<u8>> {
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    let mut stdin =
+        std::fs::File::from(std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned()?);
+    while line.len() < LONGEST && stdin.read(&mut byte)? == 1 && byte != *b"\n" {
+        line.push(byte[0]);
+    }
+    Ok(line)
+}
