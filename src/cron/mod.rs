@@ -17,6 +17,8 @@ mod schedule;
 mod zone;
 
 #[cfg(test)]
+mod cronie;
+#[cfg(test)]
 mod golden;
 
 pub use schedule::{Schedule, Tick};
