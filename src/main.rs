@@ -3,6 +3,15 @@
 
 mod base;
 mod commands;
+#[cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        unused_imports,
+        reason = "the commands that use it come next"
+    )
+)]
+mod cron;
 mod db;
 mod isolated;
 mod keeper;

@@ -1,0 +1,144 @@
+//! When a job is due: a crontab's fields in a time zone. What clocks skip runs right after the gap, once, and what they repeat
+//! runs the first time, unless minute or hour begins with `*`: such lines follow the real time.
+
+use std::fmt;
+
+use jiff::civil::DateTime;
+use jiff::tz::Offset;
+use jiff::{SignedDuration, Timestamp};
+
+use super::expression::Expression;
+use super::zone::{Period, Zone, next_moment, previous_moment};
+
+/// How far a tick is looked for. A 29 February that must be a certain day of the week can be 40 years away.
+const FARTHEST: SignedDuration = SignedDuration::from_hours(41 * 366 * 24);
+
+/// A longer change of the clocks, in seconds, is a correction: what it skips is lost, and what it repeats is repeated.
+const LONGEST_CHANGE: u32 = 3 * 3600;
+
+/// When a job is due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schedule {
+    expression: Expression,
+    zone: Zone,
+}
+
+/// A moment at which a job is due, a whole minute of local time. It is shown in RFC 3339 with the offset of its zone, or `Z`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tick {
+    at: Timestamp,
+    /// `None` is UTC.
+    offset: Option<Offset>,
+}
+
+impl Schedule {
+    /// Reads five fields or a nickname as `@daily`. `seed` is the job's name: `~` stands for the same value wherever the seed is
+    /// the same.
+    ///
+    /// # Errors
+    /// The end of a sentence that names the field and what it may be.
+    pub fn parse(expression: &str, zone: Zone, seed: &str) -> Result<Self, String> {
+        let expression = Expression::parse(expression, seed)?;
+        Ok(Self { expression, zone })
+    }
+
+    /// The first tick after a moment. `None` if there is none within 41 years: such a line names only times that clocks skip.
+    pub fn next_after(&self, after: Timestamp) -> Option<Tick> {
+        let mut from = next_moment(after)?;
+        let horizon = after.saturating_add(FARTHEST).ok()?;
+        while from <= horizon {
+            let period = self.zone.period(from);
+            if from == period.start && self.makes_up(&period) {
+                return Some(self.tick(from));
+            }
+            let first = self
+                .first_local(&period)
+                .max(period.offset.to_datetime(from));
+            let last = period.offset.to_datetime(period.last);
+            if let Some(local) = self.expression.first_in(&(first..=last)) {
+                return Some(self.tick(period.offset.to_timestamp(local).ok()?));
+            }
+            from = next_moment(period.last)?;
+        }
+        None
+    }
+
+    /// The last tick that is not after a moment. `None` as for [`Self::next_after`].
+    pub fn last_at_or_before(&self, before: Timestamp) -> Option<Tick> {
+        let mut to = before;
+        let horizon = before.saturating_sub(FARTHEST).ok()?;
+        while to >= horizon {
+            let period = self.zone.period(to);
+            let first = self.first_local(&period);
+            let last = period.offset.to_datetime(to);
+            if let Some(local) = self.expression.last_in(&(first..=last)) {
+                return Some(self.tick(period.offset.to_timestamp(local).ok()?));
+            }
+            if self.makes_up(&period) {
+                return Some(self.tick(period.start));
+            }
+            to = previous_moment(period.start)?;
+        }
+        None
+    }
+
+    /// A moment as a tick of this schedule, to show it. Whether it is one is not looked at.
+    pub fn tick(&self, at: Timestamp) -> Tick {
+        let offset = (!self.zone.is_utc()).then(|| self.zone.offset(at));
+        Tick { at, offset }
+    }
+
+    /// Whether the line names a time that clocks skipped right before a period.
+    fn makes_up(&self, period: &Period) -> bool {
+        if !self.adjusts(period) || period.change <= 0 {
+            return false;
+        }
+        let start = period.offset.to_datetime(period.start);
+        let skipped = shifted(start, -period.change)..=start;
+        let first = self.expression.first_in(&skipped);
+        first.is_some_and(|local| local < start)
+    }
+
+    /// The first local time of a period that was not there before.
+    fn first_local(&self, period: &Period) -> DateTime {
+        let start = period.offset.to_datetime(period.start);
+        if self.adjusts(period) && period.change < 0 {
+            shifted(start, -period.change)
+        } else {
+            start
+        }
+    }
+
+    /// Whether the change at the start of a period is one that fixed times are kept through.
+    fn adjusts(&self, period: &Period) -> bool {
+        !self.expression.is_wildcard() && period.change.unsigned_abs() <= LONGEST_CHANGE
+    }
+}
+
+/// A local time, moved by seconds.
+fn shifted(local: DateTime, seconds: i32) -> DateTime {
+    let by = SignedDuration::from_secs(seconds.into());
+    local.checked_add(by).unwrap_or(local)
+}
+
+impl Tick {
+    /// The moment.
+    pub fn at(self) -> Timestamp {
+        self.at
+    }
+}
+
+impl fmt::Display for Tick {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        // RFC 3339 has no seconds in offsets, which zones had until 1972.
+        match self.offset {
+            Some(offset) if offset.seconds() % 60 == 0 => {
+                let local = offset.to_datetime(self.at);
+                let sign = if offset.is_negative() { '-' } else { '+' };
+                let minutes = offset.seconds().abs() / 60;
+                write!(f, "{local}{sign}{:02}:{:02}", minutes / 60, minutes % 60)
+            }
+            _ => self.at.fmt(f),
+        }
+    }
+}
