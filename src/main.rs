@@ -4,6 +4,7 @@
 mod base;
 mod commands;
 mod db;
+mod history;
 mod isolated;
 mod keeper;
 mod lock;
