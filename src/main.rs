@@ -66,6 +66,7 @@ fn dispatch(subcommand: Subcommand, command_line: CommandLine) -> Ending {
         Subcommand::Check => commands::check::check(command_line),
         Subcommand::Config => commands::config::config(command_line),
         Subcommand::Init => commands::init::init(command_line),
+        Subcommand::History => commands::history::history(command_line),
     };
     ended.unwrap_or_else(|error| {
         log_error(format_args!("{error:#}"));

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod config;
+pub mod history;
 pub mod init;
 mod inquiry;
 pub mod kill;

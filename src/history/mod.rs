@@ -2,6 +2,7 @@
 //! a host says how long ago something was, and the server takes that off its own clock.
 
 mod journal;
+mod list;
 mod prune;
 mod success;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use journal::Journal;
+pub use list::{Entry, Filter, Since, State, list, reach};
 #[expect(unused_imports, reason = "no run is recorded yet")]
 pub use success::LastSuccess;
 #[cfg_attr(not(test), expect(unused_imports, reason = "no run is recorded yet"))]

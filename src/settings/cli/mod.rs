@@ -5,6 +5,7 @@
 mod check;
 mod config;
 pub mod connection;
+mod history;
 mod init;
 pub mod kill;
 mod output;
@@ -33,6 +34,8 @@ pub enum Subcommand {
     Config,
     /// `dblock init`
     Init,
+    /// `dblock history`
+    History,
 }
 
 /// A subcommand.
@@ -48,13 +51,14 @@ pub struct Definition {
 }
 
 /// In the order of the help.
-const SUBCOMMANDS: [Definition; 6] = [
+const SUBCOMMANDS: [Definition; 7] = [
     run::DEFINITION,
     status::DEFINITION,
     kill::DEFINITION,
     check::DEFINITION,
     config::DEFINITION,
     init::DEFINITION,
+    history::DEFINITION,
 ];
 
 /// Settings by their names, each with its value. That of a switch is 1.
@@ -131,6 +135,7 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
         connection::SETTINGS,
         kill::SETTINGS,
         init::SETTINGS,
+        history::SETTINGS,
     ]
     .into_iter()
     .flatten()
