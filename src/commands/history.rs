@@ -24,6 +24,7 @@ const WHOLE: u32 = 3;
 /// Shorter runs are shown to the millisecond.
 const SHORT: Duration = Duration::from_secs(10);
 
+const NOTHING: &str = "no such run is recorded";
 const VANISHED: &str = "unknown end: its host died or lost the server";
 const UNKNOWN: &str = "this server does not see whether it still runs";
 
@@ -101,7 +102,7 @@ fn between(from: Option<SystemTime>, to: Option<SystemTime>) -> Option<Duration>
 
 fn as_table(runs: &[Entry]) -> String {
     if runs.is_empty() {
-        return "no such run is recorded\n".to_owned();
+        return format!("{NOTHING}\n");
     }
     let titles = [
         "NAME",

@@ -22,8 +22,8 @@ pub enum Fault {
     Conflict(String),
     /// The server takes no writes: a lock there meets nobody. Another server may be the one, or this one in a moment.
     ReadOnly(String),
-    /// There is no TLS with this server such as was asked for. Another server may be the one; where there is none, this is
-    /// final.
+    /// There is no TLS with this server such as was asked for, or it has no tables of dblock's. Another server may be the one; where
+    /// there is none, this is final.
     Untrusted(Failure),
     /// The server does not know this variable; it has done nothing.
     NoSuchVariable(String),

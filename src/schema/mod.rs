@@ -6,10 +6,10 @@ mod statements;
 mod tables;
 
 pub use install::{Installed, Installer, Keep};
-pub use statements::{AskMultiPrimary, PREPARE};
+pub use statements::AskMultiPrimary;
 pub use tables::{RUNS, VERSION};
 
-use statements::Execute;
+use statements::Prepare;
 use tables::{LOCKS, META, OLDEST_USABLE, SUCCESSES, TABLES, USABLE_FROM};
 
 use crate::base::exit::{Failure, Reason};
@@ -119,7 +119,7 @@ impl Tables {
 /// # Errors
 /// Those of a statement.
 pub fn prepare(session: &mut Session) -> Result<(), Fault> {
-    session.run(&Execute(PREPARE.to_owned()))
+    session.run(&Prepare)
 }
 
 /// What the tables say of themselves.
