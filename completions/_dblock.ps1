@@ -30,6 +30,8 @@ Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
             [CompletionResult]::new('kill', 'kill', [CompletionResultType]::ParameterValue, 'End the holder of a lock, and its command')
             [CompletionResult]::new('check', 'check', [CompletionResultType]::ParameterValue, 'Check whether a server is fit to lock on, and how fast it is')
             [CompletionResult]::new('config', 'config', [CompletionResultType]::ParameterValue, 'Print every setting in force and where it comes from')
+            [CompletionResult]::new('init', 'init', [CompletionResultType]::ParameterValue, 'Create dblock''s tables, or upgrade them')
+            [CompletionResult]::new('history', 'history', [CompletionResultType]::ParameterValue, 'Show what ran where, when, and how it ended')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -59,6 +61,7 @@ Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
             [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
             [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
             [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
             [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
             [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
             [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
@@ -87,6 +90,7 @@ Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
             [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
             [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
             [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
             [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
             [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
             [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
@@ -116,6 +120,7 @@ Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
             [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
             [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
             [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
             [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
             [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
             [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
@@ -143,6 +148,7 @@ Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
             [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
             [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
             [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
             [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
             [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
             [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
@@ -188,6 +194,7 @@ Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
             [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
             [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
             [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
             [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
             [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
             [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
@@ -209,12 +216,76 @@ Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
+        'dblock;init' {
+            [CompletionResult]::new('--keep', '--keep', [CompletionResultType]::ParameterName, 'How long the history is kept, and the last N runs of each name at least, 100 if not given; 30d,100 in new tables')
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('--print', '--print', [CompletionResultType]::ParameterName, 'Print the SQL and the grants that an account needs, and change nothing; no server is asked')
+            [CompletionResult]::new('--check', '--check', [CompletionResultType]::ParameterName, 'Change nothing: exit with 0 when the tables are current, else with 78 and a line that says what is missing')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;history' {
+            [CompletionResult]::new('--since', '--since', [CompletionResultType]::ParameterName, 'Only runs that were requested since then: so long ago, as 2h; or a time, as 2026-11-22, ''2026-11-22 08:30'', both UTC, or 2026-11-22T08:30:00+01:00')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'The newest N runs; 0 is all [default: 20]')
+            [CompletionResult]::new('--limit', '--limit', [CompletionResultType]::ParameterName, 'The newest N runs; 0 is all [default: 20]')
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('--failed', '--failed', [CompletionResultType]::ParameterName, 'Only runs that failed: the command''s exit code was not 0, it died of a signal, its time was over, the lock was lost, or nobody knows how it ended')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON in place of the table')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
         'dblock;help' {
             [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run a command while holding a lock, and exit as it exited')
             [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Show who holds a lock, who waits for it, and for how long')
             [CompletionResult]::new('kill', 'kill', [CompletionResultType]::ParameterValue, 'End the holder of a lock, and its command')
             [CompletionResult]::new('check', 'check', [CompletionResultType]::ParameterValue, 'Check whether a server is fit to lock on, and how fast it is')
             [CompletionResult]::new('config', 'config', [CompletionResultType]::ParameterValue, 'Print every setting in force and where it comes from')
+            [CompletionResult]::new('init', 'init', [CompletionResultType]::ParameterValue, 'Create dblock''s tables, or upgrade them')
+            [CompletionResult]::new('history', 'history', [CompletionResultType]::ParameterValue, 'Show what ran where, when, and how it ended')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -231,6 +302,12 @@ Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
             break
         }
         'dblock;help;config' {
+            break
+        }
+        'dblock;help;init' {
+            break
+        }
+        'dblock;help;history' {
             break
         }
         'dblock;help;help' {

@@ -27,6 +27,8 @@ set edit:completion:arg-completer[dblock] = {|@words|
             cand kill 'End the holder of a lock, and its command'
             cand check 'Check whether a server is fit to lock on, and how fast it is'
             cand config 'Print every setting in force and where it comes from'
+            cand init 'Create dblock''s tables, or upgrade them'
+            cand history 'Show what ran where, when, and how it ended'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'dblock;run'= {
@@ -55,6 +57,7 @@ set edit:completion:arg-completer[dblock] = {|@words|
             cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
             cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
             cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
             cand --defaults-file 'Read only this MySQL option file'
             cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
             cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
@@ -82,6 +85,7 @@ set edit:completion:arg-completer[dblock] = {|@words|
             cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
             cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
             cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
             cand --defaults-file 'Read only this MySQL option file'
             cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
             cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
@@ -110,6 +114,7 @@ set edit:completion:arg-completer[dblock] = {|@words|
             cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
             cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
             cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
             cand --defaults-file 'Read only this MySQL option file'
             cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
             cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
@@ -136,6 +141,7 @@ set edit:completion:arg-completer[dblock] = {|@words|
             cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
             cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
             cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
             cand --defaults-file 'Read only this MySQL option file'
             cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
             cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
@@ -180,6 +186,7 @@ set edit:completion:arg-completer[dblock] = {|@words|
             cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
             cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
             cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
             cand --defaults-file 'Read only this MySQL option file'
             cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
             cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
@@ -200,12 +207,74 @@ set edit:completion:arg-completer[dblock] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
         }
+        &'dblock;init'= {
+            cand --keep 'How long the history is kept, and the last N runs of each name at least, 100 if not given; 30d,100 in new tables'
+            cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
+            cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
+            cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'
+            cand --user 'The account [env: DBLOCK_USER] [default: the name of the OS user]'
+            cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
+            cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
+            cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
+            cand --defaults-file 'Read only this MySQL option file'
+            cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
+            cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
+            cand --ssl-mode 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]'
+            cand --ssl-ca 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]'
+            cand --ssl-cert 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]'
+            cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
+            cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
+            cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand --print 'Print the SQL and the grants that an account needs, and change nothing; no server is asked'
+            cand --check 'Change nothing: exit with 0 when the tables are current, else with 78 and a line that says what is missing'
+            cand -q 'Log errors only'
+            cand --quiet 'Log errors only'
+            cand -v 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --verbose 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --no-defaults 'Read no option file'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'dblock;history'= {
+            cand --since 'Only runs that were requested since then: so long ago, as 2h; or a time, as 2026-11-22, ''2026-11-22 08:30'', both UTC, or 2026-11-22T08:30:00+01:00'
+            cand -n 'The newest N runs; 0 is all [default: 20]'
+            cand --limit 'The newest N runs; 0 is all [default: 20]'
+            cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
+            cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
+            cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'
+            cand --user 'The account [env: DBLOCK_USER] [default: the name of the OS user]'
+            cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
+            cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
+            cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
+            cand --defaults-file 'Read only this MySQL option file'
+            cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
+            cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
+            cand --ssl-mode 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]'
+            cand --ssl-ca 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]'
+            cand --ssl-cert 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]'
+            cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
+            cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
+            cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand --failed 'Only runs that failed: the command''s exit code was not 0, it died of a signal, its time was over, the lock was lost, or nobody knows how it ended'
+            cand --json 'Print JSON in place of the table'
+            cand -q 'Log errors only'
+            cand --quiet 'Log errors only'
+            cand -v 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --verbose 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --no-defaults 'Read no option file'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
         &'dblock;help'= {
             cand run 'Run a command while holding a lock, and exit as it exited'
             cand status 'Show who holds a lock, who waits for it, and for how long'
             cand kill 'End the holder of a lock, and its command'
             cand check 'Check whether a server is fit to lock on, and how fast it is'
             cand config 'Print every setting in force and where it comes from'
+            cand init 'Create dblock''s tables, or upgrade them'
+            cand history 'Show what ran where, when, and how it ended'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'dblock;help;run'= {
@@ -217,6 +286,10 @@ set edit:completion:arg-completer[dblock] = {|@words|
         &'dblock;help;check'= {
         }
         &'dblock;help;config'= {
+        }
+        &'dblock;help;init'= {
+        }
+        &'dblock;help;history'= {
         }
         &'dblock;help;help'= {
         }

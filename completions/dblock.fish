@@ -10,7 +10,7 @@ function __fish_dblock_words
             case --
                 set -q words[2]; and set -a dblock_command $words[2..]
                 break
-            case --conflict-exit-code --connect-timeout --defaults-extra-file --defaults-file --defaults-group-suffix --hold-at-least --host --if-unreachable --kill-after --max-concurrency --name --on-lock-lost --password-file --port --protocol --report --server-public-key-path --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --timeout --ttl --url --user --wait -E -k -m -n -t -w
+            case --conflict-exit-code --connect-timeout --database --defaults-extra-file --defaults-file --defaults-group-suffix --hold-at-least --host --if-unreachable --keep --kill-after --limit --max-concurrency --name --on-lock-lost --password-file --port --protocol --report --server-public-key-path --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --timeout --ttl --url --user --wait -E -k -m -n -t -w
                 # Its value is the next word, whatever that looks like.
                 set -e words[1]
             case '-*'
@@ -51,7 +51,7 @@ end
 # No files, but where a line says so.
 complete -c dblock -f
 complete -c dblock -n 'contains -- (__fish_dblock_words)[1] run config' -a '(__fish_dblock_run)'
-complete -c dblock -n '__fish_dblock_using_subcommand help' -a 'run status kill check config help'
+complete -c dblock -n '__fish_dblock_using_subcommand help' -a 'run status kill check config init history help'
 complete -c dblock -n "__fish_dblock_needs_command" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_needs_command" -s V -l version -d 'Print version'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "run" -d 'Run a command while holding a lock, and exit as it exited'
@@ -59,6 +59,8 @@ complete -c dblock -n "__fish_dblock_needs_command" -f -a "status" -d 'Show who 
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "kill" -d 'End the holder of a lock, and its command'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "check" -d 'Check whether a server is fit to lock on, and how fast it is'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "config" -d 'Print every setting in force and where it comes from'
+complete -c dblock -n "__fish_dblock_needs_command" -f -a "init" -d 'Create dblock\'s tables, or upgrade them'
+complete -c dblock -n "__fish_dblock_needs_command" -f -a "history" -d 'Show what ran where, when, and how it ended'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s n -l name -d 'The lock. The same name excludes across every host that talks to the same server' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s m -l max-concurrency -d 'N holders at once, 1 to 1000, instead of one [default: 1]' -r -f
@@ -83,6 +85,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand run" -l socket -d 'The ser
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -110,6 +113,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand status" -l socket -d 'The 
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand status" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -137,6 +141,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand kill" -l socket -d 'The se
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -163,6 +168,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand check" -l socket -d 'The s
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand check" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand check" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -204,6 +210,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand config" -l socket -d 'The 
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
 socket\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l defaults-file -d 'Read only this MySQL option file' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
@@ -224,9 +231,70 @@ complete -c dblock -n "__fish_dblock_using_subcommand config" -s q -l quiet -d '
 complete -c dblock -n "__fish_dblock_using_subcommand config" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand config" -s h -l help -d 'Print help'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config help" -f -a "run" -d 'Run a command while holding a lock, and exit as it exited'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config help" -f -a "status" -d 'Show who holds a lock, who waits for it, and for how long'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config help" -f -a "kill" -d 'End the holder of a lock, and its command'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config help" -f -a "check" -d 'Check whether a server is fit to lock on, and how fast it is'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config help" -f -a "config" -d 'Print every setting in force and where it comes from'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l keep -d 'How long the history is kept, and the last N runs of each name at least, 100 if not given; 30d,100 in new tables' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l print -d 'Print the SQL and the grants that an account needs, and change nothing; no server is asked'
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l check -d 'Change nothing: exit with 0 when the tables are current, else with 78 and a line that says what is missing'
+complete -c dblock -n "__fish_dblock_using_subcommand init" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand init" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand init" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand init" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l since -d 'Only runs that were requested since then: so long ago, as 2h; or a time, as 2026-11-22, \'2026-11-22 08:30\', both UTC, or 2026-11-22T08:30:00+01:00' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand history" -s n -l limit -d 'The newest N runs; 0 is all [default: 20]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l failed -d 'Only runs that failed: the command\'s exit code was not 0, it died of a signal, its time was over, the lock was lost, or nobody knows how it ended'
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l json -d 'Print JSON in place of the table'
+complete -c dblock -n "__fish_dblock_using_subcommand history" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand history" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand history" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand history" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init history help" -f -a "run" -d 'Run a command while holding a lock, and exit as it exited'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init history help" -f -a "status" -d 'Show who holds a lock, who waits for it, and for how long'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init history help" -f -a "kill" -d 'End the holder of a lock, and its command'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init history help" -f -a "check" -d 'Check whether a server is fit to lock on, and how fast it is'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init history help" -f -a "config" -d 'Print every setting in force and where it comes from'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init history help" -f -a "init" -d 'Create dblock\'s tables, or upgrade them'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init history help" -f -a "history" -d 'Show what ran where, when, and how it ended'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init history help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -3,16 +3,9 @@
 
 mod base;
 mod commands;
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        unused_imports,
-        reason = "the commands that use it come next"
-    )
-)]
 mod cron;
 mod db;
+mod history;
 mod isolated;
 mod keeper;
 mod lock;
@@ -77,6 +70,7 @@ fn dispatch(subcommand: Subcommand, command_line: CommandLine) -> Ending {
         Subcommand::Acquire => commands::acquire::acquire(command_line),
         Subcommand::Renew => commands::renew::renew(command_line),
         Subcommand::Release => commands::release::release(command_line),
+        Subcommand::History => commands::history::history(command_line),
     };
     ended.unwrap_or_else(|error| {
         log_error(format_args!("{error:#}"));

@@ -56,7 +56,7 @@ fn install(
         connect,
         whole: Some(whole),
     };
-    let mut installed = None;
+    let mut done = None;
     query::ask(
         "dblock init",
         |link, parent| {
@@ -67,18 +67,18 @@ fn install(
                 (link, parent),
                 |connector, patience| installer.reach(connector, patience),
                 |asker| {
-                    let done = installer.install(&mut asker.inspector.session)?;
-                    asker.report(done);
+                    let answer = installer.install(&mut asker.inspector.session)?;
+                    asker.report(answer);
                     Ok(())
                 },
             )
         },
         limits,
         log,
-        |answer: Installed| installed = Some(answer),
+        |answer: Installed| done = Some(answer),
         |_| "the tables".to_owned(),
     )?;
-    let Some(Installed { server, changes }) = installed else {
+    let Some(Installed { server, changes }) = done else {
         return Ok(());
     };
     let place = format!(

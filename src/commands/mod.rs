@@ -3,6 +3,7 @@
 pub mod acquire;
 pub mod check;
 pub mod config;
+pub mod history;
 pub mod init;
 mod inquiry;
 pub mod kill;

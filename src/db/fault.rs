@@ -22,8 +22,8 @@ pub enum Fault {
     Conflict(String),
     /// The server takes no writes: a lock there meets nobody. Another server may be the one, or this one in a moment.
     ReadOnly(String),
-    /// There is no TLS with this server such as was asked for. Another server may be the one; where there is none, this is
-    /// final.
+    /// There is no TLS with this server such as was asked for, or it has no tables of dblock's. Another server may be the one; where
+    /// there is none, this is final.
     Untrusted(Failure),
     /// The server does not know this variable; it has done nothing.
     NoSuchVariable(String),
@@ -179,18 +179,18 @@ impl Fault {
             // which rolled it back.
             1213 | 3058 | 1205 | 1020 | 3101 => Self::Conflict(message_of(&error)),
             // A commit that failed in a cluster may be carried out all the same.
-            1180 | 3100 => Self::Gone(message_of(&error)),
+            1180 | 3100
             // No room on its disk: that may be mended.
-            1021 | 1026 | 1041 | 1114 => Self::Gone(message_of(&error)),
+            | 1021 | 1026 | 1041 | 1114
+            // Session killed (MariaDB, MySQL), idle for too long, shutting down, and all that SQLSTATE calls a
+            // connection exception.
+            | 1053 | 1927 | 3169 | 4031 => Self::Gone(message_of(&error)),
             // It takes no writes, or is cut off from its cluster.
             1290 | 1836 | 1047 => {
                 Self::ReadOnly(format!("takes no writes: {}", message_of(&error)))
             }
             1007 | 1050 | 1060 | 1061 => Self::Exists(message_of(&error)),
             1049 | 1146 | 1054 | 1932 => Self::NoSuchTable(message_of(&error)),
-            // Session killed (MariaDB, MySQL), idle for too long, shutting down, and all that SQLSTATE calls a
-            // connection exception.
-            1053 | 1927 | 3169 | 4031 => Self::Gone(message_of(&error)),
             _ if error.state.starts_with("08") => Self::Gone(message_of(&error)),
             // Galera of some releases; Percona XtraDB Cluster in its strict mode, by the number of any unknown error.
             1235 | 1105 if error.message.contains("GET_LOCK") => Self::NoNamedLocks(Failure::new(

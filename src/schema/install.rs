@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::statements::{
-    AskColumns, AskDatabase, AskFirstMember, AskMultiPrimary, Execute, PREPARE, TakeTurn,
+    AskColumns, AskDatabase, AskFirstMember, AskMultiPrimary, Execute, TakeTurn,
 };
-use super::{AskVersion, TABLES, Tables, USABLE_FROM, VERSION, Version};
+use super::{AskVersion, TABLES, Tables, USABLE_FROM, VERSION, Version, prepare};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::db::server_facts::{AskSessionInfo, Shown};
@@ -76,7 +76,7 @@ impl Installer<'_> {
         let begun = Moment::now();
         loop {
             let reached = connector.connect(|session| {
-                session.run(&Execute(PREPARE.to_owned()))?;
+                prepare(session)?;
                 if self.only_checks {
                     return Ok(());
                 }
@@ -148,7 +148,7 @@ impl Installer<'_> {
                 &mut changes,
             )?;
             if self.only_checks {
-                return Ok(self.installed(session, changes));
+                return Ok(installed(session, changes));
             }
         }
         let version = self.version(session)?;
@@ -213,7 +213,7 @@ impl Installer<'_> {
             };
             self.change(session, &self.set_version(self.keep), &what, &mut changes)?;
         }
-        Ok(self.installed(session, changes))
+        Ok(installed(session, changes))
     }
 
     fn version(&self, session: &mut Session) -> Result<Option<Version>, Fault> {
@@ -289,11 +289,11 @@ impl Installer<'_> {
             kept[1]
         )
     }
+}
 
-    fn installed(&self, session: &Session, changes: Vec<String>) -> Installed {
-        Installed {
-            server: session.to_string(),
-            changes,
-        }
+fn installed(session: &Session, changes: Vec<String>) -> Installed {
+    Installed {
+        server: session.to_string(),
+        changes,
     }
 }

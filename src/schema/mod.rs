@@ -6,10 +6,11 @@ mod statements;
 mod tables;
 
 pub use install::{Installed, Installer, Keep};
-pub use statements::PREPARE;
-pub use tables::VERSION;
+pub use statements::{AskMultiPrimary, PREPARE};
+pub use tables::{RUNS, VERSION};
 
-use tables::{LOCKS, META, OLDEST_USABLE, RUNS, SUCCESSES, TABLES, USABLE_FROM};
+use statements::Prepare;
+use tables::{LOCKS, META, OLDEST_USABLE, SUCCESSES, TABLES, USABLE_FROM};
 
 use crate::base::exit::{Failure, Reason};
 use crate::db::{Fault, Row, Session, Statement, quoted_identifier};
@@ -111,6 +112,14 @@ impl Tables {
             fault => fault,
         }
     }
+}
+
+/// Makes a session fit for the tables, with [`PREPARE`].
+///
+/// # Errors
+/// Those of a statement.
+pub fn prepare(session: &mut Session) -> Result<(), Fault> {
+    session.run(&Prepare)
 }
 
 /// What the tables say of themselves.

@@ -10,6 +10,21 @@ use crate::db::{Fault, LIST, Row, Statement, first_value, text_literal};
 pub const PREPARE: &str = "/* dblock prepare */ SET NAMES utf8mb4, SESSION autocommit=1, SESSION sql_mode='STRICT_ALL_TABLES', \
      SESSION innodb_lock_wait_timeout=2, SESSION lock_wait_timeout=5 /*M!100100 , SESSION wsrep_sync_wait=7 */";
 
+/// Carries out [`PREPARE`].
+pub struct Prepare;
+
+impl Statement for Prepare {
+    type Answer = ();
+
+    fn sql(&self) -> String {
+        PREPARE.to_owned()
+    }
+
+    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
 /// Carries out a statement of `init`.
 pub struct Execute(pub String);
 

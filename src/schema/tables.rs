@@ -151,4 +151,15 @@ impl Table {
         }
         sql + "\n) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='dblock'"
     }
+
+    /// How many characters a column of text takes.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    pub fn width(&self, column: &str) -> usize {
+        let kind = self.columns.iter().find(|(name, _)| *name == column);
+        let width = kind.and_then(|(_, kind)| kind.split(['(', ')']).nth(1));
+        let width = width.and_then(|width| width.parse().ok());
+        width.unwrap_or_else(|| panic!("{}.{column} has no width", self.name))
+    }
 }

@@ -9,6 +9,7 @@ mod sources;
 mod token;
 mod value;
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ pub use sources::InForce;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Log};
 use crate::db::ConnectOptions;
+use crate::history::Filter;
 use crate::lock::rows::Token;
 use crate::lock::{LockSpec, MOST_SLOTS, Name, OnLockLost, Wait};
 use crate::schema::Keep;
@@ -87,7 +89,7 @@ pub enum Init {
     /// Do it, or look whether it is done.
     Install {
         /// The server.
-        connection: ConnectOptions,
+        connection: Box<ConnectOptions>,
         /// How long the history is to be kept.
         keep: Option<Keep>,
         /// Whether nothing is changed.
@@ -119,6 +121,17 @@ pub struct OfToken {
     pub ttl: Option<Duration>,
     /// The server.
     pub connection: ConnectOptions,
+}
+
+/// Everything that `dblock history` was asked to do.
+#[derive(Debug)]
+pub struct History {
+    /// Which runs to show.
+    pub filter: Filter,
+    /// The server.
+    pub connection: ConnectOptions,
+    /// Whether a program reads what is found.
+    pub json: bool,
 }
 
 /// Reads the settings of `dblock run`, and what is logged.
@@ -157,15 +170,8 @@ pub fn check(command_line: CommandLine) -> Result<(Check, Log), Failure> {
 /// As [`run()`].
 pub fn status(command_line: CommandLine) -> Result<(Status, Log), Failure> {
     let (mut sources, log) = read_sources(command_line.settings)?;
-    let mut names = Vec::new();
-    for name in command_line.arguments {
-        let name = Given::new("NAME", name, Origin::Argument).read(lock_name)?;
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
     let status = Status {
-        names,
+        names: lock_names(command_line.arguments)?,
         json: sources.is_on("json"),
         connection: connection(&mut sources, log)?,
     };
@@ -235,10 +241,30 @@ pub fn init(command_line: CommandLine) -> Result<(Init, Log), Failure> {
         Init::Install {
             keep,
             only_checks: sources.is_on("check"),
-            connection: connection(&mut sources, log)?,
+            connection: Box::new(connection(&mut sources, log)?),
         }
     };
     Ok((init, log))
+}
+
+/// Reads the settings of `dblock history`, and what is logged.
+///
+/// # Errors
+/// As [`run()`].
+pub fn history(command_line: CommandLine) -> Result<(History, Log), Failure> {
+    let (mut sources, log) = read_sources(command_line.settings)?;
+    let filter = Filter {
+        names: lock_names(command_line.arguments)?,
+        only_failed: sources.is_on("failed"),
+        since: sources.optional("since", value::since)?,
+        limit: sources.value("limit", value::limit)?,
+    };
+    let history = History {
+        filter,
+        json: sources.is_on("json"),
+        connection: connection(&mut sources, log)?,
+    };
+    Ok((history, log))
 }
 
 /// Reads the settings of `dblock kill`, and what is logged.
@@ -334,6 +360,18 @@ fn required_name(sources: &mut Sources) -> Result<Name, Failure> {
 
 fn name(sources: &mut Sources) -> Result<Option<Name>, Failure> {
     sources.optional("name", lock_name)
+}
+
+/// Names that stand on the command line, each of them once.
+fn lock_names(arguments: Vec<OsString>) -> Result<Vec<Name>, Failure> {
+    let mut names = Vec::new();
+    for name in arguments {
+        let name = Given::new("NAME", name, Origin::Argument).read(lock_name)?;
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    Ok(names)
 }
 
 fn lock_name(text: &str) -> Result<Name, String> {

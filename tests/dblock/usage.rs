@@ -221,7 +221,7 @@ fn a_url_that_is_none_is_refused() {
     for value in [
         "h",
         "mysql:",
-        "mysql://u@h/database",
+        "mysql://u@h/a/b",
         "mysql://u@h,,i/",
         "mysql://u@[::1/",
         "mysql://u%ff@h/",

@@ -6,6 +6,7 @@ pub mod acquire;
 mod check;
 mod config;
 pub mod connection;
+mod history;
 mod init;
 pub mod kill;
 mod output;
@@ -42,6 +43,8 @@ pub enum Subcommand {
     Renew,
     /// `dblock release`
     Release,
+    /// `dblock history`
+    History,
 }
 
 /// A subcommand.
@@ -57,7 +60,7 @@ pub struct Definition {
 }
 
 /// In the order of the help.
-const SUBCOMMANDS: [Definition; 9] = [
+const SUBCOMMANDS: [Definition; 10] = [
     run::DEFINITION,
     status::DEFINITION,
     kill::DEFINITION,
@@ -67,6 +70,7 @@ const SUBCOMMANDS: [Definition; 9] = [
     acquire::DEFINITION,
     renew::DEFINITION,
     release::DEFINITION,
+    history::DEFINITION,
 ];
 
 /// Settings by their names, each with its value. That of a switch is 1.
@@ -151,6 +155,7 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
         init::SETTINGS,
         acquire::SETTINGS,
         renew::SETTINGS,
+        history::SETTINGS,
     ]
     .into_iter()
     .flatten()

@@ -63,7 +63,7 @@ pub const SETTING: Setting = Setting {
 };
 
 /// The names of values that may begin with a minus, so that the value is refused and not an unknown option.
-const NUMBERS: [&str; 4] = ["CODE", "DURATION", "N", "PORT"];
+const NUMBERS: [&str; 5] = ["CODE", "DURATION", "DURATION|TIME", "N", "PORT"];
 
 impl Setting {
     /// The option of the command line; `None` for what no command line has.

@@ -1,0 +1,171 @@
+//! What a run writes into the history: that it was granted, how it ended, or why it did not run. Each statement may be sent again when
+//! its answer was lost: the second time it changes nothing.
+
+use std::time::Duration;
+
+use super::{Outcome, RunEnd, RunFacts};
+use crate::base::clock::Moment;
+use crate::db::text_literal;
+use crate::schema::{RUNS, Tables};
+
+/// Writes of one run.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    /// Where.
+    pub tables: Tables,
+    /// What is known of the run.
+    pub facts: RunFacts,
+    /// When it was requested.
+    pub requested: Moment,
+}
+
+/// The columns of what is known of a run.
+const FACTS: &str =
+    "run, name, slot, slot_name, tick, host, pid, user, program, connection, requested_at";
+
+impl Journal {
+    /// The statement that records that the run was granted this slot on this session. That of a `durable` lock belongs into the
+    /// transaction that grants it, behind the statement that takes the row: it records nothing, unless the row is this run's.
+    pub fn start(&self, slot: u32, connection: u64, durable: bool) -> String {
+        let facts = self.facts(Some(slot), Some(connection));
+        let insert = format!(
+            "/* dblock record start */ INSERT IGNORE INTO {} ({FACTS}, acquired_at, fence)",
+            self.tables.runs()
+        );
+        if durable {
+            format!(
+                "{insert} SELECT {facts}, UTC_TIMESTAMP(6), fence FROM {} WHERE name = {} AND slot = {slot} AND owner = {}",
+                self.tables.locks(),
+                text_literal(&self.facts.name),
+                text_literal(&self.facts.run)
+            )
+        } else {
+            format!("{insert} VALUES ({facts}, UTC_TIMESTAMP(6), NULL)")
+        }
+    }
+
+    /// The statements that record how the run ended. They may be sent one by one, in this order.
+    pub fn end(&self, end: &RunEnd) -> Vec<String> {
+        let run = text_literal(&self.facts.run);
+        let ended = ago(end.ended_ago);
+        let started = end.ran.map(|ran| ago(end.ended_ago.saturating_add(ran)));
+        // The clocks of host and server may run at different speeds: no command starts before its lock is granted.
+        let shown_start = started
+            .as_ref()
+            .map(|started| format!("COALESCE(GREATEST({started}, acquired_at), {started})"));
+        let update = format!(
+            "/* dblock record end */ UPDATE {} SET outcome = {}, exit_code = {}, signal_name = {}, message = {}, started_at = {}, \
+             ended_at = {ended} WHERE run = {run} AND ended_at IS NULL",
+            self.tables.runs(),
+            text_literal(end.outcome.word()),
+            number(end.exit_code),
+            text("signal_name", end.signal.as_deref()),
+            text("message", end.message.as_deref()),
+            shown_start.as_deref().unwrap_or("NULL"),
+        );
+        let success = end
+            .succeeded
+            .then(|| self.success(&started.unwrap_or_else(|| ended.clone()), &ended));
+        std::iter::once(update).chain(success).collect()
+    }
+
+    /// The statement that records a run that did not run, and why.
+    pub fn skip(&self, message: &str, outcome: Outcome) -> String {
+        format!(
+            "/* dblock record skip */ INSERT IGNORE INTO {} ({FACTS}, ended_at, outcome, message) \
+             VALUES ({}, UTC_TIMESTAMP(6), {}, {})",
+            self.tables.runs(),
+            self.facts(self.facts.slot, self.facts.connection),
+            text_literal(outcome.word()),
+            text("message", Some(message))
+        )
+    }
+
+    /// The statement that makes this success the last one of its name, if it began later than that. A tick never goes back: a run for
+    /// an earlier one may end later.
+    ///
+    /// It means the same whether the server assigns one column after the other or all at once: no condition reads a column that is
+    /// assigned before it, but that of `run`, which holds with the old and with the new `started_at`.
+    fn success(&self, started: &str, ended: &str) -> String {
+        let facts = &self.facts;
+        let run = text_literal(&facts.run);
+        let tick = moment(facts.tick);
+        let (host, program) = (
+            text("host", Some(&facts.host)),
+            text("program", Some(&facts.program)),
+        );
+        let pid = facts.pid;
+        let later = format!("NOT (run <=> {run}) AND started_at <= {started}");
+        let set = |column: &str, value: &str| format!("{column} = IF({later}, {value}, {column})");
+        format!(
+            "/* dblock record success */ INSERT INTO {} (name, tick, run, host, pid, program, started_at, ended_at) \
+             VALUES ({}, {tick}, {run}, {host}, {pid}, {program}, {started}, {ended}) ON DUPLICATE KEY UPDATE \
+             tick = COALESCE(GREATEST(tick, {tick}), tick, {tick}), {}, {}, {}, {}, {}, \
+             run = IF(started_at <= {started}, {run}, run)",
+            self.tables.successes(),
+            text("name", Some(&facts.name)),
+            set("host", &host),
+            set("pid", &pid.to_string()),
+            set("program", &program),
+            set("ended_at", ended),
+            set("started_at", started),
+        )
+    }
+
+    /// The values of [`FACTS`].
+    fn facts(&self, slot: Option<u32>, connection: Option<u64>) -> String {
+        let facts = &self.facts;
+        [
+            text_literal(&facts.run),
+            text("name", Some(&facts.name)),
+            number(slot),
+            text("slot_name", facts.slot_name.as_deref()),
+            moment(facts.tick),
+            text("host", Some(&facts.host)),
+            facts.pid.to_string(),
+            text("user", Some(&facts.user)),
+            text("program", Some(&facts.program)),
+            number(connection),
+            ago(self.requested.elapsed()),
+        ]
+        .join(", ")
+    }
+}
+
+/// The moment so long ago, by the server's clock.
+pub(super) fn ago(span: Duration) -> String {
+    // A server's interval is a signed number, and its dates begin with the year 0.
+    const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
+    format!(
+        "UTC_TIMESTAMP(6) - INTERVAL {} MICROSECOND",
+        span.min(LONGEST).as_micros()
+    )
+}
+
+/// A moment that is so many microseconds after the beginning of 1970, UTC.
+pub(super) fn moment(micros: Option<i64>) -> String {
+    micros.map_or_else(
+        || "NULL".to_owned(),
+        |micros| format!("{EPOCH} + INTERVAL {micros} MICROSECOND"),
+    )
+}
+
+/// How many microseconds a moment is after the beginning of 1970, UTC.
+pub(super) fn micros(moment: &str) -> String {
+    format!("TIMESTAMPDIFF(MICROSECOND, {EPOCH}, {moment})")
+}
+
+const EPOCH: &str = "TIMESTAMP'1970-01-01 00:00:00'";
+
+fn number(number: Option<impl ToString>) -> String {
+    number.map_or_else(|| "NULL".to_owned(), |number| number.to_string())
+}
+
+/// A text for a column of the history, cut to what that takes.
+fn text(column: &str, text: Option<&str>) -> String {
+    let literal = |text: &str| {
+        let cut: String = text.chars().take(RUNS.width(column)).collect();
+        text_literal(&cut)
+    };
+    text.map_or_else(|| "NULL".to_owned(), literal)
+}

@@ -1,0 +1,307 @@
+//! Reading the history.
+
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::Outcome;
+use super::journal::{ago, micros, moment};
+use crate::base::exit::{Failure, Reason};
+use crate::db::server_facts::Shown;
+use crate::db::{Connector, Fault, Row, Session, Statement, text_literal};
+use crate::lock::Name;
+use crate::schema::{self, AskMultiPrimary, RUNS, Tables};
+
+/// Rows that are asked for at once.
+const PAGE: usize = 500;
+
+/// Which runs are meant.
+#[derive(Debug)]
+pub struct Filter {
+    /// Of these names; none: of all.
+    pub names: Vec<Name>,
+    /// Only those that failed.
+    pub only_failed: bool,
+    /// Only those that were requested since then.
+    pub since: Option<Since>,
+    /// The newest of them, so many; `None`: all.
+    pub limit: Option<usize>,
+}
+
+/// A moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    /// So long ago, by the server's clock.
+    Ago(Duration),
+    /// So many microseconds after the beginning of 1970, UTC.
+    At(i64),
+}
+
+/// A run of the history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    pub run: String,
+    pub name: String,
+    pub slot: Option<u32>,
+    pub slot_name: Option<String>,
+    pub fence: Option<u64>,
+    pub tick: Option<SystemTime>,
+    pub attempt: Option<u32>,
+    pub host: Option<String>,
+    pub pid: Option<u64>,
+    pub user: Option<String>,
+    pub program: Option<String>,
+    pub connection: Option<u64>,
+    pub requested: SystemTime,
+    pub acquired: Option<SystemTime>,
+    pub started: Option<SystemTime>,
+    pub ended: Option<SystemTime>,
+    /// When the server was asked, by its clock.
+    pub now: SystemTime,
+    pub state: State,
+    pub exit_code: Option<u32>,
+    pub signal: Option<String>,
+    pub message: Option<String>,
+}
+
+/// What became of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum State {
+    /// It ended so: the word of an [`Outcome`], or one that a newer dblock has written.
+    Ended(String),
+    /// It has the lock.
+    Running,
+    /// It has not, and nobody has written how it ended.
+    Vanished,
+    /// One of both: this server does not know.
+    Unknown,
+}
+
+impl Entry {
+    /// Whether it was to run, and did not end well.
+    fn has_failed(&self) -> bool {
+        match &self.state {
+            State::Ended(word) if word == Outcome::Ran.word() => {
+                self.exit_code != Some(0) || self.signal.is_some()
+            }
+            State::Ended(word) => FAILURES.iter().any(|failure| failure.word() == word),
+            State::Vanished => true,
+            State::Running | State::Unknown => false,
+        }
+    }
+}
+
+/// How a run ends that is a failure, whatever its command said.
+const FAILURES: [Outcome; 3] = [Outcome::TimedOut, Outcome::Lost, Outcome::Failed];
+
+/// Reaches a server that has the tables, however long that lasts. It may be a replica.
+///
+/// # Errors
+/// What no further attempt can mend; that none has them.
+pub fn reach(connector: &Connector, tables: &Tables) -> Result<Session, Failure> {
+    // Another server may have them.
+    let passed_over = |fault| match fault {
+        Fault::Final(failure) if failure.reason == Reason::Configuration => {
+            Fault::Untrusted(failure)
+        }
+        fault => fault,
+    };
+    loop {
+        let reached = connector.connect(|session| {
+            schema::prepare(session)?;
+            tables.check(session).map_err(passed_over)
+        });
+        match reached {
+            Ok((session, ())) => return Ok(session),
+            Err(Fault::Final(failure)) => return Err(failure),
+            Err(_) => sleep(connector.pause()),
+        }
+    }
+}
+
+/// Reports the runs that are meant, the newest first.
+///
+/// # Errors
+/// Those of a statement.
+pub fn list(
+    tables: &Tables,
+    filter: &Filter,
+    session: &mut Session,
+    mut report: impl FnMut(Entry),
+) -> Result<(), Fault> {
+    let sees_sessions = sees_sessions(session)?;
+    let mut left = filter.limit.unwrap_or(usize::MAX);
+    let mut before = None;
+    while left > 0 {
+        // Of those that may have failed some may still run.
+        let limit = if filter.only_failed {
+            PAGE
+        } else {
+            PAGE.min(left)
+        };
+        let page = AskRuns {
+            tables,
+            filter,
+            before,
+            limit,
+            sees_sessions,
+        };
+        let found = session.run(&page).map_err(|fault| tables.explain(fault))?;
+        let is_last = found.len() < limit;
+        before = found.last().map(|(at, entry)| (*at, entry.run.clone()));
+        for (_, entry) in found {
+            if left > 0 && (!filter.only_failed || entry.has_failed()) {
+                report(entry);
+                left -= 1;
+            }
+        }
+        if is_last {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the sessions of all runs are this server's own, so that one which is not there is gone.
+fn sees_sessions(session: &mut Session) -> Result<bool, Fault> {
+    for variable in ["read_only", "innodb_read_only", "wsrep_on"] {
+        if Shown::Variable(variable).is_on(session)? {
+            return Ok(false);
+        }
+    }
+    Ok(!matches!(session.try_run(&AskMultiPrimary)?, Ok(true)))
+}
+
+/// A page of the runs that are meant, the newest first, each with the time by which the next page goes on.
+struct AskRuns<'a> {
+    tables: &'a Tables,
+    filter: &'a Filter,
+    /// The last one of the page before: when it was requested, and its number.
+    before: Option<(i64, String)>,
+    limit: usize,
+    sees_sessions: bool,
+}
+
+impl AskRuns<'_> {
+    fn conditions(&self) -> String {
+        let mut all = Vec::new();
+        let names = self
+            .filter
+            .names
+            .iter()
+            .map(|name| text_literal(&name.to_string()));
+        let names = names.collect::<Vec<_>>().join(", ");
+        if !names.is_empty() {
+            all.push(format!("r.name IN ({names})"));
+        }
+        match self.filter.since {
+            Some(Since::Ago(span)) => all.push(format!("r.requested_at >= {}", ago(span))),
+            Some(Since::At(at)) => all.push(format!("r.requested_at >= {}", moment(Some(at)))),
+            None => {}
+        }
+        if self.filter.only_failed {
+            let words = FAILURES
+                .map(|failure| text_literal(failure.word()))
+                .join(", ");
+            all.push(format!(
+                "(r.ended_at IS NULL OR r.outcome IN ({words}) \
+                 OR r.outcome = {} AND (r.exit_code IS NULL OR r.exit_code <> 0 OR r.signal_name IS NOT NULL))",
+                text_literal(Outcome::Ran.word())
+            ));
+        }
+        if let Some((at, run)) = &self.before {
+            let at = moment(Some(*at));
+            all.push(format!(
+                "r.requested_at <= {at} AND (r.requested_at < {at} OR r.run < {})",
+                text_literal(run)
+            ));
+        }
+        if all.is_empty() {
+            return String::new();
+        }
+        format!("WHERE {} ", all.join(" AND "))
+    }
+}
+
+impl Statement for AskRuns<'_> {
+    type Answer = Vec<(i64, Entry)>;
+
+    const MOST_ROWS: usize = PAGE;
+
+    fn sql(&self) -> String {
+        let [tick, requested, acquired, started, ended, now] = [
+            "r.tick",
+            "r.requested_at",
+            "r.acquired_at",
+            "r.started_at",
+            "r.ended_at",
+            "UTC_TIMESTAMP(6)",
+        ]
+        .map(micros);
+        format!(
+            "/* dblock history */ SELECT {requested}, {now}, r.run, r.name, r.slot, r.slot_name, r.fence, {tick}, r.attempt, r.host, \
+             r.pid, r.user, r.program, r.connection, {acquired}, {started}, {ended}, r.outcome, r.exit_code, r.signal_name, \
+             r.message, r.ended_at IS NULL AND (IS_USED_LOCK(CONCAT('#', r.run)) IS NOT NULL OR EXISTS (SELECT 1 FROM {} l \
+             WHERE l.name = r.name AND l.slot = r.slot AND l.owner = r.run AND l.expires_at > UTC_TIMESTAMP(6))) \
+             FROM {} r {}ORDER BY r.requested_at DESC, r.run DESC LIMIT {}",
+            self.tables.locks(),
+            self.tables.runs(),
+            self.conditions(),
+            self.limit
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        rows.iter().map(|row| self.entry(row)).collect()
+    }
+}
+
+impl AskRuns<'_> {
+    fn entry(&self, row: &Row) -> Result<(i64, Entry), Fault> {
+        let at = |column| Ok::<_, Fault>(row.get(column)?.map(time));
+        // Whoever has widened a column: no message holds more.
+        let text = |column: usize, name: &str| {
+            let cut = |text: String| text.chars().take(RUNS.width(name)).collect::<String>();
+            Ok::<_, Fault>(row.text(column)?.map(cut))
+        };
+        let requested: i64 = row.get(0)?.unwrap_or_default();
+        let ended = at(16)?;
+        let runs: Option<bool> = row.get(21)?;
+        let state = match (ended, runs) {
+            (Some(_), _) => State::Ended(text(17, "outcome")?.unwrap_or_default()),
+            (None, Some(true)) => State::Running,
+            (None, _) if self.sees_sessions => State::Vanished,
+            (None, _) => State::Unknown,
+        };
+        let entry = Entry {
+            run: text(2, "run")?.unwrap_or_default(),
+            name: text(3, "name")?.unwrap_or_default(),
+            slot: row.get(4)?,
+            slot_name: text(5, "slot_name")?,
+            fence: row.get(6)?,
+            tick: at(7)?,
+            attempt: row.get(8)?,
+            host: text(9, "host")?,
+            pid: row.get(10)?,
+            user: text(11, "user")?,
+            program: text(12, "program")?,
+            connection: row.get(13)?,
+            requested: time(requested),
+            acquired: at(14)?,
+            started: at(15)?,
+            ended,
+            now: at(1)?.unwrap_or(SystemTime::UNIX_EPOCH),
+            state,
+            exit_code: row.get(18)?,
+            signal: text(19, "signal_name")?,
+            message: text(20, "message")?,
+        };
+        Ok((requested, entry))
+    }
+}
+
+/// Nothing is before 1970.
+fn time(micros: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or_default())
+}
