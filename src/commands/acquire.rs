@@ -212,7 +212,7 @@ fn hold_row(
     let sent = link.send(&Message::Item(acquired));
     let is_printed = sent.is_ok() && matches!(link.receive::<Printed>(), Ok(Some(_)));
     if !is_printed {
-        lock.release_for_the_dead();
+        lock.release_for_the_dead(&[]);
     }
     let _ = link.send(&Message::<Outcome>::Done);
     Ok(())

@@ -51,13 +51,17 @@ fn run_under_lock(run: &Run, log: Log, record: &mut RunRecord) -> anyhow::Result
     )?;
     match supervisor.supervise()? {
         Conclusion::Ran(ending) => Ok(ending),
-        Conclusion::Taken(holder) => {
-            let line = format!("{} is {holder}; not run", run.job.lock.name);
-            log.say(run.level_of_skip(), &line);
-            record.outcome = RunOutcome::Skipped;
-            record.message = Some(line);
-            Ok(Ending::Code(run.conflict_exit_code))
-        }
+        Conclusion::Taken(holder) => Ok(skip(run, log, record, &format!("is {holder}"))),
+        Conclusion::AlreadyRan(already) => Ok(skip(run, log, record, &already.to_string())),
         Conclusion::Interrupted(signal) => Ok(Ending::Signal(signal as i32)),
     }
+}
+
+/// Says why the command was not run: what is to be said of the lock.
+fn skip(run: &Run, log: Log, record: &mut RunRecord, why: &str) -> Ending {
+    let line = format!("{} {why}; not run", run.job.lock.name);
+    log.say(run.level_of_skip(), &line);
+    record.outcome = RunOutcome::Skipped;
+    record.message = Some(line);
+    Ending::Code(run.conflict_exit_code)
 }

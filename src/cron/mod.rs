@@ -13,6 +13,7 @@
 //! - `fri-sun/2` has the Sunday that `fri-sun` has.
 
 mod expression;
+mod once;
 mod schedule;
 mod zone;
 
@@ -21,5 +22,6 @@ mod cronie;
 #[cfg(test)]
 mod golden;
 
+pub use once::{AlreadyRan, Once};
 pub use schedule::{Schedule, Tick};
 pub use zone::Zone;

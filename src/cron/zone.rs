@@ -51,6 +51,27 @@ impl Zone {
         })
     }
 
+    /// The host's own: `TZ`, or else what `/etc/localtime` is a link to, or else what `/etc/timezone` says, if that is an IANA name;
+    /// `None` if it is not.
+    pub fn of_host() -> Option<Self> {
+        let variable = std::env::var("TZ").ok().filter(|zone| !zone.is_empty());
+        if let Some(variable) = variable {
+            return Self::parse(variable.trim_start_matches(':')).ok();
+        }
+        let link = std::fs::canonicalize("/etc/localtime").ok();
+        let link = link
+            .as_ref()
+            .and_then(|link| link.to_str()?.split_once("/zoneinfo/"));
+        let file = std::fs::read_to_string("/etc/timezone").ok();
+        let named = link
+            .map(|(_, name)| name)
+            .or(file.as_deref().map(str::trim));
+        match named {
+            Some(name) => Self::parse(name).ok(),
+            None => Some(Self::UTC),
+        }
+    }
+
     /// The IANA name.
     pub fn name(&self) -> &str {
         self.0.iana_name().unwrap_or("UTC")

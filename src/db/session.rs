@@ -102,7 +102,6 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::run`].
-    #[expect(dead_code, reason = "no statements go out together yet")]
     pub fn run_batch<B: Batch>(&mut self, batch: &B) -> Result<B::Answer, Fault> {
         let statements = batch.statements().join("; ");
         (self.listener)(Level::Statement, &statements);

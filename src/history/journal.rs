@@ -24,20 +24,21 @@ const FACTS: &str =
     "run, name, slot, slot_name, tick, host, pid, user, program, connection, requested_at";
 
 impl Journal {
-    /// The statement that records that the run was granted this slot on this session. That of a `durable` lock belongs into the
-    /// transaction that grants it, behind the statement that takes the row: it records nothing, unless the row is this run's.
-    pub fn start(&self, slot: u32, connection: u64, durable: bool) -> String {
+    /// The statement that records that the run was granted this slot on this session. Where the slot's row is to belong to an
+    /// `owner` it records nothing unless it does: it belongs into the transaction that grants the row, behind the statement that
+    /// takes it.
+    pub fn start(&self, slot: u32, connection: u64, owner: Option<&str>) -> String {
         let facts = self.facts(Some(slot), Some(connection));
         let insert = format!(
             "/* dblock record start */ INSERT IGNORE INTO {} ({FACTS}, acquired_at, fence)",
             self.tables.runs()
         );
-        if durable {
+        if let Some(owner) = owner {
             format!(
                 "{insert} SELECT {facts}, UTC_TIMESTAMP(6), fence FROM {} WHERE name = {} AND slot = {slot} AND owner = {}",
                 self.tables.locks(),
                 text_literal(&self.facts.name),
-                text_literal(&self.facts.run)
+                text_literal(owner)
             )
         } else {
             format!("{insert} VALUES ({facts}, UTC_TIMESTAMP(6), NULL)")
@@ -54,13 +55,14 @@ impl Journal {
             .as_ref()
             .map(|started| format!("COALESCE(GREATEST({started}, acquired_at), {started})"));
         let update = format!(
-            "/* dblock record end */ UPDATE {} SET outcome = {}, exit_code = {}, signal_name = {}, message = {}, started_at = {}, \
-             ended_at = {ended} WHERE run = {run} AND ended_at IS NULL",
+            "/* dblock record end */ UPDATE {} SET outcome = {}, exit_code = {}, signal_name = {}, message = {}, \
+             tick = {}, started_at = {}, ended_at = {ended} WHERE run = {run} AND ended_at IS NULL",
             self.tables.runs(),
             text_literal(end.outcome.word()),
             number(end.exit_code),
             text("signal_name", end.signal.as_deref()),
             text("message", end.message.as_deref()),
+            moment(self.facts.tick),
             shown_start.as_deref().unwrap_or("NULL"),
         );
         let success = end

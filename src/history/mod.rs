@@ -304,7 +304,7 @@ mod tests {
             let mut journal = fixture.journal(1, "it's");
             journal.facts.tick = Some(1_795_336_200_123_456);
             for _ in 0..2 {
-                fixture.run(journal.start(3, 77, false));
+                fixture.run(journal.start(3, 77, None));
             }
             let row = "run, name, slot, IFNULL(fence, '-'), tick, attempt, host, pid, user, program, connection, \
                        TIMESTAMPDIFF(SECOND, requested_at, acquired_at), IFNULL(ended_at, '-'), IFNULL(outcome, '-')";
@@ -327,17 +327,17 @@ mod tests {
         fn a_durable_run_is_recorded_only_if_the_row_is_its_own(fixture) {
             let journal = fixture.journal(0xabc, "job");
             let owner = |fence: u32, run: &str| format!("REPLACE INTO dblock_locks (name, slot, fence, owner) VALUES ('job', 1, {fence}, '{run}')");
-            fixture.run(journal.start(1, 5, true));
+            fixture.run(journal.start(1, 5, Some(&journal.facts.run)));
             for (fence, run) in [(7, "00000000000000000000000000000def"), (8, "")] {
                 fixture.client.query_drop(owner(fence, run)).unwrap();
-                fixture.run(journal.start(1, 5, true));
+                fixture.run(journal.start(1, 5, Some(&journal.facts.run)));
                 assert_eq!(fixture.lines("run", "dblock_runs"), [""; 0]);
             }
             fixture.client.query_drop(owner(9, &journal.facts.run)).unwrap();
-            fixture.run(journal.start(0, 5, true));
+            fixture.run(journal.start(0, 5, Some(&journal.facts.run)));
             assert_eq!(fixture.lines("run", "dblock_runs"), [""; 0]);
             for _ in 0..2 {
-                fixture.run(journal.start(1, 5, true));
+                fixture.run(journal.start(1, 5, Some(&journal.facts.run)));
             }
             assert_eq!(fixture.lines("slot, fence, connection", "dblock_runs"), ["1 9 5"]);
         }
@@ -354,7 +354,7 @@ mod tests {
 
         fn a_command_that_was_not_started_has_no_start(fixture) {
             let journal = fixture.journal(2, "job");
-            fixture.run(journal.start(0, 1, false));
+            fixture.run(journal.start(0, 1, None));
             let end = RunEnd { outcome: Outcome::Failed, exit_code: Some(127), ran: None, succeeded: false, ..success(0, 0) };
             fixture.end(&journal, &end);
             assert_eq!(fixture.lines("outcome, exit_code, IFNULL(started_at, '-')", "dblock_runs"), ["failed 127 -"]);
@@ -367,7 +367,7 @@ mod tests {
                 *text = "日\u{1f600}'".repeat(400);
             }
             facts.slot_name = Some("x".repeat(500));
-            fixture.run(journal.start(0, 1, false));
+            fixture.run(journal.start(0, 1, None));
             let end = RunEnd { signal: Some("S".repeat(50)), message: Some("\u{1f600}".repeat(2000)), ..success(1, 0) };
             fixture.end(&journal, &end);
             let widths = "CHAR_LENGTH(host), CHAR_LENGTH(user), CHAR_LENGTH(program), CHAR_LENGTH(slot_name), CHAR_LENGTH(signal_name), CHAR_LENGTH(message)";

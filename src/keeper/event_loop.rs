@@ -193,12 +193,22 @@ impl<'a> Guard<'a> {
             .try_acquire(&Supervisor(self.link, self.supervisor))?
         {
             Attempt::Acquired(grant, lease) => {
+                match lock.begin(grant, self.link) {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(Flow::End),
+                    Err(Some(failure)) => return Err(failure),
+                    Err(None) => {
+                        sleep(lock.backend.pause());
+                        return Ok(Flow::GoOn);
+                    }
+                }
                 // From here on the command must be gone before the keeper goes.
                 let _ = prctl::set_pdeathsig(None);
                 self.report_grant(grant, lease)?;
                 trim_memory(true);
             }
             Attempt::Taken(holders) => {
+                lock.record_skip(&holders);
                 lock.backend.drop_held();
                 // The session has ended by now: the supervisor ends the keeper on its last message.
                 let _ = self.link.send(&FromKeeper::Taken(holders));
@@ -230,7 +240,7 @@ impl<'a> Guard<'a> {
         match told {
             Ok(()) => lock.state = State::Held(lease),
             Err(_) => {
-                lock.backend.release_for_the_dead();
+                lock.release_for_the_dead();
                 lock.backend.drop_held();
             }
         }
@@ -370,7 +380,7 @@ impl<'a> Guard<'a> {
         let Ok(Some((message, _))) = self.link.receive() else {
             self.end_command();
             if let Some(lock) = &mut self.lock {
-                lock.backend.release_for_the_dead();
+                lock.release_for_the_dead();
             }
             return Flow::End;
         };
@@ -392,11 +402,11 @@ impl<'a> Guard<'a> {
                 }
             }
             ToKeeper::Here => {}
-            ToKeeper::Release => {
+            ToKeeper::Release(end) => {
                 // There is nothing left to end first.
                 let _ = die_with(self.supervisor);
                 if let Some(lock) = &mut self.lock {
-                    let last = lock.release(self.link);
+                    let last = lock.release(end.as_deref(), self.link);
                     let _ = self.link.send(&last);
                 }
                 return Flow::End;

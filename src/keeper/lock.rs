@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use super::Task;
 use super::message::FromKeeper;
+use super::recorder::Recorder;
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
-use crate::db::Client;
+use crate::base::log::Level;
+use crate::db::{Client, Fault, Plain};
+use crate::history::RunEnd;
 use crate::isolated::link::{Link, cut};
-use crate::lock::{Backend, LONGEST_TTL, Lease, LockSpec, OnLockLost, Refusal};
+use crate::lock::{Backend, Grant, Holders, LONGEST_TTL, Lease, LockSpec, OnLockLost, Refusal};
 
 /// How far a lock is ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub enum State {
 pub struct Lock<'a> {
     /// How it is kept.
     pub backend: Box<dyn Backend>,
+    /// What records the run; `None`: nothing does.
+    pub recorder: Option<Recorder<'a>>,
     /// What was asked for.
     pub spec: &'a LockSpec,
     kill_after: Duration,
@@ -41,9 +46,15 @@ pub struct Lock<'a> {
 
 impl<'a> Lock<'a> {
     /// The lock of a task, so far as `state` says.
-    pub fn new(task: &Task<'a>, backend: Box<dyn Backend>, state: State) -> Self {
+    pub fn new(
+        task: &Task<'a>,
+        backend: Box<dyn Backend>,
+        recorder: Option<Recorder<'a>>,
+        state: State,
+    ) -> Self {
         Self {
             backend,
+            recorder,
             spec: task.lock,
             kill_after: task.kill_after,
             state,
@@ -102,6 +113,68 @@ impl<'a> Lock<'a> {
         let _ = link.send(&FromKeeper::Abandoned(why));
     }
 
+    /// The lock is granted: records that, and finds out whether the run is due. `Err` holds the keeper's failure, or nothing where
+    /// another attempt may succeed.
+    pub fn begin(&mut self, grant: Grant, link: &Link) -> Result<bool, Option<Failure>> {
+        let Some(recorder) = &mut self.recorder else {
+            return Ok(true);
+        };
+        let begun = match self.backend.session() {
+            Some(session) => recorder.begin(grant, session),
+            None => Err(Fault::Gone("the session is gone".to_owned())),
+        };
+        match begun {
+            Ok(Ok(tick)) => {
+                if let Some(tick) = tick {
+                    let _ = link.send(&FromKeeper::Tick(tick.to_string()));
+                }
+                Ok(true)
+            }
+            Ok(Err(already)) => {
+                let line = format!("{} {already}; not run", self.spec.name);
+                let _ = self.backend.release(&recorder.skip(&line, true));
+                self.backend.drop_held();
+                let _ = link.send(&FromKeeper::AlreadyRan(already));
+                Ok(false)
+            }
+            Err(fault) => {
+                let _ = self.backend.release(&[]);
+                self.backend.drop_held();
+                match fault {
+                    Fault::Final(failure) => Err(Some(failure)),
+                    fault => {
+                        let line = format!("cannot look into the history: {fault}");
+                        link.send_if_heard(&FromKeeper::Note(Level::Info, cut(&line)));
+                        Err(None)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Records a run that is not to run because others hold the lock.
+    pub fn record_skip(&mut self, holders: &Holders) {
+        let Some(recorder) = &self.recorder else {
+            return;
+        };
+        let line = format!("{} is {holders}; not run", self.spec.name);
+        if let Some(session) = self.backend.session() {
+            for statement in recorder.skip(&line, false) {
+                if let Err(fault) = session.run(&Plain(statement)) {
+                    let line = format!("cannot record the skip: {fault}");
+                    session.tell(Level::Warning, &line);
+                }
+            }
+        }
+    }
+
+    /// The supervisor has died, and the command is gone.
+    pub fn release_for_the_dead(&mut self) {
+        let record = self.recorder.as_ref().map(Recorder::end_of_the_dead);
+        self.backend
+            .release_for_the_dead(&record.unwrap_or_default());
+    }
+
     /// Notes that this client ends the holder.
     pub fn be_killed(&mut self, killer: Client, link: &Link) {
         self.state = State::Killed;
@@ -131,11 +204,18 @@ impl<'a> Lock<'a> {
         }
     }
 
-    /// Gives the lock back; the keeper's last message.
-    pub fn release(&mut self, link: &Link) -> FromKeeper {
-        let cause = match self.backend.release(&[]) {
-            Ok(true) => return FromKeeper::Released,
-            Ok(false) => {
+    /// Records how the run ended, and gives the lock back; the keeper's last message.
+    pub fn release(&mut self, end: Option<&RunEnd>, link: &Link) -> FromKeeper {
+        let record = self.recorder.as_ref().zip(end);
+        let record = record.map(|(recorder, end)| recorder.end(end));
+        let cause = match self.backend.release(&record.unwrap_or_default()) {
+            Ok(was_held) => {
+                if let Some(recorder) = &self.recorder {
+                    recorder.prune_now_and_then(&mut *self.backend);
+                }
+                if was_held {
+                    return FromKeeper::Released;
+                }
                 return FromKeeper::Lost("the server says that it was not held".to_owned());
             }
             Err(cause) => cause,

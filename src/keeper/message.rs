@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
+use crate::cron::AlreadyRan;
 use crate::db::Client;
+use crate::history::RunEnd;
 use crate::lock::{Grant, Holders, Lease, Refusal};
 
 /// From the keeper to the supervisor.
@@ -28,6 +30,10 @@ pub enum FromKeeper {
     Held(Grant, Lease),
     /// A renewal that was sent then was answered: the lock is held.
     Confirmed(Moment),
+    /// The lock was acquired, and released again: the run is not due.
+    AlreadyRan(AlreadyRan),
+    /// The tick that the run is for, as text.
+    Tick(String),
     /// The lock was not acquired in time: these have it.
     Taken(Holders),
     /// The session is gone, and with it the lock. The text is the cause.
@@ -63,8 +69,8 @@ pub enum ToKeeper {
     Check,
     /// The command has ended; hold the lock all the same. A lock that is lost now is reacquired.
     Hold,
-    /// The command has ended: give the lock back.
-    Release,
+    /// The command has ended, so, if it was started: give the lock back.
+    Release(Option<Box<RunEnd>>),
 }
 
 #[cfg(test)]
@@ -146,6 +152,6 @@ mod tests {
         let (one, other) = Link::pair().unwrap();
         drop(other);
         assert!(one.receive::<FromKeeper>().unwrap().is_none());
-        assert!(one.send(&ToKeeper::Release).is_err());
+        assert!(one.send(&ToKeeper::Release(None)).is_err());
     }
 }

@@ -4,6 +4,7 @@
 mod event_loop;
 mod lock;
 pub mod message;
+mod recorder;
 
 use std::rc::Rc;
 use std::thread::sleep;
@@ -14,6 +15,7 @@ use nix::unistd::Pid;
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Listener};
 use crate::base::processes::Processes;
+use crate::cron::Once;
 use crate::db::{ConnectOptions, Connector};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, fork_isolated, harden};
@@ -24,6 +26,7 @@ use crate::schema::Tables;
 use event_loop::Guard;
 use lock::{Lock, State};
 use message::FromKeeper;
+use recorder::Recorder;
 
 /// Before the first attempt to take the place of a keeper that died.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -48,7 +51,7 @@ pub struct Task<'a> {
     pub tables: Option<&'a TableUse>,
 }
 
-/// What a run does with dblock's tables.
+/// What a run does with dblock's tables. It is recorded there.
 #[derive(Debug, Clone)]
 pub struct TableUse {
     /// Whether the lock is a row besides.
@@ -57,6 +60,10 @@ pub struct TableUse {
     pub token: Option<Token>,
     /// For how long that is held from now on; `None`: as it was acquired.
     pub token_ttl: Option<Duration>,
+    /// When it is not to run.
+    pub once: Option<Once>,
+    /// The names of the slots, in their order; empty where they have none.
+    pub slot_names: Vec<String>,
 }
 
 /// What a keeper is to do.
@@ -109,14 +116,19 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
         when_taken: task.names_holders,
     };
     let grant = lost.map(|(grant, ..)| grant);
-    let backend = backend(&task, connector, verbosity, grant);
+    let recorder = task.tables.map(|tables| Recorder::new(&task, tables));
+    let backend = backend(&task, connector, verbosity, grant, recorder.as_ref());
     let Some((_, lease, command)) = lost else {
-        let lock = Lock::new(&task, backend, State::Acquiring);
+        let lock = Lock::new(&task, backend, recorder, State::Acquiring);
         return Guard::new(link, supervisor, Some(lock)).run();
     };
     let lives_on = lease.filter(|_| backend.outlives_session());
     let state = lives_on.map_or(State::Lost, State::Held);
-    let mut guard = Guard::new(link, supervisor, Some(Lock::new(&task, backend, state)));
+    let mut guard = Guard::new(
+        link,
+        supervisor,
+        Some(Lock::new(&task, backend, recorder, state)),
+    );
     guard.command = command;
     guard.command_has_ended = command.is_none();
     guard.renews_now = lives_on.is_some();
@@ -133,11 +145,12 @@ fn backend(
     connector: Connector,
     verbosity: Verbosity,
     grant: Option<Grant>,
+    recorder: Option<&Recorder>,
 ) -> Box<dyn Backend> {
     let tables = task
         .tables
         .filter(|tables| tables.durable || tables.token.is_some());
-    let Some(tables) = tables else {
+    let (Some(tables), Some(recorder)) = (tables, recorder) else {
         let named = NamedLock::new(connector, task.lock, task.run_id, verbosity);
         return Box::new(match grant {
             Some(grant) => named.lost(grant),
@@ -145,12 +158,12 @@ fn backend(
         });
     };
     let token = tables.token.as_ref();
+    let owner = token.map_or_else(
+        || task.run_id.trim_start_matches('#').to_owned(),
+        |token| token.owner.clone(),
+    );
     let spec = RowSpec {
         tables: Tables::new(&task.connection.database),
-        owner: token.map_or_else(
-            || task.run_id.trim_start_matches('#').to_owned(),
-            |token| token.owner.clone(),
-        ),
         kind: if token.is_some() { "token_run" } else { "run" },
         owner_name: None,
         token: token.map(|token| (token.slot, token.fence)),
@@ -159,7 +172,8 @@ fn backend(
         } else {
             Some(task.lock.ttl)
         },
-        on_grant: Box::new(|_, _| Vec::new()),
+        on_grant: Box::new(recorder.on_grant(&owner)),
+        owner,
     };
     let row = RowLock::new(connector, task.lock, task.run_id, verbosity, spec);
     Box::new(match grant {

@@ -45,8 +45,8 @@ pub trait Backend {
     /// The cause of a loss: the lock is free, nobody knows since when. `None` where it was lost before.
     fn release(&mut self, also: &[String]) -> Result<bool, Option<String>>;
 
-    /// Gives the lock back for a supervisor that has died, whose command is gone, unless the end of the session does that.
-    fn release_for_the_dead(&mut self);
+    /// As [`Backend::release`], for a supervisor that has died: not for long, and not where the end of the session does it.
+    fn release_for_the_dead(&mut self, also: &[String]);
 
     /// The session on which the lock is held, or was asked for in vain, if it is there.
     fn session(&mut self) -> Option<&mut Session>;

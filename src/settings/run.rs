@@ -10,6 +10,7 @@ use super::{cli, connection, value};
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::base::text::shown;
+use crate::cron::{Once, Schedule, Zone};
 use crate::keeper::TableUse;
 use crate::lock::rows::Token;
 use crate::lock::{LockSpec, Name};
@@ -96,7 +97,10 @@ pub fn read(
     let allow_unfit_server = sources.switch("allow-unfit-server");
     let hold_at_least = sources.optional("hold-at-least", value::duration)?;
     let report = report_to(sources)?;
+    let named_slots = slot_names.clone();
     let durable = sources.switch("durable");
+    let once = once(sources, &name)?;
+    let needs_tables = durable || token.is_some() || once.is_some() || sources.switch("record");
     let scrubbed = if sources.switch("scrub-env") {
         variables_of_the_server()
     } else {
@@ -120,10 +124,12 @@ pub fn read(
             scrubbed,
             command,
             started: SystemTime::now(),
-            tables: (durable || token.is_some()).then(|| TableUse {
+            tables: needs_tables.then_some(TableUse {
                 durable,
                 token,
                 token_ttl,
+                once,
+                slot_names: named_slots,
             }),
         },
         conflict_exit_code,
@@ -160,6 +166,46 @@ pub fn slots(sources: &mut Sources) -> Result<(u32, Vec<String>), Failure> {
     let names = names.unwrap_or_default();
     let number = u32::try_from(names.len()).expect("at most a thousand");
     Ok((number, names))
+}
+
+/// When the run is not due. Of the two ways to say that the stronger one counts.
+fn once(sources: &mut Sources, name: &Name) -> Result<Option<Once>, Failure> {
+    let at = sources.precedence("once-at");
+    let per = sources.precedence("once-per");
+    if at.is_some() && at == per {
+        sources.refuse(
+            "once-per",
+            "cannot be combined with once-at; give one of them",
+        )?;
+    }
+    let zone = sources.optional("time-zone", |text| Zone::parse(text))?;
+    if at.is_none() && zone.is_some() && sources.is_from_command_line("time-zone") {
+        sources.refuse("time-zone", "is that of --once-at, which is not given")?;
+    }
+    if at > per {
+        let zone = match zone.map_or_else(Zone::of_host, Some) {
+            Some(zone) => zone,
+            None => {
+                sources.refuse(
+                    "once-at",
+                    "the time zone of this host has no IANA name; give --time-zone",
+                )?;
+                Zone::UTC
+            }
+        };
+        sources.record(
+            "time-zone of once-at",
+            Some(zone.name()),
+            "time-zone, or the host",
+        );
+        let read = |text: &str| Schedule::parse(text, zone.clone(), &name.to_string());
+        return Ok(sources.optional("once-at", read)?.map(Once::At));
+    }
+    let read = |text: &str| match value::duration(text)? {
+        Duration::ZERO => Err("must be longer than 0".to_owned()),
+        span => Ok(span),
+    };
+    Ok(sources.optional("once-per", read)?.map(Once::Per))
 }
 
 fn report_to(sources: &mut Sources) -> Result<Option<ReportTo>, Failure> {

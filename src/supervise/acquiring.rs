@@ -12,6 +12,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
+use crate::cron::AlreadyRan;
 use crate::keeper::message::{FromKeeper, ToKeeper};
 use crate::keeper::{self, Work};
 use crate::lock::{Grant, Holders, Wait};
@@ -22,6 +23,8 @@ pub enum Acquisition {
     Acquired(Grant),
     /// It was not acquired in time: these hold it.
     Taken(Holders),
+    /// It was released again: the run is not due.
+    AlreadyRan(AlreadyRan),
     /// No server could be reached in time.
     Unreachable(Failure),
     /// A signal ended the wait.
@@ -79,6 +82,9 @@ impl Supervisor<'_> {
         match decision {
             Ok(Acquisition::Acquired(grant)) => self.start_command(Some(grant)),
             Ok(Acquisition::Taken(holder)) => Phase::Done(Ok(Conclusion::Taken(holder))),
+            Ok(Acquisition::AlreadyRan(already)) => {
+                Phase::Done(Ok(Conclusion::AlreadyRan(already)))
+            }
             Ok(Acquisition::Unreachable(failure)) if self.run_if_unreachable => {
                 self.run_without_lock(&failure)
             }
@@ -117,6 +123,8 @@ impl Supervisor<'_> {
                 return self.prove_lease(acquiring);
             }
             FromKeeper::Taken(holder) => return Some(Ok(Acquisition::Taken(holder))),
+            FromKeeper::AlreadyRan(already) => return Some(Ok(Acquisition::AlreadyRan(already))),
+            FromKeeper::Tick(tick) => self.tick = Some(tick),
             FromKeeper::Failed(failure) => return Some(Err(failure.into())),
             FromKeeper::Waiting(holders) => self.begin_wait(acquiring, &holders),
             FromKeeper::Note(level, text) => {

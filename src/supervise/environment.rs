@@ -15,7 +15,7 @@ pub type Change = (CString, Option<CString>);
 ///
 /// # Panics
 /// Where a text has a NUL, which neither an argument nor a name of a lock can have.
-pub fn changes(job: &Job, grant: Option<Grant>) -> Vec<Change> {
+pub fn changes(job: &Job, grant: Option<Grant>, tick: Option<&str>) -> Vec<Change> {
     let slot = grant.map(|grant| grant.slot);
     let slot_name = slot.and_then(|slot| job.slot_names.get(slot as usize).cloned());
     let connection_id = grant.map(|grant| grant.connection_id.to_string());
@@ -25,6 +25,7 @@ pub fn changes(job: &Job, grant: Option<Grant>) -> Vec<Change> {
         ("DBLOCK_SLOT", slot.map(|slot| slot.to_string())),
         ("DBLOCK_SLOT_NAME", slot_name),
         ("DBLOCK_CONNECTION_ID", connection_id),
+        ("DBLOCK_TICK", tick.map(str::to_owned)),
         ("DBLOCK_FENCE", fence.map(|fence| fence.to_string())),
     ];
     let scrubbed = job.scrubbed.iter().map(|&name| (name, None));

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 pub use job::Job;
 pub use phase::Conclusion;
-pub use record::{LockEvent, LockEventKind, RunOutcome, RunRecord};
+pub use record::{LockEvent, LockEventKind, RunOutcome, RunRecord, Summary};
 pub use signals::Signals;
 
 use crate::base::clock::Alarm;
@@ -55,6 +55,8 @@ pub struct Supervisor<'a> {
     lock: LockState,
     /// The latest grant of the lock that the command was started for; `None` without a lock.
     grant: Option<Grant>,
+    /// The tick that the run is for, as text.
+    tick: Option<String>,
     /// Whether the command runs without the lock where no server can be reached.
     run_if_unreachable: bool,
     /// Whether a signal asked the command, or dblock after it, to end.
@@ -94,6 +96,7 @@ impl<'a> Supervisor<'a> {
             keeper,
             lock: LockState::None,
             grant: None,
+            tick: None,
             run_if_unreachable,
             asked_to_end: false,
             killed: false,

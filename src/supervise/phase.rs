@@ -9,6 +9,7 @@ use super::Supervisor;
 use super::child::Child;
 use crate::base::clock::Moment;
 use crate::base::exit::Ending;
+use crate::cron::AlreadyRan;
 use crate::lock::{Grant, Holders, OnLockLost};
 
 /// What a supervisor is doing.
@@ -33,6 +34,8 @@ pub enum Conclusion {
     Ran(Ending),
     /// The lock was not acquired in time: these hold it.
     Taken(Holders),
+    /// The run is not due: one has succeeded.
+    AlreadyRan(AlreadyRan),
     /// A signal ended the wait for the lock.
     Interrupted(Signal),
 }

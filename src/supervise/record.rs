@@ -4,8 +4,13 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime};
 
 use crate::base::clock::Moment;
-use crate::base::exit::Ending;
+use nix::sys::signal::Signal;
+
+use super::Conclusion;
+use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::text::shown;
+use crate::history::{Outcome, RunEnd};
+use crate::isolated::link::cut;
 use crate::keeper::message::FromKeeper;
 use crate::lock::Grant;
 
@@ -47,6 +52,24 @@ pub struct LockEvent {
     pub kind: LockEventKind,
     /// Why, by whom, or after how long.
     pub detail: String,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Summary {
+    /// In a word.
+    pub outcome: Outcome,
+    /// dblock's, as a shell sees it.
+    pub exit_code: u8,
+    /// The signal that the command died of, or dblock while it waited.
+    pub signal: Option<String>,
+    /// The line of a skip or an error.
+    pub message: Option<String>,
+}
+
+/// A real-time signal has no name.
+fn name_of(signal: i32) -> String {
+    Signal::try_from(signal).map_or_else(|_| signal.to_string(), |signal| signal.to_string())
 }
 
 /// What happened so far.
@@ -125,6 +148,61 @@ impl RunRecord {
             FromKeeper::Abandoned(why) => self.add(LockEventKind::Abandoned, &why.to_string()),
             FromKeeper::Killed(who) => self.add(LockEventKind::Killed, &format!("by {who}")),
             _ => {}
+        }
+    }
+
+    /// How the run ended, in a word, with dblock's exit code and the signal that the command, or dblock while it waited, died of.
+    pub fn summary(&self, ended: Result<Ending, &anyhow::Error>) -> Summary {
+        let reason = ended.err().map(|error| {
+            let failure = error.downcast_ref::<Failure>();
+            failure.map_or(Reason::Internal, |failure| failure.reason)
+        });
+        let exit_code = match (ended, reason) {
+            (Ok(Ending::Code(code)), _) => code,
+            (Ok(Ending::Signal(signal)), _) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
+            (Err(_), reason) => reason.unwrap_or(Reason::Internal).code(),
+        };
+        let outcome = match (reason, self.outcome) {
+            (Some(Reason::LockLost), _) => Outcome::Lost,
+            (Some(_), _) => Outcome::Failed,
+            (None, RunOutcome::Ran) => Outcome::Ran,
+            (None, RunOutcome::TimedOut) => Outcome::TimedOut,
+            (None, RunOutcome::Skipped) => Outcome::Skipped,
+            (None, RunOutcome::Interrupted) => Outcome::Interrupted,
+        };
+        let signal = match (self.ended, ended) {
+            (Some((_, Ending::Signal(signal))), _) | (None, Ok(Ending::Signal(signal))) => {
+                Some(name_of(signal))
+            }
+            _ => None,
+        };
+        let message = ended.err().map(|error| format!("{error:#}"));
+        Summary {
+            outcome,
+            exit_code,
+            signal,
+            message: message.or_else(|| self.message.clone()),
+        }
+    }
+
+    /// What the history is to remember of the end.
+    pub fn run_end(&self, conclusion: &anyhow::Result<Conclusion>) -> RunEnd {
+        let ended = match conclusion {
+            Ok(Conclusion::Ran(ending)) => Ok(*ending),
+            // None of these had the lock.
+            Ok(_) => Ok(Ending::Code(CONFLICT)),
+            Err(error) => Err(error),
+        };
+        let summary = self.summary(ended);
+        let ended_ago = self.ended.and_then(|(at, _)| at.elapsed().ok());
+        RunEnd {
+            succeeded: summary.outcome == Outcome::Ran && summary.exit_code == 0,
+            outcome: summary.outcome,
+            exit_code: Some(summary.exit_code),
+            signal: summary.signal,
+            ran: self.ran,
+            ended_ago: ended_ago.unwrap_or_default(),
+            message: summary.message.map(|message| cut(&message)),
         }
     }
 

@@ -19,7 +19,9 @@ impl Supervisor<'_> {
         conclusion: anyhow::Result<Conclusion>,
     ) -> Phase {
         // The keeper learns of the end before the command's number is free for another process: it never kills a stranger.
-        self.keeper.send(&ToKeeper::Release);
+        let is_recorded = self.job.tables.is_some() && self.grant.is_some();
+        let end = is_recorded.then(|| Box::new(self.record.run_end(&conclusion)));
+        self.keeper.send(&ToKeeper::Release(end));
         if let Some(child) = child {
             child.reap();
         }

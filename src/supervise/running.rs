@@ -34,7 +34,7 @@ impl Supervisor<'_> {
             return Phase::Done(Err(error.into()));
         }
         let started = Moment::now();
-        let environment = environment::changes(self.job, grant);
+        let environment = environment::changes(self.job, grant, self.tick.as_deref());
         let link = self.keeper.link();
         let child = match Child::spawn(&self.job.command, environment, &self.signals, link) {
             Ok(child) => child,

@@ -6,16 +6,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-use nix::sys::signal::Signal;
 use nix::unistd::{gethostname, getpid};
 use serde_json::{Value, json};
 
-use crate::base::exit::{Ending, Failure, Reason};
+use crate::base::exit::Ending;
 use crate::base::log::write_at_once;
 use crate::base::text::{json_printable, moment, seconds};
 use crate::base::user::local_user;
 use crate::settings::{ReportTo, Run};
-use crate::supervise::{LockEvent, LockEventKind, RunOutcome, RunRecord};
+use crate::supervise::{LockEvent, LockEventKind, RunRecord, Summary};
 
 /// Bytes of the line at most, so that a pipe takes it at once: `PIPE_BUF`, less the end of the line.
 const LONGEST_LINE: usize = 4095;
@@ -104,32 +103,12 @@ fn whole_line(run: &Run, record: &RunRecord, ended: &anyhow::Result<Ending>) -> 
 fn line(run: &Run, record: &RunRecord, ended: &anyhow::Result<Ending>, longest: usize) -> Value {
     let host = gethostname().unwrap_or_default();
     let slot = record.grant.map(|grant| grant.slot);
-    let failure = ended.as_ref().err();
-    let reason = failure.map(|error| {
-        let failure = error.downcast_ref::<Failure>();
-        failure.map_or(Reason::Internal, |failure| failure.reason)
-    });
-    let exit_code = match (ended, reason) {
-        (Ok(Ending::Code(code)), _) => i32::from(*code),
-        (Ok(Ending::Signal(signal)), _) => 128 + signal,
-        (Err(_), reason) => reason.unwrap_or(Reason::Internal).code().into(),
-    };
-    let outcome = match (reason, record.outcome) {
-        (Some(Reason::LockLost), _) => "lost",
-        (Some(_), _) => "failed",
-        (None, RunOutcome::Ran) => "ran",
-        (None, RunOutcome::TimedOut) => "timed_out",
-        (None, RunOutcome::Skipped) => "skipped",
-        (None, RunOutcome::Interrupted) => "interrupted",
-    };
-    let signal = match (record.ended, ended) {
-        (Some((_, Ending::Signal(signal))), _) | (None, &Ok(Ending::Signal(signal))) => {
-            Some(name_of(signal))
-        }
-        _ => None,
-    };
-    let message = failure.map(|error| format!("{error:#}"));
-    let message = message.or_else(|| record.message.clone());
+    let Summary {
+        outcome,
+        exit_code,
+        signal,
+        message,
+    } = record.summary(ended.as_ref().copied());
     let events = record.events.iter();
     let events = events.map(|event| lock_event(event, longest));
     json!({
@@ -148,7 +127,7 @@ fn line(run: &Run, record: &RunRecord, ended: &anyhow::Result<Ending>, longest: 
         "ended": record.ended.map(|(at, _)| moment(at)),
         "waited_seconds": seconds(record.waited),
         "ran_seconds": record.ran.map(seconds),
-        "outcome": outcome,
+        "outcome": outcome.word(),
         "exit_code": exit_code,
         "signal": signal,
         "lock_events": events.collect::<Vec<_>>(),
@@ -166,11 +145,6 @@ fn lock_event(event: &LockEvent, longest: usize) -> Value {
         LockEventKind::Killed => "killed",
     };
     json!({"at": moment(event.at), "event": kind, "detail": short(&event.detail, longest)})
-}
-
-/// A real-time signal has no name.
-fn name_of(signal: i32) -> String {
-    Signal::try_from(signal).map_or_else(|_| signal.to_string(), |signal| signal.to_string())
 }
 
 fn short(text: &str, longest: usize) -> String {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::acquire::{Decision, Opening};
 use super::reacquire::Retake;
-use super::request::{PAUSE, Request, Verbosity};
+use super::request::{PAUSE, Request, Verbosity, carry_out};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -90,11 +90,38 @@ impl NamedLock {
         Ok(None)
     }
 
+    /// Carries out statements of others on a new session, however long that lasts.
+    fn carry_out_elsewhere(&self, also: &[String]) {
+        while !also.is_empty() {
+            let done = self.connector.connect(|session| {
+                let done = carry_out_all(also, session);
+                if let Err(fault @ Fault::Final(_)) = &done {
+                    tell_unrecorded(fault, session);
+                }
+                done
+            });
+            if matches!(done, Ok(_) | Err(Fault::Final(_))) {
+                return;
+            }
+            sleep(self.connector.pause());
+        }
+    }
+
     fn hold(&mut self, session: Session, grant: Grant) {
         self.grant = grant;
         self.asked_on = None;
         self.session = Some(session);
     }
+}
+
+fn carry_out_all(statements: &[String], session: &mut Session) -> Result<(), Fault> {
+    statements
+        .iter()
+        .try_for_each(|statement| carry_out(session, &Plain(statement.clone())))
+}
+
+fn tell_unrecorded(fault: &Fault, session: &Session) {
+    session.tell(Level::Warning, &format!("cannot record the run: {fault}"));
 }
 
 impl Backend for NamedLock {
@@ -200,19 +227,27 @@ impl Backend for NamedLock {
     }
 
     fn release(&mut self, also: &[String]) -> Result<bool, Option<String>> {
-        let mut session = self.session.take().ok_or(None)?;
-        for statement in also {
-            // What is remembered of a run matters less than that its lock is free.
-            if let Err(fault) = session.run(&Plain(statement.clone())) {
-                let line = format!("cannot record the run: {fault}");
-                session.tell(Level::Warning, &line);
+        let Some(mut session) = self.session.take() else {
+            self.carry_out_elsewhere(also);
+            return Err(None);
+        };
+        match carry_out_all(also, &mut session) {
+            Ok(()) => {}
+            Err(fault @ Fault::Gone(_)) => {
+                self.carry_out_elsewhere(also);
+                return Err(Some(fault.to_string()));
             }
+            Err(fault) => tell_unrecorded(&fault, &session),
         }
         let released = self.request.release(self.grant.slot, &mut session);
         released.map_err(|fault| Some(fault.to_string()))
     }
 
-    fn release_for_the_dead(&mut self) {}
+    fn release_for_the_dead(&mut self, also: &[String]) {
+        if let Some(session) = &mut self.session {
+            let _ = carry_out_all(also, session);
+        }
+    }
 
     fn session(&mut self) -> Option<&mut Session> {
         self.session.as_mut()

@@ -514,11 +514,6 @@ impl RowLock {
         }
     }
 
-    /// For how long the lock is held after each renewal.
-    pub fn ttl(&self) -> Duration {
-        self.ttl
-    }
-
     /// Goes on with the grant that a script has.
     fn adopt(&mut self, slot: u32, fence: u64, caller: &dyn Caller) -> Result<Attempt, Failure> {
         self.grant = Grant {
@@ -738,8 +733,8 @@ impl Backend for RowLock {
         }
     }
 
-    fn release_for_the_dead(&mut self) {
-        let _ = self.release_row(&[]);
+    fn release_for_the_dead(&mut self, also: &[String]) {
+        let _ = self.release_row(also);
     }
 
     fn drop_held(&mut self) {

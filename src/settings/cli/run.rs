@@ -112,6 +112,32 @@ pub const SETTINGS: &[Setting] = &[
         ..SETTING
     },
     Setting {
+        name: "once-at",
+        takes: Takes::Value("CRON"),
+        help: "Do not run again for a tick that a run of this name has succeeded for: the last time that CRON names, five \
+               fields as in a crontab, by the server's clock",
+        conflicts: &["once-per"],
+        ..SETTING
+    },
+    Setting {
+        name: "time-zone",
+        takes: Takes::Value("ZONE"),
+        default: Some("the host's"),
+        help: "The time zone of --once-at, as Europe/Berlin or UTC",
+        ..SETTING
+    },
+    Setting {
+        name: "once-per",
+        takes: Takes::Value("DURATION"),
+        help: "Do not run again until so long after the last success of this name began",
+        ..SETTING
+    },
+    Setting {
+        name: "record",
+        help: "Write the run into the history, for dblock history. What needs dblock's tables is always written there",
+        ..SETTING
+    },
+    Setting {
         name: "token",
         takes: Takes::Value("TOKEN"),
         files: Files::No,

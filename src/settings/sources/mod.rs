@@ -29,12 +29,13 @@ const CLIENT_GROUPS: [&str; 3] = ["client", "client-server", "client-mariadb"];
 const DEFAULT: &str = "default";
 
 /// The variables that dblock sets for its command.
-const OF_THE_COMMAND: [&str; 5] = [
+const OF_THE_COMMAND: [&str; 6] = [
     "DBLOCK_NAME",
     "DBLOCK_SLOT",
     "DBLOCK_SLOT_NAME",
     "DBLOCK_CONNECTION_ID",
     "DBLOCK_FENCE",
+    "DBLOCK_TICK",
 ];
 
 /// How strong a source is: the greater one wins. `None` is weaker than all: nothing gives the setting.

@@ -1,0 +1,172 @@
+//! Whether a run is due: `--once-at` and `--once-per`. All times are the server's.
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{Schedule, Tick};
+use crate::base::text::{in_seconds, shown};
+use crate::history::{LastSuccess, Successes};
+
+/// A host whose clock is early by up to this is meant for the coming tick.
+const EARLY: Duration = Duration::from_secs(30);
+
+/// When a name is not to run again after a success.
+#[derive(Debug, Clone)]
+pub enum Once {
+    /// For the same tick.
+    At(Schedule),
+    /// Until so long after the beginning of the success.
+    Per(Duration),
+}
+
+/// A run that is not due, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AlreadyRan {
+    /// The tick that a run has succeeded for, as text; `None`: that one began too short a time ago.
+    pub tick: Option<String>,
+    /// The tick after that, as text.
+    pub next: Option<String>,
+    /// How long after it there is to be none.
+    pub per: Option<Duration>,
+    /// Who it was.
+    pub host: Option<String>,
+    pub pid: Option<u64>,
+    pub program: Option<String>,
+    /// How long ago it began.
+    pub began_ago: Duration,
+}
+
+impl Once {
+    /// The tick that a run is for that is due now, if it is for one; or why it is not due.
+    ///
+    /// # Errors
+    /// It is not due.
+    pub fn judge(&self, found: &Successes) -> Result<Option<Tick>, AlreadyRan> {
+        let already =
+            |last: &LastSuccess, tick: Option<Tick>, next: Option<Tick>, per| AlreadyRan {
+                tick: tick.map(|tick| tick.to_string()),
+                next: next.map(|tick| tick.to_string()),
+                per,
+                host: last.host.clone(),
+                pid: last.pid,
+                program: last.program.clone(),
+                began_ago: last.started_ago,
+            };
+        match self {
+            Self::At(schedule) => {
+                let now = Timestamp::from_microsecond(found.now).unwrap_or(Timestamp::MAX);
+                let now = now.saturating_add(EARLY).unwrap_or(now);
+                let tick = schedule.last_at_or_before(now);
+                let micros = tick.map(|tick| tick.at().as_microsecond());
+                match &found.last {
+                    Some(last) if tick.is_some() && last.tick >= micros => {
+                        let next = tick.and_then(|tick| schedule.next_after(tick.at()));
+                        Err(already(last, tick, next, None))
+                    }
+                    _ => Ok(tick),
+                }
+            }
+            Self::Per(span) => match &found.last {
+                Some(last) if last.started_ago < *span => {
+                    Err(already(last, None, None, Some(*span)))
+                }
+                _ => Ok(None),
+            },
+        }
+    }
+}
+
+impl fmt::Display for AlreadyRan {
+    /// Goes on from the name of the lock.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("has run")?;
+        if let Some(tick) = &self.tick {
+            write!(f, " for {tick}")?;
+        }
+        if let Some(host) = &self.host {
+            write!(f, ", on {host}")?;
+        }
+        if let Some(pid) = self.pid {
+            write!(f, ", pid {pid}")?;
+        }
+        if let Some(program) = &self.program {
+            write!(f, " ({program})")?;
+        }
+        write!(f, ", {} ago", in_seconds(self.began_ago))?;
+        if let Some(next) = &self.next {
+            write!(f, "; the next is {next}")?;
+        }
+        if let Some(per) = self.per {
+            write!(f, ", and runs once per {}", shown(per))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cron::Zone;
+
+    /// Microseconds of a moment on 2026-11-22, UTC.
+    fn at(time: &str) -> i64 {
+        let moment: Timestamp = format!("2026-11-22T{time}Z").parse().unwrap();
+        moment.as_microsecond()
+    }
+
+    fn judged(now: &str, last: Option<(&str, &str)>) -> Result<String, String> {
+        let once = Once::At(Schedule::parse("*/5 * * * *", Zone::UTC, "x").unwrap());
+        let last = last.map(|(tick, started)| LastSuccess {
+            tick: Some(at(tick)),
+            started_ago: Duration::from_micros((at(now) - at(started)).unsigned_abs()),
+            ended_ago: Duration::ZERO,
+            host: Some("web2".to_owned()),
+            pid: Some(7),
+            program: Some("report".to_owned()),
+        });
+        let found = Successes { now: at(now), last };
+        let tick = once.judge(&found).map_err(|already| already.to_string())?;
+        Ok(tick.unwrap().to_string())
+    }
+
+    #[test]
+    fn a_tick_that_has_succeeded_is_not_due() {
+        let last = Some(("10:05:00", "10:05:01"));
+        assert_eq!(
+            judged("10:06:01", last).unwrap_err(),
+            "has run for 2026-11-22T10:05:00Z, on web2, pid 7 (report), 1m ago; the next is 2026-11-22T10:10:00Z"
+        );
+        assert_eq!(judged("10:10:00", last).unwrap(), "2026-11-22T10:10:00Z");
+        assert_eq!(judged("10:06:00", None).unwrap(), "2026-11-22T10:05:00Z");
+    }
+
+    #[test]
+    fn a_host_that_is_a_little_early_is_meant_for_the_coming_tick() {
+        let last = Some(("10:05:00", "10:05:01"));
+        assert!(judged("10:09:29", last).is_err());
+        assert_eq!(judged("10:09:30", last).unwrap(), "2026-11-22T10:10:00Z");
+        assert!(judged("10:10:20", Some(("10:10:00", "10:09:31"))).is_err());
+    }
+
+    #[test]
+    fn a_success_keeps_for_its_span() {
+        let once = Once::Per(Duration::from_secs(3600));
+        let ago = |seconds| Successes {
+            now: 0,
+            last: Some(LastSuccess {
+                tick: None,
+                started_ago: Duration::from_secs(seconds),
+                ended_ago: Duration::ZERO,
+                host: None,
+                pid: None,
+                program: None,
+            }),
+        };
+        let line = once.judge(&ago(3599)).unwrap_err().to_string();
+        assert_eq!(line, "has run, 59m 59s ago, and runs once per 1h");
+        assert_eq!(once.judge(&ago(3600)), Ok(None));
+    }
+}

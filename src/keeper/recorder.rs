@@ -1,0 +1,148 @@
+//! What a keeper writes into the history and reads from it: that the lock was granted, whether the run is due, and how it ended.
+
+use std::time::Duration;
+
+use nix::unistd::gethostname;
+
+use super::{TableUse, Task};
+use crate::base::clock::Moment;
+use crate::base::user::local_user;
+use crate::cron::{AlreadyRan, Tick};
+use crate::db::{Fault, Plain, Session};
+use crate::history::{AskLastSuccess, Journal, Outcome, RunEnd, RunFacts};
+use crate::lock::{Backend, Grant};
+use crate::schema::{self, Tables};
+
+/// One in so many runs removes what is too old from the history.
+const PRUNES_ONE_IN: u32 = 16;
+
+/// Records one run.
+pub struct Recorder<'a> {
+    journal: Journal,
+    tables: &'a TableUse,
+    /// Whether the backend records the grant itself, in one transaction with it.
+    is_row: bool,
+}
+
+impl<'a> Recorder<'a> {
+    /// For the run of a task.
+    pub fn new(task: &Task, tables: &'a TableUse) -> Self {
+        let introduction = &task.introduction;
+        let facts = RunFacts {
+            run: task.run_id.trim_start_matches('#').to_owned(),
+            name: task.lock.name.to_string(),
+            slot: None,
+            slot_name: None,
+            tick: None,
+            host: gethostname()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            pid: introduction.pid.as_raw().unsigned_abs(),
+            user: local_user(),
+            program: introduction.command.clone(),
+            connection: None,
+        };
+        Self {
+            journal: Journal {
+                tables: Tables::new(&task.connection.database),
+                facts,
+                requested: Moment::now(),
+            },
+            tables,
+            is_row: tables.durable || tables.token.is_some(),
+        }
+    }
+
+    /// The statements that record a grant, by the slot and the session's number, for a row that is to belong to this `owner`.
+    pub fn on_grant(&self, owner: &str) -> impl Fn(u32, u64) -> Vec<String> + use<> {
+        let (journal, owner) = (self.journal.clone(), owner.to_owned());
+        let names = self.tables.slot_names.clone();
+        move |slot, connection| {
+            let mut journal = journal.clone();
+            journal.facts.slot_name = names.get(slot as usize).cloned();
+            vec![journal.start(slot, connection, Some(&owner))]
+        }
+    }
+
+    /// The lock is granted on the backend's session: records that, and finds out whether the run is due, and for which tick.
+    ///
+    /// # Errors
+    /// It is not known. [`Fault::Final`]: the tables cannot be used.
+    pub fn begin(
+        &mut self,
+        grant: Grant,
+        session: &mut Session,
+    ) -> Result<Result<Option<Tick>, AlreadyRan>, Fault> {
+        let tables = self.journal.tables.clone();
+        if !self.is_row {
+            schema::prepare(session)?;
+            tables.check(session)?;
+        }
+        let due = match &self.tables.once {
+            None => Ok(None),
+            Some(once) => {
+                let ask = AskLastSuccess {
+                    tables: tables.clone(),
+                    name: self.journal.facts.name.clone(),
+                };
+                let found = session.run(&ask).map_err(|fault| tables.explain(fault))?;
+                once.judge(&found)
+            }
+        };
+        if let Ok(Some(tick)) = &due {
+            self.journal.facts.tick = Some(tick.at().as_microsecond());
+        }
+        let facts = &mut self.journal.facts;
+        facts.slot_name = self.tables.slot_names.get(grant.slot as usize).cloned();
+        if !self.is_row && due.is_ok() {
+            let start = self.journal.start(grant.slot, grant.connection_id, None);
+            session
+                .run(&Plain(start))
+                .map_err(|fault| tables.explain(fault))?;
+        }
+        Ok(due)
+    }
+
+    /// The statements that record a run that did not run.
+    pub fn skip(&self, message: &str, was_granted: bool) -> Vec<String> {
+        if self.is_row && was_granted {
+            return self.journal.end(&RunEnd {
+                outcome: Outcome::Skipped,
+                exit_code: None,
+                signal: None,
+                ran: None,
+                ended_ago: Duration::ZERO,
+                message: Some(message.to_owned()),
+                succeeded: false,
+            });
+        }
+        vec![self.journal.skip(message, Outcome::Skipped)]
+    }
+
+    /// The statements that record how the run ended.
+    pub fn end(&self, end: &RunEnd) -> Vec<String> {
+        self.journal.end(end)
+    }
+
+    /// The same of a run whose dblock has died.
+    pub fn end_of_the_dead(&self) -> Vec<String> {
+        self.journal.end(&RunEnd {
+            outcome: Outcome::Failed,
+            exit_code: None,
+            signal: None,
+            ran: None,
+            ended_ago: Duration::ZERO,
+            message: Some("dblock was killed, and its command with it".to_owned()),
+            succeeded: false,
+        })
+    }
+
+    /// Removes what is too old from the history, now and then.
+    pub fn prune_now_and_then(&self, backend: &mut dyn Backend) {
+        let is_chosen = getrandom::u32().is_ok_and(|chance| chance % PRUNES_ONE_IN == 0);
+        if is_chosen && let Some(session) = backend.session() {
+            let _ = self.journal.prune(session);
+        }
+    }
+}
