@@ -9,13 +9,13 @@ use std::time::Duration;
 use super::claim::{Next, next};
 use super::clock::{Clock, disagreement};
 use super::state::SlotState;
-use super::statements::{AskClock, Grantee, RollBack, Statements, Write};
+use super::statements::{AskClock, Grantee, Prepared, RollBack, Statements, Write};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::{Client, Connector, Fault, Plain, Session};
-use crate::lock::named::{Decision, HOLD_BACK, Opening, Request, Verbosity};
+use crate::lock::named::{Decision, HOLD_BACK, Opening, READ_ONLY, Request, Verbosity};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Holder, Holders, Lease, LockSpec, MOST_NAMED, Name, Reattempt,
     Refusal, Renewal,
@@ -140,7 +140,7 @@ impl RowLock {
     }
 
     /// Makes a new session fit for the tables, and notes what its server is.
-    fn prepare(&mut self, session: &mut Session) -> Result<(), Fault> {
+    fn prepare(&mut self, session: &mut Session) -> Result<Prepared, Fault> {
         session.answer_within(self.limit()).map_err(gone)?;
         let (asked, prepared) = (Moment::now(), session.run_batch(&self.statements.prepare()));
         let tables = &self.spec.tables;
@@ -162,9 +162,13 @@ impl RowLock {
                     );
                     session.tell(Level::Warning, &line);
                 }
-                session.answer_within(Duration::ZERO).map_err(gone)
+                session.answer_within(Duration::ZERO).map_err(gone)?;
+                Ok(prepared)
             }
-            Err(fault @ Fault::NoSuchTable(_)) => tables.judge(Err(fault), session),
+            Err(fault @ Fault::NoSuchTable(_)) => {
+                tables.judge(Err(fault), session)?;
+                Err(Fault::Gone("no answer".to_owned()))
+            }
             Err(fault) => Err(tables.explain(fault)),
         }
     }
@@ -486,7 +490,9 @@ impl RowLock {
         let connector = Rc::clone(&self.connector);
         self.named_slot = None;
         let (session, ()) = connector.connect(|session| {
-            self.prepare(session)?;
+            if self.prepare(session)?.is_read_only {
+                return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
+            }
             session.answer_within(self.limit()).map_err(gone)
         })?;
         Ok(session)

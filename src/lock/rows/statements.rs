@@ -267,6 +267,8 @@ pub struct Prepared {
     pub version: Option<Version>,
     /// The server's time, in microseconds since 1970.
     pub clock: i64,
+    /// Whether it takes no writes.
+    pub is_read_only: bool,
     /// Whether it is a member of a group in which all members take writes.
     pub is_multi_primary: bool,
 }
@@ -274,17 +276,20 @@ pub struct Prepared {
 impl Batch for Prepare<'_> {
     type Answer = Prepared;
 
-    /// The last two are for members of a group: a server without the plugin does not know their variables.
+    /// The last three are for members of a group: a server without the plugin does not know their variables. A member that is cut off
+    /// from the others does not answer the last one.
     fn statements(&self) -> Vec<String> {
         vec![
             PREPARE.to_owned(),
             AskVersion(self.0).sql(),
             CLOCK.to_owned(),
+            "SELECT @@global.read_only OR @@global.innodb_read_only".to_owned(),
             "SET @dblock = 1 /*!80014 , SESSION group_replication_consistency = 'BEFORE' */"
                 .to_owned(),
             "SELECT 0 /*!80014 + (IFNULL(@@global.group_replication_group_name, '') <> '' \
              AND NOT @@global.group_replication_single_primary_mode) */"
                 .to_owned(),
+            AskVersion(self.0).sql(),
         ]
     }
 
@@ -302,7 +307,8 @@ impl Batch for Prepare<'_> {
         Ok(Prepared {
             version: AskVersion(self.0).decode(version)?,
             clock: number(2)?.ok_or_else(|| Fault::Gone("no answer".to_owned()))?,
-            is_multi_primary: number(4)? == Some(1),
+            is_read_only: number(3)? == Some(1),
+            is_multi_primary: number(5)? == Some(1),
         })
     }
 }
