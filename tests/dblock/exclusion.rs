@@ -8,7 +8,7 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
 use crate::harness::{
-    Dblock, Packet, Proxy, Records, SOON, Server, both_servers, dblock_holds, eventually,
+    Dblock, Packet, Proxy, Records, SOON, Server, both_locks, dblock_holds, eventually,
     has_session, holder, unique, waiters,
 };
 
@@ -18,7 +18,7 @@ fn get_lock(client: &mut Conn, name: &str) -> bool {
     got == Some(1)
 }
 
-both_servers! {
+both_locks! {
     fn forty_that_wait_run_one_by_one_in_the_order_of_arrival(server) {
         let (name, records) = (unique("forty"), Records::new());
         let (mut admin, client) = (server.admin(), server.hold(&name));

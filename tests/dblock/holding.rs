@@ -14,7 +14,7 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::pty::{INTERRUPT, SUSPEND, Shell};
 use crate::harness::{
-    BUSY, Dblock, Proxy, Running, SOON, Server, both_servers, eventually, eventually_gone,
+    BUSY, Dblock, Proxy, Running, SOON, Server, both_locks, eventually, eventually_gone,
     is_stopped, send, stat_field, unique, within,
 };
 
@@ -97,7 +97,7 @@ fn inherited_by(pid: i32) -> Vec<String> {
         .collect()
 }
 
-both_servers! {
+both_locks! {
     fn the_lock_is_kept_after_the_commands_end(server) {
         let name = unique("hold");
         let span = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mysql::prelude::Queryable;
 
-use crate::harness::{Dblock, Kind, Running, SOON, Server, both_servers, eventually, unique};
+use crate::harness::{Dblock, Kind, Running, SOON, Server, both_locks, eventually, unique};
 use crate::names::on_server;
 
 /// Prints what the command is told of its slot.
@@ -68,7 +68,7 @@ pub fn slot_on_server(name: &str, slot: u32) -> String {
     }
 }
 
-both_servers! {
+both_locks! {
     fn a_pool_has_as_many_holders_as_names(server) {
         let name = unique("pool");
         let three = || pool(server, &name, "gpu0,gpu1,gpu2");

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::harness::{
-    BUSY, Dblock, Kind, PASSWORD, SOON, Server, both_servers, eventually, missing, unique,
+    BUSY, Dblock, Kind, PASSWORD, SOON, Server, both_locks, eventually, missing, unique,
     url_of_port,
 };
 
@@ -80,7 +80,7 @@ fn run(server: &Server, name: &str, reports: &Reports) -> Dblock {
     Dblock::run(server, name).args(["--report", &reports.file()])
 }
 
-both_servers! {
+both_locks! {
     fn a_run_is_reported(server) {
         let (name, reports) = (unique("ran"), Reports::new());
         run(server, &name, &reports).sh("exit 3 # secret-argument").output().expect_code(3).expect_silence();
@@ -341,7 +341,7 @@ fn an_incident(server: &Server) {
     );
 }
 
-both_servers! {
+both_locks! {
     fn an_incident_is_seen_ended_and_told(server) {
         an_incident(server);
     }

@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::{
-    BUSY, Dblock, PASSWORD, Packet, Proxy, Records, Running, SOON, Server, both_servers,
+    BUSY, Dblock, PASSWORD, Packet, Proxy, Records, Running, SOON, Server, both_locks,
     eventually, eventually_gone, holder, quoted, send, unique, waiters, within,
 };
 use crate::pools::slot_on_server;
@@ -117,7 +117,7 @@ fn assert_nothing_is_left(server: &Server, name: &str, slots: u32) {
     });
 }
 
-both_servers! {
+both_locks! {
     fn sixty_commands_through_four_slots_are_never_more_nor_fewer_and_in_the_order_of_arrival(server) {
         let (name, records, proxy) = (unique("sixty"), Records::new(), Proxy::to(server));
         let mut admin = server.admin();

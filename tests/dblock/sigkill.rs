@@ -10,7 +10,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Running, SOON, Server, both_servers, copy_program, eventually, eventually_gone,
+    Dblock, Running, SOON, Server, both_locks, copy_program, eventually, eventually_gone,
     processes_with, quoted, runs, send, stat_field, unique, waiters, within,
 };
 
@@ -54,7 +54,7 @@ const GROUPS: [&str; 6] = [
     "perl -e 'for (1..30) { fork or do { sleep 60; exit } } $| = 1; print \"ready\\n\"; sleep 60'; true",
 ];
 
-both_servers! {
+both_locks! {
     fn sigkill_to_dblock_ends_the_whole_group_before_a_waiting_copy_starts(server) {
         for script in GROUPS {
             let folder = tempfile::tempdir().unwrap();

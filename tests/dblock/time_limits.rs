@@ -11,7 +11,7 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::pty::Shell;
 use crate::harness::{
-    BUSY, Dblock, PAIR, SOON, Server, both_servers, eventually, eventually_gone, runs, send, unique,
+    BUSY, Dblock, PAIR, SOON, Server, both_locks, eventually, eventually_gone, runs, send, unique,
 };
 use crate::sigkill::out_of_reach;
 
@@ -32,7 +32,7 @@ fn limited(server: &Server, name: &str, limit: &str) -> Dblock {
         .args(["--timeout", limit])
 }
 
-both_servers! {
+both_locks! {
     fn a_command_that_runs_too_long_is_ended_and_the_lock_is_free(server) {
         let name = unique("too-long");
         let limit = Duration::from_millis(400);
