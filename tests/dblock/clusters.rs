@@ -4,8 +4,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::harness::{
-    BUSY, Dblock, Kind, Pair, Records, Running, SOON, both_servers, eventually, galera, holder,
-    unique, url_of, waiters,
+    BUSY, Cluster, Dblock, Kind, Pair, Records, Replication, Running, SOON, both_servers,
+    eventually, holder, unique, url_of, waiters,
 };
 
 /// The shortest TTL, in seconds.
@@ -100,12 +100,15 @@ fn ends_by_itself(mut job: Running) {
 #[test]
 fn two_galera_nodes_grant_one_lock_at_once() {
     let name = unique("granted-twice");
-    let _clients = galera().each_ref().map(|node| node.hold(&name));
+    let _clients = Cluster::shared(Replication::Galera)
+        .nodes
+        .each_ref()
+        .map(|node| node.hold(&name));
 }
 
 #[test]
 fn a_galera_node_is_refused() {
-    for node in galera() {
+    for node in &Cluster::shared(Replication::Galera).nodes {
         let output = Dblock::run(node, &unique("galera")).sh("echo ran").output();
         output
             .expect_code(78)
@@ -116,7 +119,7 @@ fn a_galera_node_is_refused() {
 
 #[test]
 fn a_galera_node_is_locked_on_with_a_warning_where_that_is_allowed() {
-    let [node, _] = galera();
+    let [node, ..] = &Cluster::shared(Replication::Galera).nodes;
     let name = unique("galera");
     let dblock = Dblock::run(node, &name).arg("--allow-unfit-server");
     let mut run = dblock.stdin(Stdio::piped()).sh("echo ran; cat").spawn();
