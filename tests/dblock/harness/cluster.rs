@@ -59,6 +59,16 @@ pub struct Cluster {
     _turn: Option<Turn>,
 }
 
+/// What a node makes of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Write {
+    Committed,
+    /// With this error. It may be committed all the same (1180, 3100).
+    Refused(u16),
+    /// There is no answer within a second, or no connection. It may be committed, now or later.
+    Unanswered,
+}
+
 /// Longer than anything a cluster does by itself takes on a busy machine.
 const SETTLED: Duration = Duration::from_secs(60);
 
@@ -160,6 +170,7 @@ impl Cluster {
     }
 
     /// What a user gives as `--url`, with all nodes in their order.
+    #[allow(dead_code, reason = "script/failover alone needs it")]
     pub fn url(&self) -> String {
         self.url_from(0)
     }
@@ -180,14 +191,10 @@ impl Cluster {
         self.nodes[index].kill();
     }
 
-    /// Starts a killed node again. It joins the others, of which there must be enough, and has what they have.
+    /// Starts a killed node again. Once [settled](Self::eventually_settled) it is in the cluster and has what the others have.
     pub fn start(&self, index: usize) {
         self.nodes[index].start();
-        if self.replication != Replication::Galera {
-            self.join_group(index, false);
-        }
         self.set_present(index, true);
-        self.eventually_settled();
     }
 
     /// Stops the process of a node, which keeps all of its connections.
@@ -196,10 +203,10 @@ impl Cluster {
         send(self.nodes[index].pid(), Signal::SIGSTOP);
     }
 
-    /// Has it go on. It is soon one of the others again, if it was not all the time.
+    /// Has it go on. It does not know yet what it has missed.
     pub fn thaw(&self, index: usize) {
         send(self.nodes[index].pid(), Signal::SIGCONT);
-        self.come_back(index);
+        self.set_present(index, true);
     }
 
     /// Cuts a node off from the others, without a word to either side. Clients go on to reach all.
@@ -208,19 +215,17 @@ impl Cluster {
         self.network().part(index);
     }
 
-    /// Undoes that. It is soon one of the others again.
+    /// Undoes that. Neither side knows it yet.
     pub fn heal(&self, index: usize) {
         self.network().join(index);
-        self.come_back(index);
+        self.set_present(index, true);
     }
 
     /// Waits until all nodes that are neither killed, frozen nor cut off agree that they, and they alone, are the cluster,
     /// and what is to take writes among them does.
+    /// What is no member of a group, and knows it, is told to join.
+    #[track_caller]
     pub fn eventually_settled(&self) {
-        self.settle(|| ());
-    }
-
-    fn settle(&self, mut help: impl FnMut()) {
         let present = *self.present();
         let expected = present.iter().filter(|&&present| present).count();
         let writers = match self.replication {
@@ -229,8 +234,13 @@ impl Cluster {
         };
         let mut views = Vec::new();
         let settled = within(SETTLED, || {
-            help();
             let nodes = (0..3).filter(|&index| present[index]);
+            if self.replication != Replication::Galera {
+                for index in nodes.clone() {
+                    // It ends sessions when it finds out that it was expelled; then it is asked again.
+                    let _ = self.join_if_outside(index);
+                }
+            }
             views = nodes.map(|index| self.view(index)).collect();
             let seen = views.iter().flatten();
             seen.clone().filter(|view| view.size == expected).count() == expected
@@ -239,17 +249,28 @@ impl Cluster {
         assert!(settled, "the nodes agree who is there: {views:?}");
     }
 
-    /// Whether a write on this node is committed, and soon. What it answers while a node is being given up is of that
-    /// moment.
+    /// Whether a write on this node is committed, and soon.
     pub fn takes_writes(&self, index: usize) -> bool {
-        self.write(index).is_ok()
+        self.write(index) == Write::Committed
     }
 
-    /// Writes on this node, and has the server's answer, which is [`mysql::Error::IoError`] where none comes soon. Such a
-    /// write may be committed all the same.
-    pub fn write(&self, index: usize) -> mysql::Result<()> {
-        self.impatient(index)?
-            .query_drop("INSERT INTO harness.writes VALUES ()")
+    /// Writes on this node.
+    pub fn write(&self, index: usize) -> Write {
+        let written = self
+            .impatient(index)
+            .and_then(|mut client| client.query_drop("INSERT INTO harness.writes VALUES ()"));
+        match written {
+            Ok(()) => Write::Committed,
+            Err(mysql::Error::MySqlError(error)) => Write::Refused(error.code),
+            Err(_) => Write::Unanswered,
+        }
+    }
+
+    /// How many writes this node has.
+    pub fn writes(&self, index: usize) -> usize {
+        let count = "SELECT COUNT(*) FROM harness.writes";
+        let count = self.admin(index).query_first(count).expect("an answer");
+        count.expect("a row")
     }
 
     /// A client with every privilege that does not wait for an answer for long.
@@ -296,26 +317,18 @@ impl Cluster {
         row.map(|(size, writes)| View { size, writes })
     }
 
-    /// Has a node that was away back in the cluster.
-    fn come_back(&self, index: usize) {
-        self.set_present(index, true);
-        self.settle(|| {
-            // Galera's nodes find each other again. A member that was expelled has to be told to.
-            if self.replication != Replication::Galera && self.is_expelled(index) {
-                self.admin(index)
-                    .query_drop("STOP GROUP_REPLICATION")
-                    .expect("it stops");
-                self.join_group(index, false);
-            }
-        });
-    }
-
-    /// Whether a member knows that the group goes on without it.
-    fn is_expelled(&self, index: usize) -> bool {
+    fn join_if_outside(&self, index: usize) -> mysql::Result<()> {
+        let mut admin = self.nodes[index].connect("admin", "admin-secret")?;
         let query = "SELECT MEMBER_STATE FROM performance_schema.replication_group_members
                      WHERE MEMBER_ID = @@server_uuid";
-        let state: Option<String> = self.admin(index).query_first(query).expect("an answer");
-        matches!(state.as_deref(), None | Some("ERROR" | "OFFLINE"))
+        let state: Option<String> = admin.query_first(query)?;
+        if matches!(state.as_deref(), None | Some("ERROR" | "OFFLINE")) {
+            admin.query_drop("STOP GROUP_REPLICATION")?;
+            // What an expelled member does to itself, and does not undo.
+            admin.query_drop("SET GLOBAL offline_mode = OFF")?;
+            admin.query_drop(JOIN)?;
+        }
+        Ok(())
     }
 
     fn join_group(&self, index: usize, first: bool) {
@@ -324,12 +337,14 @@ impl Cluster {
         if first {
             run("SET GLOBAL group_replication_bootstrap_group = ON");
         }
-        run("START GROUP_REPLICATION USER = 'admin', PASSWORD = 'admin-secret'");
+        run(JOIN);
         if first {
             run("SET GLOBAL group_replication_bootstrap_group = OFF");
         }
     }
 }
+
+const JOIN: &str = "START GROUP_REPLICATION USER = 'admin', PASSWORD = 'admin-secret'";
 
 /// A node's view of its cluster: how many there are, and whether this one takes writes.
 #[derive(Debug)]
@@ -406,6 +421,7 @@ fn group_member(
         format!("--loose-group-replication-group-seeds={seeds}"),
         "--loose-group-replication-ip-allowlist=127.0.0.1,198.18.0.0/15".into(),
         "--loose-group-replication-start-on-boot=OFF".into(),
+        "--loose-group-replication-message-cache-size=134217728".into(),
         "--loose-group-replication-recovery-get-public-key=ON".into(),
     ];
     if patience == Patience::Short {

@@ -18,7 +18,7 @@ mod server;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-pub use cluster::{Cluster, Replication, url_of};
+pub use cluster::{Cluster, Replication, Write, url_of};
 pub use dblock::{
     Dblock, Output, Running, children_of, dblock_holds, eventually_gone, processes_with, works,
 };
