@@ -1,5 +1,5 @@
 //! A MySQL group of three (Group Replication) loses its primary under a job, and what happens when is printed. A program of
-//! its own, which `script/failover` runs: it takes a minute and 1.5 GB.
+//! its own, which `script/failover` runs: it takes a minute and 1 GB.
 
 #![allow(
     dead_code,
