@@ -21,7 +21,7 @@ impl Island {
             };
         };
         Self {
-            proxy: Proxy::at(host.outer_address(), server.port),
+            proxy: Proxy::at(host.outer_address(), (server.address, server.port)),
             host: Some(host),
         }
     }
