@@ -23,7 +23,7 @@ const NOT_RUN: [(&str, &str); 6] = [
         "it builds dblock; continuous integration runs it",
     ),
     ("script/test ", "it is what runs this"),
-    ("script/failover ", "it takes a minute and 1.5 GB"),
+    ("script/failover ", "it takes a minute and 1 GB"),
     (
         "script/bench",
         "it measures for twenty minutes; continuous integration runs it small",

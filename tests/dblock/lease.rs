@@ -7,8 +7,8 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Answer, BUSY, Dblock, Fake, Kind, Packet, Proxy, SOON, Server, both_locks, eventually,
-    holder, is_stopped, pty, send, unique, within,
+    Answer, BUSY, Dblock, Fake, Kind, Packet, Proxy, SOON, Server, both_locks, eventually, holder,
+    is_stopped, pty, send, unique, within,
 };
 use pty::{SUSPEND, Shell};
 

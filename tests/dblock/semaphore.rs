@@ -14,8 +14,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::{
-    BUSY, Dblock, PASSWORD, Packet, Proxy, Records, Running, SOON, Server, both_locks,
-    eventually, eventually_gone, holder, quoted, send, unique, waiters, within,
+    BUSY, Dblock, PASSWORD, Packet, Proxy, Records, Running, SOON, Server, both_locks, eventually,
+    eventually_gone, holder, quoted, send, unique, waiters, within,
 };
 use crate::pools::slot_on_server;
 

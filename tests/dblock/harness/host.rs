@@ -191,7 +191,7 @@ impl Host {
         let pid = anchor.id();
         let proxies = PORTS.map(|port| {
             let listener = listen_in(pid, port);
-            Proxy::of(listener, Ipv4Addr::LOCALHOST, server.port)
+            Proxy::of(listener, Ipv4Addr::LOCALHOST, (server.address, server.port))
         });
         let log = UnixDatagram::bind(format!("/proc/{pid}/root/dev/log")).expect("a log");
         let logged = Arc::<Mutex<String>>::default();

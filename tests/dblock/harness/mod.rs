@@ -6,7 +6,9 @@ mod dblock;
 mod fake;
 pub mod host;
 mod island;
+mod namespace;
 pub mod pages;
+mod pair;
 mod process;
 mod proxy;
 pub mod pty;
@@ -16,12 +18,13 @@ mod server;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-pub use cluster::{Pair, galera, url_of};
+pub use cluster::{Cluster, Replication, Write, url_of};
 pub use dblock::{
     Dblock, Output, Running, children_of, dblock_holds, eventually_gone, processes_with, works,
 };
 pub use fake::{Answer, Fake, error, framed, greeting, trickle, until_closed};
 pub use island::Island;
+pub use pair::Pair;
 pub use process::{
     Frozen, PAIR, copy_program, group_of, is_stopped, quoted, runs, send, stat_field, write_program,
 };
