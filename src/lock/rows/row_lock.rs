@@ -465,21 +465,26 @@ impl RowLock {
         }
     }
 
-    /// Names the holders by their rows, where the server did not.
-    fn name_holders(&self, holders: Holders, session: &mut Session) -> Holders {
-        let is_known = |holder: &Holder| match holder {
-            Holder::Session(client) => client.dblock().is_some(),
-            Holder::Killer(_) => true,
-            Holder::Nobody | Holder::Unknown => false,
-        };
-        if holders.named.iter().any(is_known) {
+    /// Names those holders by their rows whom the server did not name.
+    fn name_holders(&self, mut holders: Holders, session: &mut Session) -> Holders {
+        let is_unnamed = |holder: &Holder| matches!(holder, Holder::Session(client) if client.dblock().is_none());
+        if !holders.named.iter().any(is_unnamed) && !holders.named.is_empty() {
             return holders;
         }
         let _ = session.answer_within(self.limit());
-        match session.run(&self.statements.look()) {
-            Ok(rows) if rows.iter().any(SlotState::is_owned) => self.holders(&rows),
-            _ => holders,
+        let Ok(rows) = session.run(&self.statements.look()) else {
+            return holders;
+        };
+        for holder in &mut holders.named {
+            if let Holder::Session(client) = holder
+                && let Some(row) = rows
+                    .iter()
+                    .find(|row| row.is_owned() && row.client.connection == client.connection)
+            {
+                **client = row.client.clone();
+            }
         }
+        holders
     }
 
     /// The session that is there, or a new one, with the named lock's run id.
