@@ -2,8 +2,10 @@
 //! restart and a fail-over, and holds on every server that commits rows for all. The named lock of the same name is only the queue for
 //! it, and what excludes callers without rows.
 
+mod change;
 mod claim;
 mod clock;
+mod holding;
 mod row_lock;
 mod state;
 mod statements;

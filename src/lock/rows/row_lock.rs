@@ -6,10 +6,12 @@ use std::rc::Rc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::claim::{Next, next};
+use super::change::Change;
+use super::claim::{Claimant, Next};
 use super::clock::{Clock, disagreement};
+use super::holding::{Holding, Released, Renewed, after_release_of_any};
 use super::state::SlotState;
-use super::statements::{AskClock, Grantee, Prepared, RollBack, Statements, Write};
+use super::statements::{AskClock, Prepared, RollBack, Statements, Terms, Write};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -297,23 +299,22 @@ impl RowLock {
         session: &mut Session,
         caller: &dyn Caller,
     ) -> Result<Claimed, Fault> {
-        let owner = self.spec.owner.clone();
         let mut sent = Moment::now();
         let mut conflicts = 0;
-        let (mut rows, mut step) = (Vec::new(), Next::Take { slot: slots[0] });
+        let mut rows = Vec::new();
+        let mut next = Next::Write(Change::Take { slot: slots[0] });
         let mut looks = looks_first;
         loop {
             if std::mem::take(&mut looks) {
                 rows = session.run(&self.statements.look())?;
                 self.refuse_future(&rows, session)?;
-                step = next(&rows, slots, &owner, None);
-                if looks_first && step != Next::Taken {
+                next = self.claimant(slots).next(&rows, None);
+                if looks_first && next != Next::Taken {
                     caller.ask_alive();
                     caller.await_alive();
                 }
             }
-            let write_id = self.next_write_id();
-            let write = match step {
+            let change = match next {
                 Next::Held { slot, fence } => {
                     let grant = Grant {
                         slot,
@@ -327,25 +328,21 @@ impl RowLock {
                     return Ok(Claimed::Held(grant, lease));
                 }
                 Next::Taken => return Ok(Claimed::Taken(rows)),
-                Next::Prove { slot, fence } => {
-                    self.statements
-                        .renew(slot, fence, write_id, Some(self.ttl), self.spec.kind)
-                }
-                Next::Create { slot } => self.statements.create(slot),
-                Next::Take { slot } => self.take(slot, None, write_id, session, caller),
-                Next::TakeExpired { slot, fence } => {
-                    self.compare_clocks(session)?;
-                    self.take(slot, Some(fence), write_id, session, caller)
-                }
+                Next::Write(change) => change,
             };
+            if let Change::TakeExpired { .. } = change {
+                self.compare_clocks(session)?;
+            }
+            let write_id = self.next_write_id();
+            let write = self.claiming(change, write_id, session, caller);
             sent = Moment::now();
             match self.write(&write, session) {
                 Ok(seen) => {
                     conflicts = 0;
-                    rows = merged(rows, seen);
+                    rows = seen;
                     self.refuse_future(&rows, session)?;
-                    step = next(&rows, slots, &owner, Some(write_id));
-                    if !matches!(step, Next::Held { .. } | Next::Prove { .. }) {
+                    next = self.claimant(slots).next(&rows, Some(write_id));
+                    if !matches!(next, Next::Held { .. } | Next::Write(Change::Renew { .. })) {
                         caller.on_claim(false);
                     }
                 }
@@ -360,23 +357,42 @@ impl RowLock {
         }
     }
 
-    fn take(
+    fn claimant<'a>(&'a self, slots: &'a [u32]) -> Claimant<'a> {
+        Claimant {
+            owner: &self.spec.owner,
+            slots,
+        }
+    }
+
+    fn claiming(
         &self,
-        slot: u32,
-        expired: Option<u64>,
+        change: Change,
         write_id: u64,
         session: &Session,
         caller: &dyn Caller,
     ) -> Write {
-        // From here on the row may be ours.
-        caller.on_claim(true);
-        let grantee = Grantee {
+        let also = match change {
+            Change::Take { slot } | Change::TakeExpired { slot, .. } => {
+                // From here on the row may be ours.
+                caller.on_claim(true);
+                (self.spec.on_grant)(slot, session.handshake_id())
+            }
+            _ => Vec::new(),
+        };
+        let terms = Terms {
+            ttl: Some(self.ttl),
+            ..self.terms(&also)
+        };
+        self.statements.write(change, write_id, &terms)
+    }
+
+    fn terms<'a>(&'a self, also: &'a [String]) -> Terms<'a> {
+        Terms {
             kind: self.spec.kind,
             owner_name: self.spec.owner_name.as_deref(),
-            ttl: self.ttl,
-            also: &(self.spec.on_grant)(slot, session.handshake_id()),
-        };
-        self.statements.take(slot, expired, write_id, &grantee)
+            ttl: self.spec.ttl,
+            also,
+        }
     }
 
     /// Carries out a write. After a fault that leaves the session as it is nothing is left of the transaction.
@@ -559,6 +575,14 @@ impl RowLock {
         Ok(Attempt::Acquired(self.grant, Lease { ttl, proved }))
     }
 
+    fn holding(&self, fence: u64) -> Holding<'_> {
+        Holding {
+            owner: &self.spec.owner,
+            slot: self.grant.slot,
+            fence,
+        }
+    }
+
     /// Renews the row on some server, and says what it shows.
     fn renew_row(&mut self) -> Result<Renewal, Fault> {
         let is_new = self.session.is_none();
@@ -566,34 +590,32 @@ impl RowLock {
         let Grant { slot, fence, .. } = self.grant;
         let fence = fence.unwrap_or_default();
         let write_id = self.next_write_id();
-        let write = self
-            .statements
-            .renew(slot, fence, write_id, self.spec.ttl, self.spec.kind);
+        let change = Change::Renew { slot, fence };
+        let write = self.statements.write(change, write_id, &self.terms(&[]));
         let sent = Moment::now();
-        let row = self.write_through(&write, &mut session)?.into_iter().next();
-        let is_own =
-            |row: &SlotState| row.owner.as_ref() == Some(&self.spec.owner) && row.fence == fence;
-        let renewal = match row {
-            Some(row) if is_own(&row) => {
-                if self.spec.ttl.is_none() {
-                    self.ttl = row.ttl;
-                }
-                if row.write_id != write_id {
-                    return Err(Fault::Gone(
-                        "an older write was carried out last".to_owned(),
-                    ));
-                }
-                match row.killer() {
-                    Some(killer) => Renewal::Killed(Box::new(killer)),
-                    None => Renewal::Confirmed(sent),
-                }
+        let rows = self.write_through(&write, &mut session)?;
+        let renewed = self.holding(fence).after_renewal(&rows, write_id);
+        if self.spec.ttl.is_none()
+            && let (Some(row), false) = (rows.first(), matches!(renewed, Renewed::Lost(_)))
+        {
+            self.ttl = row.ttl;
+        }
+        let renewal = match renewed {
+            Renewed::Confirmed => Renewal::Confirmed(sent),
+            Renewed::Killed => {
+                let killer = rows.first().and_then(SlotState::killer);
+                Renewal::Killed(Box::new(killer.unwrap_or_default()))
             }
-            Some(row) if row.is_owned() => {
-                let holders = self.holders(&[row]);
+            Renewed::Unknown => {
+                let line = "an older write was carried out last";
+                return Err(Fault::Gone(line.to_owned()));
+            }
+            Renewed::Lost(Some(row)) if row.is_owned() => {
+                let holders = self.holders(&rows);
                 Renewal::Lost(format!("its row says that it is {holders}"))
             }
-            Some(_) => Renewal::Lost("its row says that nobody holds it".to_owned()),
-            None => Renewal::Lost("its row is gone".to_owned()),
+            Renewed::Lost(Some(_)) => Renewal::Lost("its row says that nobody holds it".to_owned()),
+            Renewed::Lost(None) => Renewal::Lost("its row is gone".to_owned()),
         };
         if is_new && matches!(renewal, Renewal::Confirmed(_)) {
             session.tell(
@@ -625,28 +647,29 @@ impl RowLock {
         let mut session = self.reach()?;
         let Grant { slot, fence, .. } = self.grant;
         let write_id = self.next_write_id();
-        let fence = fence.unwrap_or_default();
-        let write = if self.grant.fence.is_none() {
-            // Nobody knows whether it was granted.
-            self.statements.release_any(write_id)
-        } else if self.spec.token.is_some() {
-            // The script goes on with it.
-            self.statements
-                .hand_back(slot, fence, write_id, self.spec.ttl, also)
-        } else {
-            self.statements.release(slot, fence, write_id, also)
-        };
+        let change = Change::giving_back(slot, fence, self.spec.token.is_some());
+        let write = self.statements.write(change, write_id, &self.terms(also));
         let rows = self
             .write_through(&write, &mut session)
             .inspect_err(|fault| {
                 self.may_be_released |= matches!(fault, Fault::Gone(_));
             })?;
-        let was_held = rows.first().is_some_and(|row| row.write_id == write_id);
+        let released = match fence {
+            None => after_release_of_any(&rows, &self.spec.owner),
+            Some(fence) => {
+                let holding = self.holding(fence);
+                holding.after_release(&rows, write_id, self.may_be_released)
+            }
+        };
+        if released == Released::Unknown {
+            let line = "an older write was carried out last";
+            return Err(Fault::Gone(line.to_owned()));
+        }
         if let Some(named) = self.named_slot.take() {
             let _ = self.request.release(named, &mut session);
         }
         self.session = Some(session);
-        Ok(was_held || self.may_be_released)
+        Ok(released == Released::Done)
     }
 }
 
@@ -655,14 +678,6 @@ enum Claimed {
     Held(Grant, Lease),
     /// Others hold the slots; the rows as they were seen last.
     Taken(Vec<SlotState>),
-}
-
-/// The rows as they are known after some of them were seen again.
-fn merged(before: Vec<SlotState>, seen: Vec<SlotState>) -> Vec<SlotState> {
-    let is_old = |row: &SlotState| !seen.iter().any(|newer| newer.slot == row.slot);
-    let mut rows: Vec<SlotState> = before.into_iter().filter(is_old).collect();
-    rows.extend(seen);
-    rows
 }
 
 fn gone(error: io::Error) -> Fault {

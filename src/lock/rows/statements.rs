@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::change::Change;
 use super::state::{COLUMNS, SlotState};
 use crate::db::{Batch, Fault, Row, Statement, first_value, text_literal};
 use crate::lock::Name;
@@ -17,15 +18,15 @@ pub struct Statements {
     slots: u32,
 }
 
-/// Who a grant is for, and for how long.
-pub struct Grantee<'a> {
+/// What a write says of the grant that it is about.
+pub struct Terms<'a> {
     /// `run`, `token` or `token_run`.
     pub kind: &'static str,
     /// What `acquire --owner` says: whoever says the same takes the lock over.
     pub owner_name: Option<&'a str>,
-    /// For how long.
-    pub ttl: Duration,
-    /// Another statement, which is carried out in the same transaction.
+    /// For how long it is held from now on; `None`: for as long as its row says.
+    pub ttl: Option<Duration>,
+    /// Other statements, which are carried out in the same transaction.
     pub also: &'a [String],
 }
 
@@ -58,74 +59,75 @@ impl Statements {
         Look(self.look_sql("look at rows", &format!("l.slot < {}", self.slots)))
     }
 
-    /// Creates the row of a slot, unless it is there.
-    pub fn create(&self, slot: u32) -> Write {
-        let insert = format!(
-            "/* dblock create row */ INSERT IGNORE INTO {} (name, slot) VALUES ({}, {slot})",
-            self.tables.locks(),
-            self.name
-        );
-        Write(vec![insert, self.look().0])
+    /// A write, and a look at what it has done: at the row of a grant, and at all slots where a grant is sought.
+    pub fn write(&self, change: Change, write_id: u64, terms: &Terms) -> Write {
+        match change {
+            Change::Create { slot } => {
+                let insert = format!(
+                    "/* dblock create row */ INSERT IGNORE INTO {} (name, slot) VALUES ({}, {slot})",
+                    self.tables.locks(),
+                    self.name
+                );
+                Write(vec![insert, self.look().0])
+            }
+            Change::Take { slot } => {
+                let by_name = terms
+                    .owner_name
+                    .map(|name| format!(" OR owner_name = {}", text_literal(name)));
+                let is_free = format!("(owner IS NULL{})", by_name.unwrap_or_default());
+                self.take(slot, &is_free, write_id, terms)
+            }
+            Change::TakeExpired { slot, fence } => {
+                let has_expired = format!(
+                    "fence = {fence} AND IFNULL(expires_at, UTC_TIMESTAMP(6)) <= UTC_TIMESTAMP(6)"
+                );
+                self.take(slot, &has_expired, write_id, terms)
+            }
+            Change::Renew { slot, fence } => {
+                let update = self.renewal(slot, fence, write_id, terms.ttl, terms.kind);
+                let look = self.look_at(slot);
+                Write(vec![format!("/* dblock renew row */ {update}"), look])
+            }
+            Change::HandBack { slot, fence } => {
+                let update = self.renewal(slot, fence, write_id, terms.ttl, "token");
+                self.transaction("hand back row", slot, terms.also, update)
+            }
+            Change::Release { slot, fence } => {
+                let free = self.freeing(write_id);
+                let update = format!("{free} WHERE {}", self.is_own(slot, fence));
+                self.transaction("release row", slot, terms.also, update)
+            }
+            Change::ReleaseAny => {
+                let free = format!(
+                    "/* dblock release rows */ {} WHERE name = {} AND owner = {}",
+                    self.freeing(write_id),
+                    self.name,
+                    self.owner
+                );
+                Write(vec![free, self.look().0])
+            }
+        }
     }
 
-    /// Takes a slot if it is free, or, with a `fence`, if its time is over and it was not granted again since.
-    pub fn take(&self, slot: u32, expired: Option<u64>, write_id: u64, grantee: &Grantee) -> Write {
-        let by_name = grantee
-            .owner_name
-            .map(|name| format!(" OR owner_name = {}", text_literal(name)));
-        let condition = match expired {
-            Some(fence) => {
-                format!(
-                    "fence = {fence} AND IFNULL(expires_at, UTC_TIMESTAMP(6)) <= UTC_TIMESTAMP(6)"
-                )
-            }
-            None => format!("(owner IS NULL{})", by_name.unwrap_or_default()),
-        };
-        let owner_name = grantee.owner_name.map_or("NULL".to_owned(), text_literal);
+    fn take(&self, slot: u32, condition: &str, write_id: u64, terms: &Terms) -> Write {
+        let owner_name = terms.owner_name.map_or("NULL".to_owned(), text_literal);
         let update = format!(
             "UPDATE {} SET fence = fence + 1, owner = {}, write_id = {write_id}, kind = '{}', owner_name = {owner_name}, \
              acquired_at = UTC_TIMESTAMP(6), {}, kill_requested_at = NULL, kill_requested_by = NULL WHERE {} AND {condition}",
             self.tables.locks(),
             self.owner,
-            grantee.kind,
-            renewal(Some(grantee.ttl)),
+            terms.kind,
+            renewal(terms.ttl),
             self.place(slot),
         );
         let look = self.look().0;
-        if grantee.also.is_empty() {
+        if terms.also.is_empty() {
             return Write(vec![format!("/* dblock take row */ {update}"), look]);
         }
         let begin = "/* dblock take row */ START TRANSACTION".to_owned();
-        let also = grantee.also.iter().cloned();
+        let also = terms.also.iter().cloned();
         let end = ["COMMIT".to_owned(), look];
         Write([begin, update].into_iter().chain(also).chain(end).collect())
-    }
-
-    /// Renews a slot that was granted with this fence, be its time over or not: nobody has had it since.
-    pub fn renew(
-        &self,
-        slot: u32,
-        fence: u64,
-        write_id: u64,
-        ttl: Option<Duration>,
-        kind: &str,
-    ) -> Write {
-        let update = self.renewal(slot, fence, write_id, ttl, kind);
-        let look = self.look_sql("look at row", &format!("l.slot = {slot}"));
-        Write(vec![format!("/* dblock renew row */ {update}"), look])
-    }
-
-    /// Renews a slot for the script that has it, in one transaction with other statements.
-    pub fn hand_back(
-        &self,
-        slot: u32,
-        fence: u64,
-        write_id: u64,
-        ttl: Option<Duration>,
-        also: &[String],
-    ) -> Write {
-        let update = self.renewal(slot, fence, write_id, ttl, "token");
-        self.transaction("hand back row", slot, also, update)
     }
 
     fn renewal(
@@ -137,27 +139,15 @@ impl Statements {
         kind: &str,
     ) -> String {
         format!(
-            "UPDATE {} SET write_id = {write_id}, kind = '{kind}', {} WHERE {} AND {}",
+            "UPDATE {} SET write_id = {write_id}, kind = '{kind}', {} WHERE {}",
             self.tables.locks(),
             renewal(ttl),
-            self.place(slot),
-            self.is_own(fence)
+            self.is_own(slot, fence)
         )
     }
 
-    /// Releases a slot that was granted with this fence, in one transaction with other statements.
-    pub fn release(&self, slot: u32, fence: u64, write_id: u64, also: &[String]) -> Write {
-        let update = format!(
-            "{} WHERE {} AND {}",
-            self.freeing(write_id),
-            self.place(slot),
-            self.is_own(fence)
-        );
-        self.transaction("release row", slot, also, update)
-    }
-
     fn transaction(&self, what: &str, slot: u32, also: &[String], update: String) -> Write {
-        let look = self.look_sql("look at row", &format!("l.slot = {slot}"));
+        let look = self.look_at(slot);
         if also.is_empty() {
             return Write(vec![format!("/* dblock {what} */ {update}"), look]);
         }
@@ -167,15 +157,8 @@ impl Statements {
         Write([begin].into_iter().chain(also).chain(end).collect())
     }
 
-    /// Releases whatever slot the owner has.
-    pub fn release_any(&self, write_id: u64) -> Write {
-        let free = format!(
-            "/* dblock release rows */ {} WHERE name = {} AND owner = {}",
-            self.freeing(write_id),
-            self.name,
-            self.owner
-        );
-        Write(vec![free, self.look().0])
+    fn look_at(&self, slot: u32) -> String {
+        self.look_sql("look at row", &format!("l.slot = {slot}"))
     }
 
     fn freeing(&self, write_id: u64) -> String {
@@ -186,8 +169,9 @@ impl Statements {
         )
     }
 
-    fn is_own(&self, fence: u64) -> String {
-        format!("owner = {} AND fence = {fence}", self.owner)
+    fn is_own(&self, slot: u32, fence: u64) -> String {
+        let place = self.place(slot);
+        format!("{place} AND owner = {} AND fence = {fence}", self.owner)
     }
 
     /// Makes a session fit for the tables, and asks what must be known of the server.
