@@ -18,6 +18,7 @@ mod completions;
 mod connection;
 mod cron;
 mod documents;
+mod durable_clusters;
 mod exclusion;
 mod exit_codes;
 mod holding;

@@ -126,7 +126,7 @@ impl Statements {
         }
         let begin = "/* dblock take row */ START TRANSACTION".to_owned();
         let also = terms.also.iter().cloned();
-        let end = ["COMMIT".to_owned(), look];
+        let end = [COMMIT.to_owned(), look];
         Write([begin, update].into_iter().chain(also).chain(end).collect())
     }
 
@@ -146,13 +146,10 @@ impl Statements {
         )
     }
 
+    /// The look is a part of the transaction: another may take the slot as soon as that is over.
     fn transaction(&self, what: &str, slot: u32, also: &[String], update: String) -> Write {
-        let look = self.look_at(slot);
-        if also.is_empty() {
-            return Write(vec![format!("/* dblock {what} */ {update}"), look]);
-        }
         let begin = format!("/* dblock {what} */ START TRANSACTION");
-        let end = [update, "COMMIT".to_owned(), look];
+        let end = [update, self.look_at(slot), COMMIT.to_owned()];
         let also = also.iter().cloned();
         Write([begin].into_iter().chain(also).chain(end).collect())
     }
@@ -207,7 +204,9 @@ impl Statement for Look {
     }
 }
 
-/// A write, and a look at rows after it.
+const COMMIT: &str = "COMMIT";
+
+/// A write, and a look at rows after it; nothing but a commit may follow.
 pub struct Write(Vec<String>);
 
 impl Batch for Write {
@@ -218,7 +217,8 @@ impl Batch for Write {
     }
 
     fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
-        match (fault, results.get(self.0.len() - 1)) {
+        let commits = usize::from(self.0.last().is_some_and(|last| last == COMMIT));
+        match (fault, results.get(self.0.len() - 1 - commits)) {
             (Some(fault), _) => Err(fault),
             (None, Some(rows)) => rows.iter().map(SlotState::read).collect(),
             (None, None) => Err(Fault::Gone("no answer".to_owned())),
