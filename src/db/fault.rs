@@ -184,9 +184,10 @@ impl Fault {
             | 1021 | 1026 | 1041 | 1114
             // Session killed (MariaDB, MySQL), idle for too long, shutting down, and all that SQLSTATE calls a
             // connection exception.
-            | 1053 | 1927 | 3169 | 4031 => Self::Gone(message_of(&error)),
-            // It takes no writes, or is cut off from its cluster.
-            1290 | 1836 | 1047 => {
+            | 1053 | 1927 | 3169 | 4031
+            // It takes administrators only, as after it was expelled from its group; it is cut off from its cluster.
+            | 3032 | 6400 | 1047 | 3781..=3783 | 3796..=3799 => Self::Gone(message_of(&error)),
+            1290 | 1836 => {
                 Self::ReadOnly(format!("takes no writes: {}", message_of(&error)))
             }
             1007 | 1050 | 1060 | 1061 => Self::Exists(message_of(&error)),
@@ -368,10 +369,10 @@ mod tests {
             assert!(matches!(fault(code), Fault::Conflict(_)), "{code}");
         }
         // What may be committed all the same is not known until it is looked up.
-        for code in [1180, 3100, 1053] {
+        for code in [1180, 3100, 1053, 1047, 3032, 6400, 3796, 3797] {
             assert!(matches!(fault(code), Fault::Gone(_)), "{code}");
         }
-        for code in [1047, 1290, 1836] {
+        for code in [1290, 1836] {
             assert!(matches!(fault(code), Fault::ReadOnly(_)), "{code}");
         }
     }
