@@ -232,6 +232,11 @@ impl Connector {
         pause.mul_f64(0.5 + 0.5 * f64::from(chance) / f64::from(u32::MAX))
     }
 
+    /// How long each server gets for an answer.
+    pub fn attempt_limit(&self) -> Duration {
+        self.attempt_limit.get()
+    }
+
     /// From now on no server gets more than this for an answer.
     pub fn cap_attempts(&self, limit: Duration) {
         self.attempt_limit.set(self.attempt_limit.get().min(limit));

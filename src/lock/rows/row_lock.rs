@@ -133,7 +133,8 @@ impl RowLock {
     }
 
     fn limit(&self) -> Duration {
-        (self.ttl / SHARE_OF_TTL).clamp(SHORTEST_LIMIT, LONGEST_LIMIT)
+        let limit = (self.ttl / SHARE_OF_TTL).clamp(SHORTEST_LIMIT, LONGEST_LIMIT);
+        limit.min(self.connector.attempt_limit().max(SHORTEST_LIMIT))
     }
 
     fn next_write_id(&mut self) -> u64 {
@@ -143,7 +144,8 @@ impl RowLock {
 
     /// Makes a new session fit for the tables, and notes what its server is.
     fn prepare(&mut self, session: &mut Session) -> Result<Prepared, Fault> {
-        session.answer_within(self.limit()).map_err(gone)?;
+        let limit = self.limit().min(self.connector.attempt_limit());
+        session.answer_within(limit).map_err(gone)?;
         let (asked, prepared) = (Moment::now(), session.run_batch(&self.statements.prepare()));
         let tables = &self.spec.tables;
         match prepared {
