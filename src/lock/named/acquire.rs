@@ -56,6 +56,14 @@ pub enum Decision {
     Taken(Holders),
 }
 
+/// For a caller that waits no longer than so in one statement, and does something after each: it loses its place in the queue then.
+pub struct Turns<'a> {
+    /// So long.
+    pub longest: Duration,
+    /// What it does on the session.
+    pub after: &'a mut dyn FnMut(&mut Session) -> Result<(), Fault>,
+}
+
 /// How many answers were unclear.
 #[derive(Default)]
 struct Doubts {
@@ -151,7 +159,8 @@ impl Request {
         }
     }
 
-    /// Continues from the first answer on a session until it holds a slot, or the time to wait is over.
+    /// Continues from the first answer on a session until it holds a slot, or the time to wait is over. Without `turns` it keeps its
+    /// place in the server's queue.
     ///
     /// # Errors
     /// [`Fault::Gone`] and [`Fault::ReadOnly`]: the request may continue on a new session, within the same time.
@@ -160,7 +169,9 @@ impl Request {
         session: &mut Session,
         opening: &Opening,
         caller: &dyn Caller,
+        mut turns: Option<Turns>,
     ) -> Result<Decision, Fault> {
+        let mut turn_begun = Moment::now();
         let mut doubts = Doubts::default();
         let Opening {
             mut step,
@@ -233,6 +244,14 @@ impl Request {
                 sleep(self.left().unwrap_or(PAUSE).min(PAUSE));
             }
             step = next;
+            let mut left = self.left();
+            if let Some(turns) = &mut turns {
+                if turn_begun.elapsed() >= turns.longest {
+                    (turns.after)(session)?;
+                    turn_begun = Moment::now();
+                }
+                left = Some(left.unwrap_or(turns.longest).min(turns.longest));
+            }
             asked = Moment::now();
             let reply = match step {
                 Step::Confirm(slot) => {
@@ -241,7 +260,7 @@ impl Request {
                     caller.await_alive();
                     proof
                 }
-                _ => session.run(&self.statements.step(step, self.left())),
+                _ => session.run(&self.statements.step(step, left)),
             };
             answer = match reply {
                 Ok(Some(asked)) => {

@@ -16,7 +16,7 @@ mod request;
 mod retaking;
 mod statements;
 
-pub use acquire::{Decision, Opening};
+pub use acquire::{Decision, Opening, Turns};
 pub use census::{Census, Found, Holding, Waiter};
 pub use fitness::{READ_ONLY, Unfit};
 pub use inspect::{Inspector, reach};

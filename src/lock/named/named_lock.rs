@@ -138,7 +138,7 @@ impl Backend for NamedLock {
             return Err(Failure::new(Reason::LockLost, line));
         }
         self.asked_on = Some(opening.connection_id());
-        match self.request.take(&mut session, &opening, caller) {
+        match self.request.take(&mut session, &opening, caller, None) {
             Ok(Decision::Held(grant, lease)) => {
                 self.hold(session, grant);
                 Ok(Attempt::Acquired(grant, lease))

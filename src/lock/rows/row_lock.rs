@@ -17,7 +17,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::{Client, Connector, Fault, Plain, Session};
-use crate::lock::named::{Decision, HOLD_BACK, Opening, READ_ONLY, Request, Verbosity};
+use crate::lock::named::{Decision, HOLD_BACK, Opening, READ_ONLY, Request, Turns, Verbosity};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Holder, Holders, Lease, LockSpec, MOST_NAMED, Name, Reattempt,
     Refusal, Renewal,
@@ -42,6 +42,10 @@ const MOST_CONFLICTS: u32 = 100;
 const SHARE_OF_TTL: u32 = 8;
 const SHORTEST_LIMIT: Duration = Duration::from_secs(1);
 const LONGEST_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a caller waits in the queue of one node of a cluster before it looks whether that is still a part of it. One that is frozen
+/// says nothing at all, while the others give the lock to somebody.
+const LONGEST_TURN: Duration = Duration::from_secs(8);
 
 /// How long each other server gets to tell its time.
 const CLOCK_LIMIT: Duration = Duration::from_secs(1);
@@ -223,7 +227,7 @@ impl RowLock {
         self.named_slot = None;
         let mut slots: Vec<u32> = (0..self.slots).collect();
         if let Some(opening) = opening {
-            match self.request.take(session, opening, caller)? {
+            match self.wait_in_queue(session, opening, caller)? {
                 Decision::Held(named, _) => self.named_slot = Some(named.slot),
                 Decision::Taken(holders) => {
                     return Ok(Decision::Taken(self.name_holders(holders, session)));
@@ -267,6 +271,29 @@ impl RowLock {
 
     /// Claims another slot of which both the named lock and the row are free: the row of the one whose named lock is held is the
     /// row of somebody without a session.
+    fn wait_in_queue(
+        &mut self,
+        session: &mut Session,
+        opening: &Opening,
+        caller: &dyn Caller,
+    ) -> Result<Decision, Fault> {
+        if self.queue != Queue::OfThisServer {
+            return self.request.take(session, opening, caller, None);
+        }
+        let (limit, look) = (self.limit(), self.statements.look());
+        let mut look_at_node = |session: &mut Session| {
+            session.answer_within(limit).map_err(gone)?;
+            session.run(&look)?;
+            session.answer_within(LONGEST_TURN + limit).map_err(gone)
+        };
+        session.answer_within(LONGEST_TURN + limit).map_err(gone)?;
+        let turns = Turns {
+            longest: LONGEST_TURN,
+            after: &mut look_at_node,
+        };
+        self.request.take(session, opening, caller, Some(turns))
+    }
+
     fn claim_another(
         &mut self,
         rows: &[SlotState],
