@@ -136,6 +136,8 @@ impl RowLock {
         Self { grant, ..self }
     }
 
+    /// How long a server may take for an answer. It is no longer than its share of the time for connecting: a node that is cut off
+    /// takes logins, and no writes.
     fn limit(&self) -> Duration {
         let limit = (self.ttl / SHARE_OF_TTL).clamp(SHORTEST_LIMIT, LONGEST_LIMIT);
         limit.min(self.connector.attempt_limit().max(SHORTEST_LIMIT))
@@ -155,7 +157,7 @@ impl RowLock {
         match prepared {
             Ok(prepared) => {
                 tables.judge(Ok(prepared.version), session)?;
-                self.queue = if prepared.is_multi_primary {
+                self.queue = if prepared.is_cluster {
                     Queue::OfThisServer
                 } else {
                     Queue::Excludes
@@ -269,8 +271,6 @@ impl RowLock {
         }
     }
 
-    /// Claims another slot of which both the named lock and the row are free: the row of the one whose named lock is held is the
-    /// row of somebody without a session.
     fn wait_in_queue(
         &mut self,
         session: &mut Session,
@@ -294,6 +294,8 @@ impl RowLock {
         self.request.take(session, opening, caller, Some(turns))
     }
 
+    /// Claims another slot of which both the named lock and the row are free: the row of the one whose named lock is held is the
+    /// row of somebody without a session.
     fn claim_another(
         &mut self,
         rows: &[SlotState],
@@ -662,7 +664,6 @@ impl RowLock {
         if self.queue != Queue::Excludes || self.spec.kind != "run" {
             return;
         }
-        let _ = session.answer_within(Duration::ZERO);
         let regained = self.request.retake(self.grant, session);
         if let Ok(crate::lock::named::Retake::Held(grant, _)) = regained {
             self.named_slot = Some(grant.slot);

@@ -253,8 +253,8 @@ pub struct Prepared {
     pub clock: i64,
     /// Whether it takes no writes.
     pub is_read_only: bool,
-    /// Whether it is a member of a group in which all members take writes.
-    pub is_multi_primary: bool,
+    /// Whether it is one of several that all take writes, so that each has named locks of its own.
+    pub is_cluster: bool,
 }
 
 impl Batch for Prepare<'_> {
@@ -271,7 +271,7 @@ impl Batch for Prepare<'_> {
             "SET @dblock = 1 /*!80014 , SESSION group_replication_consistency = 'BEFORE' */"
                 .to_owned(),
             "SELECT 0 /*!80014 + (IFNULL(@@global.group_replication_group_name, '') <> '' \
-             AND NOT @@global.group_replication_single_primary_mode) */"
+             AND NOT @@global.group_replication_single_primary_mode) */ /*M!100100 + @@global.wsrep_on */"
                 .to_owned(),
             AskVersion(self.0).sql(),
         ]
@@ -292,7 +292,7 @@ impl Batch for Prepare<'_> {
             version: AskVersion(self.0).decode(version)?,
             clock: number(2)?.ok_or_else(|| Fault::Gone("no answer".to_owned()))?,
             is_read_only: number(3)? == Some(1),
-            is_multi_primary: number(5)? == Some(1),
+            is_cluster: number(5)? == Some(1),
         })
     }
 }
