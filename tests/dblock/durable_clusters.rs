@@ -2,14 +2,20 @@
 //! nodes are killed, frozen or cut off, or ends its command before anybody else starts.
 
 use std::fs;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 
 use crate::harness::{
-    Cluster, Dblock, Output, PASSWORD, Records, Replication, SOON, eventually, unique,
+    Cluster, Dblock, Output, PASSWORD, Pair, Records, Replication, Running, SOON, both_servers,
+    eventually, holder as holder_of, unique, url_of, waiters,
 };
+
+/// Longer than a cluster takes to go on without a node.
+const FAIL_OVER: Duration = Duration::from_secs(50);
 
 /// `dblock COMMAND` with all nodes, this one first.
 fn at(cluster: &Cluster, first: usize, command: &str) -> Dblock {
@@ -24,10 +30,22 @@ fn run(cluster: &Cluster, first: usize, name: &str) -> Dblock {
     at(cluster, first, "run").args(["--durable", "--name", name])
 }
 
+/// `dblock run --durable` that knows one node only.
+fn run_alone(cluster: &Cluster, node: usize, name: &str) -> Dblock {
+    Dblock::run_at(&cluster.nodes[node].url(), name).arg("--durable")
+}
+
 fn init(cluster: &Cluster, first: usize) -> Dblock {
     at(cluster, first, "init")
         .env("DBLOCK_USER", "admin")
         .env("DBLOCK_PASSWORD", "admin-secret")
+}
+
+/// Makes dblock's tables, and lets the account `dblock` use them.
+fn with_tables(cluster: Cluster) -> Cluster {
+    init(&cluster, 0).output().expect_code(0);
+    grant(&cluster);
+    cluster
 }
 
 fn grant(cluster: &Cluster) {
@@ -165,6 +183,31 @@ fn several_inits_at_once_do_no_harm(cluster: &Cluster) {
     grant(cluster);
 }
 
+/// Through any other than the first `init` refuses, and names it.
+fn tables_are_made_through_one_member(cluster: &Cluster) {
+    let ids = [0, 1, 2].map(|node| {
+        let id = cluster
+            .admin(node)
+            .query_first::<String, _>("SELECT @@server_uuid");
+        (id.expect("an answer").expect("a row"), node)
+    });
+    let (_, first) = ids.iter().min().expect("three");
+    let named = format!(":{}", cluster.nodes[*first].port);
+    for node in 0..3 {
+        let init = Dblock::at(&cluster.nodes[node], "init").args(["--connect-timeout", "1"]);
+        let init = init
+            .env("DBLOCK_USER", "admin")
+            .env("DBLOCK_PASSWORD", "admin-secret")
+            .output();
+        if node == *first {
+            init.expect_code(0).expect_silence();
+        } else {
+            init.expect_code(78).expect_one_line(&named);
+        }
+    }
+    cluster.eventually_settled();
+}
+
 #[test]
 fn callers_of_galera_exclude_one_another() {
     let cluster = Cluster::private(Replication::Galera);
@@ -187,6 +230,343 @@ fn callers_of_a_group_with_one_primary_exclude_one_another() {
 fn callers_of_a_group_of_primaries_exclude_one_another() {
     let cluster = Cluster::private(Replication::AllPrimaries);
     several_inits_at_once_do_no_harm(&cluster);
+    tables_are_made_through_one_member(&cluster);
     callers_on_all_nodes_exclude_one_another(&cluster);
     a_token_is_good_on_every_node(&cluster);
+}
+
+/// A node that takes writes: in a group with one primary, that one.
+fn writer(cluster: &Cluster) -> usize {
+    let takes_writes = |node: &usize| cluster.takes_writes(*node);
+    (0..3).find(takes_writes).expect("one does")
+}
+
+/// A command that goes on until its standard input ends, or, as it records, until it is ended.
+fn job(records: &Records, id: usize) -> [String; 3] {
+    recorded(records, id, "trap : TERM\necho began\ncat")
+}
+
+/// Starts a holder or a waiter.
+fn start(run: Dblock, records: &Records, id: usize) -> Running {
+    run.stdin(Stdio::piped()).command(job(records, id)).spawn()
+}
+
+/// The server's time, or when a lock was last renewed as this node has it.
+fn time_on(cluster: &Cluster, node: usize, renewal_of: Option<&str>) -> Option<String> {
+    let time = match renewal_of {
+        Some(name) => format!("(SELECT renewed_at FROM dblock.dblock_locks WHERE name = '{name}')"),
+        None => "UTC_TIMESTAMP(6)".to_owned(),
+    };
+    let query = format!("SELECT CAST({time} AS CHAR)");
+    let time: Option<Option<String>> = cluster.admin(node).query_first(query).expect("an answer");
+    time.flatten()
+}
+
+/// What is done to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Harm {
+    CutOff,
+    Freeze,
+    Kill,
+}
+
+/// Harms the node of a holder and of a waiter. The holder goes on, in silence; the waiters have their turns afterwards. A holder that
+/// knows that node only has ended its command before anybody else has its lock. Returns how long after the harm the
+/// others took writes, and how long after it the lock was renewed.
+fn survives(cluster: &Cluster, node: usize, harm: Harm) -> [Duration; 2] {
+    let others = [(node + 1) % 3, (node + 2) % 3];
+    let [name, lone] = ["held", "lone"].map(unique);
+    let [records, lone_records] = [Records::new(), Records::new()];
+    let waiting = |run: Dblock, records, id| {
+        let mut waiter = start(run.args(["-v", "--wait", "60"]), records, id);
+        waiter.wait_stderr("waiting", SOON);
+        drop(waiter.take_stdin());
+        waiter
+    };
+    let ttl = ["--ttl", "20"];
+    let mut holder = start(run(cluster, node, &name).args(ttl), &records, 0);
+    holder.wait_line("began", SOON);
+    let mut waiters = [(node, 1), (others[0], 2)]
+        .map(|(first, id)| waiting(run(cluster, first, &name).args(ttl), &records, id));
+    let mut loner = start(
+        run_alone(cluster, node, &lone).args(["--ttl", "8"]),
+        &lone_records,
+        0,
+    );
+    loner.wait_line("began", SOON);
+    let next = run(cluster, others[1], &lone).args(["--ttl", "8"]);
+    let mut next = waiting(next, &lone_records, 1);
+
+    let before = time_on(cluster, others[0], None);
+    let harmed = Instant::now();
+    match harm {
+        Harm::CutOff => cluster.cut_off(node),
+        Harm::Freeze => cluster.freeze(node),
+        Harm::Kill => cluster.kill(node),
+    }
+    let [taken, renewed] = thread::scope(|scope| {
+        let taken = scope.spawn(|| {
+            let takes_writes = || others.iter().any(|other| cluster.takes_writes(*other));
+            eventually("the others take writes", FAIL_OVER, takes_writes);
+            harmed.elapsed()
+        });
+        eventually("the lock is renewed", FAIL_OVER, || {
+            time_on(cluster, others[0], Some(&name)) > before
+        });
+        [taken.join().expect("they do"), harmed.elapsed()]
+    });
+    assert!(holder.is_running(), "{}", holder.stderr());
+
+    loner.wait_within(FAIL_OVER).expect_code(74);
+    assert!(holder.is_running(), "{}", holder.stderr());
+    assert_eq!(records.order(), [0], "nobody else has begun");
+    drop(holder.take_stdin());
+    holder.wait_within(SOON).expect_code(0).expect_silence();
+    if harm == Harm::Freeze && cluster.replication == Replication::OnePrimary {
+        // On a primary those who wait keep their places in its queue, and it says nothing.
+        cluster.thaw(node);
+    }
+    for waiter in waiters.iter_mut().chain([&mut next]) {
+        waiter.wait_within(FAIL_OVER).expect_code(0);
+    }
+    records.assert_no_overlap();
+    assert_eq!(records.intervals().len(), 3);
+    assert_fences_grow(&records, 1);
+    lone_records.assert_no_overlap();
+    assert_eq!(lone_records.order(), [0, 1]);
+    assert_fences_grow(&lone_records, 1);
+    [taken, renewed]
+}
+
+fn a_lock_survives_its_node(replication: Replication) {
+    let cluster = with_tables(Cluster::private(replication));
+    let say = |what: &str, [taken, renewed]: [Duration; 2]| {
+        eprintln!(
+            "{replication}: node {what}: the others take writes after {taken:.1?}, the lock is renewed after {renewed:.1?}"
+        );
+    };
+    let node = writer(&cluster);
+    say("cut off", survives(&cluster, node, Harm::CutOff));
+    cluster.heal(node);
+    cluster.eventually_settled();
+    let node = writer(&cluster);
+    say("frozen", survives(&cluster, node, Harm::Freeze));
+    cluster.thaw(node);
+    cluster.eventually_settled();
+    let times = survives(&cluster, writer(&cluster), Harm::Kill);
+    say("killed", times);
+    let [taken, renewed] = times;
+    assert!(renewed < taken + Duration::from_secs(2), "{times:?}");
+}
+
+#[test]
+fn a_lock_survives_its_galera_node() {
+    a_lock_survives_its_node(Replication::Galera);
+}
+
+#[test]
+fn a_lock_survives_the_primary_of_its_group() {
+    a_lock_survives_its_node(Replication::OnePrimary);
+}
+
+#[test]
+fn a_lock_survives_its_member_of_a_group_of_primaries() {
+    a_lock_survives_its_node(Replication::AllPrimaries);
+}
+
+/// The row of a lock as this node has it: its fence, and whether somebody holds it.
+fn row(cluster: &Cluster, node: usize, name: &str) -> (u64, bool) {
+    let query =
+        format!("SELECT fence, owner IS NOT NULL FROM dblock.dblock_locks WHERE name = '{name}'");
+    let row: Option<(u64, bool)> = cluster.admin(node).query_first(query).expect("an answer");
+    row.unwrap_or_default()
+}
+
+/// Callers on all nodes run again and again, while nodes are killed and started: never two at once, and every end has a reason.
+fn answers_are_lost(replication: Replication, kills: usize) {
+    const TTL: &str = "6";
+    let seed = std::env::var("DBLOCK_SEED").map_or_else(
+        |_| fastrand::u64(..),
+        |seed| seed.parse().expect("a number"),
+    );
+    eprintln!("{replication}: DBLOCK_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let cluster = &with_tables(Cluster::private(replication));
+    let (name, records, over) = (&unique("lost"), &Records::new(), &AtomicBool::new(false));
+    let one = |id: usize| {
+        let mut outputs = Vec::new();
+        while !over.load(Ordering::Relaxed) {
+            let run = run(cluster, id, name).args(["--wait", "20", "--ttl", TTL]);
+            outputs.push(run.command(recorded(records, id, "trap : TERM")).output());
+        }
+        outputs
+    };
+    let outputs: Vec<Output> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..6).map(|id| scope.spawn(move || one(id))).collect();
+        for _ in 0..kills {
+            let runs = records.intervals().len() + random.usize(5..15);
+            eventually("they run", FAIL_OVER, || records.intervals().len() > runs);
+            let node = if replication == Replication::OnePrimary {
+                writer(cluster)
+            } else {
+                random.usize(0..3)
+            };
+            thread::sleep(Duration::from_micros(random.u64(0..20_000)));
+            cluster.kill(node);
+            let runs = records.intervals().len();
+            eventually("the others go on", FAIL_OVER, || {
+                records.intervals().len() > runs + 5
+            });
+            cluster.start(node);
+            cluster.eventually_settled();
+        }
+        over.store(true, Ordering::Relaxed);
+        threads
+            .into_iter()
+            .flat_map(|one| one.join().expect("it ends"))
+            .collect()
+    });
+    for output in &outputs {
+        // The wait may be over while the others elect, or the lease.
+        assert!(matches!(output.code, Some(0 | 69 | 74 | 75)), "{output:#?}");
+    }
+    let of_code = |code| {
+        outputs
+            .iter()
+            .filter(|output| output.code == Some(code))
+            .count()
+    };
+    eprintln!(
+        "{replication}: {} runs, of which {:?} ended with 69, 74 and 75",
+        outputs.len(),
+        [69, 74, 75].map(of_code)
+    );
+    records.assert_no_overlap();
+    assert_fences_grow(records, 1);
+    // Nobody is left: a grant whose answer was lost is over by now, or soon.
+    let ended = Instant::now();
+    eventually("the lock is to be had", FAIL_OVER, || {
+        let run = run(cluster, 0, name).sh("true").output();
+        run.code == Some(0)
+    });
+    let limit = Duration::from_secs(TTL.parse::<u64>().expect("a number") + 2);
+    assert!(
+        ended.elapsed() < limit,
+        "held for {:?} by nobody: {:?}",
+        ended.elapsed(),
+        row(cluster, 0, name)
+    );
+}
+
+#[test]
+fn a_lost_answer_of_galera_grants_nothing_twice() {
+    answers_are_lost(Replication::Galera, kills());
+}
+
+#[test]
+fn a_lost_answer_of_a_primary_grants_nothing_twice() {
+    answers_are_lost(Replication::OnePrimary, kills());
+}
+
+#[test]
+fn a_lost_answer_of_a_group_of_primaries_grants_nothing_twice() {
+    answers_are_lost(Replication::AllPrimaries, kills());
+}
+
+/// How many nodes are killed, one after the other: `DBLOCK_KILLS`, or one.
+fn kills() -> usize {
+    std::env::var("DBLOCK_KILLS").map_or(1, |kills| kills.parse().expect("a number"))
+}
+
+/// Where a node's clock is off by more than a tenth of the TTL there is no durable lock across it.
+#[test]
+fn nodes_with_other_clocks_are_refused() {
+    let cluster = with_tables(Cluster::private_with_clocks(
+        Replication::Galera,
+        [0, 30, 0],
+    ));
+    let [near, far] = ["near", "far"].map(unique);
+    let hold = |name: &str, first: usize, ttl: &str| {
+        let run = run(&cluster, first, name)
+            .args(["--ttl", ttl])
+            .stdin(Stdio::piped());
+        let mut run = run.sh("echo began; cat").spawn();
+        run.wait_line("began", SOON);
+        run
+    };
+    // The clock of the node that has written the row is 30 s ahead.
+    let ttls = [(&near, "400", 75), (&far, "60", 78)];
+    for (name, ttl, code) in ttls {
+        let holder = hold(name, 1, ttl);
+        let other = run(&cluster, 0, name)
+            .args(["--ttl", ttl])
+            .sh("true")
+            .output();
+        other.expect_code(code);
+        if code == 78 {
+            other.expect_one_line("clock");
+        }
+        drop(holder);
+    }
+    // Rows whose time is over by the clock that is ahead: what counts is how soon their holders end their commands, too.
+    for (held, ttl, code) in [("8", "400", 78), ("400", "60", 78), ("400", "400", 0)] {
+        let name = unique("expired");
+        let holder = hold(&name, 0, held);
+        let expire = format!(
+            "UPDATE dblock.dblock_locks SET expires_at = UTC_TIMESTAMP(6) + INTERVAL 5 SECOND WHERE name = '{name}'"
+        );
+        let mut admin = cluster.admin(0);
+        admin.query_drop(expire).expect("the admin may do that");
+        let other = run(&cluster, 1, &name).args(["--ttl", ttl]);
+        let other = other.sh("true").output();
+        other.expect_code(code);
+        if code == 78 {
+            other.expect_one_line("clock");
+        }
+        drop(holder);
+    }
+}
+
+both_servers! {
+    fn a_durable_lock_follows_the_right_to_write(server) {
+        let pair = Pair::private(server.kind);
+        pair.primary.make_tables();
+        let (name, records) = (unique("durable"), Records::new());
+        // The replica first: it is passed over for the grant and for each renewal.
+        let url = url_of([&pair.replica, &pair.primary]);
+        let run = |id: usize| {
+            let run = Dblock::run_at(&url, &name).args(["--durable", "--ttl", "20", "--wait", "60"]);
+            start(run, &records, id)
+        };
+        let mut holder = run(0);
+        holder.wait_line("began", SOON);
+        let [renewed, replicated] = [&pair.primary, &pair.replica].map(|server| {
+            let query = format!("SELECT CAST(renewed_at AS CHAR) FROM dblock.dblock_locks WHERE name = '{name}'");
+            move || server.admin().query_first::<String, _>(&query).ok().flatten()
+        });
+        eventually("the row is replicated", SOON, || replicated().is_some());
+        let mut waiter = run(1);
+        drop(waiter.take_stdin());
+        eventually("it waits", SOON, || waiters(&mut pair.primary.admin(), &name).len() == 1);
+        let first = renewed();
+        let mut primary = pair.primary.admin();
+        let session = holder_of(&mut primary, &name).expect("its named lock is held");
+        // Another session renews it: on the primary again.
+        primary.query_drop(format!("KILL {session}")).expect("the admin may do that");
+        eventually("it is renewed", SOON, || renewed() > first);
+        eventually("the row is replicated", SOON, || replicated() == renewed());
+        let before = renewed();
+        let killed = Instant::now();
+        pair.primary.kill();
+        pair.replica.set_read_only(false);
+        eventually("it is renewed on the replica", SOON, || replicated() > before);
+        eprintln!("{}: renewed {:.1?} after the death of the primary", server.kind, killed.elapsed());
+        assert_eq!(records.order(), [0], "nobody else has begun");
+        drop(holder.take_stdin());
+        holder.wait_within(SOON).expect_code(0).expect_silence();
+        waiter.wait_within(SOON).expect_code(0).expect_silence();
+        records.assert_no_overlap();
+        assert_eq!(records.order(), [0, 1]);
+        assert_fences_grow(&records, 1);
+    }
 }
