@@ -361,8 +361,9 @@ impl RowLock {
                 Next::Taken => return Ok(Claimed::Taken(rows)),
                 Next::Write(change) => change,
             };
-            if let Change::TakeExpired { .. } = change {
-                self.compare_clocks(session)?;
+            if let Change::TakeExpired { slot, .. } = change {
+                let row = rows.iter().find(|row| row.slot == slot);
+                self.compare_clocks(row.map_or(self.ttl, |row| row.ttl), session)?;
             }
             let write_id = self.next_write_id();
             let write = self.claiming(change, write_id, session, caller);
@@ -472,8 +473,13 @@ impl RowLock {
     }
 
     /// Refuses to take over the row of somebody who has not renewed it where the servers' clocks disagree: to another one its time
-    /// may not be over.
-    fn compare_clocks(&self, session: &Session) -> Result<(), Fault> {
+    /// may not be over. `held_for`: the TTL of its holder, who ends the command a tenth of that before.
+    fn compare_clocks(&self, held_for: Duration, session: &Session) -> Result<(), Fault> {
+        let ttl = match held_for {
+            // Nobody knows.
+            Duration::ZERO => self.ttl,
+            held_for => held_for.min(self.ttl),
+        };
         let Some(here) = self.clock else {
             return Ok(());
         };
@@ -484,7 +490,7 @@ impl RowLock {
             Ok(Clock::new(clock, asked, Moment::now()))
         });
         for (other, clock) in others {
-            if let Some(off) = disagreement(here, clock, self.ttl) {
+            if let Some(off) = disagreement(here, clock, ttl) {
                 let line = format!(
                     "the clocks of {own} and {other} are {} apart, more than a tenth of the TTL: a durable lock would not exclude;                      set them right",
                     shown(off)
