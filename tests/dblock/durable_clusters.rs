@@ -283,7 +283,8 @@ fn survives(cluster: &Cluster, node: usize, harm: Harm) -> [Duration; 2] {
         drop(waiter.take_stdin());
         waiter
     };
-    let ttl = ["--ttl", "20"];
+    // A silence of a quarter of it is told; renewals are due as often, but after a session's end at once.
+    let ttl = ["--ttl", if harm == Harm::Kill { "60" } else { "20" }];
     let mut holder = start(run(cluster, node, &name).args(ttl), &records, 0);
     holder.wait_line("began", SOON);
     let mut waiters = [(node, 1), (others[0], 2)]
@@ -382,6 +383,15 @@ fn row(cluster: &Cluster, node: usize, name: &str) -> (u64, bool) {
     row.unwrap_or_default()
 }
 
+/// Says that it is over, also where a test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Callers on all nodes run again and again, while nodes are killed and started: never two at once, and every end has a reason.
 fn answers_are_lost(replication: Replication, kills: usize) {
     const TTL: &str = "6";
@@ -402,6 +412,7 @@ fn answers_are_lost(replication: Replication, kills: usize) {
         outputs
     };
     let outputs: Vec<Output> = thread::scope(|scope| {
+        let is_over = Over(over);
         let threads: Vec<_> = (0..6).map(|id| scope.spawn(move || one(id))).collect();
         for _ in 0..kills {
             let runs = records.intervals().len() + random.usize(5..15);
@@ -417,10 +428,14 @@ fn answers_are_lost(replication: Replication, kills: usize) {
             eventually("the others go on", FAIL_OVER, || {
                 records.intervals().len() > runs + 5
             });
+            if replication != Replication::Galera {
+                // A member that starts takes writes until it is told to join: it is no part of the group, and does not say so.
+                break;
+            }
             cluster.start(node);
             cluster.eventually_settled();
         }
-        over.store(true, Ordering::Relaxed);
+        drop(is_over);
         threads
             .into_iter()
             .flat_map(|one| one.join().expect("it ends"))
@@ -465,15 +480,15 @@ fn a_lost_answer_of_galera_grants_nothing_twice() {
 
 #[test]
 fn a_lost_answer_of_a_primary_grants_nothing_twice() {
-    answers_are_lost(Replication::OnePrimary, kills());
+    answers_are_lost(Replication::OnePrimary, 1);
 }
 
 #[test]
 fn a_lost_answer_of_a_group_of_primaries_grants_nothing_twice() {
-    answers_are_lost(Replication::AllPrimaries, kills());
+    answers_are_lost(Replication::AllPrimaries, 1);
 }
 
-/// How many nodes are killed, one after the other: `DBLOCK_KILLS`, or one.
+/// How many Galera nodes are killed, one after the other: `DBLOCK_KILLS`, or one.
 fn kills() -> usize {
     std::env::var("DBLOCK_KILLS").map_or(1, |kills| kills.parse().expect("a number"))
 }
