@@ -52,6 +52,8 @@ pub struct Connector {
     said: RefCell<Vec<String>>,
     /// What the servers failed of that came before the one that was reached, in the latest round.
     passed_over: RefCell<Vec<PassedOver>>,
+    /// The server that fell silent or refused in a session: it comes last until a server has been reached.
+    failed: RefCell<Option<String>>,
 }
 
 /// A server that another was taken for.
@@ -120,6 +122,7 @@ impl Connector {
             full_rounds: Cell::new(0),
             said: RefCell::default(),
             passed_over: RefCell::default(),
+            failed: RefCell::default(),
         })
     }
 
@@ -137,9 +140,13 @@ impl Connector {
         let mut outcome: Option<Fault> = None;
         let full_rounds = self.full_rounds.take();
         self.passed_over.borrow_mut().clear();
-        for target in &self.targets {
+        let failed = self.failed.borrow().clone();
+        let has_failed = |target: &&Target| failed.as_ref() == Some(&target.to_string());
+        let (last, first): (Vec<_>, Vec<_>) = self.targets.iter().partition(has_failed);
+        for target in first.into_iter().chain(last) {
             let fault = match self.try_target(target, &mut open) {
                 Ok(opened) => {
+                    self.failed.take();
                     self.said.borrow_mut().clear();
                     return Ok(opened);
                 }
@@ -178,6 +185,14 @@ impl Connector {
             Some(fault) => fault,
             None => Fault::Gone("no server is named".to_owned()),
         })
+    }
+
+    /// The server of this session fell silent, or refused what was asked: the others are tried before it.
+    pub fn try_last(&self, session: &Session) {
+        let server = session.to_string();
+        // Behind a name stands the address that was taken.
+        let server = server.split(" (").next().unwrap_or_default();
+        self.failed.replace(Some(server.to_owned()));
     }
 
     /// What each other server answers, in a session that is opened for it and may take so long to come about and to answer. Those that

@@ -448,7 +448,12 @@ impl RowLock {
                 {
                     sleep(by_chance(CONFLICT_PAUSE));
                 }
-                done => return done,
+                done => {
+                    if done.is_err() {
+                        self.connector.try_last(session);
+                    }
+                    return done;
+                }
             }
         }
     }
@@ -749,6 +754,7 @@ impl Backend for RowLock {
             Err(fault) => {
                 let line = format!("lost the session with {session}: {fault}");
                 session.tell(Level::Info, &line);
+                self.connector.try_last(&session);
                 Ok(Attempt::Retry(PAUSE))
             }
         }
