@@ -92,6 +92,8 @@ pub struct RowLock {
     named_slot: Option<u32>,
     /// The number of the latest write.
     write_id: u64,
+    /// Whether a slot may be held without anybody's knowing.
+    may_hold: bool,
     /// Whether a release was sent whose answer was lost.
     may_be_released: bool,
     clock: Option<Clock>,
@@ -121,6 +123,7 @@ impl RowLock {
             named_slot: None,
             // So that another process that goes on for this one, after its death, chooses others.
             write_id: getrandom::u32().map_or(1, u64::from) << 16,
+            may_hold: false,
             may_be_released: false,
             clock: None,
             only_read_only: None,
@@ -219,6 +222,9 @@ impl RowLock {
         caller: &dyn Caller,
     ) -> Result<Decision, Fault> {
         self.named_slot = None;
+        if let Some(held) = self.claim_without_queue(session, caller)? {
+            return Ok(held);
+        }
         let mut slots: Vec<u32> = (0..self.slots).collect();
         if let Some(opening) = opening {
             match self.request.take(session, opening, caller)? {
@@ -263,6 +269,28 @@ impl RowLock {
         }
     }
 
+    /// Claims the slot that an earlier claim was granted whose answer was lost: whoever is first in the queue would wait for its end,
+    /// and this one behind it. Likewise the slot whose holder has given the same owner name.
+    fn claim_without_queue(
+        &mut self,
+        session: &mut Session,
+        caller: &dyn Caller,
+    ) -> Result<Option<Decision>, Fault> {
+        if !self.may_hold && self.spec.owner_name.is_none() {
+            return Ok(None);
+        }
+        session.answer_within(self.limit()).map_err(gone)?;
+        let claimed = self.claim(&[], true, session, caller)?;
+        // As for the first statement on a session.
+        session.answer_within(Duration::ZERO).map_err(gone)?;
+        let Claimed::Held(grant, lease) = claimed else {
+            return Ok(None);
+        };
+        self.grant = grant;
+        self.regain_named_lock(session);
+        Ok(Some(Decision::Held(self.grant, lease)))
+    }
+
     /// Claims another slot of which both the named lock and the row are free: the row of the one whose named lock is held is the
     /// row of somebody without a session.
     fn claim_another(
@@ -290,7 +318,8 @@ impl RowLock {
         Ok(None)
     }
 
-    /// Claims one of these slots, the best first, unless others hold them all. `looks_first`: it is likely that they do, or somebody
+    /// Claims one of these slots, the best first, unless others hold them all; besides them only one that it may take over, or holds
+    /// already. `looks_first`: it is likely that they do, or somebody
     /// must be there to use it.
     fn claim(
         &mut self,
@@ -302,18 +331,21 @@ impl RowLock {
         let mut sent = Moment::now();
         let mut conflicts = 0;
         let mut rows = Vec::new();
-        let mut next = Next::Write(Change::Take { slot: slots[0] });
+        let mut next = slots
+            .first()
+            .map_or(Next::Taken, |&slot| Next::Write(Change::Take { slot }));
         let mut looks = looks_first;
         loop {
             if std::mem::take(&mut looks) {
                 rows = session.run(&self.statements.look())?;
                 self.refuse_future(&rows, session)?;
                 next = self.claimant(slots).next(&rows, None);
-                if looks_first && next != Next::Taken {
+                if looks_first && !slots.is_empty() && next != Next::Taken {
                     caller.ask_alive();
                     caller.await_alive();
                 }
             }
+            self.announce_claim(next.may_hold(), caller);
             let change = match next {
                 Next::Held { slot, fence } => {
                     let grant = Grant {
@@ -334,7 +366,7 @@ impl RowLock {
                 self.compare_clocks(session)?;
             }
             let write_id = self.next_write_id();
-            let write = self.claiming(change, write_id, session, caller);
+            let write = self.claiming(change, write_id, session);
             sent = Moment::now();
             match self.write(&write, session) {
                 Ok(seen) => {
@@ -342,9 +374,6 @@ impl RowLock {
                     rows = seen;
                     self.refuse_future(&rows, session)?;
                     next = self.claimant(slots).next(&rows, Some(write_id));
-                    if !matches!(next, Next::Held { .. } | Next::Write(Change::Renew { .. })) {
-                        caller.on_claim(false);
-                    }
                 }
                 // It has done nothing.
                 Err(Fault::Conflict(_) | Fault::Interrupted(_)) if conflicts < MOST_CONFLICTS => {
@@ -357,26 +386,26 @@ impl RowLock {
         }
     }
 
+    /// Whether a slot may be held from now on without anybody's knowing.
+    fn announce_claim(&mut self, may_hold: bool, caller: &dyn Caller) {
+        if std::mem::replace(&mut self.may_hold, may_hold) != may_hold {
+            caller.on_claim(may_hold);
+        }
+    }
+
     fn claimant<'a>(&'a self, slots: &'a [u32]) -> Claimant<'a> {
         Claimant {
             owner: &self.spec.owner,
+            owner_name: self.spec.owner_name.as_deref(),
             slots,
         }
     }
 
-    fn claiming(
-        &self,
-        change: Change,
-        write_id: u64,
-        session: &Session,
-        caller: &dyn Caller,
-    ) -> Write {
+    fn claiming(&self, change: Change, write_id: u64, session: &Session) -> Write {
         let also = match change {
-            Change::Take { slot } | Change::TakeExpired { slot, .. } => {
-                // From here on the row may be ours.
-                caller.on_claim(true);
-                (self.spec.on_grant)(slot, session.handshake_id())
-            }
+            Change::Take { slot }
+            | Change::TakeExpired { slot, .. }
+            | Change::TakeOver { slot, .. } => (self.spec.on_grant)(slot, session.handshake_id()),
             _ => Vec::new(),
         };
         let terms = Terms {
@@ -495,6 +524,34 @@ impl RowLock {
         match session.run(&self.statements.look()) {
             Ok(rows) if rows.iter().any(SlotState::is_owned) => self.holders(&rows),
             _ => holders,
+        }
+    }
+
+    /// One attempt to acquire the lock, as [`Backend::try_acquire`].
+    fn attempt(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure> {
+        if let Some((slot, fence)) = self.spec.token {
+            return self.adopt(slot, fence, caller);
+        }
+        let Some((mut session, opening)) = self.open(caller)? else {
+            return Ok(Attempt::Retry(self.connector.pause()));
+        };
+        caller.on_server(&session.to_string());
+        match self.acquire_on(&mut session, opening.as_ref(), caller) {
+            Ok(Decision::Held(grant, lease)) => {
+                self.grant = grant;
+                self.session = Some(session);
+                Ok(Attempt::Acquired(grant, lease))
+            }
+            Ok(Decision::Taken(holders)) => {
+                self.session = Some(session);
+                Ok(Attempt::Taken(holders))
+            }
+            Err(Fault::Final(failure)) => Err(failure),
+            Err(fault) => {
+                let line = format!("lost the session with {session}: {fault}");
+                session.tell(Level::Info, &line);
+                Ok(Attempt::Retry(PAUSE))
+            }
         }
     }
 
@@ -687,30 +744,12 @@ fn by_chance(span: Duration) -> Duration {
 
 impl Backend for RowLock {
     fn try_acquire(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure> {
-        if let Some((slot, fence)) = self.spec.token {
-            return self.adopt(slot, fence, caller);
+        let attempt = self.attempt(caller);
+        if attempt.is_err() && self.may_hold {
+            // There is no other attempt to find it.
+            let _ = self.release_row(&[]);
         }
-        let Some((mut session, opening)) = self.open(caller)? else {
-            return Ok(Attempt::Retry(self.connector.pause()));
-        };
-        caller.on_server(&session.to_string());
-        match self.acquire_on(&mut session, opening.as_ref(), caller) {
-            Ok(Decision::Held(grant, lease)) => {
-                self.grant = grant;
-                self.session = Some(session);
-                Ok(Attempt::Acquired(grant, lease))
-            }
-            Ok(Decision::Taken(holders)) => {
-                self.session = Some(session);
-                Ok(Attempt::Taken(holders))
-            }
-            Err(Fault::Final(failure)) => Err(failure),
-            Err(fault) => {
-                let line = format!("lost the session with {session}: {fault}");
-                session.tell(Level::Info, &line);
-                Ok(Attempt::Retry(PAUSE))
-            }
-        }
+        attempt
     }
 
     fn renew(&mut self) -> Renewal {

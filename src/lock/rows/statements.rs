@@ -70,12 +70,9 @@ impl Statements {
                 );
                 Write(vec![insert, self.look().0])
             }
-            Change::Take { slot } => {
-                let by_name = terms
-                    .owner_name
-                    .map(|name| format!(" OR owner_name = {}", text_literal(name)));
-                let is_free = format!("(owner IS NULL{})", by_name.unwrap_or_default());
-                self.take(slot, &is_free, write_id, terms)
+            Change::Take { slot } => self.take(slot, "owner IS NULL", write_id, terms),
+            Change::TakeOver { slot, fence } => {
+                self.take(slot, &format!("fence = {fence}"), write_id, terms)
             }
             Change::TakeExpired { slot, fence } => {
                 let has_expired = format!(
