@@ -129,6 +129,8 @@ impl Statements {
         Write::before_look(statements, self.look())
     }
 
+    /// A command that runs under a token goes by the time that it was told: nobody else makes that shorter. What follows from the
+    /// old values stands first, for SET goes from left to right, or not.
     fn renewal(
         &self,
         change: Change,
@@ -137,15 +139,21 @@ impl Statements {
         write_id: u64,
         terms: &Terms,
     ) -> String {
-        let kind = match change {
-            Change::HandBack { .. } => "token",
-            _ => terms.kind,
+        let kept = "IFNULL(ttl_seconds, 0)";
+        let ttl = match terms.ttl.map(|ttl| ttl.as_secs()) {
+            None => kept.to_owned(),
+            Some(ttl) if terms.kind == "run" => ttl.to_string(),
+            Some(ttl) => format!("IF(kind = 'token_run', GREATEST({kept}, {ttl}), {ttl})"),
         };
-        let ttl = terms.ttl.map(|ttl| ttl.as_secs().to_string());
+        let kind = match change {
+            Change::HandBack { .. } => ", kind = 'token'",
+            _ if terms.kind == "token_run" => ", kind = 'token_run'",
+            _ => "",
+        };
         format!(
-            "UPDATE {} SET write_id = {write_id}, kind = '{kind}', {} WHERE {}",
+            "UPDATE {} SET write_id = {write_id}, {}{kind} WHERE {}",
             self.tables.locks(),
-            lasting(&ttl.unwrap_or("IFNULL(ttl_seconds, 0)".to_owned())),
+            lasting(&ttl),
             self.is_own(slot, fence)
         )
     }
