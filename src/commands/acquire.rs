@@ -130,13 +130,14 @@ impl Caller for Waiting {
             .send(&Message::<Outcome>::Note(Level::Info, cut(&line)));
     }
 
-    fn on_claim(&self, may_be_held: bool) {
+    fn on_claim(&self, may_be_held: bool) -> bool {
         self.claims.set(may_be_held);
         if may_be_held {
             let _ = prctl::set_pdeathsig(None);
         } else if die_with(self.parent).is_err() {
             let _ = raise(Signal::SIGKILL);
         }
+        true
     }
 
     fn ask_alive(&self) {}

@@ -62,7 +62,9 @@ impl Caller for Alone {
 
     fn on_wait(&self, _: &Holders) {}
 
-    fn on_claim(&self, _: bool) {}
+    fn on_claim(&self, _: bool) -> bool {
+        true
+    }
 
     fn ask_alive(&self) {}
 

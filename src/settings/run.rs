@@ -179,8 +179,11 @@ fn once(sources: &mut Sources, name: &Name) -> Result<Option<Once>, Failure> {
         )?;
     }
     let zone = sources.optional("time-zone", |text| Zone::parse(text))?;
-    if at.is_none() && zone.is_some() && sources.is_from_command_line("time-zone") {
-        sources.refuse("time-zone", "is that of --once-at, which is not given")?;
+    if at.is_none()
+        && sources.is_from_command_line("time-zone")
+        && let Some(given) = sources.given("time-zone")
+    {
+        return Err(given.wrong("it is that of --once-at, which is not given"));
     }
     if at > per {
         let zone = match zone.map_or_else(Zone::of_host, Some) {
@@ -188,7 +191,7 @@ fn once(sources: &mut Sources, name: &Name) -> Result<Option<Once>, Failure> {
             None => {
                 sources.refuse(
                     "once-at",
-                    "the time zone of this host has no IANA name; give --time-zone",
+                    ": the time zone of this host has no IANA name; give --time-zone",
                 )?;
                 Zone::UTC
             }

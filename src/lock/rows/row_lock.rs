@@ -307,10 +307,6 @@ impl RowLock {
                 rows = session.run(&self.statements.look())?;
                 self.refuse_future(&rows, session)?;
                 step = next(&rows, slots, &owner, None);
-                if looks_first && step != Next::Taken {
-                    caller.ask_alive();
-                    caller.await_alive();
-                }
             }
             let write_id = self.next_write_id();
             let write = match step {
@@ -332,10 +328,10 @@ impl RowLock {
                         .renew(slot, fence, write_id, Some(self.ttl), self.spec.kind)
                 }
                 Next::Create { slot } => self.statements.create(slot),
-                Next::Take { slot } => self.take(slot, None, write_id, session, caller),
+                Next::Take { slot } => self.take(slot, None, write_id, session, caller)?,
                 Next::TakeExpired { slot, fence } => {
                     self.compare_clocks(session)?;
-                    self.take(slot, Some(fence), write_id, session, caller)
+                    self.take(slot, Some(fence), write_id, session, caller)?
                 }
             };
             sent = Moment::now();
@@ -367,16 +363,18 @@ impl RowLock {
         write_id: u64,
         session: &Session,
         caller: &dyn Caller,
-    ) -> Write {
+    ) -> Result<Write, Fault> {
         // From here on the row may be ours.
-        caller.on_claim(true);
+        if !caller.on_claim(true) {
+            return Err(Fault::Gone("nobody is there to use the lock".to_owned()));
+        }
         let grantee = Grantee {
             kind: self.spec.kind,
             owner_name: self.spec.owner_name.as_deref(),
             ttl: self.ttl,
             also: &(self.spec.on_grant)(slot, session.handshake_id()),
         };
-        self.statements.take(slot, expired, write_id, &grantee)
+        Ok(self.statements.take(slot, expired, write_id, &grantee))
     }
 
     /// Carries out a write. After a fault that leaves the session as it is nothing is left of the transaction.
