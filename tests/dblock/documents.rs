@@ -646,7 +646,11 @@ fn every_option_in_the_text_exists() {
                 continue;
             };
             let subcommand = rest.split(' ').next().unwrap_or_default();
-            if !["run", "status", "kill", "check", "config", "init", "history"].contains(&subcommand) {
+            if ![
+                "run", "status", "kill", "check", "config", "init", "history",
+            ]
+            .contains(&subcommand)
+            {
                 continue;
             }
             let help = help(subcommand);

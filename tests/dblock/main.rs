@@ -24,6 +24,7 @@ mod holding;
 mod hostile;
 mod hostile_bounds;
 mod inherited;
+mod init;
 mod kill;
 mod lease;
 mod lease_faults;
