@@ -20,6 +20,7 @@ mod cron;
 mod documents;
 mod exclusion;
 mod exit_codes;
+mod history;
 mod holding;
 mod hostile;
 mod hostile_bounds;
