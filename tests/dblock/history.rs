@@ -13,11 +13,9 @@ use crate::report::follows;
 /// Writes a run of the lock `name` that was requested so many seconds ago, with these columns besides; its number.
 fn add(tables: &Tables, name: &str, ago: u32, more: &[(&str, &str)]) -> String {
     let run = format!("{:032x}", fastrand::u128(..));
-    let columns: String = more
-        .iter()
-        .map(|(column, _)| format!(", {column}"))
-        .collect();
-    let values: String = more.iter().map(|(_, value)| format!(", {value}")).collect();
+    let list = |of: fn(&(&str, &str)) -> String| more.iter().map(of).collect::<String>();
+    let columns = list(|(column, _)| ", ".to_owned() + column);
+    let values = list(|(_, value)| ", ".to_owned() + value);
     tables.sql(&format!(
         "INSERT INTO dblock_runs (run, name, requested_at{columns}) \
          VALUES ('{run}', '{name}', UTC_TIMESTAMP(6) - INTERVAL {ago} SECOND{values})"
