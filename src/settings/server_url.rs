@@ -251,7 +251,7 @@ mod tests {
     fn an_error_in_a_url_does_not_show_its_password() {
         for wrong in [
             "mysql://u:secret@h:70000/",
-            "mysql://u:secret@h/db",
+            "mysql://u:secret@h/a/b",
             "mysql://u:secret@h?x=1",
             "pg://u:secret@h",
             "u:secret@h",
