@@ -83,7 +83,8 @@ pub fn parse(text: &str) -> Result<Parts, String> {
         .strip_prefix('/')
         .filter(|path| !path.is_empty())
     {
-        if path.contains('/') {
+        // An @ there is, as a rule, that behind a password with a /.
+        if path.contains(['/', '@']) {
             return Err("one name of a database may follow the / in the URL".to_owned());
         }
         options.push(("database", decoded(path, "database")?));
