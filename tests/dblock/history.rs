@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use mysql::prelude::Queryable;
 use serde_json::{Value, json};
 
-use crate::harness::{Dblock, PASSWORD, Pair, Server, Tables, both_servers, unique};
+use crate::harness::{Dblock, PASSWORD, Pair, Server, Tables, both_servers, galera, unique};
 use crate::report::follows;
 
 /// Writes a run of the lock `name` that was requested so many seconds ago, with these columns besides; its number.
@@ -396,6 +396,28 @@ both_servers! {
         output.expect_code(0).expect_said(["/* dblock prepare */ SET", "/* dblock version */", "/* dblock history */"]);
         assert!(!output.stderr.contains(PASSWORD));
         assert!(!output.stderr.contains("*/ /*"), "one name each: {}", output.stderr);
+    }
+}
+
+#[test]
+fn a_node_of_a_galera_cluster_does_not_see_the_sessions_of_the_others() {
+    let nodes = galera();
+    let tables = Tables::new(&nodes[0]);
+    let outcome = |node: &Server| {
+        let history = tables.at("history").env("DBLOCK_URL", node.url());
+        json_of(history)[0]["outcome"].clone()
+    };
+    // What one node has written the other shows at once.
+    for _ in 0..10 {
+        let run = add(&tables, "job", 0, &[]);
+        let _session = nodes[0].hold(&format!("#{run}"));
+        assert_eq!(outcome(&nodes[1]), "unknown");
+        assert_eq!(outcome(&nodes[0]), "running");
+        tables.sql(
+            "UPDATE dblock_runs SET ended_at = UTC_TIMESTAMP(6), outcome = 'ran', exit_code = 0",
+        );
+        assert_eq!(outcome(&nodes[1]), "ran");
+        tables.sql("DELETE FROM dblock_runs");
     }
 }
 

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use mysql::prelude::Queryable;
 
-use crate::harness::{Dblock, Kind, PASSWORD, Pair, Server, Tables, both_servers, unique};
+use crate::harness::{
+    Dblock, Kind, PASSWORD, Pair, SOON, Server, Tables, both_servers, eventually, galera,
+    multi_primary_group, unique, url_of,
+};
 
 /// What the tables look like: each column with its type, each index with its columns.
 fn shape(tables: &Tables) -> BTreeMap<String, String> {
@@ -313,6 +316,78 @@ both_servers! {
             is_current(&tables);
         }
     }
+}
+
+#[test]
+fn nodes_of_a_galera_cluster_may_make_the_tables_at_the_same_time() {
+    let nodes = galera();
+    for _ in 0..3 {
+        let tables = Tables::missing(&nodes[0]);
+        let init = |node: &Server| {
+            let init = tables.init().env("DBLOCK_URL", node.url());
+            init.spawn()
+        };
+        let runs: Vec<_> = nodes.iter().chain(nodes).map(init).collect();
+        for run in runs {
+            run.wait().expect_code(0).expect_silence();
+        }
+        for node in nodes {
+            let check = init_check(&tables).env("DBLOCK_URL", node.url());
+            check.output().expect_code(0).expect_silence();
+        }
+        assert_eq!(meta(&tables), (1, 1, 2_592_000, 100));
+    }
+}
+
+#[test]
+fn in_a_multi_primary_group_the_tables_are_made_through_one_member_only() {
+    let members = multi_primary_group();
+    let uuid = |member: &Server| -> String {
+        let found = member.admin().query_first("SELECT @@server_uuid").unwrap();
+        found.unwrap()
+    };
+    let [first, other] = if uuid(&members[0]) < uuid(&members[1]) {
+        [&members[0], &members[1]]
+    } else {
+        [&members[1], &members[0]]
+    };
+    let tables = Tables::missing(first);
+    let init = |member: &Server| tables.init().env("DBLOCK_URL", member.url());
+    init(other)
+        .args(["--connect-timeout", "2s"])
+        .output()
+        .expect_code(78)
+        .expect_one_line(
+            "is in a multi-primary group, where the tables are to be made through one member only",
+        )
+        .expect_one_line(&format!("; run dblock init on 127.0.0.1:{}\n", first.port));
+    // Whichever host it is done on, where all members are named.
+    let both = url_of([other, first]).replace("dblock@", "admin@");
+    let runs: Vec<_> = (0..4)
+        .map(|_| tables.init().env("DBLOCK_URL", &both).spawn())
+        .collect();
+    for run in runs {
+        let output = run.wait();
+        output.expect_code(0).expect_silence();
+        let place = format!("of 127.0.0.1:{} are current", first.port);
+        assert!(output.stdout.contains(&place), "{}", output.stdout);
+    }
+    eventually("the other member has them", SOON, || {
+        let check = init_check(&tables).env("DBLOCK_URL", other.url());
+        check.output().code == Some(0)
+    });
+    // Who may not see the members is told so, and nothing is changed.
+    let account = first.account();
+    let grants = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX";
+    tables.grant(grants, &account);
+    tables
+        .at("init")
+        .user(&account)
+        .output()
+        .expect_code(77)
+        .expect_one_line("SELECT ON performance_schema.replication_group_members besides");
+    let history = tables.at("history").env("DBLOCK_URL", other.url());
+    history.output().expect_code(0).expect_silence();
 }
 
 #[test]

@@ -140,7 +140,20 @@ fn galera_library() -> String {
 /// Three MySQL servers in a group that has one primary, the first of them.
 #[allow(dead_code, reason = "only script/failover needs it")]
 pub fn group() -> [Server; 3] {
-    let ports: [u16; 3] = [(); 3].map(|()| free_port());
+    group_with(&[])
+}
+
+/// Two MySQL servers in a group in which both take writes.
+#[allow(dead_code, reason = "script/failover does not need it")]
+pub fn multi_primary_group() -> [Server; 2] {
+    group_with(&[
+        "--loose-group-replication-single-primary-mode=OFF",
+        "--loose-group-replication-enforce-update-everywhere-checks=ON",
+    ])
+}
+
+fn group_with<const N: usize>(more: &[&str]) -> [Server; N] {
+    let ports: [u16; N] = [(); N].map(|()| free_port());
     let seeds = ports.map(|port| format!("127.0.0.1:{port}")).join(",");
     let member = |index: usize| {
         let options = [
@@ -159,10 +172,14 @@ pub fn group() -> [Server; 3] {
             "--loose-group-replication-start-on-boot=OFF".into(),
             "--loose-group-replication-recovery-get-public-key=ON".into(),
         ];
-        Server::private_with(Kind::MySql, &options.each_ref().map(|option| &**option))
+        let options = options.iter().map(|option| &**option);
+        let options: Vec<&str> = options.chain(more.iter().copied()).collect();
+        Server::private_with(Kind::MySql, &options)
     };
     let members = thread::scope(|scope| {
-        let starting = [0, 1, 2].map(|index| scope.spawn(move || member(index)));
+        let member = &member;
+        let starting = std::array::from_fn(|index| scope.spawn(move || member(index)));
+        let starting: [_; N] = starting;
         starting.map(|thread| thread.join().expect("a member starts"))
     });
     for (index, server) in members.iter().enumerate() {
@@ -179,7 +196,7 @@ pub fn group() -> [Server; 3] {
     let mut first = members[0].admin();
     eventually("all members are there", SOON, || {
         let online = "SELECT COUNT(*) FROM performance_schema.replication_group_members WHERE MEMBER_STATE = 'ONLINE'";
-        first.query_first(online).expect("an answer") == Some(3)
+        first.query_first(online).expect("an answer") == Some(N)
     });
     members
 }

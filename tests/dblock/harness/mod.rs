@@ -17,6 +17,8 @@ mod tables;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+#[allow(unused_imports, reason = "script/failover does not need it")]
+pub use cluster::multi_primary_group;
 pub use cluster::{Pair, galera, url_of};
 pub use dblock::{
     Dblock, Output, Running, children_of, dblock_holds, eventually_gone, processes_with, works,
