@@ -86,8 +86,8 @@ impl Journal {
     /// The statement that makes this success the last one of its name, if it began later than that. A tick never goes back: a run for
     /// an earlier one may end later.
     ///
-    /// It means the same whether the server assigns one column after the other or all at once: no condition reads a column that is
-    /// assigned before it, but that of `run`, which holds with the old and with the new `started_at`.
+    /// It means the same whether the server assigns one column after the other or all at once: `run` comes last, and the conditions
+    /// hold with the old `started_at` and with the new one, which is no later than this start.
     fn success(&self, started: &str, ended: &str) -> String {
         let facts = &self.facts;
         let run = text_literal(&facts.run);

@@ -394,11 +394,12 @@ mod tests {
                 fixture.end(&earlier, &success(60, 40));
                 let last = fixture.successes(&name).last.unwrap();
                 assert_eq!((seconds(last.started_ago), seconds(last.ended_ago), last.pid), (70, 50, Some(10)));
+                let of = format!("dblock_successes WHERE name = '{name}'");
+                assert_eq!(fixture.lines("run", &of), [first.facts.run]);
                 let later = fixture.journal(12, &name);
                 fixture.end(&later, &success(10, 30));
                 let last = fixture.successes(&name).last.unwrap();
                 assert_eq!((seconds(last.started_ago), seconds(last.ended_ago), last.pid), (40, 30, Some(12)));
-                let of = format!("dblock_successes WHERE name = '{name}'");
                 assert_eq!(fixture.lines("run", &of), [later.facts.run]);
                 // A failure is no success.
                 let failed = fixture.journal(13, &name);

@@ -14,6 +14,7 @@ mod proxy;
 pub mod pty;
 mod records;
 mod server;
+mod tables;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -33,6 +34,7 @@ pub use records::Records;
 pub use server::{
     Kind, Server, has_session, holder, my_print_defaults, url_at, url_of_port, waiters,
 };
+pub use tables::Tables;
 
 /// The password of the account `dblock` on every test server.
 pub const PASSWORD: &str = "dblock-secret";
