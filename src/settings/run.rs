@@ -191,7 +191,7 @@ fn once(sources: &mut Sources, name: &Name) -> Result<Option<Once>, Failure> {
             None => {
                 sources.refuse(
                     "once-at",
-                    ": the time zone of this host has no IANA name; give --time-zone",
+                    "needs --time-zone: that of this host has no IANA name",
                 )?;
                 Zone::UTC
             }

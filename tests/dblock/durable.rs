@@ -64,9 +64,9 @@ fn ends_in_silence(mut run: Running) {
     end.expect_code(5).expect_silence();
 }
 
-/// A server of a test's own where runs are durable.
+/// A server of a test's own where runs are durable, which keeps what it has committed when it is killed.
 fn private(kind: Kind) -> Server {
-    Server::private(kind).with_durable_runs()
+    Server::private_with(kind, &["--innodb-flush-log-at-trx-commit=1"]).with_durable_runs()
 }
 
 both_servers! {

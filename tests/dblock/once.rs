@@ -183,8 +183,8 @@ fn the_hosts_time_zone_counts_where_none_is_given() {
     dblock
         .command(["true"])
         .output()
-        .expect_code(64)
-        .expect_one_line("give --time-zone");
+        .expect_code(78)
+        .expect_one_line("--once-at needs --time-zone");
 }
 
 #[test]
