@@ -249,12 +249,11 @@ impl<'a> Guard<'a> {
                 None => self.link.send(&held),
             }
         });
-        match told {
-            Ok(()) => lock.state = State::Held(lease),
-            Err(_) => {
-                lock.release_for_the_dead();
-                lock.backend.drop_held();
-            }
+        if told.is_ok() {
+            lock.state = State::Held(lease);
+        } else {
+            lock.release_for_the_dead();
+            lock.backend.drop_held();
         }
         told.map_err(|error: io::Error| {
             let line = format!("cannot pass the session on: {}", in_words(&error));

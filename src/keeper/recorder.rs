@@ -73,7 +73,7 @@ impl<'a> Recorder<'a> {
         &mut self,
         grant: Grant,
         session: &mut Session,
-    ) -> Result<Result<Option<Tick>, AlreadyRan>, Fault> {
+    ) -> Result<Result<Option<Tick>, Box<AlreadyRan>>, Fault> {
         let tables = self.journal.tables.clone();
         if !self.is_row {
             schema::prepare(session)?;

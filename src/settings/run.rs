@@ -178,7 +178,7 @@ fn once(sources: &mut Sources, name: &Name) -> Result<Option<Once>, Failure> {
             "cannot be combined with once-at; give one of them",
         )?;
     }
-    let zone = sources.optional("time-zone", |text| Zone::parse(text))?;
+    let zone = sources.optional("time-zone", Zone::parse)?;
     if at.is_none()
         && sources.is_from_command_line("time-zone")
         && let Some(given) = sources.given("time-zone")
@@ -186,15 +186,14 @@ fn once(sources: &mut Sources, name: &Name) -> Result<Option<Once>, Failure> {
         return Err(given.wrong("it is that of --once-at, which is not given"));
     }
     if at > per {
-        let zone = match zone.map_or_else(Zone::of_host, Some) {
-            Some(zone) => zone,
-            None => {
-                sources.refuse(
-                    "once-at",
-                    "needs --time-zone: that of this host has no IANA name",
-                )?;
-                Zone::UTC
-            }
+        let zone = if let Some(zone) = zone.or_else(Zone::of_host) {
+            zone
+        } else {
+            sources.refuse(
+                "once-at",
+                "needs --time-zone: that of this host has no IANA name",
+            )?;
+            Zone::UTC
         };
         sources.record(
             "time-zone of once-at",

@@ -107,7 +107,7 @@ impl RowLock {
     ) -> Self {
         Self {
             connector: Rc::new(connector),
-            request: Request::new(spec, run_id, verbosity).as_queue(),
+            request: Request::new(spec, run_id, verbosity).serving_as_queue(),
             statements: Statements::new(&row.tables, &spec.name, spec.slots, &row.owner),
             spec: row,
             name: spec.name.clone(),
@@ -235,7 +235,7 @@ impl RowLock {
             let rows = match self.claim(&slots, waits, session, caller)? {
                 Claimed::Held(grant, lease) => {
                     if waits {
-                        self.request.end_wait(self.ttl, session)?;
+                        Request::end_wait(self.ttl, session)?;
                     }
                     return Ok(Decision::Held(grant, lease));
                 }
@@ -663,6 +663,7 @@ fn merged(before: Vec<SlotState>, seen: Vec<SlotState>) -> Vec<SlotState> {
     rows
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn gone(error: io::Error) -> Fault {
     Fault::Gone(error.to_string())
 }
