@@ -750,8 +750,11 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 5] = [
+const OTHER_TEXTS: [&str; 8] = [
     "lock/named/statements/mod.rs",
+    "lock/rows/statements.rs",
+    "cron/cronie.rs",
+    "cron/golden.rs",
     "schema/statements.rs",
     "schema/tables.rs",
     "history/journal.rs",
@@ -759,7 +762,7 @@ const OTHER_TEXTS: [&str; 5] = [
 ];
 
 /// Texts that are no lines of dblock's, by their beginning.
-const NO_LINES: [&str; 17] = [
+const NO_LINES: [&str; 22] = [
     // Of other programs and libraries, which are looked for.
     "For more information",
     "BEGIN ENCRYPTED PRIVATE KEY",
@@ -776,9 +779,15 @@ const NO_LINES: [&str; 17] = [
     "INSERT INTO",
     "r.",
     "(r.",
+    "l.slot, ",
+    // What @daily and its like stand for.
+    "0 * * * *",
+    "0 0 ",
     // Columns of tables.
     "the OS user's name",
     "host, port, socket",
+    "time-zone of once-at",
+    "time-zone, or the host",
     "(with a password)",
 ];
 
