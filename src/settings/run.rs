@@ -142,7 +142,7 @@ pub fn read(
 fn variables_of_the_server() -> Vec<&'static str> {
     let own = cli::variables().map(|(_, variable)| variable);
     let own = own.filter(|variable| variable.starts_with("DBLOCK_"));
-    own.chain(["MYSQL_PWD"]).collect()
+    own.chain(["DBLOCK_TOKEN", "MYSQL_PWD"]).collect()
 }
 
 /// How many slots there are, and their names if they have some. Of the two ways to give that the stronger one counts.

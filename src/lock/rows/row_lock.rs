@@ -414,7 +414,8 @@ impl RowLock {
         let behind = Duration::from_micros(behind);
         if behind > self.ttl / 10 {
             let line = format!(
-                "the clock of {session} is at least {} behind that of a server that has written rows there, more than a tenth                  of the TTL: a durable lock would not exclude; set the clocks right",
+                "the clock of {session} is at least {} behind that of a server that has written rows there, more than a tenth \
+                 of the TTL: a durable lock would not exclude; set the clocks right",
                 shown(behind)
             );
             return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
@@ -437,7 +438,8 @@ impl RowLock {
         for (other, clock) in others {
             if let Some(off) = disagreement(here, clock, self.ttl) {
                 let line = format!(
-                    "the clocks of {own} and {other} are {} apart, more than a tenth of the TTL: a durable lock would not exclude;                      set them right",
+                    "the clocks of {own} and {other} are {} apart, more than a tenth of the TTL: a durable lock would not exclude; \
+                     set them right",
                     shown(off)
                 );
                 return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
