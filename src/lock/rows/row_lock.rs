@@ -217,6 +217,9 @@ impl RowLock {
         caller: &dyn Caller,
     ) -> Result<Decision, Fault> {
         self.named_slot = None;
+        if let Some(taken_over) = self.take_over(session, caller)? {
+            return Ok(taken_over);
+        }
         let mut slots: Vec<u32> = (0..self.slots).collect();
         if let Some(opening) = opening {
             match self.request.take(session, opening, caller)? {
@@ -259,6 +262,27 @@ impl RowLock {
             sleep(left.unwrap_or(pause).min(by_chance(pause)));
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+    }
+
+    /// Takes over the slot of whoever has given the same name, whoever waits for it.
+    fn take_over(
+        &mut self,
+        session: &mut Session,
+        caller: &dyn Caller,
+    ) -> Result<Option<Decision>, Fault> {
+        let Some(name) = &self.spec.owner_name else {
+            return Ok(None);
+        };
+        session.answer_within(self.limit()).map_err(gone)?;
+        let rows = session.run(&self.statements.look())?;
+        let is_same = |row: &&SlotState| row.owner_name.as_ref() == Some(name);
+        if let Some(slot) = rows.iter().find(is_same).map(|row| row.slot)
+            && let Claimed::Held(grant, lease) = self.claim(&[slot], false, session, caller)?
+        {
+            return Ok(Some(Decision::Held(grant, lease)));
+        }
+        session.answer_within(Duration::ZERO).map_err(gone)?;
+        Ok(None)
     }
 
     /// Claims another slot of which both the named lock and the row are free: the row of the one whose named lock is held is the
