@@ -489,26 +489,21 @@ impl RowLock {
         }
     }
 
-    /// Names those holders by their rows whom the server did not name.
-    fn name_holders(&self, mut holders: Holders, session: &mut Session) -> Holders {
-        let is_unnamed = |holder: &Holder| matches!(holder, Holder::Session(client) if client.dblock().is_none());
-        if !holders.named.iter().any(is_unnamed) && !holders.named.is_empty() {
+    /// Names the holders by their rows, where the server did not.
+    fn name_holders(&self, holders: Holders, session: &mut Session) -> Holders {
+        let is_known = |holder: &Holder| match holder {
+            Holder::Session(client) => client.dblock().is_some(),
+            Holder::Killer(_) => true,
+            Holder::Nobody | Holder::Unknown => false,
+        };
+        if holders.named.iter().any(is_known) {
             return holders;
         }
         let _ = session.answer_within(self.limit());
-        let Ok(rows) = session.run(&self.statements.look()) else {
-            return holders;
-        };
-        for holder in &mut holders.named {
-            if let Holder::Session(client) = holder
-                && let Some(row) = rows
-                    .iter()
-                    .find(|row| row.is_owned() && row.client.connection == client.connection)
-            {
-                **client = row.client.clone();
-            }
+        match session.run(&self.statements.look()) {
+            Ok(rows) if rows.iter().any(SlotState::is_owned) => self.holders(&rows),
+            _ => holders,
         }
-        holders
     }
 
     /// The session that is there, or a new one, with the named lock's run id.
@@ -534,17 +529,34 @@ impl RowLock {
         }
     }
 
-    /// Releases the lock of a script. `false`: it was not held any more.
+    /// Releases what was granted and nobody knows of, or what may have been, and ends the session. Whether a server has done it.
+    pub fn withdraw(&mut self) -> bool {
+        let is_done = self.release_row(&[]).is_ok();
+        self.session = None;
+        is_done
+    }
+
+    /// Releases the lock of a script.
     ///
     /// # Errors
-    /// No further attempt will help.
-    pub fn release_token(&mut self, also: &[String]) -> Result<bool, Failure> {
-        self.spec.token = None;
+    /// [`Reason::LockLost`]: it was not held any more; no further attempt will help.
+    pub fn release_token(&mut self, caller: &dyn Caller, also: &[String]) -> Result<(), Failure> {
+        let (slot, fence) = self.spec.token.take().unwrap_or_default();
+        self.grant = Grant {
+            slot,
+            fence: Some(fence),
+            ..Grant::default()
+        };
         loop {
             match self.release_row(also) {
                 Err(Fault::Final(failure)) => return Err(failure),
                 Err(_) => sleep(self.connector.pause()),
-                Ok(was_held) => return Ok(was_held),
+                Ok(was_held) => {
+                    caller.on_server(&self.server());
+                    let line = format!("the token does not hold {} any more", self.name);
+                    let lost = Failure::new(Reason::LockLost, line);
+                    return was_held.then_some(()).ok_or(lost);
+                }
             }
         }
     }
@@ -601,6 +613,7 @@ impl RowLock {
             Some(row) if is_own(&row) => {
                 if self.spec.ttl.is_none() {
                     self.ttl = row.ttl;
+                    session.answer_within(self.limit()).map_err(gone)?;
                 }
                 if row.write_id != write_id {
                     return Err(Fault::Gone(
