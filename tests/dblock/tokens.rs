@@ -184,6 +184,10 @@ both_servers_with_tables! {
         let first = token(acquire(server, &name));
         let mut waiting = acquire(server, &name).args(["--wait", "50", "-v"]).spawn();
         waiting.wait_stderr("waiting", SOON);
+        // Who waits is not who holds it.
+        let taken = acquire(server, &name).output();
+        taken.expect_code(75).expect_one_line(&format!("{name} is held by "));
+        assert!(!taken.stderr.contains(&format!("pid {}", waiting.pid())), "{taken:?}");
         release(server, &first).output().expect_code(0).expect_silence();
         let second = one_word(&waiting.wait().expect_code(0).stdout);
         assert!(fence(&second) > fence(&first), "{first} {second}");

@@ -489,18 +489,20 @@ impl RowLock {
         }
     }
 
-    /// Names the holders by their rows, where the server did not.
+    /// Names the holders by their rows, where the server did not, or named those who wait for them with the named locks.
     fn name_holders(&self, holders: Holders, session: &mut Session) -> Holders {
         let is_known = |holder: &Holder| match holder {
             Holder::Session(client) => client.dblock().is_some(),
             Holder::Killer(_) => true,
             Holder::Nobody | Holder::Unknown => false,
         };
-        if holders.named.iter().any(is_known) {
-            return holders;
-        }
+        let is_held = |row: &&SlotState| row.is_owned() && !row.has_expired();
         let _ = session.answer_within(self.limit());
         match session.run(&self.statements.look()) {
+            Ok(rows) if rows.iter().filter(is_held).count() == self.slots as usize => {
+                self.holders(&rows)
+            }
+            _ if holders.named.iter().any(is_known) => holders,
             Ok(rows) if rows.iter().any(SlotState::is_owned) => self.holders(&rows),
             _ => holders,
         }
