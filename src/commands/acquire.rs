@@ -1,20 +1,22 @@
 //! `dblock acquire`: a lock that spans several commands of a script. A process of its own acquires the row, and releases it again
 //! unless it learns that the token was printed.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::io;
 use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
 use nix::sys::prctl;
-use nix::sys::signal::{Signal, raise};
+use nix::sys::signal::{SigSet, Signal, raise};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::inquiry::listener_of;
-use super::print;
-use crate::base::exit::{CONFLICT, Ending, Failure};
+use super::print_to_reader;
+use crate::base::clock::Moment;
+use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::{json_printable, seconds};
 use crate::db::Connector;
@@ -23,10 +25,13 @@ use crate::isolated::process::{detach, die_with, harden};
 use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Verbosity;
 use crate::lock::rows::{RowLock, RowSpec, Token};
-use crate::lock::{self, Attempt, Backend, Caller, Holders, Introduction, Wait};
+use crate::lock::{self, Attempt, Backend, Caller, Grant, Holders, Introduction, Wait};
 use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Acquire};
+
+/// How much of the connect time-out goes by before it is said that every server is read-only.
+const PATIENCE: f64 = 0.8;
 
 /// For all that is neither connecting nor waiting.
 const BESIDES: Duration = Duration::from_secs(5);
@@ -66,11 +71,16 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
         |outcome: Outcome, link| match outcome {
             Outcome::Acquired { token, slot, fence } => {
                 log.info(format_args!("acquired {name} (slot {slot}), fence {fence}"));
-                match print(&shown(&acquire, &token, slot, fence)) {
+                match print_to_reader(&shown(&acquire, &token, slot, fence)) {
                     Ok(()) => {
+                        // From here on the lock is held: no signal makes it look otherwise.
+                        let _ = SigSet::all().thread_block();
                         let _ = link.send(&Printed);
                     }
-                    Err(failure) => ending = Err(failure),
+                    Err(failure) => {
+                        link.close_for_sending();
+                        ending = Err(failure);
+                    }
                 }
             }
             Outcome::Taken(holders) => {
@@ -108,19 +118,28 @@ struct Waiting {
     link: Rc<Link>,
     parent: Pid,
     /// Whether the row may be held without anybody's knowing.
-    claims: Cell<bool>,
+    may_be_held: Cell<bool>,
+    /// That every server is read-only, as the latest round showed.
+    only_read_only: RefCell<Option<String>>,
+}
+
+impl Waiting {
+    /// Why no longer to look for a server that takes writes.
+    fn read_only_since(&self, begun: Moment, patience: Duration) -> Option<Failure> {
+        let line = self.only_read_only.borrow().clone()?;
+        let line = Failure::new(Reason::Configuration, line);
+        (begun.elapsed() > patience).then_some(line)
+    }
 }
 
 impl Caller for Waiting {
     fn on_server(&self, server: &str) {
+        self.only_read_only.take();
         let _ = self.link.send(&Message::<Outcome>::Reached(cut(server)));
     }
 
     fn on_read_only(&self, server: Option<&str>) {
-        if let Some(server) = server {
-            let note = Message::<Outcome>::Note(Level::Info, cut(server));
-            let _ = self.link.send(&note);
-        }
+        *self.only_read_only.borrow_mut() = server.map(cut);
     }
 
     fn on_wait(&self, holders: &Holders) {
@@ -131,12 +150,13 @@ impl Caller for Waiting {
     }
 
     fn on_claim(&self, may_be_held: bool) -> bool {
-        self.claims.set(may_be_held);
+        self.may_be_held.set(may_be_held);
         if may_be_held {
             let _ = prctl::set_pdeathsig(None);
         } else if die_with(self.parent).is_err() {
             let _ = raise(Signal::SIGKILL);
         }
+        let _ = self.link.send(&Message::<Outcome>::MustFinish(may_be_held));
         true
     }
 
@@ -184,19 +204,66 @@ fn hold_row(
     let waiting = Waiting {
         link: Rc::clone(&link),
         parent,
-        claims: Cell::new(false),
+        may_be_held: Cell::new(false),
+        only_read_only: RefCell::new(None),
     };
-    let grant = loop {
-        match lock.try_acquire(&waiting)? {
-            Attempt::Acquired(grant, _) => break grant,
-            Attempt::Taken(holders) => {
-                let _ = link.send(&Message::Item(Outcome::Taken(holders)));
-                let _ = link.send(&Message::<Outcome>::Done);
-                return Ok(());
+    let attempt = wait_for_row(&mut lock, &waiting, acquire.connection.connect_timeout);
+    let outcome = match attempt? {
+        Ok(grant) => pass_on(&mut lock, grant, acquire, owner, &link),
+        Err(holders) => link.send(&Message::Item(Outcome::Taken(holders))),
+    };
+    // The session ends before this process is ended.
+    drop(lock);
+    if outcome.is_ok() {
+        let _ = link.send(&Message::<Outcome>::Done);
+    }
+    Ok(())
+}
+
+/// Acquires the row, or finds out who holds it. What may be held is released where it comes to nothing.
+fn wait_for_row(
+    lock: &mut RowLock,
+    waiting: &Waiting,
+    connect_timeout: Duration,
+) -> Result<Result<Grant, Holders>, Failure> {
+    let (begun, patience) = (Moment::now(), connect_timeout.mul_f64(PATIENCE));
+    loop {
+        let pause = match lock.try_acquire(waiting) {
+            Ok(Attempt::Acquired(grant, _)) => return Ok(Ok(grant)),
+            Ok(Attempt::Taken(holders)) => return Ok(Err(holders)),
+            Ok(Attempt::Retry(pause)) => match waiting.read_only_since(begun, patience) {
+                Some(failure) => return Err(failure),
+                None => pause,
+            },
+            Err(failure) => {
+                if waiting.may_be_held.get() {
+                    lock.withdraw();
+                }
+                return Err(failure);
             }
-            Attempt::Retry(pause) => sleep(pause),
+        };
+        sleep(pause);
+        while waiting.may_be_held.get() {
+            if lock.withdraw() {
+                waiting.on_claim(false);
+            } else if waiting.link.is_readable() {
+                // Nobody waits for it any more, and no server can be reached.
+                return Err(Failure::new(Reason::Unreachable, "cannot release the lock"));
+            } else {
+                sleep(pause);
+            }
         }
-    };
+    }
+}
+
+/// Passes the token on, and releases the row again unless it was printed.
+fn pass_on(
+    lock: &mut RowLock,
+    grant: Grant,
+    acquire: &Acquire,
+    owner: &str,
+    link: &Link,
+) -> io::Result<()> {
     lock.hand_over();
     let fence = grant.fence.unwrap_or_default();
     let token = Token {
@@ -213,8 +280,7 @@ fn hold_row(
     let sent = link.send(&Message::Item(acquired));
     let is_printed = sent.is_ok() && matches!(link.receive::<Printed>(), Ok(Some(_)));
     if !is_printed {
-        lock.release_for_the_dead(&[]);
+        lock.withdraw();
     }
-    let _ = link.send(&Message::<Outcome>::Done);
-    Ok(())
+    sent
 }

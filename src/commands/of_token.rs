@@ -1,7 +1,6 @@
 //! What `renew` and `release` share: a process that acts for a script's token.
 
 use std::rc::Rc;
-use std::thread::sleep;
 use std::time::Duration;
 
 use nix::unistd::Pid;
@@ -15,9 +14,7 @@ use crate::isolated::process::{detach, harden};
 use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Verbosity;
 use crate::lock::rows::{RowLock, RowSpec};
-use crate::lock::{
-    Attempt, Backend, Caller, DEFAULT_TTL, Holders, Introduction, LockSpec, OnLockLost, Wait,
-};
+use crate::lock::{Caller, DEFAULT_TTL, Holders, Introduction, LockSpec, OnLockLost, Wait};
 use crate::schema::Tables;
 use crate::settings::OfToken;
 
@@ -32,7 +29,7 @@ pub fn act_on(
     of_token: &OfToken,
     command: &str,
     log: Log,
-    work: fn(&mut RowLock) -> Result<(), Failure>,
+    work: fn(&mut RowLock, &dyn Caller) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let connect = of_token.connection.connect_timeout;
     let limits = Limits {
@@ -77,7 +74,7 @@ fn act(
     level: Level,
     link: Rc<Link>,
     parent: Pid,
-    work: fn(&mut RowLock) -> Result<(), Failure>,
+    work: fn(&mut RowLock, &dyn Caller) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     harden(parent)?;
     let token = &of_token.token;
@@ -108,10 +105,9 @@ fn act(
     };
     let mut lock = RowLock::new(connector, &spec, &token.owner, verbosity, row);
     let caller = Alone(Rc::clone(&link));
-    while let Attempt::Retry(pause) = lock.try_acquire(&caller)? {
-        sleep(pause);
-    }
-    work(&mut lock)?;
+    work(&mut lock, &caller)?;
+    // The session ends before this process is ended.
+    drop(lock);
     let _ = link.send(&Message::<()>::Done);
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use super::sources::Sources;
+use super::sources::{Sources, TOKEN};
 use super::{cli, connection, value};
 use crate::base::exit::Failure;
 use crate::base::log::Level;
@@ -138,11 +138,11 @@ pub fn read(
     })
 }
 
-/// The variables that give dblock the server and the password.
+/// The variables that give dblock the server, the password and a script's lock.
 fn variables_of_the_server() -> Vec<&'static str> {
     let own = cli::variables().map(|(_, variable)| variable);
     let own = own.filter(|variable| variable.starts_with("DBLOCK_"));
-    own.chain(["DBLOCK_TOKEN", "MYSQL_PWD"]).collect()
+    own.chain(["MYSQL_PWD", TOKEN]).collect()
 }
 
 /// How many slots there are, and their names if they have some. Of the two ways to give that the stronger one counts.

@@ -50,5 +50,6 @@ mod status;
 mod terminal;
 mod time_limits;
 mod tls;
+mod tokens;
 mod usage;
 mod waiting;

@@ -217,6 +217,9 @@ impl RowLock {
         caller: &dyn Caller,
     ) -> Result<Decision, Fault> {
         self.named_slot = None;
+        if let Some(taken_over) = self.take_over(session, caller)? {
+            return Ok(taken_over);
+        }
         let mut slots: Vec<u32> = (0..self.slots).collect();
         if let Some(opening) = opening {
             match self.request.take(session, opening, caller)? {
@@ -259,6 +262,27 @@ impl RowLock {
             sleep(left.unwrap_or(pause).min(by_chance(pause)));
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+    }
+
+    /// Takes over the slot of whoever has given the same name, whoever waits for it.
+    fn take_over(
+        &mut self,
+        session: &mut Session,
+        caller: &dyn Caller,
+    ) -> Result<Option<Decision>, Fault> {
+        let Some(name) = &self.spec.owner_name else {
+            return Ok(None);
+        };
+        session.answer_within(self.limit()).map_err(gone)?;
+        let rows = session.run(&self.statements.look())?;
+        let is_same = |row: &&SlotState| row.owner_name.as_ref() == Some(name);
+        if let Some(slot) = rows.iter().find(is_same).map(|row| row.slot)
+            && let Claimed::Held(grant, lease) = self.claim(&[slot], false, session, caller)?
+        {
+            return Ok(Some(Decision::Held(grant, lease)));
+        }
+        session.answer_within(Duration::ZERO).map_err(gone)?;
+        Ok(None)
     }
 
     /// Claims another slot of which both the named lock and the row are free: the row of the one whose named lock is held is the
@@ -465,26 +489,23 @@ impl RowLock {
         }
     }
 
-    /// Names those holders by their rows whom the server did not name.
-    fn name_holders(&self, mut holders: Holders, session: &mut Session) -> Holders {
-        let is_unnamed = |holder: &Holder| matches!(holder, Holder::Session(client) if client.dblock().is_none());
-        if !holders.named.iter().any(is_unnamed) && !holders.named.is_empty() {
-            return holders;
-        }
-        let _ = session.answer_within(self.limit());
-        let Ok(rows) = session.run(&self.statements.look()) else {
-            return holders;
+    /// Names the holders by their rows, where the server did not, or named those who wait for them with the named locks.
+    fn name_holders(&self, holders: Holders, session: &mut Session) -> Holders {
+        let is_known = |holder: &Holder| match holder {
+            Holder::Session(client) => client.dblock().is_some(),
+            Holder::Killer(_) => true,
+            Holder::Nobody | Holder::Unknown => false,
         };
-        for holder in &mut holders.named {
-            if let Holder::Session(client) = holder
-                && let Some(row) = rows
-                    .iter()
-                    .find(|row| row.is_owned() && row.client.connection == client.connection)
-            {
-                **client = row.client.clone();
+        let is_held = |row: &&SlotState| row.is_owned() && !row.has_expired();
+        let _ = session.answer_within(self.limit());
+        match session.run(&self.statements.look()) {
+            Ok(rows) if rows.iter().filter(is_held).count() == self.slots as usize => {
+                self.holders(&rows)
             }
+            _ if holders.named.iter().any(is_known) => holders,
+            Ok(rows) if rows.iter().any(SlotState::is_owned) => self.holders(&rows),
+            _ => holders,
         }
-        holders
     }
 
     /// The session that is there, or a new one, with the named lock's run id.
@@ -510,17 +531,34 @@ impl RowLock {
         }
     }
 
-    /// Releases the lock of a script. `false`: it was not held any more.
+    /// Releases what was granted and nobody knows of, or what may have been, and ends the session. Whether a server has done it.
+    pub fn withdraw(&mut self) -> bool {
+        let is_done = self.release_row(&[]).is_ok();
+        self.session = None;
+        is_done
+    }
+
+    /// Releases the lock of a script.
     ///
     /// # Errors
-    /// No further attempt will help.
-    pub fn release_token(&mut self, also: &[String]) -> Result<bool, Failure> {
-        self.spec.token = None;
+    /// [`Reason::LockLost`]: it was not held any more; no further attempt will help.
+    pub fn release_token(&mut self, caller: &dyn Caller, also: &[String]) -> Result<(), Failure> {
+        let (slot, fence) = self.spec.token.take().unwrap_or_default();
+        self.grant = Grant {
+            slot,
+            fence: Some(fence),
+            ..Grant::default()
+        };
         loop {
             match self.release_row(also) {
                 Err(Fault::Final(failure)) => return Err(failure),
                 Err(_) => sleep(self.connector.pause()),
-                Ok(was_held) => return Ok(was_held),
+                Ok(was_held) => {
+                    caller.on_server(&self.server());
+                    let line = format!("the token does not hold {} any more", self.name);
+                    let lost = Failure::new(Reason::LockLost, line);
+                    return was_held.then_some(()).ok_or(lost);
+                }
             }
         }
     }
@@ -577,6 +615,7 @@ impl RowLock {
             Some(row) if is_own(&row) => {
                 if self.spec.ttl.is_none() {
                     self.ttl = row.ttl;
+                    session.answer_within(self.limit()).map_err(gone)?;
                 }
                 if row.write_id != write_id {
                     return Err(Fault::Gone(

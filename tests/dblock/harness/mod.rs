@@ -103,6 +103,30 @@ macro_rules! both_locks {
 }
 pub(crate) use both_locks;
 
+/// Makes two tests of each function, `name::mariadb` and `name::mysql`, on the shared servers with dblock's tables.
+macro_rules! both_servers_with_tables {
+    ($($(#[$attribute:meta])* fn $name:ident($server:ident) $body:block)*) => {$(
+        mod $name {
+            #[allow(unused_imports, reason = "not every test needs all that its file imports")]
+            use super::*;
+
+            $(#[$attribute])*
+            fn check($server: &'static crate::harness::Server) $body
+
+            #[test]
+            fn mariadb() {
+                check(crate::harness::Server::durable(crate::harness::Kind::MariaDb));
+            }
+
+            #[test]
+            fn mysql() {
+                check(crate::harness::Server::durable(crate::harness::Kind::MySql));
+            }
+        }
+    )*};
+}
+pub(crate) use both_servers_with_tables;
+
 /// Fails for want of a program of the package of its name.
 #[track_caller]
 pub fn missing(program: &str, error: &std::io::Error) -> ! {
