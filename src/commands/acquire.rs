@@ -20,6 +20,7 @@ use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::{json_printable, seconds};
 use crate::db::Connector;
+use crate::history::{Journal, Outcome, RunEnd, RunFacts};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, die_with, harden};
 use crate::isolated::query::{self, Limits, Message};
@@ -38,7 +39,7 @@ const BESIDES: Duration = Duration::from_secs(5);
 
 /// What became of it.
 #[derive(Debug, Serialize, Deserialize)]
-enum Outcome {
+enum Acquisition {
     /// It is held; the token as a text.
     Acquired {
         token: String,
@@ -68,8 +69,8 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
         |link, parent| hold_row(&acquire, &owner, log.shown, link, parent),
         Limits { connect, whole },
         log,
-        |outcome: Outcome, link| match outcome {
-            Outcome::Acquired { token, slot, fence } => {
+        |outcome: Acquisition, link| match outcome {
+            Acquisition::Acquired { token, slot, fence } => {
                 log.info(format_args!("acquired {name} (slot {slot}), fence {fence}"));
                 match print_to_reader(&shown(&acquire, &token, slot, fence)) {
                     Ok(()) => {
@@ -83,7 +84,7 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
                     }
                 }
             }
-            Outcome::Taken(holders) => {
+            Acquisition::Taken(holders) => {
                 log.warning(format_args!("{name} is {holders}"));
                 ending = Ok(Ending::Code(CONFLICT));
             }
@@ -135,7 +136,9 @@ impl Waiting {
 impl Caller for Waiting {
     fn on_server(&self, server: &str) {
         self.only_read_only.take();
-        let _ = self.link.send(&Message::<Outcome>::Reached(cut(server)));
+        let _ = self
+            .link
+            .send(&Message::<Acquisition>::Reached(cut(server)));
     }
 
     fn on_read_only(&self, server: Option<&str>) {
@@ -146,7 +149,7 @@ impl Caller for Waiting {
         let line = format!("it is {holders}; waiting");
         let _ = self
             .link
-            .send(&Message::<Outcome>::Note(Level::Info, cut(&line)));
+            .send(&Message::<Acquisition>::Note(Level::Info, cut(&line)));
     }
 
     fn on_claim(&self, may_be_held: bool) -> bool {
@@ -156,7 +159,9 @@ impl Caller for Waiting {
         } else if die_with(self.parent).is_err() {
             let _ = raise(Signal::SIGKILL);
         }
-        let _ = self.link.send(&Message::<Outcome>::MustFinish(may_be_held));
+        let _ = self
+            .link
+            .send(&Message::<Acquisition>::MustFinish(may_be_held));
         true
     }
 
@@ -183,18 +188,23 @@ fn hold_row(
         slots: acquire.lock.slots,
         ttl: acquire.lock.ttl,
     };
-    let listener = listener_of::<Outcome>(&link, level);
+    let listener = listener_of::<Acquisition>(&link, level);
     let ttl = acquire.lock.ttl;
     let connector = Connector::new(&acquire.connection, attributes.attributes(), ttl, listener)?;
     detach(&link, c"dblock-acquire")?;
-    let spec = RowSpec {
+    let journal = Journal {
         tables: Tables::new(&acquire.connection.database),
+        facts: RunFacts::here(owner, &acquire.lock.name, parent, "dblock acquire"),
+        requested: Moment::now(),
+    };
+    let spec = RowSpec {
+        tables: journal.tables.clone(),
         owner: owner.trim_start_matches('#').to_owned(),
         kind: "token",
         owner_name: acquire.owner.clone(),
         token: None,
         ttl: Some(ttl),
-        on_grant: Box::new(|_, _| Vec::new()),
+        on_grant: Box::new(journal.on_grant(&journal.facts.run, &acquire.slot_names)),
     };
     let verbosity = Verbosity {
         when_waiting: Level::Info <= level,
@@ -209,13 +219,13 @@ fn hold_row(
     };
     let attempt = wait_for_row(&mut lock, &waiting, acquire.connection.connect_timeout);
     let outcome = match attempt? {
-        Ok(grant) => pass_on(&mut lock, grant, acquire, owner, &link),
-        Err(holders) => link.send(&Message::Item(Outcome::Taken(holders))),
+        Ok(grant) => pass_on(&mut lock, grant, acquire, &journal, &link),
+        Err(holders) => link.send(&Message::Item(Acquisition::Taken(holders))),
     };
     // The session ends before this process is ended.
     drop(lock);
     if outcome.is_ok() {
-        let _ = link.send(&Message::<Outcome>::Done);
+        let _ = link.send(&Message::<Acquisition>::Done);
     }
     Ok(())
 }
@@ -237,14 +247,14 @@ fn wait_for_row(
             },
             Err(failure) => {
                 if waiting.may_be_held.get() {
-                    lock.withdraw();
+                    lock.withdraw(&[]);
                 }
                 return Err(failure);
             }
         };
         sleep(pause);
         while waiting.may_be_held.get() {
-            if lock.withdraw() {
+            if lock.withdraw(&[]) {
                 waiting.on_claim(false);
             } else if waiting.link.is_readable() {
                 // Nobody waits for it any more, and no server can be reached.
@@ -261,7 +271,7 @@ fn pass_on(
     lock: &mut RowLock,
     grant: Grant,
     acquire: &Acquire,
-    owner: &str,
+    journal: &Journal,
     link: &Link,
 ) -> io::Result<()> {
     lock.hand_over();
@@ -270,9 +280,9 @@ fn pass_on(
         name: acquire.lock.name.clone(),
         slot: grant.slot,
         fence,
-        owner: owner.trim_start_matches('#').to_owned(),
+        owner: journal.facts.run.clone(),
     };
-    let acquired = Outcome::Acquired {
+    let acquired = Acquisition::Acquired {
         token: token.to_string(),
         slot: grant.slot,
         fence,
@@ -280,7 +290,15 @@ fn pass_on(
     let sent = link.send(&Message::Item(acquired));
     let is_printed = sent.is_ok() && matches!(link.receive::<Printed>(), Ok(Some(_)));
     if !is_printed {
-        lock.withdraw();
+        lock.withdraw(&journal.end(&RunEnd {
+            outcome: Outcome::Interrupted,
+            exit_code: None,
+            signal: None,
+            ran: None,
+            ended_ago: Duration::ZERO,
+            message: Some("the token was not printed".to_owned()),
+            succeeded: false,
+        }));
     }
     sent
 }

@@ -6,9 +6,11 @@ use std::time::Duration;
 use nix::unistd::Pid;
 
 use super::inquiry::listener_of;
+use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Log};
 use crate::db::Connector;
+use crate::history::{Journal, RunFacts};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, harden};
 use crate::isolated::query::{self, Limits, Message};
@@ -29,7 +31,7 @@ pub fn act_on(
     of_token: &OfToken,
     command: &str,
     log: Log,
-    work: fn(&mut RowLock, &dyn Caller) -> Result<(), Failure>,
+    work: fn(&mut RowLock, &dyn Caller, &Journal) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let connect = of_token.connection.connect_timeout;
     let limits = Limits {
@@ -74,7 +76,7 @@ fn act(
     level: Level,
     link: Rc<Link>,
     parent: Pid,
-    work: fn(&mut RowLock, &dyn Caller) -> Result<(), Failure>,
+    work: fn(&mut RowLock, &dyn Caller, &Journal) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     harden(parent)?;
     let token = &of_token.token;
@@ -90,8 +92,16 @@ fn act(
         on_lost: OnLockLost::Terminate,
         allow_unfit_server: false,
     };
-    let row = RowSpec {
+    let journal = Journal {
         tables: Tables::new(&of_token.connection.database),
+        facts: RunFacts {
+            slot: Some(token.slot),
+            ..RunFacts::here(&token.owner, &token.name, parent, command)
+        },
+        requested: Moment::now(),
+    };
+    let row = RowSpec {
+        tables: journal.tables.clone(),
         owner: token.owner.clone(),
         kind: "token",
         owner_name: None,
@@ -105,7 +115,7 @@ fn act(
     };
     let mut lock = RowLock::new(connector, &spec, &token.owner, verbosity, row);
     let caller = Alone(Rc::clone(&link));
-    work(&mut lock, &caller)?;
+    work(&mut lock, &caller, &journal)?;
     // The session ends before this process is ended.
     drop(lock);
     let _ = link.send(&Message::<()>::Done);

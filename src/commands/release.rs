@@ -11,8 +11,9 @@ use crate::settings::cli::CommandLine;
 /// What kept it from being released.
 pub fn release(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (of_token, log) = settings::of_token(command_line)?;
-    act_on(&of_token, "dblock release", log, |lock, caller| {
-        lock.release_token(caller, &[])
+    act_on(&of_token, "dblock release", log, |lock, caller, journal| {
+        let record = journal.facts.slot.map(|slot| journal.released(slot));
+        lock.release_token(caller, record.as_slice())
     })?;
     Ok(Ending::Code(0))
 }

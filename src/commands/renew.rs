@@ -14,7 +14,7 @@ use crate::settings::cli::CommandLine;
 /// What kept it from being renewed.
 pub fn renew(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (of_token, log) = settings::of_token(command_line)?;
-    act_on(&of_token, "dblock renew", log, |lock, caller| {
+    act_on(&of_token, "dblock renew", log, |lock, caller, _| {
         // Its first renewal is how a process gets to know whether it holds the lock.
         while let Attempt::Retry(pause) = lock.try_acquire(caller)? {
             sleep(pause);

@@ -45,6 +45,21 @@ impl Journal {
         }
     }
 
+    /// What is carried out in the transaction of a grant: [`Journal::start`] for the slot and the session's number, where the slot's
+    /// row is to belong to this `owner`. Slots may have names.
+    pub fn on_grant(
+        &self,
+        owner: &str,
+        slot_names: &[String],
+    ) -> impl Fn(u32, u64) -> Vec<String> + use<> {
+        let (journal, owner, names) = (self.clone(), owner.to_owned(), slot_names.to_vec());
+        move |slot, connection| {
+            let mut journal = journal.clone();
+            journal.facts.slot_name = names.get(slot as usize).cloned();
+            vec![journal.start(slot, connection, Some(&owner))]
+        }
+    }
+
     /// The statements that record how the run ended. They may be sent one by one, in this order.
     pub fn end(&self, end: &RunEnd) -> Vec<String> {
         let run = text_literal(&self.facts.run);
@@ -69,6 +84,20 @@ impl Journal {
             .succeeded
             .then(|| self.success(&started.unwrap_or_else(|| ended.clone()), &ended));
         std::iter::once(update).chain(success).collect()
+    }
+
+    /// The statement that records that a script has released this slot, if its row is still the script's: it belongs into the
+    /// transaction that frees the row, before the statement that does.
+    pub fn released(&self, slot: u32) -> String {
+        let run = text_literal(&self.facts.run);
+        format!(
+            "/* dblock record release */ UPDATE {} SET outcome = {}, ended_at = UTC_TIMESTAMP(6) WHERE run = {run} \
+             AND ended_at IS NULL AND EXISTS (SELECT 1 FROM {} WHERE name = {} AND slot = {slot} AND owner = {run})",
+            self.tables.runs(),
+            text_literal(Outcome::Released.word()),
+            self.tables.locks(),
+            text_literal(&self.facts.name)
+        )
     }
 
     /// The statement that records a run that did not run, and why.

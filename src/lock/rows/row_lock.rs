@@ -531,9 +531,10 @@ impl RowLock {
         }
     }
 
-    /// Releases what was granted and nobody knows of, or what may have been, and ends the session. Whether a server has done it.
-    pub fn withdraw(&mut self) -> bool {
-        let is_done = self.release_row(&[]).is_ok();
+    /// Releases what was granted and nobody knows of, or what may have been, in one transaction with these statements of others, and
+    /// ends the session. Whether a server has done it.
+    pub fn withdraw(&mut self, also: &[String]) -> bool {
+        let is_done = self.release_row(also).is_ok();
         self.session = None;
         is_done
     }
