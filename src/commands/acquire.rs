@@ -25,7 +25,7 @@ use crate::isolated::process::{detach, die_with, harden};
 use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Verbosity;
 use crate::lock::rows::{RowLock, RowSpec, Token};
-use crate::lock::{self, Attempt, Backend, Caller, Grant, Holders, Introduction, Wait};
+use crate::lock::{self, Attempt, Backend, Caller, Grant, Holders, Introduction, Name, Wait};
 use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Acquire};
@@ -65,7 +65,7 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
     let mut ending = Ok(Ending::Code(0));
     query::ask_and_answer(
         "the acquisition",
-        |link, parent| hold_row(&acquire, &owner, log.shown, link, parent),
+        |link, parent| hold_row(&acquire, &owner, log.shown, &link, parent),
         Limits { connect, whole },
         log,
         |outcome: Outcome, link| match outcome {
@@ -115,6 +115,7 @@ fn shown(acquire: &Acquire, token: &str, slot: u32, fence: u64) -> String {
 
 /// The process that waits, as the lock's backend knows it.
 struct Waiting {
+    name: Name,
     link: Rc<Link>,
     parent: Pid,
     /// Whether the row may be held without anybody's knowing.
@@ -143,7 +144,7 @@ impl Caller for Waiting {
     }
 
     fn on_wait(&self, holders: &Holders) {
-        let line = format!("it is {holders}; waiting");
+        let line = format!("{} is {holders}; waiting", self.name);
         let _ = self
             .link
             .send(&Message::<Outcome>::Note(Level::Info, cut(&line)));
@@ -169,7 +170,7 @@ fn hold_row(
     acquire: &Acquire,
     owner: &str,
     level: Level,
-    link: Rc<Link>,
+    link: &Rc<Link>,
     parent: Pid,
 ) -> Result<(), Failure> {
     harden(parent)?;
@@ -182,10 +183,10 @@ fn hold_row(
         slots: acquire.lock.slots,
         ttl: acquire.lock.ttl,
     };
-    let listener = listener_of::<Outcome>(&link, level);
+    let listener = listener_of::<Outcome>(link, level);
     let ttl = acquire.lock.ttl;
     let connector = Connector::new(&acquire.connection, attributes.attributes(), ttl, listener)?;
-    detach(&link, c"dblock-acquire")?;
+    detach(link, c"dblock-acquire")?;
     let spec = RowSpec {
         tables: Tables::new(&acquire.connection.database),
         owner: owner.trim_start_matches('#').to_owned(),
@@ -201,14 +202,15 @@ fn hold_row(
     };
     let mut lock = RowLock::new(connector, &acquire.lock, owner, verbosity, spec);
     let waiting = Waiting {
-        link: Rc::clone(&link),
+        name: acquire.lock.name.clone(),
+        link: Rc::clone(link),
         parent,
         may_be_held: Cell::new(false),
         only_read_only: RefCell::new(None),
     };
     let attempt = wait_for_row(&mut lock, &waiting, acquire.connection.connect_timeout);
     let outcome = match attempt? {
-        Ok(grant) => pass_on(&mut lock, grant, acquire, owner, &link),
+        Ok(grant) => pass_on(&mut lock, grant, acquire, owner, link),
         Err(holders) => link.send(&Message::Item(Outcome::Taken(holders))),
     };
     // The session ends before this process is ended.
@@ -247,7 +249,7 @@ fn wait_for_row(
                 waiting.on_claim(false);
             } else if waiting.link.is_readable() {
                 // Nobody waits for it any more, and no server can be reached.
-                return Err(Failure::new(Reason::Unreachable, "cannot release the lock"));
+                return Err(Failure::new(Reason::Unreachable, "abandoned"));
             } else {
                 sleep(pause);
             }

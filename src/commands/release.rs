@@ -14,5 +14,6 @@ pub fn release(command_line: CommandLine) -> anyhow::Result<Ending> {
     act_on(&of_token, "dblock release", log, |lock, caller| {
         lock.release_token(caller, &[])
     })?;
+    log.info(format_args!("released {}", of_token.token.name));
     Ok(Ending::Code(0))
 }

@@ -25,7 +25,7 @@ pub fn read(argument: Option<OsString>) -> Result<Token, Failure> {
             Failure::new(Reason::Usage, line)
         })?,
     };
-    read_given(given)
+    read_given(&given)
 }
 
 /// The token that a run goes on with; `None`: it acquires a lock of its own. The environment counts where no lock is named.
@@ -41,7 +41,7 @@ pub fn of_run(sources: &mut Sources) -> Result<Option<Token>, Failure> {
         }
         None => Given::from_variable("token", TOKEN).expect("it is set"),
     };
-    let token = read_given(given.clone())?;
+    let token = read_given(&given)?;
     if let Some(name) = super::name(sources)?
         && name != token.name
         && sources.is_from_command_line("name")
@@ -51,7 +51,7 @@ pub fn of_run(sources: &mut Sources) -> Result<Option<Token>, Failure> {
     Ok(Some(token))
 }
 
-fn read_given(given: Given) -> Result<Token, Failure> {
+fn read_given(given: &Given) -> Result<Token, Failure> {
     if *given.value == *b"-" {
         let line = first_line().map_err(|error| {
             let line = format!("cannot read a token from stdin: {}", in_words(&error));
