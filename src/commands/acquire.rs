@@ -25,7 +25,9 @@ use crate::isolated::process::{detach, die_with, harden};
 use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Verbosity;
 use crate::lock::rows::{RowLock, RowSpec, Token};
-use crate::lock::{self, Attempt, Backend, Caller, Grant, Holders, Introduction, Name, Wait};
+use crate::lock::{
+    self, Attempt, Backend, Caller, Grant, Holders, Introduction, Lease, Name, Wait,
+};
 use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Acquire};
@@ -44,9 +46,21 @@ enum Outcome {
         token: String,
         slot: u32,
         fence: u64,
+        lease: Lease,
     },
     /// Others hold it, and the time to wait is over.
     Taken(Holders),
+    /// It could be acquired now: is somebody there to print its token, and not stopped?
+    AreYouThere,
+}
+
+/// From the process that prints.
+#[derive(Serialize, Deserialize)]
+enum Answer {
+    /// To [`Outcome::AreYouThere`].
+    Here,
+    /// The token has reached stdout.
+    Printed,
 }
 
 /// Acquires a lock, prints its token, and returns how dblock is to end.
@@ -69,13 +83,24 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
         Limits { connect, whole },
         log,
         |outcome: Outcome, link| match outcome {
-            Outcome::Acquired { token, slot, fence } => {
+            Outcome::AreYouThere => {
+                let _ = link.send(&Answer::Here);
+            }
+            // It was stopped, or the machine slept.
+            Outcome::Acquired { lease, .. } if lease.proved.elapsed() > lease.ttl / 2 => {
+                link.close_for_sending();
+                let line = format!("{name} was lost before its token was printed");
+                ending = Err(Failure::new(Reason::LockLost, line));
+            }
+            Outcome::Acquired {
+                token, slot, fence, ..
+            } => {
                 log.info(format_args!("acquired {name} (slot {slot}), fence {fence}"));
                 match print_to_reader(&shown(&acquire, &token, slot, fence)) {
                     Ok(()) => {
                         // From here on the lock is held: no signal makes it look otherwise.
                         let _ = SigSet::all().thread_block();
-                        let _ = link.send(&Printed);
+                        let _ = link.send(&Answer::Printed);
                     }
                     Err(failure) => {
                         link.close_for_sending();
@@ -92,10 +117,6 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
     )?;
     Ok(ending?)
 }
-
-/// The token has reached stdout.
-#[derive(Serialize, Deserialize)]
-struct Printed;
 
 fn shown(acquire: &Acquire, token: &str, slot: u32, fence: u64) -> String {
     if !acquire.json {
@@ -160,9 +181,15 @@ impl Caller for Waiting {
         let _ = self.link.send(&Message::<Outcome>::MustFinish(may_be_held));
     }
 
-    fn ask_alive(&self) {}
+    fn ask_alive(&self) {
+        let _ = self.link.send(&Message::Item(Outcome::AreYouThere));
+    }
 
-    fn await_alive(&self) {}
+    /// Goes no further while the one that prints is stopped. The server ends the session of a waiter that keeps silent, and gives its
+    /// place to the next.
+    fn await_alive(&self) {
+        let _ = self.link.receive::<Answer>();
+    }
 }
 
 /// The life of the process that acquires the row.
@@ -210,7 +237,7 @@ fn hold_row(
     };
     let attempt = wait_for_row(&mut lock, &waiting, acquire.connection.connect_timeout);
     let outcome = match attempt? {
-        Ok(grant) => pass_on(&mut lock, grant, acquire, owner, link),
+        Ok((grant, lease)) => pass_on(&mut lock, grant, lease, acquire, owner, link),
         Err(holders) => link.send(&Message::Item(Outcome::Taken(holders))),
     };
     // The session ends before this process is ended.
@@ -226,11 +253,11 @@ fn wait_for_row(
     lock: &mut RowLock,
     waiting: &Waiting,
     connect_timeout: Duration,
-) -> Result<Result<Grant, Holders>, Failure> {
+) -> Result<Result<(Grant, Lease), Holders>, Failure> {
     let (begun, patience) = (Moment::now(), connect_timeout.mul_f64(PATIENCE));
     loop {
         let pause = match lock.try_acquire(waiting) {
-            Ok(Attempt::Acquired(grant, _)) => return Ok(Ok(grant)),
+            Ok(Attempt::Acquired(grant, lease)) => return Ok(Ok((grant, lease))),
             Ok(Attempt::Taken(holders)) => return Ok(Err(holders)),
             Ok(Attempt::Retry(pause)) => match waiting.read_only_since(begun, patience) {
                 Some(failure) => return Err(failure),
@@ -261,6 +288,7 @@ fn wait_for_row(
 fn pass_on(
     lock: &mut RowLock,
     grant: Grant,
+    lease: Lease,
     acquire: &Acquire,
     owner: &str,
     link: &Link,
@@ -277,9 +305,10 @@ fn pass_on(
         token: token.to_string(),
         slot: grant.slot,
         fence,
+        lease,
     };
     let sent = link.send(&Message::Item(acquired));
-    let is_printed = sent.is_ok() && matches!(link.receive::<Printed>(), Ok(Some(_)));
+    let is_printed = sent.is_ok() && matches!(link.receive(), Ok(Some((Answer::Printed, _))));
     if !is_printed {
         lock.withdraw();
     }
