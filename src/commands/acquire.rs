@@ -26,7 +26,9 @@ use crate::isolated::process::{detach, die_with, harden};
 use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Verbosity;
 use crate::lock::rows::{RowLock, RowSpec, Token};
-use crate::lock::{self, Attempt, Backend, Caller, Grant, Holders, Introduction, Wait};
+use crate::lock::{
+    self, Attempt, Backend, Caller, Grant, Holders, Introduction, Lease, Name, Wait,
+};
 use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Acquire};
@@ -45,9 +47,21 @@ enum Acquisition {
         token: String,
         slot: u32,
         fence: u64,
+        lease: Lease,
     },
     /// Others hold it, and the time to wait is over.
     Taken(Holders),
+    /// It could be acquired now: is somebody there to print its token, and not stopped?
+    AreYouThere,
+}
+
+/// From the process that prints.
+#[derive(Serialize, Deserialize)]
+enum Answer {
+    /// To [`Outcome::AreYouThere`].
+    Here,
+    /// The token has reached stdout.
+    Printed,
 }
 
 /// Acquires a lock, prints its token, and returns how dblock is to end.
@@ -66,17 +80,28 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
     let mut ending = Ok(Ending::Code(0));
     query::ask_and_answer(
         "the acquisition",
-        |link, parent| hold_row(&acquire, &owner, log.shown, link, parent),
+        |link, parent| hold_row(&acquire, &owner, log.shown, &link, parent),
         Limits { connect, whole },
         log,
         |outcome: Acquisition, link| match outcome {
-            Acquisition::Acquired { token, slot, fence } => {
+            Acquisition::AreYouThere => {
+                let _ = link.send(&Answer::Here);
+            }
+            // It was stopped, or the machine slept.
+            Acquisition::Acquired { lease, .. } if lease.proved.elapsed() > lease.ttl / 2 => {
+                link.close_for_sending();
+                let line = format!("{name} was lost before its token was printed");
+                ending = Err(Failure::new(Reason::LockLost, line));
+            }
+            Acquisition::Acquired {
+                token, slot, fence, ..
+            } => {
                 log.info(format_args!("acquired {name} (slot {slot}), fence {fence}"));
                 match print_to_reader(&shown(&acquire, &token, slot, fence)) {
                     Ok(()) => {
                         // From here on the lock is held: no signal makes it look otherwise.
                         let _ = SigSet::all().thread_block();
-                        let _ = link.send(&Printed);
+                        let _ = link.send(&Answer::Printed);
                     }
                     Err(failure) => {
                         link.close_for_sending();
@@ -93,10 +118,6 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
     )?;
     Ok(ending?)
 }
-
-/// The token has reached stdout.
-#[derive(Serialize, Deserialize)]
-struct Printed;
 
 fn shown(acquire: &Acquire, token: &str, slot: u32, fence: u64) -> String {
     if !acquire.json {
@@ -116,6 +137,7 @@ fn shown(acquire: &Acquire, token: &str, slot: u32, fence: u64) -> String {
 
 /// The process that waits, as the lock's backend knows it.
 struct Waiting {
+    name: Name,
     link: Rc<Link>,
     parent: Pid,
     /// Whether the row may be held without anybody's knowing.
@@ -146,7 +168,7 @@ impl Caller for Waiting {
     }
 
     fn on_wait(&self, holders: &Holders) {
-        let line = format!("it is {holders}; waiting");
+        let line = format!("{} is {holders}; waiting", self.name);
         let _ = self
             .link
             .send(&Message::<Acquisition>::Note(Level::Info, cut(&line)));
@@ -162,12 +184,28 @@ impl Caller for Waiting {
         let _ = self
             .link
             .send(&Message::<Acquisition>::MustFinish(may_be_held));
+        if may_be_held {
+            self.ask_alive();
+            return self.is_answered();
+        }
         true
     }
 
-    fn ask_alive(&self) {}
+    fn ask_alive(&self) {
+        let _ = self.link.send(&Message::Item(Acquisition::AreYouThere));
+    }
 
-    fn await_alive(&self) {}
+    /// Goes no further while the one that prints is stopped. The server ends the session of a waiter that keeps silent, and gives its
+    /// place to the next.
+    fn await_alive(&self) {
+        self.is_answered();
+    }
+}
+
+impl Waiting {
+    fn is_answered(&self) -> bool {
+        matches!(self.link.receive::<Answer>(), Ok(Some(_)))
+    }
 }
 
 /// The life of the process that acquires the row.
@@ -175,7 +213,7 @@ fn hold_row(
     acquire: &Acquire,
     owner: &str,
     level: Level,
-    link: Rc<Link>,
+    link: &Rc<Link>,
     parent: Pid,
 ) -> Result<(), Failure> {
     harden(parent)?;
@@ -188,10 +226,10 @@ fn hold_row(
         slots: acquire.lock.slots,
         ttl: acquire.lock.ttl,
     };
-    let listener = listener_of::<Acquisition>(&link, level);
+    let listener = listener_of::<Acquisition>(link, level);
     let ttl = acquire.lock.ttl;
     let connector = Connector::new(&acquire.connection, attributes.attributes(), ttl, listener)?;
-    detach(&link, c"dblock-acquire")?;
+    detach(link, c"dblock-acquire")?;
     let journal = Journal {
         tables: Tables::new(&acquire.connection.database),
         facts: RunFacts::here(owner, &acquire.lock.name, parent, "dblock acquire"),
@@ -212,14 +250,15 @@ fn hold_row(
     };
     let mut lock = RowLock::new(connector, &acquire.lock, owner, verbosity, spec);
     let waiting = Waiting {
-        link: Rc::clone(&link),
+        name: acquire.lock.name.clone(),
+        link: Rc::clone(link),
         parent,
         may_be_held: Cell::new(false),
         only_read_only: RefCell::new(None),
     };
     let attempt = wait_for_row(&mut lock, &waiting, acquire.connection.connect_timeout);
     let outcome = match attempt? {
-        Ok(grant) => pass_on(&mut lock, grant, acquire, &journal, &link),
+        Ok((grant, lease)) => pass_on(&mut lock, grant, lease, acquire, &journal, link),
         Err(holders) => link.send(&Message::Item(Acquisition::Taken(holders))),
     };
     // The session ends before this process is ended.
@@ -235,11 +274,11 @@ fn wait_for_row(
     lock: &mut RowLock,
     waiting: &Waiting,
     connect_timeout: Duration,
-) -> Result<Result<Grant, Holders>, Failure> {
+) -> Result<Result<(Grant, Lease), Holders>, Failure> {
     let (begun, patience) = (Moment::now(), connect_timeout.mul_f64(PATIENCE));
     loop {
         let pause = match lock.try_acquire(waiting) {
-            Ok(Attempt::Acquired(grant, _)) => return Ok(Ok(grant)),
+            Ok(Attempt::Acquired(grant, lease)) => return Ok(Ok((grant, lease))),
             Ok(Attempt::Taken(holders)) => return Ok(Err(holders)),
             Ok(Attempt::Retry(pause)) => match waiting.read_only_since(begun, patience) {
                 Some(failure) => return Err(failure),
@@ -258,7 +297,7 @@ fn wait_for_row(
                 waiting.on_claim(false);
             } else if waiting.link.is_readable() {
                 // Nobody waits for it any more, and no server can be reached.
-                return Err(Failure::new(Reason::Unreachable, "cannot release the lock"));
+                return Err(Failure::new(Reason::Unreachable, "abandoned"));
             } else {
                 sleep(pause);
             }
@@ -270,6 +309,7 @@ fn wait_for_row(
 fn pass_on(
     lock: &mut RowLock,
     grant: Grant,
+    lease: Lease,
     acquire: &Acquire,
     journal: &Journal,
     link: &Link,
@@ -286,9 +326,10 @@ fn pass_on(
         token: token.to_string(),
         slot: grant.slot,
         fence,
+        lease,
     };
     let sent = link.send(&Message::Item(acquired));
-    let is_printed = sent.is_ok() && matches!(link.receive::<Printed>(), Ok(Some(_)));
+    let is_printed = sent.is_ok() && matches!(link.receive(), Ok(Some((Answer::Printed, _))));
     if !is_printed {
         lock.withdraw(&journal.end(&RunEnd {
             outcome: Outcome::Interrupted,

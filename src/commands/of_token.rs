@@ -40,7 +40,7 @@ pub fn act_on(
     };
     query::ask(
         command,
-        |link, parent| act(of_token, command, log.shown, link, parent, work),
+        |link, parent| act(of_token, command, log.shown, &link, parent, work),
         limits,
         log,
         |()| {},
@@ -74,16 +74,16 @@ fn act(
     of_token: &OfToken,
     command: &str,
     level: Level,
-    link: Rc<Link>,
+    link: &Rc<Link>,
     parent: Pid,
     work: fn(&mut RowLock, &dyn Caller, &Journal) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     harden(parent)?;
     let token = &of_token.token;
     let attributes = Introduction::of_command(command, parent, DEFAULT_TTL).attributes();
-    let listener = listener_of::<()>(&link, level);
+    let listener = listener_of::<()>(link, level);
     let connector = Connector::new(&of_token.connection, attributes, DEFAULT_TTL, listener)?;
-    detach(&link, c"dblock-token")?;
+    detach(link, c"dblock-token")?;
     let spec = LockSpec {
         name: token.name.clone(),
         slots: token.slot + 1,
@@ -114,7 +114,7 @@ fn act(
         when_taken: false,
     };
     let mut lock = RowLock::new(connector, &spec, &token.owner, verbosity, row);
-    let caller = Alone(Rc::clone(&link));
+    let caller = Alone(Rc::clone(link));
     work(&mut lock, &caller, &journal)?;
     // The session ends before this process is ended.
     drop(lock);

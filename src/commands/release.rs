@@ -15,5 +15,6 @@ pub fn release(command_line: CommandLine) -> anyhow::Result<Ending> {
         let record = journal.facts.slot.map(|slot| journal.released(slot));
         lock.release_token(caller, record.as_slice())
     })?;
+    log.info(format_args!("released {}", of_token.token.name));
     Ok(Ending::Code(0))
 }

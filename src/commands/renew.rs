@@ -21,5 +21,6 @@ pub fn renew(command_line: CommandLine) -> anyhow::Result<Ending> {
         }
         Ok(())
     })?;
+    log.info(format_args!("renewed {}", of_token.token.name));
     Ok(Ending::Code(0))
 }

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::harness::{
-    BUSY, Dblock, Proxy, Records, SOON, Server, both_servers_with_tables, eventually,
+    BUSY, Dblock, Frozen, Proxy, Records, SOON, Server, both_servers_with_tables, eventually,
     eventually_gone, processes_with, unique, within,
 };
 
@@ -723,6 +723,39 @@ both_servers_with_tables! {
         one_word(&waiting.wait().expect_code(0).stdout);
     }
 
+    fn who_is_stopped_while_it_waits_keeps_nobody_out(server) {
+        let name = unique("stopped");
+        let first = token(acquire(server, &name));
+        let mut second = acquire(server, &name).args(["--wait", "50", "-v"]).spawn();
+        second.wait_stderr("waiting", SOON);
+        let stopped = Frozen::new(second.pid());
+        release(server, &first).output().expect_code(0);
+        let third = token(acquire(server, &name).args(["--wait", "30"]));
+        drop(stopped);
+        release(server, &third).output().expect_code(0);
+        let second = one_word(&second.wait().expect_code(0).stdout);
+        assert!(fence(&second) > fence(&third), "{second} {third}");
+        release(server, &second).output().expect_code(0);
+    }
+
+    fn a_token_that_comes_too_late_is_not_printed(server) {
+        let (name, mut admin) = (unique("late"), server.admin());
+        let proxy = Proxy::to(server);
+        // Its row is there.
+        let first = token(acquire(server, &name));
+        release(server, &first).output().expect_code(0);
+        proxy.delay(Duration::from_millis(200));
+        let mut acquiring = acquire(server, &name).args(["--ttl", "4s"]).env("DBLOCK_URL", proxy.url()).spawn();
+        eventually("it takes the row", SOON, || takes_row(&proxy, 0));
+        let stopped = Frozen::new(acquiring.pid());
+        eventually("it is granted", SOON, || owner(&mut admin, &name, 0).is_some());
+        eventually("half of its time is over", SOON, || held_for(&mut admin, &name) < 1.5);
+        drop(stopped);
+        let output = acquiring.wait_within(SOON);
+        output.expect_code(74).expect_stdout("").expect_one_line("was lost before its token was printed");
+        assert_eq!(owner(&mut admin, &name, 0), None);
+    }
+
     fn what_was_granted_to_a_dblock_that_is_gone_is_released(server) {
         let (name, account, mut admin) = (unique("gone"), account(server), server.admin());
         // Its row is there.
@@ -743,6 +776,26 @@ both_servers_with_tables! {
         }
         let token = token(acquire(server, &name));
         assert_eq!(fence(&token), 4);
+    }
+
+    fn a_grant_whose_answer_is_lost_keeps_nobody_out(server) {
+        let (name, mut admin) = (unique("answer"), server.admin());
+        let proxy = Proxy::to(server);
+        proxy.delay(Duration::from_millis(300));
+        let first = acquire(server, &name).args(["--wait", "50", "--ttl", "1h"]).env("DBLOCK_URL", proxy.url()).spawn();
+        eventually("it is granted", SOON, || owner(&mut admin, &name, 0).is_some());
+        proxy.freeze();
+        let mut second = acquire(server, &name).args(["--wait", "50", "-v"]).spawn();
+        second.wait_stderr("waiting", SOON);
+        proxy.delay(Duration::ZERO);
+        proxy.cut();
+        proxy.thaw();
+        // The first one comes behind it now.
+        let second = one_word(&second.wait().expect_code(0).stdout);
+        release(server, &second).output().expect_code(0);
+        let first = one_word(&first.wait().expect_code(0).stdout);
+        assert!(fence(&first) > fence(&second), "{first} {second}");
+        release(server, &first).output().expect_code(0);
     }
 
     fn a_grant_whose_answer_is_lost_is_not_kept_besides_another(server) {
