@@ -87,3 +87,14 @@ find_galera() {
     done
     return 1
 }
+
+# Prints the path of the library that shows a program another time; fails when there is none.
+find_faketime() {
+    local library
+    for library in /usr/lib/*/faketime/libfaketimeMT.so.1 /usr/lib{,64}/faketime/libfaketimeMT.so.1; do
+        [[ -e $library ]] || continue
+        echo "$library"
+        return
+    done
+    return 1
+}

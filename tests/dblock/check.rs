@@ -9,8 +9,9 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::harness::{
-    Answer, BUSY, Dblock, Fake, Kind, Output, PASSWORD, Pair, Proxy, SOON, Server, both_servers,
-    children_of, eventually, eventually_gone, galera, holder, unique, url_of, url_of_port, within,
+    Answer, BUSY, Cluster, Dblock, Fake, Kind, Output, PASSWORD, Pair, Proxy, Replication, SOON,
+    Server, both_servers, children_of, eventually, eventually_gone, holder, unique, url_of,
+    url_of_port, within,
 };
 
 const UNFIT: i32 = 78;
@@ -352,7 +353,7 @@ fn a_server_that_is_read_only_is_unfit_and_is_passed_over_for_another() {
 
 #[test]
 fn a_galera_node_is_unfit() {
-    for node in galera() {
+    for node in &Cluster::shared(Replication::Galera).nodes {
         let found = json(&node.url(), UNFIT);
         expect_state(&found, "galera", "unfit");
         expect_state(&found, "second_session", "ok");

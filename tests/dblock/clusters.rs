@@ -1,11 +1,14 @@
 //! Servers that replicate: where a lock would not exclude it is not taken, and it follows whichever server takes writes.
 
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use mysql::Conn;
+use mysql::prelude::Queryable;
 
 use crate::harness::{
-    BUSY, Dblock, Kind, Pair, Records, Running, SOON, both_servers, eventually, galera, holder,
-    unique, url_of, waiters,
+    BUSY, Cluster, Dblock, Kind, PASSWORD, Pair, Records, Replication, Running, SOON, Server,
+    Write, both_servers, eventually, holder, unique, url_of, waiters,
 };
 
 /// The shortest TTL, in seconds.
@@ -16,6 +19,14 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// A job that is without its lock for longer is being ended, at that TTL.
 const SPARE: Duration = Duration::from_secs(3);
+
+/// Galera: the node is in no primary component.
+const WSREP_NOT_READY: u16 = 1047;
+
+const READ_ONLY: u16 = 1290;
+
+/// The server takes only who may administer connections. The second is that of MySQL 9.7.
+const OFFLINE: [u16; 2] = [3032, 6400];
 
 impl Pair {
     /// What a user gives as `--url`: the primary first.
@@ -100,12 +111,15 @@ fn ends_by_itself(mut job: Running) {
 #[test]
 fn two_galera_nodes_grant_one_lock_at_once() {
     let name = unique("granted-twice");
-    let _clients = galera().each_ref().map(|node| node.hold(&name));
+    let _clients = Cluster::shared(Replication::Galera)
+        .nodes
+        .each_ref()
+        .map(|node| node.hold(&name));
 }
 
 #[test]
 fn a_galera_node_is_refused() {
-    for node in galera() {
+    for node in &Cluster::shared(Replication::Galera).nodes {
         let output = Dblock::run(node, &unique("galera")).sh("echo ran").output();
         output
             .expect_code(78)
@@ -116,7 +130,7 @@ fn a_galera_node_is_refused() {
 
 #[test]
 fn a_galera_node_is_locked_on_with_a_warning_where_that_is_allowed() {
-    let [node, _] = galera();
+    let [node, ..] = &Cluster::shared(Replication::Galera).nodes;
     let name = unique("galera");
     let dblock = Dblock::run(node, &name).arg("--allow-unfit-server");
     let mut run = dblock.stdin(Stdio::piped()).sh("echo ran; cat").spawn();
@@ -195,5 +209,123 @@ both_servers! {
 
     fn a_waiter_does_not_overtake_the_holder_whose_server_died(server) {
         waits_until_the_end(server.kind, Pair::fail_over, SPARE);
+    }
+}
+
+/// What a server's clock says, in seconds ahead of the machine's.
+fn clock_of(admin: &mut Conn) -> f64 {
+    let before = SystemTime::now();
+    let shown: Option<f64> = admin
+        .query_first("SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) / 1e6")
+        .expect("an answer");
+    let before = before.duration_since(UNIX_EPOCH).expect("after 1970");
+    shown.expect("a row") - before.as_secs_f64()
+}
+
+#[track_caller]
+fn assert_clock(admin: &mut Conn, ahead: f64) {
+    let shown = clock_of(admin);
+    let range = ahead - 0.1..ahead + BUSY.as_secs_f64();
+    assert!(range.contains(&shown), "{shown} s ahead instead of {ahead}");
+}
+
+/// Replication takes a moment.
+#[track_caller]
+fn eventually_the_same(cluster: &Cluster, one: usize, other: usize) {
+    eventually("one has the other's writes", SOON, || {
+        cluster.writes(one) == cluster.writes(other)
+    });
+}
+
+#[test]
+fn a_galera_node_that_is_cut_off_refuses_writes_and_has_them_when_it_is_back() {
+    let cluster = Cluster::private_with_clocks(Replication::Galera, [0, 30, 0]);
+    for (index, ahead) in [(0, 0.0), (1, 30.0)] {
+        assert_clock(&mut cluster.admin(index), ahead);
+    }
+    cluster.cut_off(2);
+    // Until each side has given the other up, all writes wait.
+    assert_eq!(cluster.write(0), Write::Unanswered);
+    cluster.eventually_settled();
+    eventually("the node knows that it is alone", SOON, || {
+        cluster.write(2) == Write::Refused(WSREP_NOT_READY)
+    });
+    assert!(cluster.takes_writes(0) && cluster.takes_writes(1));
+    cluster.heal(2);
+    cluster.eventually_settled();
+    assert!(cluster.takes_writes(2));
+    eventually_the_same(&cluster, 2, 0);
+
+    cluster.kill(0);
+    assert_eq!(cluster.write(0), Write::Unanswered);
+    cluster.eventually_settled();
+    assert!(cluster.takes_writes(1));
+    cluster.start(0);
+    cluster.eventually_settled();
+    eventually_the_same(&cluster, 0, 1);
+    assert!(cluster.takes_writes(0));
+}
+
+#[test]
+fn a_primary_that_is_cut_off_hangs_and_then_refuses_everybody() {
+    let group = Cluster::private(Replication::OnePrimary);
+    let name = unique("group");
+    let held = group.nodes[0].hold(&name);
+    let run = || Dblock::run_at(&group.url_from(1), &name).args(["--wait", "0"]);
+    run().sh("true").output().expect_code(75);
+    drop(held);
+    run().sh("true").output().expect_code(0);
+
+    let mut client = group.nodes[0].client();
+    group.cut_off(0);
+    // For as long as it waits for a majority.
+    assert_eq!(group.write(0), Write::Unanswered);
+    group.eventually_settled();
+    assert!(group.takes_writes(1) || group.takes_writes(2));
+    eventually("it refuses writes", SOON, || {
+        group.write(0) == Write::Refused(READ_ONLY)
+    });
+    // Who has no privilege is sent away altogether.
+    let gone = |result: mysql::Result<()>| result.is_err();
+    eventually("it has ended the session", SOON, || {
+        gone(client.query_drop("DO 1"))
+    });
+    let refused = group.nodes[0].connect("dblock", PASSWORD);
+    assert!(
+        matches!(&refused, Err(mysql::Error::MySqlError(error)) if OFFLINE.contains(&error.code)),
+        "{refused:?}"
+    );
+    group.heal(0);
+    group.eventually_settled();
+    assert_eq!(group.write(0), Write::Refused(READ_ONLY));
+    eventually_the_same(&group, 0, 1);
+    drop(group.nodes[0].client());
+}
+
+#[test]
+fn a_frozen_member_that_wakes_up_commits_nothing_until_it_is_in_the_group_again() {
+    let group = Cluster::private(Replication::AllPrimaries);
+    group.freeze(2);
+    assert_eq!(group.write(2), Write::Unanswered);
+    group.eventually_settled();
+    assert!(group.takes_writes(0) && group.takes_writes(1));
+    group.thaw(2);
+    // It believes to be in the group for seconds.
+    assert_ne!(group.write(2), Write::Committed);
+    group.eventually_settled();
+    assert!(group.takes_writes(2));
+    eventually_the_same(&group, 2, 0);
+}
+
+both_servers! {
+    fn a_server_whose_clock_is_ahead_shows_it_and_waits_as_ever(server) {
+        let ahead = Server::private_with_clock(server.kind, 30);
+        let (mut holder, mut waiter) = (ahead.client(), ahead.client());
+        assert_clock(&mut waiter, 30.0);
+        holder.query_drop("SELECT GET_LOCK('held', 0)").expect("an answer");
+        let start = Instant::now();
+        waiter.query_drop("SELECT GET_LOCK('held', 1)").expect("an answer");
+        let took = start.elapsed();
+        assert!((Duration::from_millis(900)..Duration::from_secs(1) + BUSY).contains(&took), "{took:?}");
     }
 }

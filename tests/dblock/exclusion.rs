@@ -8,8 +8,8 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
 use crate::harness::{
-    Dblock, Packet, Proxy, Records, SOON, Server, both_servers, dblock_holds, eventually,
-    has_session, holder, unique, waiters,
+    Dblock, Packet, Proxy, Records, SOON, Server, both_locks, both_servers, dblock_holds,
+    eventually, has_session, holder, unique, waiters,
 };
 
 /// A plain client tries the lock.
@@ -18,7 +18,7 @@ fn get_lock(client: &mut Conn, name: &str) -> bool {
     got == Some(1)
 }
 
-both_servers! {
+both_locks! {
     fn forty_that_wait_run_one_by_one_in_the_order_of_arrival(server) {
         let (name, records) = (unique("forty"), Records::new());
         let (mut admin, client) = (server.admin(), server.hold(&name));
@@ -117,6 +117,28 @@ both_servers! {
         Dblock::run(server, &name).sh("sleep 3; exit 3").output().expect_code(3).expect_silence();
     }
 
+    fn background_processes_of_the_command_do_not_keep_the_lock(server) {
+        let name = unique("background");
+        let output = Dblock::run(server, &name).sh("sleep 50 & echo $!").output();
+        output.expect_code(0).expect_took(Duration::ZERO, Duration::from_secs(10));
+        assert_eq!(server.holder(&name), None);
+        let sleep = Pid::from_raw(output.stdout.trim().parse().unwrap());
+        kill(sleep, nix::sys::signal::SIGKILL).expect("what the command left behind lives on");
+    }
+}
+
+// What happens to a named lock, which ends with its session.
+both_servers! {
+    fn a_session_that_is_killed_is_told_even_if_the_command_ends_with_it(server) {
+        let mut admin = server.admin();
+        let mut dblock = Dblock::run(server, &unique("killed")).arg("-q").sh("echo $DBLOCK_CONNECTION_ID; read line").stdin(std::process::Stdio::piped()).spawn();
+        let connection = dblock.wait_line("", SOON);
+        let end = dblock.take_stdin();
+        admin.query_drop(format!("KILL {connection}")).unwrap();
+        drop(end);
+        dblock.wait().expect_code(1).expect_one_line("lost");
+    }
+
     fn a_session_that_is_killed_under_a_command_is_told(server) {
         let (name, records) = (unique("killed"), Records::new());
         let go = records.path().join("go");
@@ -130,24 +152,5 @@ both_servers! {
         let end = dblock.wait();
         end.expect_code(3).expect_line(&format!("dblock: {name} was lost"));
         assert_eq!(end.stderr.lines().count(), 2, "{end:#?}");
-    }
-
-    fn a_session_that_is_killed_is_told_even_if_the_command_ends_with_it(server) {
-        let mut admin = server.admin();
-        let mut dblock = Dblock::run(server, &unique("killed")).arg("-q").sh("echo $DBLOCK_CONNECTION_ID; read line").stdin(std::process::Stdio::piped()).spawn();
-        let connection = dblock.wait_line("", SOON);
-        let end = dblock.take_stdin();
-        admin.query_drop(format!("KILL {connection}")).unwrap();
-        drop(end);
-        dblock.wait().expect_code(1).expect_one_line("lost");
-    }
-
-    fn background_processes_of_the_command_do_not_keep_the_lock(server) {
-        let name = unique("background");
-        let output = Dblock::run(server, &name).sh("sleep 50 & echo $!").output();
-        output.expect_code(0).expect_took(Duration::ZERO, Duration::from_secs(10));
-        assert_eq!(server.holder(&name), None);
-        let sleep = Pid::from_raw(output.stdout.trim().parse().unwrap());
-        kill(sleep, nix::sys::signal::SIGKILL).expect("what the command left behind lives on");
     }
 }

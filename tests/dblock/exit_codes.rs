@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::harness::{
-    Dblock, Kind, Server, both_servers, copy_program, eventually, unique, write_program,
+    Dblock, Kind, Server, both_locks, copy_program, eventually, unique, write_program,
 };
 
 /// Deadly signals by number: the last real-time signal and the first that programs may use have no name.
@@ -37,7 +37,7 @@ const DEADLY: [i32; 18] = [
     64,
 ];
 
-both_servers! {
+both_locks! {
     fn every_exit_code_passes_through(server) {
         let name = unique("codes");
         for code in 0..=255 {

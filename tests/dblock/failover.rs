@@ -1,5 +1,5 @@
 //! A MySQL group of three (Group Replication) loses its primary under a job, and what happens when is printed. A program of
-//! its own, which `script/failover` runs: it takes a minute and 1.5 GB.
+//! its own, which `script/failover` runs: it takes a minute and 1 GB.
 
 #![allow(
     dead_code,
@@ -16,15 +16,16 @@ use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 
-use crate::harness::cluster::group;
-use crate::harness::{Dblock, Records, SOON, Server, eventually, holder, unique, url_of, waiters};
+use crate::harness::{
+    Cluster, Dblock, Records, Replication, SOON, Server, eventually, holder, unique, waiters,
+};
 
 #[test]
 fn a_group_loses_its_primary_under_a_job() {
     println!("Three MySQL servers form a group ...");
-    let members = group();
-    let [primary, others @ ..] = &members;
-    let (url, name, records) = (url_of(&members), unique("fail-over"), Records::new());
+    let group = Cluster::private_and_patient(Replication::OnePrimary);
+    let [primary, others @ ..] = &group.nodes;
+    let (url, name, records) = (group.url(), unique("fail-over"), Records::new());
     let dblock = |id: usize, between: &str| {
         // They end with this process, however it ends.
         let dblock = Dblock::run_at(&url, &name).under(["setpriv", "--pdeathsig", "TERM"]);

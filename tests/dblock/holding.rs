@@ -14,8 +14,8 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::pty::{INTERRUPT, SUSPEND, Shell};
 use crate::harness::{
-    BUSY, Dblock, Proxy, Running, SOON, Server, both_servers, eventually, eventually_gone,
-    is_stopped, send, stat_field, unique, within,
+    BUSY, Dblock, Proxy, Running, SOON, Server, both_locks, both_servers, eventually,
+    eventually_gone, is_stopped, send, stat_field, unique, within,
 };
 
 /// Long enough to see that something does not happen.
@@ -97,7 +97,7 @@ fn inherited_by(pid: i32) -> Vec<String> {
         .collect()
 }
 
-both_servers! {
+both_locks! {
     fn the_lock_is_kept_after_the_commands_end(server) {
         let name = unique("hold");
         let span = Duration::from_secs(2);
@@ -376,19 +376,6 @@ both_servers! {
         end_hold(server, &name, run, 6);
     }
 
-    fn a_session_that_was_lost_before_is_sought_in_the_hold(server) {
-        let name = unique("before");
-        let mut run = holding(server, &name, "50").stdin(Stdio::piped()).sh("read x; exit 6").spawn();
-        run.wait_stderr("acquired ", SOON);
-        let id = server.holder(&name).expect("it is held");
-        server.admin().query_drop(format!("KILL {id}")).unwrap();
-        run.wait_stderr("was lost while the command runs", SOON);
-        drop(run.take_stdin());
-        begins_to_hold(&mut run);
-        taken_again(server, &name, id);
-        end_hold(server, &name, run, 6);
-    }
-
     fn a_server_that_comes_back_in_the_hold_gives_the_lock_again(server) {
         let server = &Server::private(server.kind);
         let name = unique("restart");
@@ -427,17 +414,6 @@ both_servers! {
         assert_eq!(server.holder(&name), Some(client_id));
     }
 
-    fn a_lock_that_another_had_for_a_moment_is_taken_again(server) {
-        let name = unique("moment");
-        let run = in_the_hold(server, &name);
-        let (client, _) = lock_goes_to_a_client(server, &name, &run);
-        let client_id = u64::from(client.connection_id());
-        assert!(!within(A_WHILE, || server.holder(&name) != Some(client_id)), "it is the client's");
-        drop(client);
-        taken_again(server, &name, client_id);
-        end_hold(server, &name, run, 6);
-    }
-
     fn the_lock_is_given_back_after_the_hold(server) {
         let (name, proxy) = (unique("back"), Proxy::to(server));
         let run = Dblock::run_at(&proxy.url(), &name).args(["--hold-at-least", "0.5"]).command(["true"]).output();
@@ -455,15 +431,6 @@ both_servers! {
             run.expect_code(code).expect_took(Duration::ZERO, SOON);
             assert_eq!(server.holder(&name), None);
         }
-    }
-
-    fn a_lock_that_was_lost_with_the_keeper_is_not_held(server) {
-        let name = unique("keeper-gone");
-        let mut run = holding(server, &name, "50").args(["--on-lock-lost", "terminate"]).sh("echo shell $$; exec sleep 60").spawn();
-        let command = run.wait_pid("shell");
-        send(run.keeper(Some(command)), Signal::SIGKILL);
-        run.wait_within(SOON).expect_code(74).expect_said(["the command was ended for it"]);
-        eventually("the lock is free", SOON, || server.holder(&name).is_none());
     }
 
     fn ctrl_c_ends_the_hold_and_ctrl_z_stops_it(server) {
@@ -513,4 +480,40 @@ fn without_a_lock_there_is_nothing_to_hold() {
     run.output()
         .expect_code(6)
         .expect_took(Duration::ZERO, SOON);
+}
+
+// What happens to a named lock, which ends with its session.
+both_servers! {
+    fn a_lock_that_another_had_for_a_moment_is_taken_again(server) {
+        let name = unique("moment");
+        let run = in_the_hold(server, &name);
+        let (client, _) = lock_goes_to_a_client(server, &name, &run);
+        let client_id = u64::from(client.connection_id());
+        assert!(!within(A_WHILE, || server.holder(&name) != Some(client_id)), "it is the client's");
+        drop(client);
+        taken_again(server, &name, client_id);
+        end_hold(server, &name, run, 6);
+    }
+
+    fn a_lock_that_was_lost_with_the_keeper_is_not_held(server) {
+        let name = unique("keeper-gone");
+        let mut run = holding(server, &name, "50").args(["--on-lock-lost", "terminate"]).sh("echo shell $$; exec sleep 60").spawn();
+        let command = run.wait_pid("shell");
+        send(run.keeper(Some(command)), Signal::SIGKILL);
+        run.wait_within(SOON).expect_code(74).expect_said(["the command was ended for it"]);
+        eventually("the lock is free", SOON, || server.holder(&name).is_none());
+    }
+
+    fn a_session_that_was_lost_before_is_sought_in_the_hold(server) {
+        let name = unique("before");
+        let mut run = holding(server, &name, "50").stdin(Stdio::piped()).sh("read x; exit 6").spawn();
+        run.wait_stderr("acquired ", SOON);
+        let id = server.holder(&name).expect("it is held");
+        server.admin().query_drop(format!("KILL {id}")).unwrap();
+        run.wait_stderr("was lost while the command runs", SOON);
+        drop(run.take_stdin());
+        begins_to_hold(&mut run);
+        taken_again(server, &name, id);
+        end_hold(server, &name, run, 6);
+    }
 }

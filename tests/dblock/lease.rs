@@ -7,8 +7,8 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Answer, BUSY, Dblock, Fake, Kind, Packet, Proxy, SOON, Server, both_servers, eventually,
-    holder, is_stopped, pty, send, unique, within,
+    Answer, BUSY, Dblock, Fake, Kind, Packet, Proxy, SOON, Server, both_locks, eventually, holder,
+    is_stopped, pty, send, unique, within,
 };
 use pty::{SUSPEND, Shell};
 
@@ -276,7 +276,7 @@ fn a_server_that_lacks_a_variable_is_asked_without_it() {
     }
 }
 
-both_servers! {
+both_locks! {
     fn the_server_keeps_a_holder_for_the_time_to_live_and_a_waiter_for_seconds(server) {
         let (name, proxy) = (unique("limits"), Proxy::to(server));
         let run = |ttl| Dblock::run_at(&proxy.url(), &name).args(["--ttl", ttl, "--wait", "50"]).stdin(Stdio::piped());

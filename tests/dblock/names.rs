@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::harness::{Dblock, Kind, Server, both_servers, dblock_holds, unique};
+use crate::harness::{Dblock, Kind, Server, both_locks, dblock_holds, unique};
 
 /// What a name is called on the server, by the words of the manual.
 pub fn on_server(name: &str) -> String {
@@ -41,7 +41,7 @@ fn filled(length: usize, filler: &str) -> String {
     format!("{name:-<0$}", name.chars().count() + length - name.len())
 }
 
-both_servers! {
+both_locks! {
     fn a_name_of_56_bytes_is_the_servers_own(server) {
         for filler in ["n", "é", "€"] {
             let name = filled(56, filler);

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use mysql::prelude::Queryable;
 
-use crate::harness::{Dblock, Kind, Running, SOON, Server, both_servers, eventually, unique};
+use crate::harness::{
+    Dblock, Kind, Running, SOON, Server, both_locks, both_servers, eventually, unique,
+};
 use crate::names::on_server;
 
 /// Prints what the command is told of its slot.
@@ -68,47 +70,7 @@ pub fn slot_on_server(name: &str, slot: u32) -> String {
     }
 }
 
-both_servers! {
-    fn a_pool_has_as_many_holders_as_names(server) {
-        let name = unique("pool");
-        let three = || pool(server, &name, "gpu0,gpu1,gpu2");
-        let holders = [(); 3].map(|()| Holder::start(three()));
-        let mut told: Vec<_> = holders.iter().map(|holder| (holder.slot, holder.slot_name.as_str())).collect();
-        told.sort_unstable();
-        assert_eq!(told, [(0, "gpu0"), (1, "gpu1"), (2, "gpu2")]);
-        for holder in &holders {
-            let lock = slot_on_server(&name, holder.slot);
-            assert_eq!(server.holder(&lock), Some(holder.connection), "{lock}");
-        }
-        let fourth = three().sh("echo ran").output();
-        fourth.expect_code(75).expect_stdout("").expect_one_line(&name);
-        fourth.expect_said(holders.iter().map(|holder| holder.named(server)));
-        assert!(!fourth.stderr.contains("more"), "{fourth:#?}");
-        let [first, second, third] = holders;
-        second.end();
-        let again = Holder::start(three());
-        assert_eq!((again.slot, again.slot_name.as_str()), (1, "gpu1"), "the one that is free");
-        for holder in [first, third, again] {
-            holder.end();
-        }
-        for slot in 0..3 {
-            assert_eq!(server.holder(&slot_on_server(&name, slot)), None);
-        }
-    }
-
-    fn the_line_of_a_larger_pool_names_three_and_counts_the_rest(server) {
-        let name = unique("larger");
-        let five = || pool(server, &name, "a,b,c,d,e");
-        let mut holders = [(); 5].map(|()| Holder::start(five()));
-        holders.sort_by_key(|holder| holder.slot);
-        let names: Vec<_> = holders.iter().map(|holder| holder.named(server)).collect();
-        let sixth = five().command(["true"]).output();
-        sixth.expect_code(75).expect_one_line(" and 2 more; not run");
-        for (slot, holder) in names.iter().enumerate() {
-            assert_eq!(sixth.stderr.contains(holder), slot < 3, "slot {slot}, {holder}: {sixth:#?}");
-        }
-    }
-
+both_locks! {
     fn one_that_waits_is_told_the_name_of_the_slot_that_is_freed(server) {
         let name = unique("waits");
         let two = || pool(server, &name, "left,right");
@@ -184,21 +146,6 @@ both_servers! {
         }
     }
 
-    fn a_plain_client_takes_a_slot_out_of_the_pool(server) {
-        let name = unique("plain");
-        let client = server.hold(&format!("{name}#1"));
-        let three = || pool(server, &name, "a,b,c");
-        let holders = [(); 2].map(|()| Holder::start(three()));
-        let mut names: Vec<_> = holders.iter().map(|holder| holder.slot_name.as_str()).collect();
-        names.sort_unstable();
-        assert_eq!(names, ["a", "c"]);
-        let said = format!("connection {}", client.connection_id());
-        three().command(["true"]).output().expect_code(75).expect_one_line(&said);
-        drop(client);
-        eventually("the client is gone", SOON, || server.holder(&format!("{name}#1")).is_none());
-        assert_eq!(Holder::start(three()).slot_name, "b");
-    }
-
     fn without_a_lock_there_is_no_slot(server) {
         let run = pool(server, &unique("no-lock"), "a,b")
             .args(["--port", "1", "--connect-timeout", "0.2", "--if-unreachable", "run"])
@@ -237,6 +184,64 @@ both_servers! {
         let crowd: Vec<_> = (0..15).map(start).collect();
         for run in crowd {
             run.wait().expect_code(0).expect_silence().expect_took(Duration::ZERO, SOON);
+        }
+    }
+}
+
+// What happens to a named lock, which ends with its session.
+both_servers! {
+    fn a_plain_client_takes_a_slot_out_of_the_pool(server) {
+        let name = unique("plain");
+        let client = server.hold(&format!("{name}#1"));
+        let three = || pool(server, &name, "a,b,c");
+        let holders = [(); 2].map(|()| Holder::start(three()));
+        let mut names: Vec<_> = holders.iter().map(|holder| holder.slot_name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["a", "c"]);
+        let said = format!("connection {}", client.connection_id());
+        three().command(["true"]).output().expect_code(75).expect_one_line(&said);
+        drop(client);
+        eventually("the client is gone", SOON, || server.holder(&format!("{name}#1")).is_none());
+        assert_eq!(Holder::start(three()).slot_name, "b");
+    }
+
+    fn a_pool_has_as_many_holders_as_names(server) {
+        let name = unique("pool");
+        let three = || pool(server, &name, "gpu0,gpu1,gpu2");
+        let holders = [(); 3].map(|()| Holder::start(three()));
+        let mut told: Vec<_> = holders.iter().map(|holder| (holder.slot, holder.slot_name.as_str())).collect();
+        told.sort_unstable();
+        assert_eq!(told, [(0, "gpu0"), (1, "gpu1"), (2, "gpu2")]);
+        for holder in &holders {
+            let lock = slot_on_server(&name, holder.slot);
+            assert_eq!(server.holder(&lock), Some(holder.connection), "{lock}");
+        }
+        let fourth = three().sh("echo ran").output();
+        fourth.expect_code(75).expect_stdout("").expect_one_line(&name);
+        fourth.expect_said(holders.iter().map(|holder| holder.named(server)));
+        assert!(!fourth.stderr.contains("more"), "{fourth:#?}");
+        let [first, second, third] = holders;
+        second.end();
+        let again = Holder::start(three());
+        assert_eq!((again.slot, again.slot_name.as_str()), (1, "gpu1"), "the one that is free");
+        for holder in [first, third, again] {
+            holder.end();
+        }
+        for slot in 0..3 {
+            assert_eq!(server.holder(&slot_on_server(&name, slot)), None);
+        }
+    }
+
+    fn the_line_of_a_larger_pool_names_three_and_counts_the_rest(server) {
+        let name = unique("larger");
+        let five = || pool(server, &name, "a,b,c,d,e");
+        let mut holders = [(); 5].map(|()| Holder::start(five()));
+        holders.sort_by_key(|holder| holder.slot);
+        let names: Vec<_> = holders.iter().map(|holder| holder.named(server)).collect();
+        let sixth = five().command(["true"]).output();
+        sixth.expect_code(75).expect_one_line(" and 2 more; not run");
+        for (slot, holder) in names.iter().enumerate() {
+            assert_eq!(sixth.stderr.contains(holder), slot < 3, "slot {slot}, {holder}: {sixth:#?}");
         }
     }
 }

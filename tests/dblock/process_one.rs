@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Running, SOON, Server, both_servers, children_of, eventually, quoted, send, stat_field,
-    unique,
+    Dblock, Running, SOON, Server, both_locks, both_servers, children_of, eventually, quoted, send,
+    stat_field, unique,
 };
 
 /// dblock as process 1 of a new pid namespace.
@@ -31,7 +31,7 @@ fn outside(unshare: &Running) -> i32 {
     one.expect("it was just seen")
 }
 
-both_servers! {
+both_locks! {
     fn process_one_passes_exit_codes_through(server) {
         for code in [0, 1, 7, 255] {
             let run = as_process_one(server, &unique("one")).sh(&format!("exit {code}")).output();
@@ -134,6 +134,15 @@ both_servers! {
         }
     }
 
+    fn process_one_says_75_when_the_lock_is_taken(server) {
+        let name = unique("one");
+        let _holder = server.hold(&name);
+        as_process_one(server, &name).command(["true"]).output().expect_code(75).expect_one_line("not run");
+    }
+}
+
+// What happens to a named lock, which ends with its session.
+both_servers! {
     fn process_one_reaps_orphans_while_it_ends_its_command(server) {
         let script = "trap '' TERM; echo ready; while :; do (sh -c 'sleep 0.05' &); sleep 0.05; done";
         for options in [&["-v", "-k", "4", "--on-lock-lost", "terminate"][..], &["-t", "0.5", "-k", "4"]] {
@@ -154,11 +163,5 @@ both_servers! {
             });
             assert!(most < 8, "{most} orphans were left");
         }
-    }
-
-    fn process_one_says_75_when_the_lock_is_taken(server) {
-        let name = unique("one");
-        let _holder = server.hold(&name);
-        as_process_one(server, &name).command(["true"]).output().expect_code(75).expect_one_line("not run");
     }
 }

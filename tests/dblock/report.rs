@@ -14,8 +14,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::harness::{
-    BUSY, Dblock, Kind, PASSWORD, SOON, Server, both_servers, eventually, missing, unique,
-    url_of_port,
+    BUSY, Dblock, Kind, PASSWORD, SOON, Server, both_locks, both_servers, eventually, missing,
+    unique, url_of_port,
 };
 
 /// A folder for a report.
@@ -58,7 +58,15 @@ impl Reports {
 /// Checked by Python's jsonschema.
 #[track_caller]
 pub fn follows_the_schema(file: &Path) {
-    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/report.schema.json");
+    follows(file, "report.schema.json");
+}
+
+/// The same with another schema of docs.
+#[track_caller]
+pub fn follows(file: &Path, schema: &str) {
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("docs")
+        .join(schema);
     let check = Command::new("/usr/bin/python3")
         .args(["-m", "jsonschema", "-i"])
         .arg(file)
@@ -80,7 +88,7 @@ fn run(server: &Server, name: &str, reports: &Reports) -> Dblock {
     Dblock::run(server, name).args(["--report", &reports.file()])
 }
 
-both_servers! {
+both_locks! {
     fn a_run_is_reported(server) {
         let (name, reports) = (unique("ran"), Reports::new());
         run(server, &name, &reports).sh("exit 3 # secret-argument").output().expect_code(3).expect_silence();
@@ -138,24 +146,6 @@ both_servers! {
         assert!(lines[4]["message"].as_str().unwrap().contains("is held by"), "{:#}", lines[4]);
         assert!(lines[5]["waited_seconds"].as_f64().unwrap() >= 0.3, "{:#}", lines[5]);
         assert!(lines[9]["message"].as_str().unwrap().contains("running without the lock"), "{:#}", lines[9]);
-    }
-
-    fn each_loss_of_the_lock_is_reported_and_each_reacquisition(server) {
-        let (name, reports) = (unique("lost"), Reports::new());
-        let mut dblock = run(server, &name, &reports).stdin(Stdio::piped()).sh("echo runs; read x").spawn();
-        dblock.wait_line("runs", SOON);
-        for _ in 0..2 {
-            let id = server.holder(&name).unwrap();
-            server.admin().query_drop(format!("KILL {id}")).unwrap();
-            eventually("it is reacquired", SOON, || server.holder(&name).is_some_and(|holder| holder != id));
-        }
-        eventually("both are shown", SOON, || dblock.stderr().matches("reacquired after").count() == 2);
-        drop(dblock.take_stdin());
-        dblock.wait();
-        let line = reports.only();
-        let events: Vec<_> = line["lock_events"].as_array().unwrap().iter().map(|event| event["event"].as_str().unwrap()).collect();
-        assert_eq!(events, ["lost", "reacquired", "lost", "reacquired"], "{line:#}");
-        assert_eq!(line["outcome"], "ran");
     }
 
     fn lines_of_many_at_once_are_whole(server) {
@@ -341,8 +331,29 @@ fn an_incident(server: &Server) {
     );
 }
 
+both_locks! {}
+
+// What happens to a named lock, which ends with its session.
 both_servers! {
     fn an_incident_is_seen_ended_and_told(server) {
         an_incident(server);
+    }
+
+    fn each_loss_of_the_lock_is_reported_and_each_reacquisition(server) {
+        let (name, reports) = (unique("lost"), Reports::new());
+        let mut dblock = run(server, &name, &reports).stdin(Stdio::piped()).sh("echo runs; read x").spawn();
+        dblock.wait_line("runs", SOON);
+        for _ in 0..2 {
+            let id = server.holder(&name).unwrap();
+            server.admin().query_drop(format!("KILL {id}")).unwrap();
+            eventually("it is reacquired", SOON, || server.holder(&name).is_some_and(|holder| holder != id));
+        }
+        eventually("both are shown", SOON, || dblock.stderr().matches("reacquired after").count() == 2);
+        drop(dblock.take_stdin());
+        dblock.wait();
+        let line = reports.only();
+        let events: Vec<_> = line["lock_events"].as_array().unwrap().iter().map(|event| event["event"].as_str().unwrap()).collect();
+        assert_eq!(events, ["lost", "reacquired", "lost", "reacquired"], "{line:#}");
+        assert_eq!(line["outcome"], "ran");
     }
 }

@@ -14,8 +14,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::{
-    BUSY, Dblock, PASSWORD, Packet, Proxy, Records, Running, SOON, Server, both_servers,
-    eventually, eventually_gone, holder, quoted, send, unique, waiters, within,
+    BUSY, Dblock, PASSWORD, Packet, Proxy, Records, Running, SOON, Server, both_locks,
+    both_servers, eventually, eventually_gone, holder, quoted, send, unique, waiters, within,
 };
 use crate::pools::slot_on_server;
 
@@ -117,7 +117,7 @@ fn assert_nothing_is_left(server: &Server, name: &str, slots: u32) {
     });
 }
 
-both_servers! {
+both_locks! {
     fn sixty_commands_through_four_slots_are_never_more_nor_fewer_and_in_the_order_of_arrival(server) {
         let (name, records, proxy) = (unique("sixty"), Records::new(), Proxy::to(server));
         let mut admin = server.admin();
@@ -243,32 +243,6 @@ both_servers! {
         assert!(took[2] < UNWOKEN / 2, "the head was not woken: {took:?}");
     }
 
-    fn a_holder_that_may_not_wake_the_head_is_followed_soon(server) {
-        assert_within(FOLLOWED + BUSY, || {
-            let (name, account) = (unique("no-kill"), unique("account"));
-            let mut admin = server.admin();
-            admin.query_drop(format!("CREATE USER '{account}'@'%' IDENTIFIED BY '{PASSWORD}'")).unwrap();
-            let mut holders = [(); 3].map(|()| {
-                let dblock = of(server, &name, 3).args(["--user", &account]).stdin(Stdio::piped());
-                let mut dblock = dblock.sh("echo runs; read _; exit 0").spawn();
-                dblock.wait_line("runs", SOON);
-                dblock
-            });
-            let mut head = waiter(server, &name, 3);
-            // The head waits for the last slot.
-            drop(holders[0].take_stdin());
-            let took = ran_after(&mut head, Instant::now());
-            for (slot, mut holder) in holders.into_iter().enumerate() {
-                if slot > 0 {
-                    drop(holder.take_stdin());
-                }
-                holder.wait().expect_code(0).expect_silence();
-            }
-            admin.query_drop(format!("DROP USER '{account}'@'%'")).unwrap();
-            took
-        });
-    }
-
     fn a_holder_that_is_killed_is_followed_soon(server) {
         for victim in 0..3 {
             assert_within(FOLLOWED + BUSY, || {
@@ -281,18 +255,6 @@ both_servers! {
                 took
             });
         }
-    }
-
-    fn a_holder_whose_session_is_killed_is_followed_soon(server) {
-        assert_within(FOLLOWED + BUSY, || {
-            let name = unique("killed");
-            let mut admin = server.admin();
-            let _holders = [(); 3].map(|()| runner(server, &name, 3));
-            let mut head = waiter(server, &name, 3);
-            let session = holder(&mut admin, &name).expect("slot 0 is held");
-            admin.query_drop(format!("KILL {session}")).unwrap();
-            ran_after(&mut head, Instant::now())
-        });
     }
 
     fn a_head_whose_time_is_over_leaves_its_place_to_the_next(server) {
@@ -730,4 +692,45 @@ fn storm(server: &Server, seed: u64) {
     let overlaps = fs::read_to_string(overlaps).unwrap_or_default();
     assert_eq!(overlaps, "", "seed {seed}: a slot was held twice");
     assert_nothing_is_left(server, &name, SLOTS);
+}
+
+// What happens to a named lock, which ends with its session.
+both_servers! {
+    fn a_holder_that_may_not_wake_the_head_is_followed_soon(server) {
+        assert_within(FOLLOWED + BUSY, || {
+            let (name, account) = (unique("no-kill"), unique("account"));
+            let mut admin = server.admin();
+            admin.query_drop(format!("CREATE USER '{account}'@'%' IDENTIFIED BY '{PASSWORD}'")).unwrap();
+            let mut holders = [(); 3].map(|()| {
+                let dblock = of(server, &name, 3).args(["--user", &account]).stdin(Stdio::piped());
+                let mut dblock = dblock.sh("echo runs; read _; exit 0").spawn();
+                dblock.wait_line("runs", SOON);
+                dblock
+            });
+            let mut head = waiter(server, &name, 3);
+            // The head waits for the last slot.
+            drop(holders[0].take_stdin());
+            let took = ran_after(&mut head, Instant::now());
+            for (slot, mut holder) in holders.into_iter().enumerate() {
+                if slot > 0 {
+                    drop(holder.take_stdin());
+                }
+                holder.wait().expect_code(0).expect_silence();
+            }
+            admin.query_drop(format!("DROP USER '{account}'@'%'")).unwrap();
+            took
+        });
+    }
+
+    fn a_holder_whose_session_is_killed_is_followed_soon(server) {
+        assert_within(FOLLOWED + BUSY, || {
+            let name = unique("killed");
+            let mut admin = server.admin();
+            let _holders = [(); 3].map(|()| runner(server, &name, 3));
+            let mut head = waiter(server, &name, 3);
+            let session = holder(&mut admin, &name).expect("slot 0 is held");
+            admin.query_drop(format!("KILL {session}")).unwrap();
+            ran_after(&mut head, Instant::now())
+        });
+    }
 }

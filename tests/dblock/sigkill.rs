@@ -10,8 +10,8 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Running, SOON, Server, both_servers, copy_program, eventually, eventually_gone,
-    processes_with, quoted, runs, send, stat_field, unique, waiters, within,
+    Dblock, Running, SOON, Server, both_locks, both_servers, copy_program, eventually,
+    eventually_gone, processes_with, quoted, runs, send, stat_field, unique, waiters, within,
 };
 
 /// A command all of whose processes have `sign` open and locked for as long as they live.
@@ -54,7 +54,7 @@ const GROUPS: [&str; 6] = [
     "perl -e 'for (1..30) { fork or do { sleep 60; exit } } $| = 1; print \"ready\\n\"; sleep 60'; true",
 ];
 
-both_servers! {
+both_locks! {
     fn sigkill_to_dblock_ends_the_whole_group_before_a_waiting_copy_starts(server) {
         for script in GROUPS {
             let folder = tempfile::tempdir().unwrap();
@@ -127,34 +127,6 @@ both_servers! {
         assert!(freed.elapsed() < Duration::from_millis(500), "{:?}", freed.elapsed());
     }
 
-    fn sigkill_to_the_keeper_ends_the_command_if_that_is_asked_for(server) {
-        let name = unique("keeper");
-        let script = "trap 'echo asked; exit 3' TERM; sleep 60 & echo shell $$; wait";
-        let mut run = Dblock::run(server, &name).args(TERMINATE).without_terminal().sh(script).spawn();
-        let command = run.wait_pid("shell");
-        send(run.keeper(Some(command)), Signal::SIGKILL);
-        let end = run.wait_within(SOON);
-        end.expect_code(74);
-        assert!(end.stderr.lines().all(|line| line.starts_with("dblock: ")), "{end:#?}");
-        assert!(end.stderr.contains("was lost, and the command was ended for it"), "{end:#?}");
-        assert!(end.stdout.ends_with("\nasked\n"), "SIGTERM comes first: {end:#?}");
-        eventually_gone(command, SOON);
-        eventually("the lock is free", SOON, || server.holder(&name).is_none());
-    }
-
-    fn sigkill_to_the_keeper_frees_the_lock_only_when_the_command_is_gone(server) {
-        let folder = tempfile::tempdir().unwrap();
-        let (sign, name) = (folder.path().join("sign"), unique("keeper"));
-        let script = with_sign_of_life(&sign, "trap '' TERM; echo shell $$; while :; do sleep 0.1; done");
-        let mut first = Dblock::run(server, &name).without_terminal().args(TERMINATE).args(["--kill-after", "1"]).sh(&script).spawn();
-        let command = first.wait_pid("shell");
-        let second = second_copy(server, &name, &sign);
-        send(first.keeper(Some(command)), Signal::SIGKILL);
-        let end = second.wait();
-        assert_eq!(end.stdout, "alone\n", "{end:#?}");
-        first.wait().expect_code(74);
-    }
-
     fn sigkill_to_dblock_ends_the_whole_group_of_a_command_without_a_lock(server) {
         let run = Dblock::run(server, &unique("no-lock")).args(["--port", "1", "--connect-timeout", "0.3", "--if-unreachable", "run"]);
         let mut run = run.without_terminal().sh("sleep 60 & echo child $!; wait; true").spawn();
@@ -212,25 +184,6 @@ both_servers! {
         run.wait_within(SOON).expect_code(6).expect_one_line("running without the lock");
     }
 
-    fn without_a_keeper_a_command_that_ignores_term_is_killed_ten_seconds_later(server) {
-        let folder = tempfile::tempdir().unwrap();
-        let sign = folder.path().join("sign");
-        let script = "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & echo shell $$; while :; do sleep 1; done";
-        let mut run = Dblock::run(server, &unique("stubborn"))
-            .args(TERMINATE)
-            .without_terminal()
-            .sh(&with_sign_of_life(&sign, script))
-            .spawn();
-        let command = run.wait_pid("shell");
-        let killed = Instant::now();
-        send(run.keeper(Some(command)), Signal::SIGKILL);
-        let end = run.wait_within(Duration::from_secs(25));
-        end.expect_code(74);
-        assert!(killed.elapsed() > Duration::from_secs(9), "it has ten seconds: {end:#?}");
-        let file = std::fs::File::open(&sign).unwrap();
-        assert!(Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok(), "all of the group are gone");
-    }
-
     fn sigkill_to_the_keeper_while_dblock_waits_is_70(server) {
         let name = unique("keeper-waits");
         let _holder = server.hold(&name);
@@ -238,41 +191,6 @@ both_servers! {
         eventually("it waits", SOON, || server.waiters(&name).len() == 1);
         send(run.keeper(None), Signal::SIGKILL);
         run.wait().expect_code(70).expect_stdout("").expect_one_line("");
-    }
-
-    fn sigkill_to_both_at_once_stops_the_work_of_the_whole_group_before_a_waiting_copy_starts(server) {
-        // What they wrote last, not that they are gone: nobody is left to wait for that, and a busy machine may take long to
-        // clear away what is dead.
-        let work = "perl -MTime::HiRes=time -e '$| = 1; for (1..8) { fork and next; while (1) { print STDERR time, qq(\\n); \
-                    select undef, undef, undef, 0.0005 } } print qq(ready\\n); sleep 60'; true";
-        for round in 0..12 {
-            let name = unique("both");
-            let mut first = Dblock::run(server, &name).without_terminal().sh(&format!("echo shell $$; {work}")).spawn();
-            let command = first.wait_pid("shell");
-            first.wait_line("ready", SOON);
-            let mut both = [first.keeper(Some(command)), first.pid()];
-            if round % 2 == 0 {
-                both.reverse();
-            }
-            let second = Dblock::run(server, &name)
-                .without_terminal()
-                .args(["--wait", "forever"])
-                .command(["perl", "-MTime::HiRes=time", "-e", "print time"])
-                .spawn();
-            eventually("the second copy waits", SOON, || server.waiters(&name).len() == 1);
-            for pid in both {
-                send(pid, Signal::SIGKILL);
-            }
-            let end = second.wait();
-            let began: f64 = end.expect_code(0).stdout.parse().expect("a time");
-            eventually("the work is over", SOON, || {
-                let before = first.stderr().len();
-                !within(Duration::from_millis(20), || first.stderr().len() > before)
-            });
-            let work = first.stderr();
-            let last = work.lines().filter_map(|line| line.parse::<f64>().ok()).fold(0.0, f64::max);
-            assert!(0.0 < last && last < began, "round {round}: {last} is not before {began}");
-        }
     }
 
     fn sigkill_to_both_at_once_leaves_no_command_without_the_lock(server) {
@@ -384,4 +302,89 @@ pub fn out_of_reach(
             "-c",
             script,
         ])
+}
+
+// What happens to a named lock, which ends with its session.
+both_servers! {
+    fn sigkill_to_both_at_once_stops_the_work_of_the_whole_group_before_a_waiting_copy_starts(server) {
+        // What they wrote last, not that they are gone: nobody is left to wait for that, and a busy machine may take long to
+        // clear away what is dead.
+        let work = "perl -MTime::HiRes=time -e '$| = 1; for (1..8) { fork and next; while (1) { print STDERR time, qq(\\n); \
+                    select undef, undef, undef, 0.0005 } } print qq(ready\\n); sleep 60'; true";
+        for round in 0..12 {
+            let name = unique("both");
+            let mut first = Dblock::run(server, &name).without_terminal().sh(&format!("echo shell $$; {work}")).spawn();
+            let command = first.wait_pid("shell");
+            first.wait_line("ready", SOON);
+            let mut both = [first.keeper(Some(command)), first.pid()];
+            if round % 2 == 0 {
+                both.reverse();
+            }
+            let second = Dblock::run(server, &name)
+                .without_terminal()
+                .args(["--wait", "forever"])
+                .command(["perl", "-MTime::HiRes=time", "-e", "print time"])
+                .spawn();
+            eventually("the second copy waits", SOON, || server.waiters(&name).len() == 1);
+            for pid in both {
+                send(pid, Signal::SIGKILL);
+            }
+            let end = second.wait();
+            let began: f64 = end.expect_code(0).stdout.parse().expect("a time");
+            eventually("the work is over", SOON, || {
+                let before = first.stderr().len();
+                !within(Duration::from_millis(20), || first.stderr().len() > before)
+            });
+            let work = first.stderr();
+            let last = work.lines().filter_map(|line| line.parse::<f64>().ok()).fold(0.0, f64::max);
+            assert!(0.0 < last && last < began, "round {round}: {last} is not before {began}");
+        }
+    }
+
+    fn sigkill_to_the_keeper_ends_the_command_if_that_is_asked_for(server) {
+        let name = unique("keeper");
+        let script = "trap 'echo asked; exit 3' TERM; sleep 60 & echo shell $$; wait";
+        let mut run = Dblock::run(server, &name).args(TERMINATE).without_terminal().sh(script).spawn();
+        let command = run.wait_pid("shell");
+        send(run.keeper(Some(command)), Signal::SIGKILL);
+        let end = run.wait_within(SOON);
+        end.expect_code(74);
+        assert!(end.stderr.lines().all(|line| line.starts_with("dblock: ")), "{end:#?}");
+        assert!(end.stderr.contains("was lost, and the command was ended for it"), "{end:#?}");
+        assert!(end.stdout.ends_with("\nasked\n"), "SIGTERM comes first: {end:#?}");
+        eventually_gone(command, SOON);
+        eventually("the lock is free", SOON, || server.holder(&name).is_none());
+    }
+
+    fn sigkill_to_the_keeper_frees_the_lock_only_when_the_command_is_gone(server) {
+        let folder = tempfile::tempdir().unwrap();
+        let (sign, name) = (folder.path().join("sign"), unique("keeper"));
+        let script = with_sign_of_life(&sign, "trap '' TERM; echo shell $$; while :; do sleep 0.1; done");
+        let mut first = Dblock::run(server, &name).without_terminal().args(TERMINATE).args(["--kill-after", "1"]).sh(&script).spawn();
+        let command = first.wait_pid("shell");
+        let second = second_copy(server, &name, &sign);
+        send(first.keeper(Some(command)), Signal::SIGKILL);
+        let end = second.wait();
+        assert_eq!(end.stdout, "alone\n", "{end:#?}");
+        first.wait().expect_code(74);
+    }
+
+    fn without_a_keeper_a_command_that_ignores_term_is_killed_ten_seconds_later(server) {
+        let folder = tempfile::tempdir().unwrap();
+        let sign = folder.path().join("sign");
+        let script = "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & echo shell $$; while :; do sleep 1; done";
+        let mut run = Dblock::run(server, &unique("stubborn"))
+            .args(TERMINATE)
+            .without_terminal()
+            .sh(&with_sign_of_life(&sign, script))
+            .spawn();
+        let command = run.wait_pid("shell");
+        let killed = Instant::now();
+        send(run.keeper(Some(command)), Signal::SIGKILL);
+        let end = run.wait_within(Duration::from_secs(25));
+        end.expect_code(74);
+        assert!(killed.elapsed() > Duration::from_secs(9), "it has ten seconds: {end:#?}");
+        let file = std::fs::File::open(&sign).unwrap();
+        assert!(Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok(), "all of the group are gone");
+    }
 }

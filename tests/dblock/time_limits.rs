@@ -11,7 +11,8 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::pty::Shell;
 use crate::harness::{
-    BUSY, Dblock, PAIR, SOON, Server, both_servers, eventually, eventually_gone, runs, send, unique,
+    BUSY, Dblock, PAIR, SOON, Server, both_locks, both_servers, eventually, eventually_gone, runs,
+    send, unique,
 };
 use crate::sigkill::out_of_reach;
 
@@ -32,7 +33,7 @@ fn limited(server: &Server, name: &str, limit: &str) -> Dblock {
         .args(["--timeout", limit])
 }
 
-both_servers! {
+both_locks! {
     fn a_command_that_runs_too_long_is_ended_and_the_lock_is_free(server) {
         let name = unique("too-long");
         let limit = Duration::from_millis(400);
@@ -209,14 +210,6 @@ both_servers! {
         run.command(["sleep", "60"]).output().expect_code(137);
     }
 
-    fn a_lost_session_does_not_stop_the_clock(server) {
-        let mut run = limited(server, &unique("lost"), "1.5").sh("echo on $DBLOCK_CONNECTION_ID; exec sleep 60").spawn();
-        let id = run.wait_pid("on");
-        server.admin().query_drop(format!("KILL {id}")).unwrap();
-        run.wait_stderr("was lost while the command runs", SOON);
-        run.wait_within(SOON).expect_code(124).expect_said(["has run for 1s 500ms"]);
-    }
-
     fn a_command_that_may_not_be_signalled_is_waited_for_and_that_is_said(server) {
         let folder = tempfile::tempdir().unwrap();
         let options = ["-t", "0.3", "-k", "0.3"];
@@ -278,4 +271,15 @@ fn without_a_lock_the_limit_is_the_same() {
     end.expect_code(137)
         .expect_said(["running without the lock", "has run for 1s; ending it"]);
     assert!(end.stdout.ends_with("\nasked\n"), "{end:#?}");
+}
+
+// What happens to a named lock, which ends with its session.
+both_servers! {
+    fn a_lost_session_does_not_stop_the_clock(server) {
+        let mut run = limited(server, &unique("lost"), "1.5").sh("echo on $DBLOCK_CONNECTION_ID; exec sleep 60").spawn();
+        let id = run.wait_pid("on");
+        server.admin().query_drop(format!("KILL {id}")).unwrap();
+        run.wait_stderr("was lost while the command runs", SOON);
+        run.wait_within(SOON).expect_code(124).expect_said(["has run for 1s 500ms"]);
+    }
 }

@@ -8,7 +8,7 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::{
-    BUSY, Dblock, Frozen, Kind, Proxy, SOON, Server, both_servers, eventually, holder, unique,
+    BUSY, Dblock, Frozen, Kind, Proxy, SOON, Server, both_locks, eventually, holder, unique,
     waiters, within,
 };
 
@@ -57,7 +57,7 @@ fn assert_as_long_as_asked(server: &Server, slots: u32, wait: f64) {
     assert!(precise, "a wait of {wait} s took {seen:?}");
 }
 
-both_servers! {
+both_locks! {
     fn a_wait_is_as_long_as_asked(server) {
         thread::scope(|scope| {
             for wait in [0.5, 1.0, 1.5, 2.3] {

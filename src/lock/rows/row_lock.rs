@@ -111,7 +111,7 @@ impl RowLock {
     ) -> Self {
         Self {
             connector: Rc::new(connector),
-            request: Request::new(spec, run_id, verbosity).as_queue(),
+            request: Request::new(spec, run_id, verbosity).serving_as_queue(),
             statements: Statements::new(&row.tables, &spec.name, spec.slots, &row.owner),
             spec: row,
             name: spec.name.clone(),
@@ -243,7 +243,7 @@ impl RowLock {
             let rows = match self.claim(&slots, waits, session, caller)? {
                 Claimed::Held(grant, lease) => {
                     if waits {
-                        self.request.end_wait(self.ttl, session)?;
+                        Request::end_wait(self.ttl, session)?;
                     }
                     return Ok(Decision::Held(grant, lease));
                 }
@@ -340,12 +340,8 @@ impl RowLock {
                 rows = session.run(&self.statements.look())?;
                 self.refuse_future(&rows, session)?;
                 next = self.claimant(slots).next(&rows, None);
-                if looks_first && !slots.is_empty() && next != Next::Taken {
-                    caller.ask_alive();
-                    caller.await_alive();
-                }
             }
-            self.announce_claim(next.may_hold(), caller);
+            self.announce_claim(next.may_hold(), caller)?;
             let change = match next {
                 Next::Held { slot, fence } => {
                     let grant = Grant {
@@ -387,10 +383,12 @@ impl RowLock {
     }
 
     /// Whether a slot may be held from now on without anybody's knowing.
-    fn announce_claim(&mut self, may_hold: bool, caller: &dyn Caller) {
-        if std::mem::replace(&mut self.may_hold, may_hold) != may_hold {
-            caller.on_claim(may_hold);
+    fn announce_claim(&mut self, may_hold: bool, caller: &dyn Caller) -> Result<(), Fault> {
+        if may_hold != self.may_hold && !caller.on_claim(may_hold) && may_hold {
+            return Err(Fault::Gone("nobody is there to use the lock".to_owned()));
         }
+        self.may_hold = may_hold;
+        Ok(())
     }
 
     fn claimant<'a>(&'a self, slots: &'a [u32]) -> Claimant<'a> {
@@ -461,7 +459,8 @@ impl RowLock {
         let behind = Duration::from_micros(behind);
         if behind > self.ttl / 10 {
             let line = format!(
-                "the clock of {session} is at least {} behind that of a server that has written rows there, more than a tenth                  of the TTL: a durable lock would not exclude; set the clocks right",
+                "the clock of {session} is at least {} behind that of a server that has written rows there, more than a tenth \
+                 of the TTL: a durable lock would not exclude; set the clocks right",
                 shown(behind)
             );
             return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
@@ -484,7 +483,8 @@ impl RowLock {
         for (other, clock) in others {
             if let Some(off) = disagreement(here, clock, self.ttl) {
                 let line = format!(
-                    "the clocks of {own} and {other} are {} apart, more than a tenth of the TTL: a durable lock would not exclude;                      set them right",
+                    "the clocks of {own} and {other} are {} apart, more than a tenth of the TTL: a durable lock would not exclude; \
+                     set them right",
                     shown(off)
                 );
                 return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
@@ -510,18 +510,20 @@ impl RowLock {
         }
     }
 
-    /// Names the holders by their rows, where the server did not.
+    /// Names the holders by their rows, where the server did not, or named those who wait for them with the named locks.
     fn name_holders(&self, holders: Holders, session: &mut Session) -> Holders {
         let is_known = |holder: &Holder| match holder {
             Holder::Session(client) => client.dblock().is_some(),
             Holder::Killer(_) => true,
             Holder::Nobody | Holder::Unknown => false,
         };
-        if holders.named.iter().any(is_known) {
-            return holders;
-        }
+        let is_held = |row: &&SlotState| row.is_owned() && !row.has_expired();
         let _ = session.answer_within(self.limit());
         match session.run(&self.statements.look()) {
+            Ok(rows) if rows.iter().filter(is_held).count() == self.slots as usize => {
+                self.holders(&rows)
+            }
+            _ if holders.named.iter().any(is_known) => holders,
             Ok(rows) if rows.iter().any(SlotState::is_owned) => self.holders(&rows),
             _ => holders,
         }
@@ -578,17 +580,35 @@ impl RowLock {
         }
     }
 
-    /// Releases the lock of a script. `false`: it was not held any more.
+    /// Releases what was granted and nobody knows of, or what may have been, in one transaction with these statements of others, and
+    /// ends the session. Whether a server has done it.
+    pub fn withdraw(&mut self, also: &[String]) -> bool {
+        let is_done = self.release_row(also).is_ok();
+        self.session = None;
+        is_done
+    }
+
+    /// Releases the lock of a script.
     ///
     /// # Errors
-    /// No further attempt will help.
-    pub fn release_token(&mut self, also: &[String]) -> Result<bool, Failure> {
-        self.spec.token = None;
+    /// [`Reason::LockLost`]: it was not held any more; no further attempt will help.
+    pub fn release_token(&mut self, caller: &dyn Caller, also: &[String]) -> Result<(), Failure> {
+        let (slot, fence) = self.spec.token.take().unwrap_or_default();
+        self.grant = Grant {
+            slot,
+            fence: Some(fence),
+            ..Grant::default()
+        };
         loop {
             match self.release_row(also) {
                 Err(Fault::Final(failure)) => return Err(failure),
                 Err(_) => sleep(self.connector.pause()),
-                Ok(was_held) => return Ok(was_held),
+                Ok(was_held) => {
+                    caller.on_server(&self.server());
+                    let line = format!("the token does not hold {} any more", self.name);
+                    let lost = Failure::new(Reason::LockLost, line);
+                    return was_held.then_some(()).ok_or(lost);
+                }
             }
         }
     }
@@ -651,6 +671,7 @@ impl RowLock {
             && let (Some(row), false) = (rows.first(), matches!(renewed, Renewed::Lost(_)))
         {
             self.ttl = row.ttl;
+            session.answer_within(self.limit()).map_err(gone)?;
         }
         let renewal = match renewed {
             Renewed::Confirmed => Renewal::Confirmed(sent),
@@ -707,7 +728,10 @@ impl RowLock {
                 self.may_be_released |= matches!(fault, Fault::Gone(_));
             })?;
         let released = match fence {
-            None => after_release_of_any(&rows, &self.spec.owner),
+            None => {
+                self.may_hold = false;
+                after_release_of_any(&rows, &self.spec.owner)
+            }
             Some(fence) => {
                 let holding = self.holding(fence);
                 holding.after_release(&rows, write_id, self.may_be_released)
@@ -732,6 +756,7 @@ enum Claimed {
     Taken(Vec<SlotState>),
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn gone(error: io::Error) -> Fault {
     Fault::Gone(error.to_string())
 }

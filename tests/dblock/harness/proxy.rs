@@ -105,22 +105,17 @@ impl fmt::Debug for Packet {
 impl Proxy {
     /// A proxy to `server`.
     pub fn to(server: &Server) -> Self {
-        Self::to_port(server.port)
+        Self::at(Ipv4Addr::LOCALHOST, (server.address, server.port))
     }
 
-    /// A proxy to whatever listens on this port of 127.0.0.1.
-    pub fn to_port(target: u16) -> Self {
-        Self::at(Ipv4Addr::LOCALHOST, target)
-    }
-
-    /// A proxy that listens on `address`, to whatever listens on this port of 127.0.0.1.
-    pub fn at(address: Ipv4Addr, target: u16) -> Self {
+    /// A proxy that listens on `address`, to whatever listens on this address and port.
+    pub fn at(address: Ipv4Addr, target: (Ipv4Addr, u16)) -> Self {
         let listener = TcpListener::bind((address, 0)).expect("a free port");
         Self::of(listener, address, target)
     }
 
     /// A proxy that takes the connections of `listener`, whichever network that is in.
-    pub fn of(listener: TcpListener, address: Ipv4Addr, target: u16) -> Self {
+    pub fn of(listener: TcpListener, address: Ipv4Addr, target: (Ipv4Addr, u16)) -> Self {
         let port = listener.local_addr().expect("bound").port();
         let shared = Arc::<Shared>::default();
         let state = Arc::clone(&shared);
@@ -129,7 +124,7 @@ impl Proxy {
                 if state.lock().refusing {
                     continue;
                 }
-                let Ok(server) = TcpStream::connect(("127.0.0.1", target)) else {
+                let Ok(server) = TcpStream::connect(target) else {
                     continue;
                 };
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));

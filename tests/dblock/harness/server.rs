@@ -11,6 +11,7 @@ use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};
 
 use super::Dblock;
+use super::namespace::Namespace;
 
 /// Which server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,11 +34,27 @@ impl fmt::Display for Kind {
 #[derive(Debug)]
 pub struct Server {
     pub kind: Kind,
+    pub address: Ipv4Addr,
     pub port: u16,
     pub socket: PathBuf,
     /// Whether a run here is meant to be `--durable`.
     pub durable: bool,
     talk: Mutex<Talk>,
+    #[allow(dead_code, reason = "it lasts as long as this is kept")]
+    host: Option<(Namespace, Ipv4Addr)>,
+}
+
+/// How a server is started, beyond what its kind says.
+#[derive(Debug, Default)]
+pub struct Setup {
+    /// More options for the server program.
+    pub options: Vec<String>,
+    /// Options for the server program at its first start alone.
+    pub first: Vec<String>,
+    /// By how many seconds its clock is ahead.
+    pub clock: i32,
+    /// Where it runs, and the address that clients reach it at; else it runs where the tests do.
+    pub host: Option<(Namespace, Ipv4Addr)>,
 }
 
 /// The script that runs the server: commands in, `key=value` lines and a last word out.
@@ -94,11 +111,8 @@ impl Server {
     /// The MariaDB that all tests of this process share and that has PARSEC passwords, with that plugin loaded.
     pub fn with_parsec() -> &'static Self {
         static NEW: LazyLock<Server> = LazyLock::new(|| {
-            Server::start_script(
-                Kind::MariaDb,
-                "mariadb-new",
-                &["--plugin-load-add=auth_parsec"],
-            )
+            let plugin = ["--plugin-load-add=auth_parsec"];
+            Server::start_script(Kind::MariaDb, "mariadb-new", Setup::of(&plugin))
         });
         &NEW
     }
@@ -129,13 +143,41 @@ impl Server {
 
     /// A server for one test, with more options for the server program.
     pub fn private_with(kind: Kind, options: &[&str]) -> Self {
-        Self::start_script(kind, &kind.to_string(), options)
+        Self::private_as(kind, Setup::of(options))
     }
 
-    fn start_script(kind: Kind, which: &str, options: &[&str]) -> Self {
-        let mut script = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/script/server"))
-            .args([which, "--"])
-            .args(options)
+    /// A server for one test, whose clock is this many seconds ahead of the machine's, or behind it.
+    pub fn private_with_clock(kind: Kind, clock: i32) -> Self {
+        let setup = Setup {
+            clock,
+            ..Setup::default()
+        };
+        Self::private_as(kind, setup)
+    }
+
+    /// A server for one test, with all that can be said of it.
+    pub fn private_as(kind: Kind, setup: Setup) -> Self {
+        Self::start_script(kind, &kind.to_string(), setup)
+    }
+
+    fn start_script(kind: Kind, which: &str, setup: Setup) -> Self {
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/script/server");
+        let (mut script, address) = match &setup.host {
+            None => (Command::new(program), Ipv4Addr::LOCALHOST),
+            Some((namespace, address)) => (namespace.command(program), *address),
+        };
+        script.arg(which);
+        if setup.clock != 0 {
+            script.args(["--clock", &setup.clock.to_string()]);
+        }
+        for option in &setup.first {
+            script.args(["--first", option]);
+        }
+        script.arg("--").args(&setup.options);
+        if setup.host.is_some() {
+            script.arg(format!("--bind-address={address}"));
+        }
+        let mut script = script
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -159,10 +201,12 @@ impl Server {
         let port = fact("port").parse().expect("a port is a number");
         Self {
             kind,
+            address,
             port,
             socket,
             durable: false,
             talk: Mutex::new(talk),
+            host: setup.host,
         }
     }
 
@@ -204,13 +248,17 @@ impl Server {
 
     /// A plain client with any account.
     pub fn connect(&self, user: &str, password: &str) -> mysql::Result<Conn> {
-        let options = OptsBuilder::new()
-            .ip_or_hostname(Some("127.0.0.1"))
+        Conn::new(self.as_account(user, password))
+    }
+
+    /// How a plain client connects.
+    pub fn as_account(&self, user: &str, password: &str) -> OptsBuilder {
+        OptsBuilder::new()
+            .ip_or_hostname(Some(self.address.to_string()))
             .tcp_port(self.port)
             .prefer_socket(false)
             .user(Some(user))
-            .pass(Some(password));
-        Conn::new(options)
+            .pass(Some(password))
     }
 
     /// A new account without a privilege, with the usual password; its name.
@@ -228,7 +276,7 @@ impl Server {
 
     /// What a user gives as `--url`.
     pub fn url(&self) -> String {
-        url_of_port(self.port)
+        url_at(self.address, self.port)
     }
 
     /// A plain client that has taken the lock `name`, which must be free, and holds it until it is dropped.
@@ -304,6 +352,16 @@ impl Drop for Server {
         let mut talk = self.talk();
         drop(talk.stdin.take());
         let _ = talk.script.wait();
+    }
+}
+
+impl Setup {
+    /// With these options for the server program.
+    fn of(options: &[&str]) -> Self {
+        Self {
+            options: options.iter().map(ToString::to_string).collect(),
+            ..Self::default()
+        }
     }
 }
 

@@ -186,7 +186,7 @@ impl World {
     }
 
     fn claimed(&mut self, number: u8, any: bool, flight: Flight, changed: bool, rows: &Rows) {
-        let slots: Vec<u32> = (0..self.setting.slots as u32).collect();
+        let slots: Vec<u32> = (0..).take(self.setting.slots).collect();
         let by_name = self.gives_name(number) && !self.is_broken(Broken::TakesOverByName);
         let claimant = Claimant {
             owner: owner(number),

@@ -85,6 +85,7 @@ pub struct Budget {
 }
 
 /// A row of the table.
+#[expect(clippy::struct_excessive_bools, reason = "each is a column")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Row {
     pub exists: bool,

@@ -1,0 +1,94 @@
+//! A primary and its replica.
+
+use std::sync::LazyLock;
+use std::thread;
+
+use mysql::prelude::Queryable;
+
+use super::{Kind, SOON, Server, eventually};
+
+/// A primary and a server that replicates it and is read-only.
+#[derive(Debug)]
+pub struct Pair {
+    pub primary: Server,
+    pub replica: Server,
+}
+
+impl Pair {
+    /// The pair that all tests of this process share. Whoever changes one of its servers needs a private one.
+    pub fn shared(kind: Kind) -> &'static Self {
+        static MARIADB: LazyLock<Pair> = LazyLock::new(|| Pair::private(Kind::MariaDb));
+        static MYSQL: LazyLock<Pair> = LazyLock::new(|| Pair::private(Kind::MySql));
+        match kind {
+            Kind::MariaDb => &MARIADB,
+            Kind::MySql => &MYSQL,
+        }
+    }
+
+    /// A pair for one test.
+    pub fn private(kind: Kind) -> Self {
+        let start = |id| {
+            let id = format!("--server-id={id}");
+            let mut options = vec![&*id, "--log-bin=binlog"];
+            if kind == Kind::MySql {
+                options.extend(["--gtid-mode=ON", "--enforce-gtid-consistency=ON"]);
+            }
+            Server::private_with(kind, &options)
+        };
+        let (primary, replica) = both(|| start(1), || start(2));
+        let pair = Self { primary, replica };
+        pair.replicate();
+        pair
+    }
+
+    /// Has the replica follow the primary, from the primary's first event on, and sees that it does.
+    fn replicate(&self) {
+        let port = self.primary.port;
+        let follow = match self.primary.kind {
+            Kind::MariaDb => format!(
+                "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {port}, MASTER_USER = 'admin',
+                 MASTER_PASSWORD = 'admin-secret', MASTER_CONNECT_RETRY = 1, MASTER_USE_GTID = slave_pos"
+            ),
+            Kind::MySql => format!(
+                "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = {port}, SOURCE_USER = 'admin',
+                 SOURCE_PASSWORD = 'admin-secret', SOURCE_CONNECT_RETRY = 1, SOURCE_AUTO_POSITION = 1,
+                 GET_SOURCE_PUBLIC_KEY = 1"
+            ),
+        };
+        let mut replica = self.replica.admin();
+        replica.query_drop(follow).expect("a primary is accepted");
+        let start = match self.primary.kind {
+            Kind::MariaDb => "START SLAVE",
+            Kind::MySql => "START REPLICA",
+        };
+        replica.query_drop(start).expect("replication starts");
+        self.replica.set_read_only(true);
+        let mut primary = self.primary.admin();
+        primary
+            .query_drop("CREATE DATABASE replicated")
+            .expect("a primary can be written to");
+        eventually("the replica has what the primary has", SOON, || {
+            let found = replica.query_first::<String, _>("SHOW DATABASES LIKE 'replicated'");
+            found.expect("an answer").is_some()
+        });
+    }
+}
+
+impl Server {
+    /// Makes it a server that takes writes, or one that does not.
+    pub fn set_read_only(&self, read_only: bool) {
+        let value = u8::from(read_only);
+        self.admin()
+            .query_drop(format!("SET GLOBAL read_only = {value}"))
+            .expect("the admin may set it");
+    }
+}
+
+/// Does two things at once.
+fn both<T: Send>(one: impl FnOnce() -> T + Send, other: impl FnOnce() -> T + Send) -> (T, T) {
+    thread::scope(|scope| {
+        let one = scope.spawn(one);
+        let other = other();
+        (one.join().expect("as the other"), other)
+    })
+}
