@@ -43,15 +43,18 @@ _dblock() {
 
     local options='-h --help -V --version'
     case $command in
-        run) options='-n --name -m --max-concurrency --slots -w --wait -E --conflict-exit-code -t --timeout -k --kill-after --ttl --on-lock-lost --hold-at-least --if-unreachable --allow-unfit-server --report --scrub-env -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        run) options='-n --name -m --max-concurrency --slots -w --wait -E --conflict-exit-code -t --timeout -k --kill-after --ttl --on-lock-lost --hold-at-least --durable --once-at --time-zone --once-per --record --token --if-unreachable --allow-unfit-server --report --scrub-env -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         status) options='--json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         kill) options='-w --wait --dry-run -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         check) options='--json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
-        config) options='--json -n --name -m --max-concurrency --slots -w --wait -E --conflict-exit-code -t --timeout -k --kill-after --ttl --on-lock-lost --hold-at-least --if-unreachable --allow-unfit-server --report --scrub-env -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        config) options='--json -n --name -m --max-concurrency --slots -w --wait -E --conflict-exit-code -t --timeout -k --kill-after --ttl --on-lock-lost --hold-at-least --durable --once-at --time-zone --once-per --record --token --if-unreachable --allow-unfit-server --report --scrub-env -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         init) options='--print --check --keep -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        acquire) options='-n --name -m --max-concurrency --slots -w --wait --ttl --owner --json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        renew) options='--ttl -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        release) options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         history) options='--failed --since -n --limit --json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
-        '') if [[ $word != -* ]]; then options='run status kill check config init history help'; fi ;;
-        help) options='run status kill check config init history help' ;;
+        '') if [[ $word != -* ]]; then options='run status kill check config init acquire renew release history help'; fi ;;
+        help) options='run status kill check config init acquire renew release history help' ;;
         *) return ;;
     esac
     case $command in
@@ -87,7 +90,7 @@ _dblock_takes() {
         --if-unreachable) takes='fail run' ;;
         --on-lock-lost) takes='reacquire terminate ignore' ;;
         --protocol) takes='tcp socket' ;;
-        --conflict-exit-code | --connect-timeout | --database | --defaults-group-suffix | --hold-at-least | --keep | --kill-after | --limit | --max-concurrency | --name | --port | --since | --slots | --timeout | --ttl | --url | --user | --wait | -E | -k | -m | -n | -t | -w) takes='anything' ;;
+        --conflict-exit-code | --connect-timeout | --database | --defaults-group-suffix | --hold-at-least | --keep | --kill-after | --limit | --max-concurrency | --name | --once-at | --once-per | --owner | --port | --since | --slots | --time-zone | --timeout | --token | --ttl | --url | --user | --wait | -E | -k | -m | -n | -t | -w) takes='anything' ;;
         *) takes='' ;;
     esac
 }

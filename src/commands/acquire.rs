@@ -1,47 +1,67 @@
 //! `dblock acquire`: a lock that spans several commands of a script. A process of its own acquires the row, and releases it again
 //! unless it learns that the token was printed.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::io;
 use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
 use nix::sys::prctl;
-use nix::sys::signal::{Signal, raise};
+use nix::sys::signal::{SigSet, Signal, raise};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::inquiry::listener_of;
-use super::print;
-use crate::base::exit::{CONFLICT, Ending, Failure};
+use super::print_to_reader;
+use crate::base::clock::Moment;
+use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::{json_printable, seconds};
 use crate::db::Connector;
+use crate::history::{Journal, Outcome, RunEnd, RunFacts};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, die_with, harden};
 use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Verbosity;
 use crate::lock::rows::{RowLock, RowSpec, Token};
-use crate::lock::{self, Attempt, Backend, Caller, Holders, Introduction, Wait};
+use crate::lock::{
+    self, Attempt, Backend, Caller, Grant, Holders, Introduction, Lease, Name, Wait,
+};
 use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Acquire};
+
+/// How much of the connect time-out goes by before it is said that every server is read-only.
+const PATIENCE: f64 = 0.8;
 
 /// For all that is neither connecting nor waiting.
 const BESIDES: Duration = Duration::from_secs(5);
 
 /// What became of it.
 #[derive(Debug, Serialize, Deserialize)]
-enum Outcome {
+enum Acquisition {
     /// It is held; the token as a text.
     Acquired {
         token: String,
         slot: u32,
         fence: u64,
+        lease: Lease,
     },
     /// Others hold it, and the time to wait is over.
     Taken(Holders),
+    /// It could be acquired now: is somebody there to print its token, and not stopped?
+    AreYouThere,
+}
+
+/// From the process that prints.
+#[derive(Serialize, Deserialize)]
+enum Answer {
+    /// To [`Outcome::AreYouThere`].
+    Here,
+    /// The token has reached stdout.
+    Printed,
 }
 
 /// Acquires a lock, prints its token, and returns how dblock is to end.
@@ -60,20 +80,36 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
     let mut ending = Ok(Ending::Code(0));
     query::ask_and_answer(
         "the acquisition",
-        |link, parent| hold_row(&acquire, &owner, log.shown, link, parent),
+        |link, parent| hold_row(&acquire, &owner, log.shown, &link, parent),
         Limits { connect, whole },
         log,
-        |outcome: Outcome, link| match outcome {
-            Outcome::Acquired { token, slot, fence } => {
+        |outcome: Acquisition, link| match outcome {
+            Acquisition::AreYouThere => {
+                let _ = link.send(&Answer::Here);
+            }
+            // It was stopped, or the machine slept.
+            Acquisition::Acquired { lease, .. } if lease.proved.elapsed() > lease.ttl / 2 => {
+                link.close_for_sending();
+                let line = format!("{name} was lost before its token was printed");
+                ending = Err(Failure::new(Reason::LockLost, line));
+            }
+            Acquisition::Acquired {
+                token, slot, fence, ..
+            } => {
                 log.info(format_args!("acquired {name} (slot {slot}), fence {fence}"));
-                match print(&shown(&acquire, &token, slot, fence)) {
+                match print_to_reader(&shown(&acquire, &token, slot, fence)) {
                     Ok(()) => {
-                        let _ = link.send(&Printed);
+                        // From here on the lock is held: no signal makes it look otherwise.
+                        let _ = SigSet::all().thread_block();
+                        let _ = link.send(&Answer::Printed);
                     }
-                    Err(failure) => ending = Err(failure),
+                    Err(failure) => {
+                        link.close_for_sending();
+                        ending = Err(failure);
+                    }
                 }
             }
-            Outcome::Taken(holders) => {
+            Acquisition::Taken(holders) => {
                 log.warning(format_args!("{name} is {holders}"));
                 ending = Ok(Ending::Code(CONFLICT));
             }
@@ -82,10 +118,6 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
     )?;
     Ok(ending?)
 }
-
-/// The token has reached stdout.
-#[derive(Serialize, Deserialize)]
-struct Printed;
 
 fn shown(acquire: &Acquire, token: &str, slot: u32, fence: u64) -> String {
     if !acquire.json {
@@ -105,43 +137,75 @@ fn shown(acquire: &Acquire, token: &str, slot: u32, fence: u64) -> String {
 
 /// The process that waits, as the lock's backend knows it.
 struct Waiting {
+    name: Name,
     link: Rc<Link>,
     parent: Pid,
     /// Whether the row may be held without anybody's knowing.
-    claims: Cell<bool>,
+    may_be_held: Cell<bool>,
+    /// That every server is read-only, as the latest round showed.
+    only_read_only: RefCell<Option<String>>,
+}
+
+impl Waiting {
+    /// Why no longer to look for a server that takes writes.
+    fn read_only_since(&self, begun: Moment, patience: Duration) -> Option<Failure> {
+        let line = self.only_read_only.borrow().clone()?;
+        let line = Failure::new(Reason::Configuration, line);
+        (begun.elapsed() > patience).then_some(line)
+    }
 }
 
 impl Caller for Waiting {
     fn on_server(&self, server: &str) {
-        let _ = self.link.send(&Message::<Outcome>::Reached(cut(server)));
+        self.only_read_only.take();
+        let _ = self
+            .link
+            .send(&Message::<Acquisition>::Reached(cut(server)));
     }
 
     fn on_read_only(&self, server: Option<&str>) {
-        if let Some(server) = server {
-            let note = Message::<Outcome>::Note(Level::Info, cut(server));
-            let _ = self.link.send(&note);
-        }
+        *self.only_read_only.borrow_mut() = server.map(cut);
     }
 
     fn on_wait(&self, holders: &Holders) {
-        let line = format!("it is {holders}; waiting");
+        let line = format!("{} is {holders}; waiting", self.name);
         let _ = self
             .link
-            .send(&Message::<Outcome>::Note(Level::Info, cut(&line)));
+            .send(&Message::<Acquisition>::Note(Level::Info, cut(&line)));
     }
 
-    fn on_claim(&self, may_be_held: bool) {
-        self.claims.set(may_be_held);
+    fn on_claim(&self, may_be_held: bool) -> bool {
+        self.may_be_held.set(may_be_held);
         if may_be_held {
             let _ = prctl::set_pdeathsig(None);
         } else if die_with(self.parent).is_err() {
             let _ = raise(Signal::SIGKILL);
         }
+        let _ = self
+            .link
+            .send(&Message::<Acquisition>::MustFinish(may_be_held));
+        if may_be_held {
+            self.ask_alive();
+            return self.is_answered();
+        }
+        true
     }
 
-    fn ask_alive(&self) {}
+    fn ask_alive(&self) {
+        let _ = self.link.send(&Message::Item(Acquisition::AreYouThere));
+    }
 
-    fn await_alive(&self) {}
+    /// Goes no further while the one that prints is stopped. The server ends the session of a waiter that keeps silent, and gives its
+    /// place to the next.
+    fn await_alive(&self) {
+        self.is_answered();
+    }
+}
+
+impl Waiting {
+    fn is_answered(&self) -> bool {
+        matches!(self.link.receive::<Answer>(), Ok(Some(_)))
+    }
 }
 
 /// The life of the process that acquires the row.
@@ -149,7 +213,7 @@ fn hold_row(
     acquire: &Acquire,
     owner: &str,
     level: Level,
-    link: Rc<Link>,
+    link: &Rc<Link>,
     parent: Pid,
 ) -> Result<(), Failure> {
     harden(parent)?;
@@ -162,18 +226,23 @@ fn hold_row(
         slots: acquire.lock.slots,
         ttl: acquire.lock.ttl,
     };
-    let listener = listener_of::<Outcome>(&link, level);
+    let listener = listener_of::<Acquisition>(link, level);
     let ttl = acquire.lock.ttl;
     let connector = Connector::new(&acquire.connection, attributes.attributes(), ttl, listener)?;
-    detach(&link, c"dblock-acquire")?;
-    let spec = RowSpec {
+    detach(link, c"dblock-acquire")?;
+    let journal = Journal {
         tables: Tables::new(&acquire.connection.database),
+        facts: RunFacts::here(owner, &acquire.lock.name, parent, "dblock acquire"),
+        requested: Moment::now(),
+    };
+    let spec = RowSpec {
+        tables: journal.tables.clone(),
         owner: owner.trim_start_matches('#').to_owned(),
         kind: "token",
         owner_name: acquire.owner.clone(),
         token: None,
         ttl: Some(ttl),
-        on_grant: Box::new(|_, _| Vec::new()),
+        on_grant: Box::new(journal.on_grant(&journal.facts.run, &acquire.slot_names)),
     };
     let verbosity = Verbosity {
         when_waiting: Level::Info <= level,
@@ -181,39 +250,96 @@ fn hold_row(
     };
     let mut lock = RowLock::new(connector, &acquire.lock, owner, verbosity, spec);
     let waiting = Waiting {
-        link: Rc::clone(&link),
+        name: acquire.lock.name.clone(),
+        link: Rc::clone(link),
         parent,
-        claims: Cell::new(false),
+        may_be_held: Cell::new(false),
+        only_read_only: RefCell::new(None),
     };
-    let grant = loop {
-        match lock.try_acquire(&waiting)? {
-            Attempt::Acquired(grant, _) => break grant,
-            Attempt::Taken(holders) => {
-                let _ = link.send(&Message::Item(Outcome::Taken(holders)));
-                let _ = link.send(&Message::<Outcome>::Done);
-                return Ok(());
+    let attempt = wait_for_row(&mut lock, &waiting, acquire.connection.connect_timeout);
+    let outcome = match attempt? {
+        Ok((grant, lease)) => pass_on(&mut lock, grant, lease, acquire, &journal, link),
+        Err(holders) => link.send(&Message::Item(Acquisition::Taken(holders))),
+    };
+    // The session ends before this process is ended.
+    drop(lock);
+    if outcome.is_ok() {
+        let _ = link.send(&Message::<Acquisition>::Done);
+    }
+    Ok(())
+}
+
+/// Acquires the row, or finds out who holds it. What may be held is released where it comes to nothing.
+fn wait_for_row(
+    lock: &mut RowLock,
+    waiting: &Waiting,
+    connect_timeout: Duration,
+) -> Result<Result<(Grant, Lease), Holders>, Failure> {
+    let (begun, patience) = (Moment::now(), connect_timeout.mul_f64(PATIENCE));
+    loop {
+        let pause = match lock.try_acquire(waiting) {
+            Ok(Attempt::Acquired(grant, lease)) => return Ok(Ok((grant, lease))),
+            Ok(Attempt::Taken(holders)) => return Ok(Err(holders)),
+            Ok(Attempt::Retry(pause)) => match waiting.read_only_since(begun, patience) {
+                Some(failure) => return Err(failure),
+                None => pause,
+            },
+            Err(failure) => {
+                if waiting.may_be_held.get() {
+                    lock.withdraw(&[]);
+                }
+                return Err(failure);
             }
-            Attempt::Retry(pause) => sleep(pause),
+        };
+        sleep(pause);
+        while waiting.may_be_held.get() {
+            if lock.withdraw(&[]) {
+                waiting.on_claim(false);
+            } else if waiting.link.is_readable() {
+                // Nobody waits for it any more, and no server can be reached.
+                return Err(Failure::new(Reason::Unreachable, "abandoned"));
+            } else {
+                sleep(pause);
+            }
         }
-    };
+    }
+}
+
+/// Passes the token on, and releases the row again unless it was printed.
+fn pass_on(
+    lock: &mut RowLock,
+    grant: Grant,
+    lease: Lease,
+    acquire: &Acquire,
+    journal: &Journal,
+    link: &Link,
+) -> io::Result<()> {
     lock.hand_over();
     let fence = grant.fence.unwrap_or_default();
     let token = Token {
         name: acquire.lock.name.clone(),
         slot: grant.slot,
         fence,
-        owner: owner.trim_start_matches('#').to_owned(),
+        owner: journal.facts.run.clone(),
     };
-    let acquired = Outcome::Acquired {
+    let acquired = Acquisition::Acquired {
         token: token.to_string(),
         slot: grant.slot,
         fence,
+        lease,
     };
     let sent = link.send(&Message::Item(acquired));
-    let is_printed = sent.is_ok() && matches!(link.receive::<Printed>(), Ok(Some(_)));
+    let is_printed = sent.is_ok() && matches!(link.receive(), Ok(Some((Answer::Printed, _))));
     if !is_printed {
-        lock.release_for_the_dead(&[]);
+        lock.withdraw(&journal.end(&RunEnd {
+            outcome: Outcome::Interrupted,
+            exit_code: None,
+            signal: None,
+            ran: None,
+            ended_ago: Duration::ZERO,
+            message: Some("the token was not printed".to_owned()),
+            succeeded: false,
+        }));
     }
-    let _ = link.send(&Message::<Outcome>::Done);
-    Ok(())
+    sent
 }

@@ -6,7 +6,7 @@ use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::{Level, Log};
 use crate::db::ConnectOptions;
 use crate::isolated::query::{self, Limits};
-use crate::schema::{Installed, Installer, Keep, VERSION};
+use crate::schema::{Installed, Installer, Keep};
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Init};
 
@@ -78,7 +78,12 @@ fn install(
         |answer: Installed| done = Some(answer),
         |_| "the tables".to_owned(),
     )?;
-    let Some(Installed { server, changes }) = done else {
+    let Some(Installed {
+        server,
+        version,
+        changes,
+    }) = done
+    else {
         return Ok(());
     };
     let place = format!(
@@ -92,9 +97,9 @@ fn install(
     }
     if log.shown > Level::Error {
         print(&if changes.is_empty() {
-            format!("{place} are current (version {VERSION})\n")
+            format!("{place} are current (version {version})\n")
         } else {
-            format!("{place} are current (version {VERSION}); new: {changes_in_words}\n")
+            format!("{place} are current (version {version}); new: {changes_in_words}\n")
         })?;
     }
     Ok(())

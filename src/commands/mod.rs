@@ -14,10 +14,15 @@ pub mod run;
 pub mod status;
 
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
+
+use nix::errno::Errno;
 
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::in_words;
+use crate::supervise::was_closed;
 
 /// Prints what was asked for. A reader that has seen enough, as `head`, is no error.
 fn print(text: &str) -> Result<(), Failure> {
@@ -26,12 +31,26 @@ fn print(text: &str) -> Result<(), Failure> {
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush());
     match written {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            let line = format!("cannot write to stdout: {}", in_words(&error));
-            Err(Failure::new(Reason::Internal, line))
-        }
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(cannot_write(&error)),
         _ => Ok(()),
     }
+}
+
+/// Prints what must reach somebody: that stdout is closed, or that nobody reads it, is an error.
+fn print_to_reader(text: &str) -> Result<(), Failure> {
+    let written = if was_closed(libc::STDOUT_FILENO) {
+        Err(Errno::EBADF.into())
+    } else {
+        // Not `Stdout`, to which a bad descriptor is as good as another.
+        let stdout = io::stdout().as_fd().try_clone_to_owned();
+        stdout.and_then(|stdout| File::from(stdout).write_all(text.as_bytes()))
+    };
+    written.map_err(|error| cannot_write(&error))
+}
+
+fn cannot_write(error: &io::Error) -> Failure {
+    let line = format!("cannot write to stdout: {}", in_words(error));
+    Failure::new(Reason::Internal, line)
 }
 
 /// Rows of as many cells each, in columns that are as wide as need be.

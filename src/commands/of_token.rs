@@ -1,23 +1,22 @@
 //! What `renew` and `release` share: a process that acts for a script's token.
 
 use std::rc::Rc;
-use std::thread::sleep;
 use std::time::Duration;
 
 use nix::unistd::Pid;
 
 use super::inquiry::listener_of;
+use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Log};
 use crate::db::Connector;
+use crate::history::{Journal, RunFacts};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, harden};
 use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Verbosity;
 use crate::lock::rows::{RowLock, RowSpec};
-use crate::lock::{
-    Attempt, Backend, Caller, DEFAULT_TTL, Holders, Introduction, LockSpec, OnLockLost, Wait,
-};
+use crate::lock::{Caller, DEFAULT_TTL, Holders, Introduction, LockSpec, OnLockLost, Wait};
 use crate::schema::Tables;
 use crate::settings::OfToken;
 
@@ -32,7 +31,7 @@ pub fn act_on(
     of_token: &OfToken,
     command: &str,
     log: Log,
-    work: fn(&mut RowLock) -> Result<(), Failure>,
+    work: fn(&mut RowLock, &dyn Caller, &Journal) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let connect = of_token.connection.connect_timeout;
     let limits = Limits {
@@ -41,7 +40,7 @@ pub fn act_on(
     };
     query::ask(
         command,
-        |link, parent| act(of_token, command, log.shown, link, parent, work),
+        |link, parent| act(of_token, command, log.shown, &link, parent, work),
         limits,
         log,
         |()| {},
@@ -62,7 +61,9 @@ impl Caller for Alone {
 
     fn on_wait(&self, _: &Holders) {}
 
-    fn on_claim(&self, _: bool) {}
+    fn on_claim(&self, _: bool) -> bool {
+        true
+    }
 
     fn ask_alive(&self) {}
 
@@ -73,16 +74,16 @@ fn act(
     of_token: &OfToken,
     command: &str,
     level: Level,
-    link: Rc<Link>,
+    link: &Rc<Link>,
     parent: Pid,
-    work: fn(&mut RowLock) -> Result<(), Failure>,
+    work: fn(&mut RowLock, &dyn Caller, &Journal) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     harden(parent)?;
     let token = &of_token.token;
     let attributes = Introduction::of_command(command, parent, DEFAULT_TTL).attributes();
-    let listener = listener_of::<()>(&link, level);
+    let listener = listener_of::<()>(link, level);
     let connector = Connector::new(&of_token.connection, attributes, DEFAULT_TTL, listener)?;
-    detach(&link, c"dblock-token")?;
+    detach(link, c"dblock-token")?;
     let spec = LockSpec {
         name: token.name.clone(),
         slots: token.slot + 1,
@@ -91,8 +92,16 @@ fn act(
         on_lost: OnLockLost::Terminate,
         allow_unfit_server: false,
     };
-    let row = RowSpec {
+    let journal = Journal {
         tables: Tables::new(&of_token.connection.database),
+        facts: RunFacts {
+            slot: Some(token.slot),
+            ..RunFacts::here(&token.owner, &token.name, parent, command)
+        },
+        requested: Moment::now(),
+    };
+    let row = RowSpec {
+        tables: journal.tables.clone(),
         owner: token.owner.clone(),
         kind: "token",
         owner_name: None,
@@ -105,11 +114,10 @@ fn act(
         when_taken: false,
     };
     let mut lock = RowLock::new(connector, &spec, &token.owner, verbosity, row);
-    let caller = Alone(Rc::clone(&link));
-    while let Attempt::Retry(pause) = lock.try_acquire(&caller)? {
-        sleep(pause);
-    }
-    work(&mut lock)?;
+    let caller = Alone(Rc::clone(link));
+    work(&mut lock, &caller, &journal)?;
+    // The session ends before this process is ended.
+    drop(lock);
     let _ = link.send(&Message::<()>::Done);
     Ok(())
 }

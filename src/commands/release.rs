@@ -1,7 +1,7 @@
 //! `dblock release`: releases a lock of `dblock acquire`.
 
 use super::of_token::act_on;
-use crate::base::exit::{Ending, Failure, Reason};
+use crate::base::exit::Ending;
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
@@ -11,15 +11,10 @@ use crate::settings::cli::CommandLine;
 /// What kept it from being released.
 pub fn release(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (of_token, log) = settings::of_token(command_line)?;
-    act_on(&of_token, "dblock release", log, |lock| {
-        match lock.release_token(&[]) {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                let line = "the token does not hold its lock any more";
-                Err(Failure::new(Reason::LockLost, line))
-            }
-            Err(failure) => Err(failure),
-        }
+    act_on(&of_token, "dblock release", log, |lock, caller, journal| {
+        let record = journal.facts.slot.map(|slot| journal.released(slot));
+        lock.release_token(caller, record.as_slice())
     })?;
+    log.info(format_args!("released {}", of_token.token.name));
     Ok(Ending::Code(0))
 }

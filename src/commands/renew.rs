@@ -1,7 +1,10 @@
 //! `dblock renew`: holds a lock of `dblock acquire` for longer.
 
+use std::thread::sleep;
+
 use super::of_token::act_on;
 use crate::base::exit::Ending;
+use crate::lock::{Attempt, Backend};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
@@ -11,7 +14,13 @@ use crate::settings::cli::CommandLine;
 /// What kept it from being renewed.
 pub fn renew(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (of_token, log) = settings::of_token(command_line)?;
-    // To find out whether the token holds the lock is to renew it.
-    act_on(&of_token, "dblock renew", log, |_| Ok(()))?;
+    act_on(&of_token, "dblock renew", log, |lock, caller, _| {
+        // Its first renewal is how a process gets to know whether it holds the lock.
+        while let Attempt::Retry(pause) = lock.try_acquire(caller)? {
+            sleep(pause);
+        }
+        Ok(())
+    })?;
+    log.info(format_args!("renewed {}", of_token.token.name));
     Ok(Ending::Code(0))
 }

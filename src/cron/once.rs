@@ -44,9 +44,9 @@ impl Once {
     ///
     /// # Errors
     /// It is not due.
-    pub fn judge(&self, found: &Successes) -> Result<Option<Tick>, AlreadyRan> {
-        let already =
-            |last: &LastSuccess, tick: Option<Tick>, next: Option<Tick>, per| AlreadyRan {
+    pub fn judge(&self, found: &Successes) -> Result<Option<Tick>, Box<AlreadyRan>> {
+        let already = |last: &LastSuccess, tick: Option<Tick>, next: Option<Tick>, per| {
+            Box::new(AlreadyRan {
                 tick: tick.map(|tick| tick.to_string()),
                 next: next.map(|tick| tick.to_string()),
                 per,
@@ -54,7 +54,8 @@ impl Once {
                 pid: last.pid,
                 program: last.program.clone(),
                 began_ago: last.started_ago,
-            };
+            })
+        };
         match self {
             Self::At(schedule) => {
                 let now = Timestamp::from_microsecond(found.now).unwrap_or(Timestamp::MAX);

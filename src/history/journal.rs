@@ -45,6 +45,21 @@ impl Journal {
         }
     }
 
+    /// What is carried out in the transaction of a grant: [`Journal::start`] for the slot and the session's number, where the slot's
+    /// row is to belong to this `owner`. Slots may have names.
+    pub fn on_grant(
+        &self,
+        owner: &str,
+        slot_names: &[String],
+    ) -> impl Fn(u32, u64) -> Vec<String> + use<> {
+        let (journal, owner, names) = (self.clone(), owner.to_owned(), slot_names.to_vec());
+        move |slot, connection| {
+            let mut journal = journal.clone();
+            journal.facts.slot_name = names.get(slot as usize).cloned();
+            vec![journal.start(slot, connection, Some(&owner))]
+        }
+    }
+
     /// The statements that record how the run ended. They may be sent one by one, in this order.
     pub fn end(&self, end: &RunEnd) -> Vec<String> {
         let run = text_literal(&self.facts.run);
@@ -71,6 +86,20 @@ impl Journal {
         std::iter::once(update).chain(success).collect()
     }
 
+    /// The statement that records that a script has released this slot, if its row is still the script's: it belongs into the
+    /// transaction that frees the row, before the statement that does.
+    pub fn released(&self, slot: u32) -> String {
+        let run = text_literal(&self.facts.run);
+        format!(
+            "/* dblock record release */ UPDATE {} SET outcome = {}, ended_at = UTC_TIMESTAMP(6) WHERE run = {run} \
+             AND ended_at IS NULL AND EXISTS (SELECT 1 FROM {} WHERE name = {} AND slot = {slot} AND owner = {run})",
+            self.tables.runs(),
+            text_literal(Outcome::Released.word()),
+            self.tables.locks(),
+            text_literal(&self.facts.name)
+        )
+    }
+
     /// The statement that records a run that did not run, and why.
     pub fn skip(&self, message: &str, outcome: Outcome) -> String {
         format!(
@@ -86,8 +115,8 @@ impl Journal {
     /// The statement that makes this success the last one of its name, if it began later than that. A tick never goes back: a run for
     /// an earlier one may end later.
     ///
-    /// It means the same whether the server assigns one column after the other or all at once: no condition reads a column that is
-    /// assigned before it, but that of `run`, which holds with the old and with the new `started_at`.
+    /// It means the same whether the server assigns one column after the other or all at once: `run` comes last, and the conditions
+    /// hold with the old `started_at` and with the new one, which is no later than this start.
     fn success(&self, started: &str, ended: &str) -> String {
         let facts = &self.facts;
         let run = text_literal(&facts.run);

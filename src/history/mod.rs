@@ -8,12 +8,16 @@ mod success;
 
 use std::time::Duration;
 
+use nix::unistd::{Pid, gethostname};
 use serde::{Deserialize, Serialize};
 
 pub use journal::Journal;
 pub use list::{Entry, Filter, Since, State, list, reach};
 pub use success::LastSuccess;
 pub use success::{AskLastSuccess, Successes};
+
+use crate::base::user::local_user;
+use crate::lock::Name;
 
 /// How a run ended, in the words of the history and of `--report`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +76,27 @@ pub struct RunFacts {
     pub program: String,
     /// The session, where it is known before the lock is granted.
     pub connection: Option<u64>,
+}
+
+impl RunFacts {
+    /// Of a run on this host, with nothing known of its grant. `run_id` is its own lock's name on the server.
+    pub fn here(run_id: &str, name: &Name, pid: Pid, program: &str) -> Self {
+        Self {
+            run: run_id.trim_start_matches('#').to_owned(),
+            name: name.to_string(),
+            slot: None,
+            slot_name: None,
+            tick: None,
+            host: gethostname()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            pid: pid.as_raw().unsigned_abs(),
+            user: local_user(),
+            program: program.to_owned(),
+            connection: None,
+        }
+    }
 }
 
 /// How a run ended.
@@ -394,11 +419,12 @@ mod tests {
                 fixture.end(&earlier, &success(60, 40));
                 let last = fixture.successes(&name).last.unwrap();
                 assert_eq!((seconds(last.started_ago), seconds(last.ended_ago), last.pid), (70, 50, Some(10)));
+                let of = format!("dblock_successes WHERE name = '{name}'");
+                assert_eq!(fixture.lines("run", &of), [first.facts.run]);
                 let later = fixture.journal(12, &name);
                 fixture.end(&later, &success(10, 30));
                 let last = fixture.successes(&name).last.unwrap();
                 assert_eq!((seconds(last.started_ago), seconds(last.ended_ago), last.pid), (40, 30, Some(12)));
-                let of = format!("dblock_successes WHERE name = '{name}'");
                 assert_eq!(fixture.lines("run", &of), [later.facts.run]);
                 // A failure is no success.
                 let failed = fixture.journal(13, &name);

@@ -8,8 +8,8 @@ use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
-    sendmsg, socketpair,
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, Shutdown, SockFlag, SockType,
+    recvmsg, sendmsg, shutdown, socketpair,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -48,6 +48,17 @@ impl Link {
     /// `EPIPE` when the other end is gone.
     pub fn send(&self, message: &impl Serialize) -> io::Result<()> {
         self.send_all(message, &[], MsgFlags::empty())
+    }
+
+    /// The other end receives no more messages: to it this end is gone.
+    pub fn close_for_sending(&self) {
+        let _ = shutdown(self.0.as_raw_fd(), Shutdown::Write);
+    }
+
+    /// Whether the other end is gone, or has sent something.
+    pub fn is_readable(&self) -> bool {
+        let mut link = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
+        matches!(poll(&mut link, PollTimeout::ZERO), Ok(1..))
     }
 
     /// Sends one message, unless the other end has been deaf for so long that there is no room for it.

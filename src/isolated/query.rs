@@ -1,5 +1,6 @@
 //! Waiting for the answers of an isolated process that questions a server, for `status`, `kill` and `check`: it keeps the time.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub enum Message<T> {
     Note(Level, String),
     /// There is a session with this server.
     Reached(String),
+    /// Whether it must not be ended from now on: it ends by itself when nobody listens any more.
+    MustFinish(bool),
     /// One of the things that were asked for.
     Item(T),
     /// There are no more.
@@ -28,6 +31,9 @@ pub enum Message<T> {
     /// It came to nothing.
     Failed(Failure),
 }
+
+/// How long the end of a process is waited for that must not be ended.
+const LAST_CHANCE: Duration = Duration::from_secs(5);
 
 /// How long a question may take.
 #[derive(Debug, Clone, Copy)]
@@ -67,13 +73,36 @@ pub fn ask_and_answer<T: Serialize + DeserializeOwned>(
     label: impl Fn(&T) -> String,
 ) -> Result<String, Failure> {
     let (pid, link) = fork_isolated(work, Message::<T>::Failed)?;
-    let finished = receive(&link, limits, log, &mut on_item, &label);
+    let must_finish = Cell::new(false);
+    let finished = match receive(&link, limits, log, &mut on_item, &label, &must_finish) {
+        Ok(finished) => finished,
+        Err(failure) => {
+            // One that takes longer goes on alone.
+            if !must_finish.get() || finishes::<T>(&link) {
+                end(pid);
+            }
+            return Err(failure);
+        }
+    };
     let ended = end(pid);
-    match finished? {
+    match finished {
         Finished::All(server) => Ok(server),
         Finished::Gone(last) => {
             let cause = format!("{what} {ended} while this was under way: {last}");
             Err(Failure::new(Reason::Internal, cause))
+        }
+    }
+}
+
+/// Whether a process that must not be ended ends by itself before long.
+fn finishes<T: DeserializeOwned>(link: &Link) -> bool {
+    link.close_for_sending();
+    let deadline = Moment::now() + LAST_CHANCE;
+    loop {
+        match next::<Message<T>>(link, Some(deadline)) {
+            Next::Message(_) => {}
+            Next::Gone => return true,
+            Next::Late => return false,
         }
     }
 }
@@ -92,6 +121,7 @@ fn receive<T: DeserializeOwned>(
     log: Log,
     on_item: &mut impl FnMut(T, &Link),
     label: &impl Fn(&T) -> String,
+    must_finish: &Cell<bool>,
 ) -> Result<Finished, Failure> {
     let begun = Moment::now();
     let mut reached: Option<String> = None;
@@ -110,6 +140,7 @@ fn receive<T: DeserializeOwned>(
                 }
             }
             Next::Message(Message::Reached(server)) => reached = Some(server),
+            Next::Message(Message::MustFinish(must)) => must_finish.set(must),
             Next::Message(Message::Item(item)) => {
                 last_note = format!("what comes after {}", label(&item));
                 on_item(item, link);

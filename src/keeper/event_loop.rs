@@ -52,14 +52,16 @@ impl Caller for Supervisor<'_> {
         let _ = self.0.send(&FromKeeper::Waiting(holders.clone()));
     }
 
-    /// Until it is known whether the lock is held, the end of the supervisor is not that of the keeper.
-    fn on_claim(&self, may_be_held: bool) {
+    /// Until it is known whether the lock is held, the end of the supervisor is not that of the keeper; and the supervisor does not
+    /// end the keeper once it has answered.
+    fn on_claim(&self, may_be_held: bool) -> bool {
         if may_be_held {
             let _ = prctl::set_pdeathsig(None);
         } else if die_with(self.1).is_err() {
             let _ = raise(Signal::SIGKILL);
         }
-        let _ = self.0.send(&FromKeeper::Claiming(may_be_held));
+        let sent = self.0.send(&FromKeeper::Claiming(may_be_held));
+        sent.is_ok() && (!may_be_held || self.is_answered())
     }
 
     fn ask_alive(&self) {
@@ -69,11 +71,21 @@ impl Caller for Supervisor<'_> {
     /// Goes no further while the supervisor is stopped: it could start no command, and the others would wait for nothing.
     /// The server ends the session of a waiter that keeps silent, and gives its place to the next.
     fn await_alive(&self) {
+        self.is_answered();
+    }
+}
+
+impl Supervisor<'_> {
+    /// Waits for [`ToKeeper::Here`]; `false`: the supervisor wants nothing of the lock any more.
+    fn is_answered(&self) -> bool {
         while let Ok(Some((message, _))) = self.0.receive() {
-            if matches!(message, ToKeeper::Here) {
-                break;
+            match message {
+                ToKeeper::Here => return true,
+                ToKeeper::Release(_) => return false,
+                _ => {}
             }
         }
+        false
     }
 }
 
@@ -237,12 +249,11 @@ impl<'a> Guard<'a> {
                 None => self.link.send(&held),
             }
         });
-        match told {
-            Ok(()) => lock.state = State::Held(lease),
-            Err(_) => {
-                lock.release_for_the_dead();
-                lock.backend.drop_held();
-            }
+        if told.is_ok() {
+            lock.state = State::Held(lease);
+        } else {
+            lock.release_for_the_dead();
+            lock.backend.drop_held();
         }
         told.map_err(|error: io::Error| {
             let line = format!("cannot pass the session on: {}", in_words(&error));

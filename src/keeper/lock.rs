@@ -131,10 +131,10 @@ impl<'a> Lock<'a> {
                 Ok(true)
             }
             Ok(Err(already)) => {
-                let line = format!("{} {already}; not run", self.spec.name);
-                let _ = self.backend.release(&recorder.skip(&line, true));
+                let why = format!("{} {already}; not run", self.spec.name);
+                let _ = self.backend.release(&recorder.skip(&why, true));
                 self.backend.drop_held();
-                let _ = link.send(&FromKeeper::AlreadyRan(already));
+                let _ = link.send(&FromKeeper::AlreadyRan(*already));
                 Ok(false)
             }
             Err(fault) => {
@@ -143,8 +143,8 @@ impl<'a> Lock<'a> {
                 match fault {
                     Fault::Final(failure) => Err(Some(failure)),
                     fault => {
-                        let line = format!("cannot look into the history: {fault}");
-                        link.send_if_heard(&FromKeeper::Note(Level::Info, cut(&line)));
+                        let why = format!("cannot look into the history: {fault}");
+                        link.send_if_heard(&FromKeeper::Note(Level::Info, cut(&why)));
                         Err(None)
                     }
                 }

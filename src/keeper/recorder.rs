@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use nix::unistd::gethostname;
-
 use super::{TableUse, Task};
 use crate::base::clock::Moment;
-use crate::base::user::local_user;
 use crate::cron::{AlreadyRan, Tick};
 use crate::db::{Fault, Plain, Session};
 use crate::history::{AskLastSuccess, Journal, Outcome, RunEnd, RunFacts};
@@ -28,21 +25,8 @@ impl<'a> Recorder<'a> {
     /// For the run of a task.
     pub fn new(task: &Task, tables: &'a TableUse) -> Self {
         let introduction = &task.introduction;
-        let facts = RunFacts {
-            run: task.run_id.trim_start_matches('#').to_owned(),
-            name: task.lock.name.to_string(),
-            slot: None,
-            slot_name: None,
-            tick: None,
-            host: gethostname()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
-            pid: introduction.pid.as_raw().unsigned_abs(),
-            user: local_user(),
-            program: introduction.command.clone(),
-            connection: None,
-        };
+        let (pid, program) = (introduction.pid, &introduction.command);
+        let facts = RunFacts::here(task.run_id, &task.lock.name, pid, program);
         Self {
             journal: Journal {
                 tables: Tables::new(&task.connection.database),
@@ -56,13 +40,7 @@ impl<'a> Recorder<'a> {
 
     /// The statements that record a grant, by the slot and the session's number, for a row that is to belong to this `owner`.
     pub fn on_grant(&self, owner: &str) -> impl Fn(u32, u64) -> Vec<String> + use<> {
-        let (journal, owner) = (self.journal.clone(), owner.to_owned());
-        let names = self.tables.slot_names.clone();
-        move |slot, connection| {
-            let mut journal = journal.clone();
-            journal.facts.slot_name = names.get(slot as usize).cloned();
-            vec![journal.start(slot, connection, Some(&owner))]
-        }
+        self.journal.on_grant(owner, &self.tables.slot_names)
     }
 
     /// The lock is granted on the backend's session: records that, and finds out whether the run is due, and for which tick.
@@ -73,7 +51,7 @@ impl<'a> Recorder<'a> {
         &mut self,
         grant: Grant,
         session: &mut Session,
-    ) -> Result<Result<Option<Tick>, AlreadyRan>, Fault> {
+    ) -> Result<Result<Option<Tick>, Box<AlreadyRan>>, Fault> {
         let tables = self.journal.tables.clone();
         if !self.is_row {
             schema::prepare(session)?;

@@ -79,8 +79,9 @@ pub trait Caller {
     fn on_read_only(&self, server: Option<&str>);
     /// These hold the lock, and the wait begins.
     fn on_wait(&self, holders: &Holders);
-    /// Whether the lock may be held from now on without anybody's knowing: whoever gives up then must see to its release.
-    fn on_claim(&self, may_be_held: bool);
+    /// Whether the lock may be held from now on without anybody's knowing: whoever gives up then must see to its release. `false`:
+    /// nobody is there any more to use it.
+    fn on_claim(&self, may_be_held: bool) -> bool;
     /// Asks whether somebody is there to use the lock.
     fn ask_alive(&self);
     /// Waits for the answer to [`Caller::ask_alive`].

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::statements::{
     AskColumns, AskDatabase, AskFirstMember, AskMultiPrimary, Execute, TakeTurn,
 };
+use super::tables::Table;
 use super::{AskVersion, TABLES, Tables, USABLE_FROM, VERSION, Version, prepare};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
@@ -34,6 +35,8 @@ pub struct Keep {
 pub struct Installed {
     /// The server.
     pub server: String,
+    /// The version of the tables.
+    pub version: u32,
     /// What was created or changed, or is missing, as the mysql client shows it; empty: everything was there.
     pub changes: Vec<String>,
 }
@@ -63,7 +66,7 @@ impl Installer<'_> {
              -- For an account that is to run dblock init, besides:\n\
              -- GRANT CREATE, ALTER, INDEX ON {database}.* TO 'admin'@'%';\n",
             tables.concat(),
-            self.set_version(None)
+            self.set_version(self.keep)
         )
     }
 
@@ -141,79 +144,81 @@ impl Installer<'_> {
                 "CREATE DATABASE IF NOT EXISTS {}",
                 quoted_identifier(self.database)
             );
-            self.change(
-                session,
-                &create,
-                &format!("database {}", self.database),
-                &mut changes,
-            )?;
+            let what = format!("database {}", self.database);
+            self.change(session, &create, &what, &mut changes)?;
             if self.only_checks {
-                return Ok(installed(session, changes));
+                return Ok(installed(session, VERSION, changes));
             }
         }
         let version = self.version(session)?;
-        let found = session.run(&AskColumns {
-            database: self.database,
-            tables: &TABLES,
-        })?;
-        let database = quoted_identifier(self.database);
-        for table in &TABLES {
-            let has = |column: &str| {
-                let wanted = column.to_lowercase();
-                found
-                    .iter()
-                    .any(|(of, found)| of == table.name && *found == wanted)
-            };
-            let exists = found.iter().any(|(of, _)| of == table.name);
-            let mut keys = table.primary_key.split(", ");
-            if exists && let Some(key) = keys.find(|key| !has(key)) {
-                let line = format!(
-                    "the table {} in the database {} of {session} is not dblock's: it has no column {key}; use another --database",
-                    table.name, self.database
-                );
-                return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
-            }
-            if !exists {
-                let create = table.create(&database);
-                self.change(
-                    session,
-                    &create,
-                    &format!("table {}", table.name),
-                    &mut changes,
-                )?;
-                continue;
-            }
-            for (column, kind) in table.columns.iter().filter(|(column, _)| !has(column)) {
-                let add = format!(
-                    "ALTER TABLE {database}.{} ADD COLUMN {column} {kind}",
-                    table.name
-                );
-                let what = format!("column {}.{column}", table.name);
-                self.change(session, &add, &what, &mut changes)?;
-            }
-            for (key, columns) in table
-                .keys
-                .iter()
-                .filter(|(key, _)| !has(&format!("key {key}")))
-            {
-                let add = format!(
-                    "ALTER TABLE {database}.{} ADD KEY {key} ({columns})",
-                    table.name
-                );
-                let what = format!("key {}.{key}", table.name);
-                self.change(session, &add, &what, &mut changes)?;
-            }
+        // A newer dblock knows what it has made of them.
+        let is_newer = version.is_some_and(|found| found.version > VERSION);
+        if !is_newer {
+            self.complete(session, &mut changes)?;
         }
         if version.is_none_or(|found| found.version < VERSION) || self.keep.is_some() {
             let what = match (version, self.keep) {
-                (Some(found), Some(_)) if found.version == VERSION => {
+                (Some(found), Some(_)) if found.version >= VERSION => {
                     "how long the history is kept".to_owned()
                 }
                 _ => format!("version {VERSION}"),
             };
             self.change(session, &self.set_version(self.keep), &what, &mut changes)?;
         }
-        Ok(installed(session, changes))
+        let version = version.map_or(VERSION, |found| found.version.max(VERSION));
+        Ok(installed(session, version, changes))
+    }
+
+    /// Creates the tables, columns and keys that are missing.
+    fn complete(&self, session: &mut Session, changes: &mut Vec<String>) -> Result<(), Fault> {
+        let found = session.run(&AskColumns {
+            database: self.database,
+            tables: &TABLES,
+        })?;
+        let exists = |table: &Table| found.iter().any(|(of, _)| of == table.name);
+        let has = |table: &Table, column: &str| {
+            let wanted = column.to_lowercase();
+            let mut columns = found.iter();
+            columns.any(|(of, found)| of == table.name && *found == wanted)
+        };
+        // Nothing is changed where one of them is not ours.
+        for table in TABLES.iter().filter(|table| exists(table)) {
+            let mut keys = table.primary_key.split(", ");
+            if let Some(key) = keys.find(|key| !has(table, key)) {
+                let line = format!(
+                    "the table {} in the database {} of {session} is not dblock's: it has no column {key}; use another --database",
+                    table.name, self.database
+                );
+                return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
+            }
+        }
+        let database = quoted_identifier(self.database);
+        for table in &TABLES {
+            if !exists(table) {
+                let what = format!("table {}", table.name);
+                self.change(session, &table.create(&database), &what, changes)?;
+                continue;
+            }
+            let columns = table.columns.iter();
+            for (column, kind) in columns.filter(|(column, _)| !has(table, column)) {
+                let add = format!(
+                    "ALTER TABLE {database}.{} ADD COLUMN {column} {kind}",
+                    table.name
+                );
+                let what = format!("column {}.{column}", table.name);
+                self.change(session, &add, &what, changes)?;
+            }
+            let keys = table.keys.iter();
+            for (key, columns) in keys.filter(|(key, _)| !has(table, &format!("key {key}"))) {
+                let add = format!(
+                    "ALTER TABLE {database}.{} ADD KEY {key} ({columns})",
+                    table.name
+                );
+                let what = format!("key {}.{key}", table.name);
+                self.change(session, &add, &what, changes)?;
+            }
+        }
+        Ok(())
     }
 
     fn version(&self, session: &mut Session) -> Result<Option<Version>, Fault> {
@@ -223,7 +228,7 @@ impl Installer<'_> {
             found => found.map_err(|fault| tables.explain(fault))?,
         };
         match found {
-            Some(found) if found.version > VERSION => {
+            Some(found) if found.usable_from > VERSION => {
                 let line = format!(
                     "the tables in the database {} of {session} are of a newer dblock (version {}); this one knows version \
                      {VERSION}",
@@ -291,9 +296,10 @@ impl Installer<'_> {
     }
 }
 
-fn installed(session: &Session, changes: Vec<String>) -> Installed {
+fn installed(session: &Session, version: u32, changes: Vec<String>) -> Installed {
     Installed {
         server: session.to_string(),
+        version,
         changes,
     }
 }

@@ -103,7 +103,7 @@ impl Tables {
             )),
             Fault::Final(failure) if failure.reason == Reason::AccountRefused => {
                 let line = format!(
-                    "{}; dblock needs SELECT, INSERT, UPDATE and DELETE on {}.*",
+                    "{}; dblock needs SELECT, INSERT, UPDATE and DELETE on {}.*, where dblock init makes its tables",
                     failure.line,
                     quoted_identifier(database)
                 );

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use super::sources::Sources;
+use super::sources::{Sources, TOKEN};
 use super::{cli, connection, value};
 use crate::base::exit::Failure;
 use crate::base::log::Level;
@@ -138,11 +138,11 @@ pub fn read(
     })
 }
 
-/// The variables that give dblock the server and the password.
+/// The variables that give dblock the server, the password and a script's lock.
 fn variables_of_the_server() -> Vec<&'static str> {
     let own = cli::variables().map(|(_, variable)| variable);
     let own = own.filter(|variable| variable.starts_with("DBLOCK_"));
-    own.chain(["MYSQL_PWD"]).collect()
+    own.chain(["MYSQL_PWD", TOKEN]).collect()
 }
 
 /// How many slots there are, and their names if they have some. Of the two ways to give that the stronger one counts.
@@ -178,20 +178,22 @@ fn once(sources: &mut Sources, name: &Name) -> Result<Option<Once>, Failure> {
             "cannot be combined with once-at; give one of them",
         )?;
     }
-    let zone = sources.optional("time-zone", |text| Zone::parse(text))?;
-    if at.is_none() && zone.is_some() && sources.is_from_command_line("time-zone") {
-        sources.refuse("time-zone", "is that of --once-at, which is not given")?;
+    let zone = sources.optional("time-zone", Zone::parse)?;
+    if at.is_none()
+        && sources.is_from_command_line("time-zone")
+        && let Some(given) = sources.given("time-zone")
+    {
+        return Err(given.wrong("it is that of --once-at, which is not given"));
     }
     if at > per {
-        let zone = match zone.map_or_else(Zone::of_host, Some) {
-            Some(zone) => zone,
-            None => {
-                sources.refuse(
-                    "once-at",
-                    "the time zone of this host has no IANA name; give --time-zone",
-                )?;
-                Zone::UTC
-            }
+        let zone = if let Some(zone) = zone.or_else(Zone::of_host) {
+            zone
+        } else {
+            sources.refuse(
+                "once-at",
+                "needs --time-zone: that of this host has no IANA name",
+            )?;
+            Zone::UTC
         };
         sources.record(
             "time-zone of once-at",

@@ -83,7 +83,8 @@ pub fn parse(text: &str) -> Result<Parts, String> {
         .strip_prefix('/')
         .filter(|path| !path.is_empty())
     {
-        if path.contains('/') {
+        // An @ there is, as a rule, that behind a password with a /.
+        if path.contains(['/', '@']) {
             return Err("one name of a database may follow the / in the URL".to_owned());
         }
         options.push(("database", decoded(path, "database")?));
@@ -251,7 +252,7 @@ mod tests {
     fn an_error_in_a_url_does_not_show_its_password() {
         for wrong in [
             "mysql://u:secret@h:70000/",
-            "mysql://u:secret@h/db",
+            "mysql://u:secret@h/a/b",
             "mysql://u:secret@h?x=1",
             "pg://u:secret@h",
             "u:secret@h",

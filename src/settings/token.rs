@@ -4,14 +4,11 @@ use std::env;
 use std::ffi::OsString;
 use std::io::Read;
 
-use super::sources::{Given, Origin, Sources};
+use super::sources::{Given, Origin, Sources, TOKEN};
 use super::value;
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::in_words;
 use crate::lock::rows::Token;
-
-/// The variable that names a token where nothing else does.
-const VARIABLE: &str = "DBLOCK_TOKEN";
 
 /// Bytes of a line that may be a token at most.
 const LONGEST: usize = 4096;
@@ -23,12 +20,12 @@ const LONGEST: usize = 4096;
 pub fn read(argument: Option<OsString>) -> Result<Token, Failure> {
     let given = match argument {
         Some(argument) => Given::new("TOKEN", argument, Origin::Argument),
-        None => Given::from_variable("TOKEN", VARIABLE).ok_or_else(|| {
+        None => Given::from_variable("TOKEN", TOKEN).ok_or_else(|| {
             let line = "no token is given; name what dblock acquire has printed";
             Failure::new(Reason::Usage, line)
         })?,
     };
-    read_given(given)
+    read_given(&given)
 }
 
 /// The token that a run goes on with; `None`: it acquires a lock of its own. The environment counts where no lock is named.
@@ -39,12 +36,12 @@ pub fn of_run(sources: &mut Sources) -> Result<Option<Token>, Failure> {
     let named = sources.given("name").is_some();
     let given = match sources.given("token").cloned() {
         Some(given) => given,
-        None if named || env::var_os(VARIABLE).is_none_or(|value| value.is_empty()) => {
+        None if named || env::var_os(TOKEN).is_none_or(|value| value.is_empty()) => {
             return Ok(None);
         }
-        None => Given::from_variable("token", VARIABLE).expect("it is set"),
+        None => Given::from_variable("token", TOKEN).expect("it is set"),
     };
-    let token = read_given(given.clone())?;
+    let token = read_given(&given)?;
     if let Some(name) = super::name(sources)?
         && name != token.name
         && sources.is_from_command_line("name")
@@ -54,7 +51,7 @@ pub fn of_run(sources: &mut Sources) -> Result<Option<Token>, Failure> {
     Ok(Some(token))
 }
 
-fn read_given(given: Given) -> Result<Token, Failure> {
+fn read_given(given: &Given) -> Result<Token, Failure> {
     if *given.value == *b"-" {
         let line = first_line().map_err(|error| {
             let line = format!("cannot read a token from stdin: {}", in_words(&error));

@@ -111,7 +111,7 @@ pub fn keep(text: &str) -> Result<Keep, String> {
     };
     let time = duration(time)?;
     match runs.parse() {
-        Ok(runs @ 1..=1_000_000) if !time.is_zero() => Ok(Keep { time, runs }),
+        Ok(runs @ 1..=1_000_000) if time.as_secs() > 0 => Ok(Keep { time, runs }),
         Ok(1..=1_000_000) => Err("the history is kept for a second at least".to_owned()),
         _ => Err(format!(
             "behind the comma comes how many runs of each name are kept at least, 1 to 1000000, not {}",

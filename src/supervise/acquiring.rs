@@ -133,7 +133,9 @@ impl Supervisor<'_> {
                     acquiring.last_note = text;
                 }
             }
-            FromKeeper::AreYouThere => self.keeper.send(&ToKeeper::Here),
+            FromKeeper::AreYouThere | FromKeeper::Claiming(true) => {
+                self.keeper.send(&ToKeeper::Here);
+            }
             FromKeeper::OnlyReadOnly(server) => acquiring.only_read_only = server,
             message => self.lock.update(&message),
         }

@@ -26,6 +26,14 @@ extern "C" fn note() {
     CHILD_IGNORED.store(is_ignored(libc::SIGCHLD), Relaxed);
 }
 
+/// Whether a descriptor from 0 to 2 was closed when dblock started.
+pub fn was_closed(descriptor: i32) -> bool {
+    let descriptor = usize::try_from(descriptor).ok();
+    descriptor
+        .and_then(|descriptor| CLOSED.get(descriptor))
+        .is_some_and(|closed| closed.load(Relaxed))
+}
+
 /// Whether a signal's disposition is "ignore".
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: reads the disposition into a structure that all-zero bytes are valid for.

@@ -98,7 +98,10 @@ impl KeeperLink {
             return None;
         };
         match message {
-            FromKeeper::Held(..) => self.session = descriptor,
+            FromKeeper::Held(..) => {
+                self.session = descriptor;
+                self.claims = false;
+            }
             FromKeeper::Lost(_) => self.session = None,
             FromKeeper::Claiming(may_be_held) => self.claims = may_be_held,
             _ => {}

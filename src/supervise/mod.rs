@@ -20,6 +20,7 @@ mod terminating;
 
 use std::time::Duration;
 
+pub use inherited::was_closed;
 pub use job::Job;
 pub use phase::Conclusion;
 pub use record::{LockEvent, LockEventKind, RunOutcome, RunRecord, Summary};

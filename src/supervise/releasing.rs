@@ -77,9 +77,15 @@ impl Supervisor<'_> {
             }
             Event::Deadline => {
                 if self.lock.is_held() {
-                    self.log.warning(format_args!(
-                        "the server did not answer; it frees {name} when it sees that dblock is gone"
-                    ));
+                    if self.grant.is_some_and(|grant| grant.fence.is_some()) {
+                        self.log.warning(format_args!(
+                            "the server did not answer; it frees {name} when the TTL is over"
+                        ));
+                    } else {
+                        self.log.warning(format_args!(
+                            "the server did not answer; it frees {name} when it sees that dblock is gone"
+                        ));
+                    }
                 }
                 releasing.finished = true;
             }

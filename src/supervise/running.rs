@@ -33,6 +33,7 @@ impl Supervisor<'_> {
         if let Err(error) = self.signals.collect_all() {
             return Phase::Done(Err(error.into()));
         }
+        self.grant = grant;
         let started = Moment::now();
         let environment = environment::changes(self.job, grant, self.tick.as_deref());
         let link = self.keeper.link();
@@ -44,7 +45,6 @@ impl Supervisor<'_> {
             }
         };
         self.record.started = Some(SystemTime::now());
-        self.grant = grant;
         Phase::Running(Running {
             command: Command {
                 child,

@@ -108,6 +108,9 @@ fn reads(page: &str, kind: Kind) {
             continue;
         }
         make_account(reader.host.server);
+        if needs_tables(section) {
+            reader.host.server.make_tables();
+        }
         for block in section {
             reader.put_in_place(block);
         }
@@ -123,6 +126,15 @@ fn reads(page: &str, kind: Kind) {
         }
     }
     assert!(reader.wrong.is_empty(), "{}", reader.wrong);
+}
+
+/// Whether a section uses tables of dblock's that it does not create.
+fn needs_tables(section: &[Block]) -> bool {
+    let says = |words: &[&str]| {
+        let mut texts = section.iter().map(|block| &block.text);
+        texts.any(|text| words.iter().any(|word| text.contains(word)))
+    };
+    says(&["durable", "--once-", "--record", "dblock acquire"]) && !says(&["dblock init"])
 }
 
 /// A block without a fence, by what it looks like.
@@ -561,6 +573,7 @@ pages! {
     every_command_of_check_works: "docs/check.md";
     every_command_of_comparison_works: "docs/comparison.md";
     every_command_of_connection_works: "docs/connection.md";
+    every_command_of_durable_works: "docs/durable.md";
     every_command_of_exit_codes_works: "docs/exit-codes.md";
     every_command_of_how_it_works_works: "docs/how-it-works.md";
     every_command_of_limits_works: "docs/limits.md";
@@ -647,7 +660,8 @@ fn every_option_in_the_text_exists() {
             };
             let subcommand = rest.split(' ').next().unwrap_or_default();
             if ![
-                "run", "status", "kill", "check", "config", "init", "history",
+                "run", "status", "kill", "check", "config", "init", "history", "acquire", "renew",
+                "release",
             ]
             .contains(&subcommand)
             {
@@ -750,8 +764,11 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 5] = [
+const OTHER_TEXTS: [&str; 8] = [
     "lock/named/statements/mod.rs",
+    "lock/rows/statements.rs",
+    "cron/cronie.rs",
+    "cron/golden.rs",
     "schema/statements.rs",
     "schema/tables.rs",
     "history/journal.rs",
@@ -759,7 +776,7 @@ const OTHER_TEXTS: [&str; 5] = [
 ];
 
 /// Texts that are no lines of dblock's, by their beginning.
-const NO_LINES: [&str; 17] = [
+const NO_LINES: [&str; 22] = [
     // Of other programs and libraries, which are looked for.
     "For more information",
     "BEGIN ENCRYPTED PRIVATE KEY",
@@ -776,9 +793,15 @@ const NO_LINES: [&str; 17] = [
     "INSERT INTO",
     "r.",
     "(r.",
+    "l.slot, ",
+    // What @daily and its like stand for.
+    "0 * * * *",
+    "0 0 ",
     // Columns of tables.
     "the OS user's name",
     "host, port, socket",
+    "time-zone of once-at",
+    "time-zone, or the host",
     "(with a password)",
 ];
 

@@ -58,7 +58,15 @@ impl Reports {
 /// Checked by Python's jsonschema.
 #[track_caller]
 pub fn follows_the_schema(file: &Path) {
-    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/report.schema.json");
+    follows(file, "report.schema.json");
+}
+
+/// The same with another schema of docs.
+#[track_caller]
+pub fn follows(file: &Path, schema: &str) {
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("docs")
+        .join(schema);
     let check = Command::new("/usr/bin/python3")
         .args(["-m", "jsonschema", "-i"])
         .arg(file)

@@ -1,6 +1,6 @@
 //! Minutes of everything at once: hosts that run commands through a semaphore and a plain lock, while holders, waiters,
 //! keepers and sessions are killed, hosts are cut off for seconds and the server starts again. Afterwards every record is
-//! read. `DBLOCK_SOAK_SECONDS` and `DBLOCK_SOAK_SEED` set how long and which.
+//! read. With durable locks there are scripts with tokens besides, and nobody may ever be beside another. `DBLOCK_SOAK_SECONDS` and `DBLOCK_SOAK_SEED` set how long and which.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,8 +18,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::{
-    Dblock, Kind, Output, Proxy, Running, SOON, Server, eventually, holder, processes_with, quoted,
-    unique, waiters, within,
+    Dblock, Kind, Output, PASSWORD, Proxy, Running, SOON, Server, eventually, holder,
+    processes_with, quoted, unique, waiters, within,
 };
 use crate::pools::slot_on_server;
 
@@ -54,14 +54,32 @@ const RESTARTED: Duration = Duration::from_secs(60);
 /// How the commands end by themselves.
 const OWN_CODE: i32 = 9;
 
+/// The lease of a script's token: a script has to notice a failed renewal.
+const TOKEN_TTL: Duration = Duration::from_secs(10);
+
 #[test]
 fn mariadb() {
-    soak(Kind::MariaDb);
+    soak(Server::private(Kind::MariaDb));
 }
 
 #[test]
 fn mysql() {
-    soak(Kind::MySql);
+    soak(Server::private(Kind::MySql));
+}
+
+#[test]
+fn durable_mariadb() {
+    soak(durable(Kind::MariaDb));
+}
+
+#[test]
+fn durable_mysql() {
+    soak(durable(Kind::MySql));
+}
+
+/// A server that keeps what it has committed when it is killed.
+fn durable(kind: Kind) -> Server {
+    Server::private_with(kind, &["--innodb-flush-log-at-trx-commit=1"]).with_durable_runs()
 }
 
 /// Nanoseconds of the clock that the commands read, too.
@@ -102,6 +120,8 @@ struct Run {
     lock: String,
     policy: &'static str,
     wait: f64,
+    /// Whether it is a script with a token.
+    is_script: bool,
     time: Range<Time>,
     output: Output,
 }
@@ -128,11 +148,10 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
 }
 
-fn soak(kind: Kind) {
+fn soak(server: Server) {
     let seconds = Duration::from_secs(setting("DBLOCK_SOAK_SECONDS").unwrap_or(180));
     let seed = setting("DBLOCK_SOAK_SEED").unwrap_or(1);
     println!("DBLOCK_SOAK_SEED={seed}");
-    let server = Server::private(kind);
     let host = |_| Host {
         proxy: Proxy::to(&server),
         running: Mutex::new(None),
@@ -194,12 +213,19 @@ impl Soak {
             let policy = random
                 .choice(["reacquire", "reacquire", "terminate"])
                 .expect("three");
-            let dblock = Dblock::run_at(&self.hosts[host].proxy.url(), &lock)
-                .without_terminal()
-                .args(["-m", &slots.to_string(), "--wait", &wait.to_string()])
-                .args(["--ttl", "4s", "--kill-after", "1"])
-                .args(["--connect-timeout", "5", "--on-lock-lost", policy])
-                .sh(&self.script(id, &mut random));
+            let is_script = self.server.durable && random.u8(..4) == 0;
+            let url = self.hosts[host].proxy.url();
+            let dblock = if is_script {
+                self.token_script(id, &url, (&lock, slots), wait, &mut random)
+            } else {
+                let dblock = Dblock::run_at(&url, &lock)
+                    .without_terminal()
+                    .args(["-m", &slots.to_string(), "--wait", &wait.to_string()])
+                    .args(["--ttl", "4s", "--kill-after", "1"])
+                    .args(["--connect-timeout", "5", "--on-lock-lost", policy])
+                    .args(self.server.durable.then_some("--durable"));
+                dblock.sh(&self.script(id, &mut random))
+            };
             let started = now();
             *lock_of(&self.hosts[host].running) = Some(dblock.spawn());
             // Whoever strikes holds the mutex meanwhile, so it never strikes a stranger with the same number.
@@ -218,6 +244,7 @@ impl Soak {
                 lock,
                 policy,
                 wait,
+                is_script,
                 time: started..now(),
                 output: running.wait_within(SOON),
             };
@@ -239,7 +266,7 @@ impl Soak {
         format!(
             "exec 2>/dev/null
             {trap}
-            note() {{ echo $1 {id} $DBLOCK_NAME $DBLOCK_SLOT $(date +%s%N) >>{records}; }}
+            note() {{ echo $1 {id} $DBLOCK_NAME $DBLOCK_SLOT $(date +%s%N) ${{DBLOCK_FENCE-0}} >>{records}; }}
             note start
             exec 9>>{slot}-$DBLOCK_NAME-$DBLOCK_SLOT
             flock -n 9 || {{ note overlap; flock 9; note alone; }}
@@ -247,6 +274,54 @@ impl Soak {
             note end
             exit {OWN_CODE}"
         )
+    }
+
+    /// A script that acquires a token, notes what a command does, renews while it works, and releases. It stops at the first renewal
+    /// that fails.
+    fn token_script(
+        &self,
+        id: usize,
+        url: &str,
+        (lock, slots): (&str, u32),
+        wait: f64,
+        random: &mut fastrand::Rng,
+    ) -> Dblock {
+        let [records, slot] = ["records", "slot"].map(|file| quoted(&self.file(file)));
+        let dblock = quoted(Path::new(env!("CARGO_BIN_EXE_dblock")));
+        let rounds = random.u8(0..6);
+        let ttl = TOKEN_TTL.as_secs();
+        // Every other one lets dblock renew.
+        let work = if random.bool() {
+            format!("{dblock} run --token $token --connect-timeout 5 -- sleep {rounds} || exit $?")
+        } else {
+            format!(
+                "for round in $(seq {rounds}); do
+                    {dblock} renew --connect-timeout 1 $token || exit $?
+                    sleep 1
+                done"
+            )
+        };
+        let script = format!(
+            "token=$({dblock} acquire --name {lock} -m {slots} --wait {wait} --ttl {ttl} --connect-timeout 5) || exit $?
+            exec 2>/dev/null
+            IFS=. read -r _ slot fence _ <<END
+$token
+END
+            note() {{ echo $1 {id} {lock} $slot $(date +%s%N) $fence >>{records}; }}
+            note start
+            exec 9>>{slot}-{lock}-$slot
+            flock -n 9 || {{ note overlap; flock 9; note alone; }}
+            {work}
+            note end
+            exec 9>&-
+            {dblock} release --connect-timeout 5 $token || exit $?
+            exit {OWN_CODE}"
+        );
+        Dblock::bare()
+            .program("sh")
+            .env("DBLOCK_URL", url)
+            .env("DBLOCK_PASSWORD", PASSWORD)
+            .args(["-c", &script])
     }
 
     /// Does something bad every now and then.
@@ -379,6 +454,12 @@ impl Soak {
                     && waiters(&mut admin, &lock).is_empty()
             })
         });
+        if self.server.durable {
+            let held = "SELECT COUNT(*) FROM dblock.dblock_locks WHERE owner IS NOT NULL AND expires_at > UTC_TIMESTAMP(6)";
+            eventually("no row is held", TOKEN_TTL + SOON, || {
+                admin.query_first(held).expect("the table") == Some(0)
+            });
+        }
         eventually("no process is left", SOON, || {
             let mut locks = self.locks().into_iter();
             locks.all(|(lock, _)| processes_with(&lock).is_empty())
@@ -394,7 +475,7 @@ impl Soak {
         let records = fs::read_to_string(self.file("records")).unwrap_or_default();
         for line in records.lines() {
             let words: Vec<&str> = line.split(' ').collect();
-            let [what, id, lock, slot, time] = words[..] else {
+            let [what, id, lock, slot, time, fence] = words[..] else {
                 panic!("a torn record: {line:?}")
             };
             let (id, time) = (id.parse().expect("a number"), time.parse().expect("a time"));
@@ -403,6 +484,7 @@ impl Soak {
                 "start" => {
                     command.slot = (lock.to_owned(), slot.parse().expect("a slot"));
                     command.start = time;
+                    command.fence = fence.parse().expect("a number");
                 }
                 "overlap" => command.overlap = Some(time),
                 "alone" => command.alone = Some(time),
@@ -417,6 +499,7 @@ impl Soak {
             command.gone = command.end.unwrap_or(ends[id]);
         }
         History {
+            is_durable: self.server.durable,
             runs,
             commands,
             events: std::mem::take(&mut *lock_of(&self.events)),
@@ -440,6 +523,8 @@ fn is_unlocked(path: &Path) -> bool {
 struct Command {
     slot: (String, u32),
     start: Time,
+    /// 0 without a durable lock.
+    fence: u64,
     /// Since when it was not alone in its slot, and until when.
     overlap: Option<Time>,
     alone: Option<Time>,
@@ -449,6 +534,7 @@ struct Command {
 }
 
 struct History {
+    is_durable: bool,
     runs: Vec<Run>,
     commands: BTreeMap<usize, Command>,
     events: Vec<Event>,
@@ -481,6 +567,7 @@ impl History {
         let wrong: Vec<String> = [
             self.unexplained_ends(),
             self.unexplained_overlaps(),
+            self.fences_out_of_order(),
             self.idle_slots(),
         ]
         .concat();
@@ -515,6 +602,11 @@ impl History {
             let explained = match (run.output.code, run.output.signal) {
                 (Some(OWN_CODE), _) => command.is_some_and(|command| command.end.is_some()),
                 (Some(75), _) => command.is_none() && run.output.took.as_secs_f64() >= run.wait,
+                // A durable lock outlives sessions and keepers.
+                (Some(74), _) if self.is_durable => by(&[CutOff, Restarted]),
+                // A script may come too late, and its answer be lost.
+                (Some(69), _) if run.is_script => by(&[CutOff, Restarted]),
+                (None, Some(libc::SIGKILL)) if run.is_script => by(&[KilledDblock]),
                 // Perhaps before the command had written anything.
                 (Some(74), _) => by(&[CutOff, KilledKeeper, KilledSession, Restarted]),
                 (Some(69), _) => command.is_none() && by(&[CutOff, Restarted]),
@@ -574,12 +666,28 @@ impl History {
                     let mut befell = self.befell(host, &before);
                     befell.any(|event| self.explains(event, host, &time))
                 });
-            if !explained {
+            if !explained || self.is_durable {
                 let about: BTreeSet<usize> = others.into_iter().chain([id]).collect();
                 wrong.push(format!(
                     "two in one slot for {took:?}: {}",
                     self.about(&about)
                 ));
+            }
+        }
+        wrong
+    }
+
+    /// Each slot's fences grow from one command to the next, and each has its own.
+    fn fences_out_of_order(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let mut last: BTreeMap<&(String, u32), (u64, usize)> = BTreeMap::new();
+        let mut commands: Vec<_> = self.commands.iter().filter(|_| self.is_durable).collect();
+        commands.sort_by_key(|(_, command)| command.start);
+        for (&id, command) in commands {
+            let before = last.insert(&command.slot, (command.fence, id));
+            if let Some((fence, other)) = before.filter(|(fence, _)| *fence >= command.fence) {
+                let about = self.about(&[id, other].into());
+                wrong.push(format!("{} after {fence}: {about}", command.fence));
             }
         }
         wrong
@@ -684,7 +792,13 @@ impl History {
                 .map(|event| event.host)
                 .collect();
             let dead = u32::try_from(dead.len()).expect("few hosts");
-            if left > IDLE + dead * OF_THE_DEAD + SLACK {
+            // The row of a script that was killed expires.
+            let idle = if self.is_durable {
+                IDLE + TOKEN_TTL
+            } else {
+                IDLE
+            };
+            if left > idle + dead * OF_THE_DEAD + SLACK {
                 return Some(format!(
                     "left waiting for {left:?} while {slot:?} was free: {}",
                     self.about(&[run.id].into())

@@ -52,8 +52,9 @@ impl Takes {
             "FILE" | "FILE|-" | "PATH" => Self::File,
             "HOST" => Self::Host,
             "COMMAND" => Self::Command,
-            "A,B,C" | "CODE" | "DURATION" | "DURATION[,N]" | "DURATION|TIME" | "N" | "NAME"
-            | "NAME[#SLOT]" | "PORT" | "TEXT" | "URL" | "USER" => Self::Anything,
+            "A,B,C" | "CODE" | "CRON" | "DURATION" | "DURATION[,N]" | "DURATION|TIME" | "ID"
+            | "N" | "NAME" | "NAME[#SLOT]" | "PORT" | "TEXT" | "TOKEN" | "URL" | "USER"
+            | "ZONE" => Self::Anything,
             words if words.contains('|') && !words.contains(char::is_uppercase) => {
                 Self::Words(words.split('|').map(str::to_owned).collect())
             }

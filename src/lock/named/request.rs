@@ -84,7 +84,7 @@ impl Request {
     }
 
     /// The same, for a lock that does not exclude by itself: it does not matter whether a cluster has others.
-    pub fn as_queue(mut self) -> Self {
+    pub fn serving_as_queue(mut self) -> Self {
         if self.accepts == Accepts::Fit {
             self.accepts = Accepts::Queue;
         }
@@ -134,7 +134,7 @@ impl Request {
     ///
     /// # Errors
     /// As [`Request::begin_wait`].
-    pub fn end_wait(&self, ttl: Duration, session: &mut Session) -> Result<(), Fault> {
+    pub fn end_wait(ttl: Duration, session: &mut Session) -> Result<(), Fault> {
         carry_out(session, &set_idle_timeout(ttl))
     }
 

@@ -1,7 +1,7 @@
 //! What a write does to the rows of a lock, as data: `statements` puts it into SQL, and the model carries it out.
 
 /// What a write does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Change {
     /// Creates the row of a slot, unless it is there.
     Create { slot: u32 },
@@ -9,6 +9,8 @@ pub enum Change {
     Take { slot: u32 },
     /// Grants a slot whose time is over, if it was not granted since.
     TakeExpired { slot: u32, fence: u64 },
+    /// Grants a slot whose holder has given the same owner name, if it was not granted since.
+    TakeOver { slot: u32, fence: u64 },
     /// Has a grant expire later, be its time over or not: nobody has had the slot since.
     Renew { slot: u32, fence: u64 },
     /// The same, for the script whose grant it is.
@@ -26,6 +28,20 @@ impl Change {
             None => Self::ReleaseAny,
             Some(fence) if is_of_a_script => Self::HandBack { slot, fence },
             Some(fence) => Self::Release { slot, fence },
+        }
+    }
+
+    /// Whether the owner may hold a slot by it.
+    pub fn may_hold(self) -> bool {
+        match self {
+            Self::Take { .. }
+            | Self::TakeExpired { .. }
+            | Self::TakeOver { .. }
+            | Self::Renew { .. } => true,
+            Self::Create { .. }
+            | Self::HandBack { .. }
+            | Self::Release { .. }
+            | Self::ReleaseAny => false,
         }
     }
 }

@@ -15,11 +15,24 @@ pub enum Next {
     Taken,
 }
 
+impl Next {
+    /// Whether a slot may be ours from now on.
+    pub fn may_hold(self) -> bool {
+        match self {
+            Self::Held { .. } => true,
+            Self::Write(change) => change.may_hold(),
+            Self::Taken => false,
+        }
+    }
+}
+
 /// Who claims a slot.
 #[derive(Debug, Clone, Copy)]
 pub struct Claimant<'a> {
     /// Whom the row is to belong to.
     pub owner: &'a str,
+    /// Who gives the same takes the slot over.
+    pub owner_name: Option<&'a str>,
     /// Those that will do, the best first.
     pub slots: &'a [u32],
 }
@@ -38,6 +51,16 @@ impl Claimant<'_> {
                 // By an earlier write, whose answer was lost: what is only read may be of the past.
                 Next::Write(Change::Renew { slot, fence })
             };
+        }
+        // Not from one that came after a write of ours: two would go on taking the slot from each other.
+        let is_same = |row: &&SlotState| {
+            row.is_owned()
+                && self.owner_name.is_some()
+                && row.owner_name.as_deref() == self.owner_name
+        };
+        if let (None, Some(same)) = (write_id, rows.iter().find(is_same)) {
+            let &SlotState { slot, fence, .. } = same;
+            return Next::Write(Change::TakeOver { slot, fence });
         }
         let mut expired = None;
         for &slot in self.slots {

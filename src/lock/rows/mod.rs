@@ -6,6 +6,8 @@ mod change;
 mod claim;
 mod clock;
 mod holding;
+#[cfg(test)]
+mod model;
 mod row_lock;
 mod state;
 mod statements;

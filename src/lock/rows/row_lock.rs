@@ -96,6 +96,8 @@ pub struct RowLock {
     named_slot: Option<u32>,
     /// The number of the latest write.
     write_id: u64,
+    /// Whether a slot may be held without anybody's knowing.
+    may_hold: bool,
     /// Whether a release was sent whose answer was lost.
     may_be_released: bool,
     clock: Option<Clock>,
@@ -113,7 +115,7 @@ impl RowLock {
     ) -> Self {
         Self {
             connector: Rc::new(connector),
-            request: Request::new(spec, run_id, verbosity).as_queue(),
+            request: Request::new(spec, run_id, verbosity).serving_as_queue(),
             statements: Statements::new(&row.tables, &spec.name, spec.slots, &row.owner),
             spec: row,
             name: spec.name.clone(),
@@ -125,6 +127,7 @@ impl RowLock {
             named_slot: None,
             // So that another process that goes on for this one, after its death, chooses others.
             write_id: getrandom::u32().map_or(1, u64::from) << 16,
+            may_hold: false,
             may_be_released: false,
             clock: None,
             only_read_only: None,
@@ -227,6 +230,9 @@ impl RowLock {
         caller: &dyn Caller,
     ) -> Result<Decision, Fault> {
         self.named_slot = None;
+        if let Some(held) = self.claim_without_queue(session, caller)? {
+            return Ok(held);
+        }
         let mut slots: Vec<u32> = (0..self.slots).collect();
         if let Some(opening) = opening {
             match self.wait_in_queue(session, opening, caller)? {
@@ -245,7 +251,7 @@ impl RowLock {
             let rows = match self.claim(&slots, waits, session, caller)? {
                 Claimed::Held(grant, lease) => {
                     if waits {
-                        self.request.end_wait(self.ttl, session)?;
+                        Request::end_wait(self.ttl, session)?;
                     }
                     return Ok(Decision::Held(grant, lease));
                 }
@@ -294,6 +300,28 @@ impl RowLock {
         self.request.take(session, opening, caller, Some(turns))
     }
 
+    /// Claims the slot that an earlier claim was granted whose answer was lost: whoever is first in the queue would wait for its end,
+    /// and this one behind it. Likewise the slot whose holder has given the same owner name.
+    fn claim_without_queue(
+        &mut self,
+        session: &mut Session,
+        caller: &dyn Caller,
+    ) -> Result<Option<Decision>, Fault> {
+        if !self.may_hold && self.spec.owner_name.is_none() {
+            return Ok(None);
+        }
+        session.answer_within(self.limit()).map_err(gone)?;
+        let claimed = self.claim(&[], true, session, caller)?;
+        // As for the first statement on a session.
+        session.answer_within(Duration::ZERO).map_err(gone)?;
+        let Claimed::Held(grant, lease) = claimed else {
+            return Ok(None);
+        };
+        self.grant = grant;
+        self.regain_named_lock(session);
+        Ok(Some(Decision::Held(self.grant, lease)))
+    }
+
     /// Claims another slot of which both the named lock and the row are free: the row of the one whose named lock is held is the
     /// row of somebody without a session.
     fn claim_another(
@@ -321,7 +349,8 @@ impl RowLock {
         Ok(None)
     }
 
-    /// Claims one of these slots, the best first, unless others hold them all. `looks_first`: it is likely that they do, or somebody
+    /// Claims one of these slots, the best first, unless others hold them all; besides them only one that it may take over, or holds
+    /// already. `looks_first`: it is likely that they do, or somebody
     /// must be there to use it.
     fn claim(
         &mut self,
@@ -333,18 +362,17 @@ impl RowLock {
         let mut sent = Moment::now();
         let mut conflicts = 0;
         let mut rows = Vec::new();
-        let mut next = Next::Write(Change::Take { slot: slots[0] });
+        let mut next = slots
+            .first()
+            .map_or(Next::Taken, |&slot| Next::Write(Change::Take { slot }));
         let mut looks = looks_first;
         loop {
             if std::mem::take(&mut looks) {
                 rows = session.run(&self.statements.look())?;
                 self.refuse_future(&rows, session)?;
                 next = self.claimant(slots).next(&rows, None);
-                if looks_first && next != Next::Taken {
-                    caller.ask_alive();
-                    caller.await_alive();
-                }
             }
+            self.announce_claim(next.may_hold(), caller)?;
             let change = match next {
                 Next::Held { slot, fence } => {
                     let grant = Grant {
@@ -366,7 +394,7 @@ impl RowLock {
                 self.compare_clocks(row.map_or(self.ttl, |row| row.ttl), session)?;
             }
             let write_id = self.next_write_id();
-            let write = self.claiming(change, write_id, session, caller);
+            let write = self.claiming(change, write_id, session);
             sent = Moment::now();
             match self.write(&write, session) {
                 Ok(seen) => {
@@ -374,9 +402,6 @@ impl RowLock {
                     rows = seen;
                     self.refuse_future(&rows, session)?;
                     next = self.claimant(slots).next(&rows, Some(write_id));
-                    if !matches!(next, Next::Held { .. } | Next::Write(Change::Renew { .. })) {
-                        caller.on_claim(false);
-                    }
                 }
                 // It has done nothing.
                 Err(Fault::Conflict(_) | Fault::Interrupted(_)) if conflicts < MOST_CONFLICTS => {
@@ -389,26 +414,28 @@ impl RowLock {
         }
     }
 
+    /// Whether a slot may be held from now on without anybody's knowing.
+    fn announce_claim(&mut self, may_hold: bool, caller: &dyn Caller) -> Result<(), Fault> {
+        if may_hold != self.may_hold && !caller.on_claim(may_hold) && may_hold {
+            return Err(Fault::Gone("nobody is there to use the lock".to_owned()));
+        }
+        self.may_hold = may_hold;
+        Ok(())
+    }
+
     fn claimant<'a>(&'a self, slots: &'a [u32]) -> Claimant<'a> {
         Claimant {
             owner: &self.spec.owner,
+            owner_name: self.spec.owner_name.as_deref(),
             slots,
         }
     }
 
-    fn claiming(
-        &self,
-        change: Change,
-        write_id: u64,
-        session: &Session,
-        caller: &dyn Caller,
-    ) -> Write {
+    fn claiming(&self, change: Change, write_id: u64, session: &Session) -> Write {
         let also = match change {
-            Change::Take { slot } | Change::TakeExpired { slot, .. } => {
-                // From here on the row may be ours.
-                caller.on_claim(true);
-                (self.spec.on_grant)(slot, session.handshake_id())
-            }
+            Change::Take { slot }
+            | Change::TakeExpired { slot, .. }
+            | Change::TakeOver { slot, .. } => (self.spec.on_grant)(slot, session.handshake_id()),
             _ => Vec::new(),
         };
         let terms = Terms {
@@ -469,7 +496,8 @@ impl RowLock {
         let behind = Duration::from_micros(behind);
         if behind > self.ttl / 10 {
             let line = format!(
-                "the clock of {session} is at least {} behind that of a server that has written rows there, more than a tenth                  of the TTL: a durable lock would not exclude; set the clocks right",
+                "the clock of {session} is at least {} behind that of a server that has written rows there, more than a tenth \
+                 of the TTL: a durable lock would not exclude; set the clocks right",
                 shown(behind)
             );
             return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
@@ -497,7 +525,8 @@ impl RowLock {
         for (other, clock) in others {
             if let Some(off) = disagreement(here, clock, ttl) {
                 let line = format!(
-                    "the clocks of {own} and {other} are {} apart, more than a tenth of the TTL: a durable lock would not exclude;                      set them right",
+                    "the clocks of {own} and {other} are {} apart, more than a tenth of the TTL: a durable lock would not exclude; \
+                     set them right",
                     shown(off)
                 );
                 return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
@@ -523,26 +552,52 @@ impl RowLock {
         }
     }
 
-    /// Names those holders by their rows whom the server did not name.
-    fn name_holders(&self, mut holders: Holders, session: &mut Session) -> Holders {
-        let is_unnamed = |holder: &Holder| matches!(holder, Holder::Session(client) if client.dblock().is_none());
-        if !holders.named.iter().any(is_unnamed) && !holders.named.is_empty() {
-            return holders;
-        }
-        let _ = session.answer_within(self.limit());
-        let Ok(rows) = session.run(&self.statements.look()) else {
-            return holders;
+    /// Names the holders by their rows, where the server did not, or named those who wait for them with the named locks.
+    fn name_holders(&self, holders: Holders, session: &mut Session) -> Holders {
+        let is_known = |holder: &Holder| match holder {
+            Holder::Session(client) => client.dblock().is_some(),
+            Holder::Killer(_) => true,
+            Holder::Nobody | Holder::Unknown => false,
         };
-        for holder in &mut holders.named {
-            if let Holder::Session(client) = holder
-                && let Some(row) = rows
-                    .iter()
-                    .find(|row| row.is_owned() && row.client.connection == client.connection)
-            {
-                **client = row.client.clone();
+        let is_held = |row: &&SlotState| row.is_owned() && !row.has_expired();
+        let _ = session.answer_within(self.limit());
+        match session.run(&self.statements.look()) {
+            Ok(rows) if rows.iter().filter(is_held).count() == self.slots as usize => {
+                self.holders(&rows)
+            }
+            _ if holders.named.iter().any(is_known) => holders,
+            Ok(rows) if rows.iter().any(SlotState::is_owned) => self.holders(&rows),
+            _ => holders,
+        }
+    }
+
+    /// One attempt to acquire the lock, as [`Backend::try_acquire`].
+    fn attempt(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure> {
+        if let Some((slot, fence)) = self.spec.token {
+            return self.adopt(slot, fence, caller);
+        }
+        let Some((mut session, opening)) = self.open(caller)? else {
+            return Ok(Attempt::Retry(self.connector.pause()));
+        };
+        caller.on_server(&session.to_string());
+        match self.acquire_on(&mut session, opening.as_ref(), caller) {
+            Ok(Decision::Held(grant, lease)) => {
+                self.grant = grant;
+                self.session = Some(session);
+                Ok(Attempt::Acquired(grant, lease))
+            }
+            Ok(Decision::Taken(holders)) => {
+                self.session = Some(session);
+                Ok(Attempt::Taken(holders))
+            }
+            Err(Fault::Final(failure)) => Err(failure),
+            Err(fault) => {
+                let line = format!("lost the session with {session}: {fault}");
+                session.tell(Level::Info, &line);
+                self.connector.try_last(&session);
+                Ok(Attempt::Retry(PAUSE))
             }
         }
-        holders
     }
 
     /// The session that is there, or a new one, with the named lock's run id.
@@ -568,17 +623,35 @@ impl RowLock {
         }
     }
 
-    /// Releases the lock of a script. `false`: it was not held any more.
+    /// Releases what was granted and nobody knows of, or what may have been, in one transaction with these statements of others, and
+    /// ends the session. Whether a server has done it.
+    pub fn withdraw(&mut self, also: &[String]) -> bool {
+        let is_done = self.release_row(also).is_ok();
+        self.session = None;
+        is_done
+    }
+
+    /// Releases the lock of a script.
     ///
     /// # Errors
-    /// No further attempt will help.
-    pub fn release_token(&mut self, also: &[String]) -> Result<bool, Failure> {
-        self.spec.token = None;
+    /// [`Reason::LockLost`]: it was not held any more; no further attempt will help.
+    pub fn release_token(&mut self, caller: &dyn Caller, also: &[String]) -> Result<(), Failure> {
+        let (slot, fence) = self.spec.token.take().unwrap_or_default();
+        self.grant = Grant {
+            slot,
+            fence: Some(fence),
+            ..Grant::default()
+        };
         loop {
             match self.release_row(also) {
                 Err(Fault::Final(failure)) => return Err(failure),
                 Err(_) => sleep(self.connector.pause()),
-                Ok(was_held) => return Ok(was_held),
+                Ok(was_held) => {
+                    caller.on_server(&self.server());
+                    let line = format!("the token does not hold {} any more", self.name);
+                    let lost = Failure::new(Reason::LockLost, line);
+                    return was_held.then_some(()).ok_or(lost);
+                }
             }
         }
     }
@@ -641,6 +714,7 @@ impl RowLock {
             && let (Some(row), false) = (rows.first(), matches!(renewed, Renewed::Lost(_)))
         {
             self.ttl = row.ttl;
+            session.answer_within(self.limit()).map_err(gone)?;
         }
         let renewal = match renewed {
             Renewed::Confirmed => Renewal::Confirmed(sent),
@@ -696,7 +770,10 @@ impl RowLock {
                 self.may_be_released |= matches!(fault, Fault::Gone(_));
             })?;
         let released = match fence {
-            None => after_release_of_any(&rows, &self.spec.owner),
+            None => {
+                self.may_hold = false;
+                after_release_of_any(&rows, &self.spec.owner)
+            }
             Some(fence) => {
                 let holding = self.holding(fence);
                 holding.after_release(&rows, write_id, self.may_be_released)
@@ -721,6 +798,7 @@ enum Claimed {
     Taken(Vec<SlotState>),
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn gone(error: io::Error) -> Fault {
     Fault::Gone(error.to_string())
 }
@@ -733,31 +811,12 @@ fn by_chance(span: Duration) -> Duration {
 
 impl Backend for RowLock {
     fn try_acquire(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure> {
-        if let Some((slot, fence)) = self.spec.token {
-            return self.adopt(slot, fence, caller);
+        let attempt = self.attempt(caller);
+        if attempt.is_err() && self.may_hold {
+            // There is no other attempt to find it.
+            let _ = self.release_row(&[]);
         }
-        let Some((mut session, opening)) = self.open(caller)? else {
-            return Ok(Attempt::Retry(self.connector.pause()));
-        };
-        caller.on_server(&session.to_string());
-        match self.acquire_on(&mut session, opening.as_ref(), caller) {
-            Ok(Decision::Held(grant, lease)) => {
-                self.grant = grant;
-                self.session = Some(session);
-                Ok(Attempt::Acquired(grant, lease))
-            }
-            Ok(Decision::Taken(holders)) => {
-                self.session = Some(session);
-                Ok(Attempt::Taken(holders))
-            }
-            Err(Fault::Final(failure)) => Err(failure),
-            Err(fault) => {
-                let line = format!("lost the session with {session}: {fault}");
-                session.tell(Level::Info, &line);
-                self.connector.try_last(&session);
-                Ok(Attempt::Retry(PAUSE))
-            }
-        }
+        attempt
     }
 
     fn renew(&mut self) -> Renewal {

@@ -13,6 +13,8 @@ pub struct SlotState {
     pub fence: u64,
     /// The run or the token that holds it; `None`: nobody.
     pub owner: Option<String>,
+    /// What the owner has given as `acquire --owner`.
+    pub owner_name: Option<String>,
     /// The number that the owner's latest write has chosen.
     pub write_id: u64,
     /// The time until it expires, in microseconds by the server's clock, negative after that.
@@ -33,7 +35,7 @@ pub const COLUMNS: &str = "l.slot, l.fence, l.owner, l.write_id, \
      TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), l.expires_at), \
      TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)), \
      TIMESTAMPDIFF(MICROSECOND, l.acquired_at, UTC_TIMESTAMP(6)), \
-     l.kill_requested_by, r.host, r.pid, r.program, r.connection, r.user, l.ttl_seconds";
+     l.kill_requested_by, r.host, r.pid, r.program, r.connection, r.user, l.ttl_seconds, l.owner_name";
 
 impl SlotState {
     /// Reads a row.
@@ -47,6 +49,7 @@ impl SlotState {
             slot: row.get(0)?.unwrap_or_default(),
             fence: row.get(1)?.unwrap_or_default(),
             owner: row.text(2)?,
+            owner_name: row.text(14)?,
             write_id: row.get(3)?.unwrap_or_default(),
             // Without a time, which somebody has deleted by hand, it is over.
             expires_in: row.get(4)?.unwrap_or_default(),

@@ -24,7 +24,7 @@ pub struct Terms<'a> {
     pub kind: &'static str,
     /// What `acquire --owner` says: whoever says the same takes the lock over.
     pub owner_name: Option<&'a str>,
-    /// For how long it is held from now on; `None`: for as long as its row says.
+    /// For how long it is held from now on; `None`: for as long as its row says, and a grant not at all.
     pub ttl: Option<Duration>,
     /// Other statements, which are carried out in the same transaction.
     pub also: &'a [String],
@@ -68,14 +68,11 @@ impl Statements {
                     self.tables.locks(),
                     self.name
                 );
-                Write(vec![insert, self.look().0])
+                Write::before_look(vec![insert], self.look())
             }
-            Change::Take { slot } => {
-                let by_name = terms
-                    .owner_name
-                    .map(|name| format!(" OR owner_name = {}", text_literal(name)));
-                let is_free = format!("(owner IS NULL{})", by_name.unwrap_or_default());
-                self.take(slot, &is_free, write_id, terms)
+            Change::Take { slot } => self.take(slot, "owner IS NULL", write_id, terms),
+            Change::TakeOver { slot, fence } => {
+                self.take(slot, &format!("fence = {fence}"), write_id, terms)
             }
             Change::TakeExpired { slot, fence } => {
                 let has_expired = format!(
@@ -84,12 +81,12 @@ impl Statements {
                 self.take(slot, &has_expired, write_id, terms)
             }
             Change::Renew { slot, fence } => {
-                let update = self.renewal(slot, fence, write_id, terms.ttl, terms.kind);
+                let update = self.renewal(change, slot, fence, write_id, terms);
                 let look = self.look_at(slot);
-                Write(vec![format!("/* dblock renew row */ {update}"), look])
+                Write::before_look(vec![format!("/* dblock renew row */ {update}")], Look(look))
             }
             Change::HandBack { slot, fence } => {
-                let update = self.renewal(slot, fence, write_id, terms.ttl, "token");
+                let update = self.renewal(change, slot, fence, write_id, terms);
                 self.transaction("hand back row", slot, terms.also, update)
             }
             Change::Release { slot, fence } => {
@@ -104,54 +101,72 @@ impl Statements {
                     self.name,
                     self.owner
                 );
-                Write(vec![free, self.look().0])
+                Write::before_look(vec![free], self.look())
             }
         }
     }
 
     fn take(&self, slot: u32, condition: &str, write_id: u64, terms: &Terms) -> Write {
         let owner_name = terms.owner_name.map_or("NULL".to_owned(), text_literal);
+        let ttl = terms.ttl.unwrap_or_default().as_secs().to_string();
         let update = format!(
             "UPDATE {} SET fence = fence + 1, owner = {}, write_id = {write_id}, kind = '{}', owner_name = {owner_name}, \
              acquired_at = UTC_TIMESTAMP(6), {}, kill_requested_at = NULL, kill_requested_by = NULL WHERE {} AND {condition}",
             self.tables.locks(),
             self.owner,
             terms.kind,
-            renewal(terms.ttl),
+            lasting(&ttl),
             self.place(slot),
         );
-        let look = self.look().0;
         if terms.also.is_empty() {
-            return Write(vec![format!("/* dblock take row */ {update}"), look]);
+            let take = format!("/* dblock take row */ {update}");
+            return Write::before_look(vec![take], self.look());
         }
         let begin = "/* dblock take row */ START TRANSACTION".to_owned();
         let also = terms.also.iter().cloned();
-        let end = [COMMIT.to_owned(), look];
-        Write([begin, update].into_iter().chain(also).chain(end).collect())
+        let statements = [begin, update].into_iter().chain(also);
+        let statements = statements.chain(["COMMIT".to_owned()]).collect();
+        Write::before_look(statements, self.look())
     }
 
+    /// A command that runs under a token goes by the time that it was told: nobody else makes that shorter. What follows from the
+    /// old values stands first, for SET goes from left to right, or not.
     fn renewal(
         &self,
+        change: Change,
         slot: u32,
         fence: u64,
         write_id: u64,
-        ttl: Option<Duration>,
-        kind: &str,
+        terms: &Terms,
     ) -> String {
+        let kept = "IFNULL(ttl_seconds, 0)";
+        let ttl = match terms.ttl.map(|ttl| ttl.as_secs()) {
+            None => kept.to_owned(),
+            Some(ttl) if terms.kind == "run" => ttl.to_string(),
+            Some(ttl) => format!("IF(kind = 'token_run', GREATEST({kept}, {ttl}), {ttl})"),
+        };
+        let kind = match change {
+            Change::HandBack { .. } => ", kind = 'token'",
+            _ if terms.kind == "token_run" => ", kind = 'token_run'",
+            _ => "",
+        };
         format!(
-            "UPDATE {} SET write_id = {write_id}, kind = '{kind}', {} WHERE {}",
+            "UPDATE {} SET write_id = {write_id}, {}{kind} WHERE {}",
             self.tables.locks(),
-            renewal(ttl),
+            lasting(&ttl),
             self.is_own(slot, fence)
         )
     }
 
-    /// The look is a part of the transaction: another may take the slot as soon as that is over.
+    /// The look comes before the commit: after it another may be granted the slot at once.
     fn transaction(&self, what: &str, slot: u32, also: &[String], update: String) -> Write {
         let begin = format!("/* dblock {what} */ START TRANSACTION");
-        let end = [update, self.look_at(slot), COMMIT.to_owned()];
-        let also = also.iter().cloned();
-        Write([begin].into_iter().chain(also).chain(end).collect())
+        let end = [update, self.look_at(slot), "COMMIT".to_owned()];
+        let statements = [begin].into_iter().chain(also.iter().cloned()).chain(end);
+        Write {
+            statements: statements.collect(),
+            looks_before_commit: true,
+        }
     }
 
     fn look_at(&self, slot: u32) -> String {
@@ -177,13 +192,10 @@ impl Statements {
     }
 }
 
-/// What changes with a renewal for so long; `None`: for as long as the row says.
-fn renewal(ttl: Option<Duration>) -> String {
-    let ttl = ttl.map_or("IFNULL(ttl_seconds, 0)".to_owned(), |ttl| {
-        ttl.as_secs().to_string()
-    });
+/// What has a grant last for so many seconds from now on.
+fn lasting(ttl: &str) -> String {
     format!(
-        "ttl_seconds = {ttl}, renewed_at = UTC_TIMESTAMP(6), expires_at = UTC_TIMESTAMP(6) + INTERVAL {ttl} SECOND"
+        "renewed_at = UTC_TIMESTAMP(6), expires_at = UTC_TIMESTAMP(6) + INTERVAL {ttl} SECOND, ttl_seconds = {ttl}"
     )
 }
 
@@ -204,24 +216,38 @@ impl Statement for Look {
     }
 }
 
-const COMMIT: &str = "COMMIT";
+/// A write, and a look at what it has done.
+pub struct Write {
+    statements: Vec<String>,
+    /// Whether the look is the last statement but one.
+    looks_before_commit: bool,
+}
 
-/// A write, and a look at rows after it; nothing but a commit may follow.
-pub struct Write(Vec<String>);
+impl Write {
+    fn before_look(mut statements: Vec<String>, look: Look) -> Self {
+        statements.push(look.0);
+        Self {
+            statements,
+            looks_before_commit: false,
+        }
+    }
+}
 
 impl Batch for Write {
     type Answer = Vec<SlotState>;
 
     fn statements(&self) -> Vec<String> {
-        self.0.clone()
+        self.statements.clone()
     }
 
     fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
-        let commits = usize::from(self.0.last().is_some_and(|last| last == COMMIT));
-        match (fault, results.get(self.0.len() - 1 - commits)) {
+        let look = self.statements.len() - 1 - usize::from(self.looks_before_commit);
+        match (fault, results.get(look)) {
             (Some(fault), _) => Err(fault),
-            (None, Some(rows)) => rows.iter().map(SlotState::read).collect(),
-            (None, None) => Err(Fault::Gone("no answer".to_owned())),
+            (None, Some(rows)) if results.len() == self.statements.len() => {
+                rows.iter().map(SlotState::read).collect()
+            }
+            (None, _) => Err(Fault::Gone("no answer".to_owned())),
         }
     }
 }

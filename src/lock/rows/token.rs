@@ -7,8 +7,8 @@ use crate::lock::{MOST_SLOTS, Name};
 /// Hex digits of an owner.
 const OWNER_DIGITS: usize = 32;
 
-/// What `dblock acquire` prints: `deploy.0.17.9f86d081884c7d659a2feaa0c55ad015`. Everything in the name but letters, digits, `-` and
-/// `_` stands as `=` and two hex digits for each byte.
+/// What `dblock acquire` prints: `deploy.0.17.9f86d081884c7d659a2feaa0c55ad015`. Everything in the name but letters, digits, `_`, and
+/// `-` that is not in front, stands as `+` and two hex digits for each byte: it is no option, and nothing that a shell reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     /// The lock.
@@ -32,47 +32,43 @@ impl Token {
         let mut part = || parts.next().ok_or(NONE);
         let (name, slot, fence, owner) = (part()?, part()?, part()?, part()?);
         let name = Name::parse(&decoded(name).ok_or(NONE)?).map_err(|_| NONE)?;
-        let slot = number(slot).filter(|slot| *slot < MOST_SLOTS.into());
-        let slot = slot.and_then(|slot| u32::try_from(slot).ok()).ok_or(NONE)?;
-        let fence = number(fence).ok_or(NONE)?;
+        let slot = slot.parse().ok().filter(|slot| *slot < MOST_SLOTS);
+        let slot = slot.ok_or(NONE)?;
+        let fence = fence.parse().map_err(|_| NONE)?;
         let is_digit = |c: char| matches!(c, '0'..='9' | 'a'..='f');
         if owner.len() != OWNER_DIGITS || !owner.chars().all(is_digit) || parts.next().is_some() {
             return Err(NONE);
         }
         let owner = owner.to_owned();
-        Ok(Self {
+        let token = Self {
             name,
             slot,
             fence,
             owner,
-        })
+        };
+        // A token is written in one way.
+        (token.to_string() == text).then_some(token).ok_or(NONE)
     }
 }
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        for byte in self.name.to_string().bytes() {
-            if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {
+        for (place, byte) in self.name.to_string().bytes().enumerate() {
+            if byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-' && place > 0 {
                 f.write_char(byte.into())?;
             } else {
-                write!(f, "={byte:02x}")?;
+                write!(f, "+{byte:02x}")?;
             }
         }
         write!(f, ".{}.{}.{}", self.slot, self.fence, self.owner)
     }
 }
 
-/// Digits alone: no sign and no zero in front.
-fn number(text: &str) -> Option<u64> {
-    let number: u64 = text.parse().ok()?;
-    (number.to_string() == text).then_some(number)
-}
-
 fn decoded(text: &str) -> Option<String> {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let [first, after @ ..] = rest {
         rest = after;
-        if *first != b'=' {
+        if *first != b'+' {
             bytes.push(*first);
             continue;
         }
@@ -97,12 +93,14 @@ mod tests {
             let Ok(name) = Name::parse(&name) else { return Ok(()) };
             let token = Token { name, slot, fence, owner: OWNER.to_owned() };
             let text = token.to_string();
-            prop_assert!(text.chars().all(|c| c.is_ascii_alphanumeric() || "-_=.".contains(c)), "{}", text);
+            prop_assert!(text.chars().all(|c| c.is_ascii_alphanumeric() || "-_+.".contains(c)), "{}", text);
+            prop_assert!(!text.starts_with('-'), "{}", text);
             prop_assert_eq!(Token::parse(&text), Ok(token));
         }
 
         #[test]
-        fn any_other_word_is_refused(text in "[a-z0-9=.+-]{0,60}") {
+        fn any_other_word_is_refused(name in "[a-c0-9+.-]{1,6}", numbers in "\\.[0-9+]{1,2}\\.[0-9+]{1,2}\\.") {
+            let text = format!("{name}{numbers}{OWNER}");
             if let Ok(token) = Token::parse(&text) {
                 prop_assert_eq!(token.to_string(), text);
             }
@@ -119,8 +117,12 @@ mod tests {
             &format!("deploy.1000.1.{OWNER}"),
             &format!("deploy.0.+1.{OWNER}"),
             &format!("deploy.0.1.{OWNER}.x"),
-            &format!("=zz.0.1.{OWNER}"),
-            &format!("a=23b.0.1.{OWNER}"),
+            &format!("deploy.00.1.{OWNER}"),
+            &format!("-deploy.0.1.{OWNER}"),
+            &format!("deplo+79.0.1.{OWNER}"),
+            &format!("+zz.0.1.{OWNER}"),
+            &format!("a+23b.0.1.{OWNER}"),
+            &format!("a+2.0.1.{OWNER}"),
             &format!(".0.1.{OWNER}"),
         ] {
             assert!(Token::parse(text).is_err(), "{text}");

@@ -66,10 +66,12 @@ fn define(command: Command) -> Command {
 const HELP: &str = "\
 It needs dblock's tables (dblock init). The lock is held until dblock release TOKEN, or until its TTL is over; dblock renew
 TOKEN makes that longer, dblock run --token TOKEN -- COMMAND while COMMAND runs. It excludes dblock acquire and dblock run
---durable on every host, but not dblock run without --durable.
+--durable on every host; it waits for dblock run without --durable, but does not keep it out. A token is one word without a
+character that a shell reads.
 
-Exit codes: 0 acquired, with the token on stdout; 75 the lock is taken; 69 no server in time; 77 the account was refused; 78 no
-tables, or bad configuration; 64 bad usage; 70 internal error; 71 the system refused.
+Exit codes: 0 acquired, with the token on stdout; 75 the lock is taken; 74 it was lost before that was printed; 69 no server
+in time; 77 the account was refused; 78 no tables, or bad configuration; 64 bad usage; 70 internal error; 71 the system
+refused.
 
 Example:
   token=$(dblock acquire --name deploy --wait 10m --ttl 30m) || exit

@@ -12,6 +12,7 @@ pub const DEFINITION: Definition = Definition {
     define,
     settings: &[
         output::JSON,
+        run::WHICH_LOCK,
         run::SETTINGS,
         output::VERBOSITY,
         connection::SETTINGS,

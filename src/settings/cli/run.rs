@@ -141,8 +141,8 @@ pub const SETTINGS: &[Setting] = &[
         name: "token",
         takes: Takes::Value("TOKEN"),
         files: Files::No,
-        help: "Run under a lock that dblock acquire has acquired, and renew it meanwhile; - reads the token from stdin. The lock \
-               is not released",
+        help: "Run under a lock that dblock acquire has acquired, and renew it meanwhile; - reads the token from stdin, and \
+               DBLOCK_TOKEN names it where no lock is named. The lock is not released",
         conflicts: &["max-concurrency", "wait", "durable", "hold-at-least"],
         ..SETTING
     },

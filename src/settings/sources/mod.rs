@@ -38,6 +38,9 @@ const OF_THE_COMMAND: [&str; 6] = [
     "DBLOCK_TICK",
 ];
 
+/// The variable that names the token of a lock that a script holds. It is read where nothing else names one.
+pub const TOKEN: &str = "DBLOCK_TOKEN";
+
 /// How strong a source is: the greater one wins. `None` is weaker than all: nothing gives the setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Precedence {
@@ -344,7 +347,8 @@ impl Sources {
         for (variable, _) in env::vars_os() {
             let variable = variable.to_string_lossy();
             let is_known = cli::variables().any(|(_, known)| *known == variable)
-                || OF_THE_COMMAND.contains(&&*variable);
+                || OF_THE_COMMAND.contains(&&*variable)
+                || variable == TOKEN;
             if variable.starts_with("DBLOCK_") && !is_known {
                 self.record(
                     &printable(&variable),

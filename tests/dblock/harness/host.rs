@@ -30,7 +30,7 @@ pub const HOME: &str = "/home/app";
 const APP: u32 = 54321;
 
 /// The names in the documents that mean the server.
-const NAMES: &str = "db.example.com db1.example.com db2.example.com proxysql.example.com \
+const NAMES: &str = "db.example.com db1.example.com db2.example.com db3.example.com proxysql.example.com \
                      mydb.abc123.eu-west-1.rds.amazonaws.com";
 
 /// The ports in the documents that mean it.
@@ -140,12 +140,13 @@ fn start(kind: Kind) -> Server {
     Server::private_with(kind, &options.each_ref().map(String::as_str))
 }
 
-/// Makes the documents' account anew, whatever they have made of it.
+/// Makes the documents' account anew, and removes dblock's tables, whatever they have made of them.
 pub fn make_account(server: &Server) {
     let mut admin = server.admin();
     for statement in [
         "DROP USER IF EXISTS 'dblock'@'%'",
         "DROP USER IF EXISTS 'app'@'localhost'",
+        "DROP DATABASE IF EXISTS dblock",
         &format!("CREATE USER 'dblock'@'%' IDENTIFIED BY '{CHOSEN}'"),
     ] {
         admin.query_drop(statement).expect("a clean server");

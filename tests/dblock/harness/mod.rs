@@ -14,6 +14,7 @@ mod proxy;
 pub mod pty;
 mod records;
 mod server;
+mod tables;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -33,6 +34,7 @@ pub use records::Records;
 pub use server::{
     Kind, Server, has_session, holder, my_print_defaults, url_at, url_of_port, waiters,
 };
+pub use tables::Tables;
 
 /// The password of the account `dblock` on every test server.
 pub const PASSWORD: &str = "dblock-secret";
@@ -100,6 +102,30 @@ macro_rules! both_locks {
     )*};
 }
 pub(crate) use both_locks;
+
+/// Makes two tests of each function, `name::mariadb` and `name::mysql`, on the shared servers with dblock's tables.
+macro_rules! both_servers_with_tables {
+    ($($(#[$attribute:meta])* fn $name:ident($server:ident) $body:block)*) => {$(
+        mod $name {
+            #[allow(unused_imports, reason = "not every test needs all that its file imports")]
+            use super::*;
+
+            $(#[$attribute])*
+            fn check($server: &'static crate::harness::Server) $body
+
+            #[test]
+            fn mariadb() {
+                check(crate::harness::Server::durable(crate::harness::Kind::MariaDb));
+            }
+
+            #[test]
+            fn mysql() {
+                check(crate::harness::Server::durable(crate::harness::Kind::MySql));
+            }
+        }
+    )*};
+}
+pub(crate) use both_servers_with_tables;
 
 /// Fails for want of a program of the package of its name.
 #[track_caller]

@@ -1,0 +1,483 @@
+//! What only a durable lock does: it outlives its session, its keeper and its server, has a fence, and expires by the server's clock.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use mysql::Conn;
+use mysql::prelude::Queryable;
+use nix::sys::signal::Signal;
+
+use crate::harness::{
+    BUSY, Dblock, Frozen, Kind, Proxy, Records, Running, SOON, Server, both_servers, eventually,
+    processes_with, runs, send, unique, within,
+};
+
+/// The row of a slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Row {
+    fence: u64,
+    owner: Option<String>,
+}
+
+fn row_of(admin: &mut Conn, name: &str, slot: u32) -> Option<Row> {
+    let query = "SELECT fence, owner FROM dblock.dblock_locks WHERE name = ? AND slot = ?";
+    let row: Option<(u64, Option<String>)> =
+        admin.exec_first(query, (name, slot)).expect("the table");
+    row.map(|(fence, owner)| Row { fence, owner })
+}
+
+fn row(server: &Server, name: &str) -> Option<Row> {
+    row_of(&mut server.admin(), name, 0)
+}
+
+/// The session of the run that owns the row; `None`: it has none here.
+fn session_of(server: &Server, name: &str) -> Option<u64> {
+    let owner = row(server, name)?.owner?;
+    server.holder(&format!("#{owner}"))
+}
+
+fn kill_session(server: &Server, name: &str) {
+    let session = session_of(server, name).expect("it has a session");
+    let kill = format!("KILL {session}");
+    server.admin().query_drop(kill).expect("it can be killed");
+    eventually("the session is gone", SOON, || !server.has_session(session));
+}
+
+/// A durable run that says that it began, and exits with 5 when its stdin ends.
+fn job(server: &Server, name: &str) -> Dblock {
+    let script = "echo began $$; cat; exit 5";
+    Dblock::run(server, name).stdin(Stdio::piped()).sh(script)
+}
+
+#[track_caller]
+fn begin(dblock: Dblock) -> Running {
+    let mut run = dblock.spawn();
+    run.wait_line("began", SOON);
+    run
+}
+
+/// The command was not ended: it ends when it is told to, with its own code, and nothing was said.
+#[track_caller]
+fn ends_in_silence(mut run: Running) {
+    drop(run.take_stdin());
+    let end = run.wait_within(SOON);
+    end.expect_code(5).expect_silence();
+}
+
+/// A server of a test's own where runs are durable, which keeps what it has committed when it is killed.
+fn private(kind: Kind) -> Server {
+    Server::private_with(kind, &["--innodb-flush-log-at-trx-commit=1"]).with_durable_runs()
+}
+
+both_servers! {
+    fn the_fence_grows_with_each_grant(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("fence");
+        let mut last = 0;
+        for _ in 0..4 {
+            let output = Dblock::run(server, &name).sh("echo $DBLOCK_FENCE").output();
+            let fence: u64 = output.expect_code(0).stdout.trim().parse().expect("a number");
+            assert!(fence > last, "{fence} after {last}");
+            last = fence;
+        }
+        let row = row(server, &name).unwrap();
+        assert_eq!((row.fence, row.owner), (last, None), "it is released");
+    }
+
+    fn a_command_without_a_durable_lock_finds_no_fence_of_one_around_it(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("inner");
+        let dblock = Dblock::run_at(&server.url(), &name).env("DBLOCK_FENCE", "7").env("DBLOCK_TICK", "x");
+        let output = dblock.sh("echo ${DBLOCK_FENCE-none} ${DBLOCK_TICK-none}").output();
+        output.expect_code(0).expect_stdout("none none\n");
+    }
+
+    fn a_killed_session_is_nothing_to_the_command_and_to_nobody_else(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("session");
+        let records = Records::new();
+        let run = begin(job(server, &name));
+        let waiter = Dblock::run(server, &name).args(["--wait", "50"]).command(records.command(1)).spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        for _ in 0..3 {
+            let before = row(server, &name).unwrap();
+            kill_session(server, &name);
+            eventually("it is held on another session", SOON, || session_of(server, &name).is_some());
+            assert_eq!(row(server, &name).unwrap(), before, "the same grant");
+        }
+        assert!(records.intervals().is_empty(), "nobody came between");
+        ends_in_silence(run);
+        waiter.wait().expect_code(0).expect_silence();
+    }
+
+    fn the_named_lock_is_held_again_after_a_killed_session(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("named-again");
+        let run = begin(job(server, &name));
+        kill_session(server, &name);
+        eventually("the named lock is held again", SOON, || {
+            let session = session_of(server, &name);
+            session.is_some() && server.holder(&name) == session
+        });
+        Dblock::run_at(&server.url(), &name).command(["true"]).output().expect_code(75);
+        ends_in_silence(run);
+        Dblock::run_at(&server.url(), &name).command(["true"]).output().expect_code(0);
+    }
+
+    fn a_killed_keeper_is_nothing_to_the_command_and_to_nobody_else(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("keeper");
+        let records = Records::new();
+        let mut run = job(server, &name).spawn();
+        let command = run.wait_pid("began");
+        let waiter = Dblock::run(server, &name).args(["--wait", "50"]).command(records.command(1)).spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        for _ in 0..2 {
+            let before = row(server, &name).unwrap();
+            let keeper = run.keeper(Some(command));
+            send(keeper, Signal::SIGKILL);
+            eventually("another keeper holds it", SOON, || {
+                run.children().len() == 2 && !run.children().contains(&keeper) && session_of(server, &name).is_some()
+            });
+            assert_eq!(row(server, &name).unwrap(), before, "the same grant");
+        }
+        assert!(records.intervals().is_empty(), "nobody came between");
+        ends_in_silence(run);
+        waiter.wait().expect_code(0);
+    }
+
+    fn a_server_that_restarts_is_nothing_to_holders_and_waiters(shared) {
+        let server = private(shared.kind);
+        let name = unique("restart");
+        let records = Records::new();
+        let run = begin(job(&server, &name));
+        let command = |id| records.command_around(id, "echo $DBLOCK_FENCE");
+        let waiters = [0, 1, 2].map(|id| {
+            Dblock::run(&server, &name).args(["--wait", "50"]).command(command(id)).spawn()
+        });
+        eventually("they wait", SOON, || server.waiters(&name).len() == 3);
+        let before = row(&server, &name).unwrap();
+        server.kill();
+        server.start();
+        eventually("it is held again", SOON, || session_of(&server, &name).is_some());
+        assert_eq!(row(&server, &name).unwrap(), before, "the same grant");
+        eventually("they wait again", SOON, || {
+            let sessions = "SELECT COUNT(*) FROM information_schema.processlist WHERE USER = 'dblock'";
+            server.admin().query_first(sessions).unwrap() == Some(4)
+        });
+        assert!(records.intervals().is_empty(), "nobody came between");
+        ends_in_silence(run);
+        let mut fences: Vec<(u64, u64)> = Vec::new();
+        for (id, waiter) in waiters.into_iter().enumerate() {
+            let output = waiter.wait();
+            let fence = output.expect_code(0).expect_silence().stdout.trim().parse().unwrap();
+            let interval = records.intervals().into_iter().find(|one| one.id == id).unwrap();
+            fences.push((interval.start, fence));
+        }
+        records.assert_no_overlap();
+        fences.sort_unstable();
+        let order: Vec<u64> = fences.iter().map(|(_, fence)| *fence).collect();
+        assert_eq!(order, [2, 3, 4], "in the order of the starts");
+    }
+
+    fn a_server_that_is_away_for_long_is_told_of_and_costs_the_command_before_the_row_expires(shared) {
+        let server = private(shared.kind);
+        let name = unique("away");
+        let mut run = job(&server, &name).args(["--ttl", "6"]).spawn();
+        let command = run.wait_pid("began");
+        server.kill();
+        let killed = Instant::now();
+        run.wait_stderr("no server renews", SOON);
+        let told = killed.elapsed();
+        assert!(told > Duration::from_millis(1400), "{told:?}");
+        let end = run.wait_within(SOON);
+        end.expect_code(74).expect_said(["may be lost: the server has not answered"]);
+        assert!(killed.elapsed() < Duration::from_secs(6) + BUSY && !runs(command));
+    }
+
+    fn a_row_that_is_anothers_costs_the_command_with_one_reason(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("stolen");
+        let mut run = begin(job(server, &name).args(["--ttl", "4"]));
+        let steal = "UPDATE dblock.dblock_locks SET owner = ?, fence = fence + 1 WHERE name = ?";
+        server.admin().exec_drop(steal, ("f".repeat(32), &name)).unwrap();
+        let end = run.wait_within(SOON);
+        end.expect_code(74).expect_said(["its row says that it is held by", "ending the command"]);
+        assert_eq!(end.stderr.lines().count(), 2, "{}", end.stderr);
+        assert_eq!(row(server, &name).unwrap().owner, Some("f".repeat(32)), "the row is not touched");
+    }
+
+    fn a_row_that_is_deleted_costs_the_command(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("deleted");
+        let mut run = begin(job(server, &name).args(["--ttl", "4"]));
+        let delete = "DELETE FROM dblock.dblock_locks WHERE name = ?";
+        server.admin().exec_drop(delete, (&name,)).unwrap();
+        run.wait_within(SOON).expect_code(74).expect_said(["its row is gone"]);
+    }
+
+    fn a_loss_that_is_ignored_lets_the_command_run_on(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("ignored");
+        let mut run = begin(job(server, &name).args(["--ttl", "4", "--on-lock-lost", "ignore"]));
+        let delete = "DELETE FROM dblock.dblock_locks WHERE name = ?";
+        server.admin().exec_drop(delete, (&name,)).unwrap();
+        run.wait_stderr("the command continues without it", SOON);
+        drop(run.take_stdin());
+        run.wait_within(SOON).expect_code(5);
+    }
+
+    fn what_died_with_its_keeper_holds_its_row_until_the_ttl_is_over(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("dead");
+        let mut run = job(server, &name).args(["--ttl", "5"]).spawn();
+        let command = run.wait_pid("began");
+        let keeper = run.keeper(Some(command));
+        let held = Instant::now();
+        for pid in [keeper, run.pid()] {
+            send(pid, Signal::SIGKILL);
+        }
+        drop(run.take_stdin());
+        let skip = Dblock::run(server, &name).command(["true"]).output();
+        skip.expect_code(75).expect_one_line("is held by");
+        let next = Dblock::run(server, &name).args(["--wait", "30"]).sh("echo $DBLOCK_FENCE").output();
+        next.expect_code(0).expect_stdout("2\n");
+        let took = held.elapsed();
+        // It was last renewed before the kill, but not more than a quarter of the TTL.
+        assert!(took > Duration::from_secs(3) && took < Duration::from_secs(5) + SOON, "{took:?}");
+    }
+
+    fn a_dblock_that_is_killed_has_its_row_released_when_its_command_is_gone(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("killed");
+        let mut run = job(server, &name).spawn();
+        let command = run.wait_pid("began");
+        run.signal(Signal::SIGKILL);
+        eventually("the row is free", SOON, || row(server, &name).unwrap().owner.is_none());
+        assert!(!runs(command), "its command is gone by then");
+        let history = Dblock::at(server, "history").args([&name]).output();
+        history.expect_code(0);
+        assert!(history.stdout.contains("dblock was killed"), "{}", history.stdout);
+    }
+
+    fn a_frozen_host_has_its_row_again_on_waking_when_nobody_else_has_had_it(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("frozen");
+        let mut run = job(server, &name).args(["--ttl", "4"]).spawn();
+        let command = run.wait_pid("began");
+        let before = row(server, &name).unwrap();
+        let frozen = [run.pid(), run.keeper(Some(command)), command].map(Frozen::new);
+        let expired = "SELECT expires_at < UTC_TIMESTAMP(6) FROM dblock.dblock_locks WHERE name = ?";
+        let mut admin = server.admin();
+        eventually("its time is over", SOON, || {
+            admin.exec_first(expired, (&name,)).unwrap() == Some(true)
+        });
+        drop(frozen);
+        eventually("it is renewed", SOON, || {
+            admin.exec_first(expired, (&name,)).unwrap() == Some(false)
+        });
+        assert_eq!(row(server, &name).unwrap(), before);
+        assert!(run.is_running() && runs(command), "{}", run.stderr());
+        drop(run.take_stdin());
+        run.wait_within(SOON).expect_code(5);
+    }
+
+    fn a_frozen_host_whose_row_another_has_had_ends_its_command(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("overtaken");
+        let mut run = job(server, &name).args(["--ttl", "4"]).spawn();
+        let command = run.wait_pid("began");
+        let frozen = [run.pid(), run.keeper(Some(command)), command].map(Frozen::new);
+        let next = Dblock::run(server, &name).args(["--wait", "30"]).command(["true"]).output();
+        next.expect_code(0);
+        drop(frozen);
+        run.wait_within(SOON).expect_code(74);
+        assert!(!runs(command));
+    }
+
+    fn a_signal_at_any_moment_leaves_no_row_that_is_held(shared) {
+        let server = Server::durable(shared.kind);
+        let mut random = fastrand::Rng::with_seed(14);
+        let mut admin = server.admin();
+        for round in 0..60 {
+            let name = unique("signalled");
+            let mut run = Dblock::run(server, &name).stdin(Stdio::piped()).command(["cat"]).spawn();
+            let delay = Duration::from_micros(random.u64(0..25_000));
+            let begun = Instant::now();
+            within(delay, || begun.elapsed() >= delay);
+            let signal = if round % 2 == 0 { Signal::SIGTERM } else { Signal::SIGINT };
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(run.pid()), signal);
+            drop(run.take_stdin());
+            run.wait_within(SOON);
+            let owner = row_of(&mut admin, &name, 0).and_then(|row| row.owner);
+            assert_eq!(owner, None, "round {round}, after {delay:?}: {}", run.stderr());
+        }
+    }
+
+    fn a_row_that_is_locked_by_somebodys_transaction_is_waited_for_but_not_for_long(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("row-locked");
+        Dblock::run(server, &name).command(["true"]).output().expect_code(0);
+        let mut admin = server.admin();
+        admin.query_drop("START TRANSACTION").unwrap();
+        let lock = "SELECT * FROM dblock.dblock_locks WHERE name = ? FOR UPDATE";
+        admin.exec_drop(lock, (&name,)).unwrap();
+        let run = Dblock::run(server, &name).args(["--connect-timeout", "30"]).command(["true"]).spawn();
+        // As long as the server lets a statement wait for it.
+        eventually("it has met the lock", SOON, || {
+            let waits = "SELECT COUNT(*) FROM information_schema.processlist WHERE INFO LIKE '%dblock take row%' OR INFO LIKE '%dblock_locks SET fence%'";
+            server.admin().query_first::<u32, _>(waits).unwrap() > Some(1)
+        });
+        admin.query_drop("ROLLBACK").unwrap();
+        run.wait().expect_code(0).expect_silence();
+    }
+
+    fn a_row_that_was_edited_by_hand_is_held_until_it_is_freed(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("edited");
+        Dblock::run(server, &name).command(["true"]).output().expect_code(0);
+        let edit = "UPDATE dblock.dblock_locks SET owner = 'nobody', expires_at = '9999-12-31 23:59:59', acquired_at = NULL,
+                    renewed_at = NULL, ttl_seconds = NULL WHERE name = ?";
+        server.admin().exec_drop(edit, (&name,)).unwrap();
+        let output = Dblock::run(server, &name).command(["true"]).output();
+        output.expect_code(75).expect_one_line("is held by an unknown host");
+        let edit = "UPDATE dblock.dblock_locks SET expires_at = NULL WHERE name = ?";
+        server.admin().exec_drop(edit, (&name,)).unwrap();
+        Dblock::run(server, &name).command(["true"]).output().expect_code(0).expect_silence();
+    }
+
+    fn a_clock_that_is_behind_the_rows_is_refused(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("future");
+        let _run = begin(job(server, &name));
+        let edit = "UPDATE dblock.dblock_locks SET renewed_at = UTC_TIMESTAMP(6) + INTERVAL 40 SECOND WHERE name = ?";
+        server.admin().exec_drop(edit, (&name,)).unwrap();
+        // Past the queue: on another name of the same rows nobody waits.
+        let output = Dblock::run(server, &name).args(["-m", "2"]).command(["true"]).output();
+        output.expect_code(78).expect_one_line("behind that of a server that has written rows there");
+    }
+
+    fn missing_tables_are_told_with_what_to_do(shared) {
+        let account = "dblock";
+        let output = Dblock::run_at(&shared.url(), &unique("no-tables")).user(account).arg("--durable").command(["true"]).output();
+        output.expect_code(77).expect_one_line("where dblock init makes its tables");
+        let admin = Dblock::run_at(&shared.url(), &unique("no-tables")).user("admin").env("DBLOCK_PASSWORD", "admin-secret");
+        let output = admin.arg("--durable").command(["true"]).output();
+        output.expect_code(78).expect_one_line("create them with dblock init");
+        let output = Dblock::run(Server::durable(shared.kind), &unique("none")).args(["--database", "nowhere"]).command(["true"]).output();
+        assert!(matches!(output.code, Some(77 | 78)), "{output:?}");
+        assert_eq!(output.stderr.lines().count(), 1);
+    }
+
+    fn a_missing_privilege_is_told_with_the_grant(shared) {
+        let server = private(shared.kind);
+        for (table, privilege) in [("dblock_locks", "UPDATE"), ("dblock_runs", "INSERT"), ("dblock_meta", "SELECT")] {
+            let account = server.account();
+            let mut admin = server.admin();
+            for granted in ["dblock_locks", "dblock_runs", "dblock_successes", "dblock_meta"] {
+                let all = ["SELECT", "INSERT", "UPDATE", "DELETE"];
+                let all = all.into_iter().filter(|one| (granted, *one) != (table, privilege));
+                let all = all.collect::<Vec<_>>().join(", ");
+                admin.query_drop(format!("GRANT {all} ON dblock.{granted} TO '{account}'@'%'")).unwrap();
+            }
+            let name = unique("privilege");
+            let output = Dblock::run(&server, &name).user(&account).command(["true"]).output();
+            output.expect_code(77).expect_stdout("").expect_one_line("dblock needs SELECT, INSERT, UPDATE and DELETE");
+            assert!(output.stderr.contains(table), "{}", output.stderr);
+            let owner = row(&server, &name).and_then(|row| row.owner);
+            assert_eq!(owner, None, "nothing is left behind");
+        }
+    }
+
+    fn a_table_that_is_not_ours_is_told(shared) {
+        let server = private(shared.kind);
+        server.admin().query_drop("ALTER TABLE dblock.dblock_locks DROP COLUMN write_id").unwrap();
+        let output = Dblock::run(&server, &unique("altered")).command(["true"]).output();
+        output.expect_code(78).expect_one_line("see dblock init --check");
+        server.admin().query_drop("DROP TABLE dblock.dblock_locks").unwrap();
+        let output = Dblock::run(&server, &unique("dropped")).command(["true"]).output();
+        output.expect_code(78).expect_one_line("see dblock init --check");
+        server.admin().query_drop("UPDATE dblock.dblock_meta SET version = 9, usable_from = 9").unwrap();
+        let output = Dblock::run(&server, &unique("newer")).command(["true"]).output();
+        output.expect_code(78).expect_one_line("are of a newer dblock");
+    }
+
+    fn tables_that_are_dropped_under_a_command_cost_it_in_time(shared) {
+        let server = private(shared.kind);
+        let name = unique("dropped");
+        let mut run = begin(job(&server, &name).args(["--ttl", "4"]));
+        server.admin().query_drop("DROP TABLE dblock.dblock_locks").unwrap();
+        let end = run.wait_within(SOON);
+        end.expect_code(74).expect_said(["doesn't exist"]);
+    }
+
+    fn a_read_only_server_is_passed_over_and_alone_refused(shared) {
+        let server = private(shared.kind);
+        server.set_read_only(true);
+        let dblock = Dblock::run(&server, &unique("read-only")).args(["--connect-timeout", "1"]);
+        dblock.command(["true"]).output().expect_code(78).expect_one_line("read-only");
+    }
+
+    fn a_server_that_becomes_read_only_is_waited_for_by_the_holder(shared) {
+        let server = private(shared.kind);
+        let name = unique("demoted");
+        let mut run = begin(job(&server, &name).args(["--ttl", "8", "-v"]));
+        server.set_read_only(true);
+        run.wait_stderr("no server renews", SOON);
+        server.set_read_only(false);
+        run.wait_stderr("on a new session", SOON);
+        drop(run.take_stdin());
+        run.wait_within(SOON).expect_code(5);
+    }
+
+    fn an_answer_that_is_lost_is_looked_up(shared) {
+        let server = Server::durable(shared.kind);
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..25 {
+            let proxy = Proxy::to(server);
+            let name = unique("lost-answer");
+            let mut run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "--connect-timeout", "20"])
+                .sh("echo $DBLOCK_FENCE; exit 3").spawn();
+            let delay = Duration::from_micros(random.u64(0..30_000));
+            let begun = Instant::now();
+            within(delay, || begun.elapsed() >= delay);
+            // Every connection is lost, at whatever statement it is; the next ones go through.
+            proxy.cut();
+            let end = run.wait_within(SOON);
+            end.expect_code(3);
+            let row = row(server, &name).unwrap();
+            assert_eq!(row.owner, None, "it is released: {}", end.stderr);
+            assert_eq!(end.stdout, format!("{}\n", row.fence), "granted once");
+            assert_eq!(row.fence, 1, "granted once");
+        }
+    }
+
+    fn a_hold_goes_on_over_a_lost_session(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("hold");
+        let mut run = Dblock::run(server, &name).args(["--hold-at-least", "3"]).sh("echo ran; exit 5").spawn();
+        run.wait_line("ran", SOON);
+        kill_session(server, &name);
+        Dblock::run(server, &name).command(["true"]).output().expect_code(75);
+        run.wait_within(SOON).expect_code(5).expect_silence();
+        Dblock::run(server, &name).command(["true"]).output().expect_code(0);
+    }
+
+    fn a_slot_whose_row_is_anothers_is_not_the_only_one(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("other-slot");
+        let mut run = begin(job(server, &name).args(["-m", "2", "--ttl", "60"]));
+        let command = processes_with(&name);
+        assert!(!command.is_empty());
+        // Its host dies: the named lock of slot 0 is free, and its row is not.
+        let keeper = run.children();
+        for pid in keeper.into_iter().chain([run.pid()]) {
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        drop(run.take_stdin());
+        eventually("its session is gone", SOON, || server.holder(&name).is_none());
+        assert!(row(server, &name).unwrap().owner.is_some());
+        let next = Dblock::run(server, &name).args(["-m", "2"]).sh("echo $DBLOCK_SLOT").output();
+        next.expect_code(0).expect_stdout("1\n");
+    }
+}

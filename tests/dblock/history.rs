@@ -1,0 +1,479 @@
+//! `dblock history` shows what is recorded of each run, says of one without an end whether it still runs, and picks what was asked
+//! for. The rows are written here as a run writes them.
+
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use mysql::prelude::Queryable;
+use serde_json::{Value, json};
+
+use crate::harness::{
+    Cluster, Dblock, PASSWORD, Pair, Replication, Server, Tables, both_servers, unique,
+};
+use crate::report::follows;
+
+/// Writes a run of the lock `name` that was requested so many seconds ago, with these columns besides; its number.
+fn add(tables: &Tables, name: &str, ago: u32, more: &[(&str, &str)]) -> String {
+    let run = format!("{:032x}", fastrand::u128(..));
+    let list = |of: fn(&(&str, &str)) -> String| more.iter().map(of).collect::<String>();
+    let columns = list(|(column, _)| ", ".to_owned() + column);
+    let values = list(|(_, value)| ", ".to_owned() + value);
+    tables.sql(&format!(
+        "INSERT INTO dblock_runs (run, name, requested_at{columns}) \
+         VALUES ('{run}', '{name}', UTC_TIMESTAMP(6) - INTERVAL {ago} SECOND{values})"
+    ));
+    run
+}
+
+/// A run that ended with this outcome and exit code.
+fn ended(tables: &Tables, name: &str, ago: u32, outcome: &str, code: &str) {
+    let ended = format!("UTC_TIMESTAMP(6) - INTERVAL {ago} SECOND");
+    let outcome = format!("'{outcome}'");
+    add(
+        tables,
+        name,
+        ago,
+        &[
+            ("ended_at", &ended),
+            ("outcome", &outcome),
+            ("exit_code", code),
+        ],
+    );
+}
+
+/// The runs that `dblock history --json` prints.
+#[track_caller]
+fn json_of(dblock: Dblock) -> Vec<Value> {
+    let output = dblock.arg("--json").output();
+    output.expect_code(0).expect_silence();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("history.json");
+    fs::write(&file, &output.stdout).unwrap();
+    follows(&file, "history.schema.json");
+    let whole: Value = serde_json::from_str(&output.stdout).unwrap();
+    whole["runs"].as_array().unwrap().clone()
+}
+
+#[track_caller]
+fn runs(tables: &Tables, args: &[&str]) -> Vec<Value> {
+    json_of(tables.at("history").args(args))
+}
+
+/// The names of the runs, in their order.
+#[track_caller]
+fn names(tables: &Tables, args: &[&str]) -> Vec<String> {
+    let runs = runs(tables, args);
+    let names = runs.iter().map(|run| run["name"].as_str().unwrap());
+    names.map(str::to_owned).collect()
+}
+
+/// The table, a line a run, without its titles, the words one space apart.
+#[track_caller]
+fn table(tables: &Tables, args: &[&str]) -> Vec<String> {
+    let output = tables.at("history").args(args).output();
+    output.expect_code(0).expect_silence();
+    let mut lines = output.stdout.lines();
+    let titles = lines.next().unwrap_or_default();
+    assert_eq!(
+        titles
+            .split("  ")
+            .map(str::trim)
+            .filter(|title| !title.is_empty())
+            .collect::<Vec<_>>(),
+        [
+            "NAME",
+            "TIME (UTC)",
+            "TOOK",
+            "RESULT",
+            "HOST",
+            "PID",
+            "PROGRAM",
+            "SLOT",
+            "FENCE",
+            "TICK (UTC)",
+            "WHY"
+        ],
+        "{}",
+        output.stdout
+    );
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    lines.map(words).collect()
+}
+
+fn moment(text: &Value) -> SystemTime {
+    humantime::parse_rfc3339(text.as_str().unwrap()).unwrap()
+}
+
+both_servers! {
+    fn everything_that_is_recorded_of_a_run_is_shown(server) {
+        let tables = Tables::new(server);
+        let run = add(&tables, "it''s \u{1f600}", 0, &[
+            ("slot", "3"), ("slot_name", "'key3'"), ("fence", "41"), ("tick", "'2026-11-22 08:30:00.25'"), ("attempt", "2"),
+            ("host", "'web1'"), ("pid", "4711"), ("user", "'app'"), ("program", "'report'"), ("connection", "812"),
+            ("acquired_at", "requested_at + INTERVAL 1500 MICROSECOND"), ("started_at", "'2026-11-22 08:30:02'"),
+            ("ended_at", "'2026-11-22 08:32:02.5'"), ("outcome", "'ran'"), ("exit_code", "143"), ("signal_name", "'SIGTERM'"),
+            ("message", "'a line'"),
+        ]);
+        tables.sql("UPDATE dblock_runs SET requested_at = '2026-11-22 08:30:01.001', acquired_at = '2026-11-22 08:30:01.501'");
+        let expected = json!({
+            "run": run, "name": "it's \u{1f600}", "slot": 3, "slot_name": "key3", "fence": 41, "tick": "2026-11-22T08:30:00.250Z",
+            "attempt": 2, "host": "web1", "pid": 4711, "user": "app", "program": "report", "connection": 812,
+            "requested": "2026-11-22T08:30:01.001Z", "acquired": "2026-11-22T08:30:01.501Z", "started": "2026-11-22T08:30:02.000Z",
+            "ended": "2026-11-22T08:32:02.500Z", "waited_seconds": 0.5, "ran_seconds": 120.5, "outcome": "ran", "exit_code": 143,
+            "signal": "SIGTERM", "message": "a line",
+        });
+        assert_eq!(runs(&tables, &[]), [expected]);
+        assert_eq!(table(&tables, &[]), ["it's \u{1f600} 2026-11-22 08:30:02 2m SIGTERM web1 4711 report key3 41 2026-11-22 08:30:00 a line"]);
+        // Whatever time zone the server is in.
+        let whole: Value = serde_json::from_str(&tables.at("history").arg("--json").output().stdout).unwrap();
+        assert_eq!(whole["server"], format!("127.0.0.1:{}", server.port));
+    }
+
+    fn how_it_ended_is_told_in_a_word(server) {
+        let tables = Tables::new(server);
+        let results = [
+            ("ran", "0", "exit 0"), ("ran", "3", "exit 3"), ("timed_out", "124", "timed out"), ("lost", "74", "lost"),
+            ("skipped", "NULL", "skipped"), ("interrupted", "NULL", "interrupted"), ("failed", "127", "failed"),
+            ("released", "NULL", "released"), ("of_a_newer", "1", "of a newer"),
+        ];
+        for (ago, (outcome, code, _)) in (1..).zip(results) {
+            ended(&tables, "job", 100 - ago, outcome, code);
+        }
+        let lines = table(&tables, &["job"]);
+        for (line, (_, _, result)) in lines.iter().zip(results) {
+            // NAME, date, time, TOOK.
+            let rest = line.splitn(5, ' ').nth(4).unwrap();
+            assert!(rest.starts_with(result), "{result}: {line}");
+        }
+        assert_eq!(lines.len(), results.len());
+        let words: Vec<_> = runs(&tables, &[]).iter().map(|run| run["outcome"].clone()).collect();
+        assert_eq!(words, results.map(|(outcome, _, _)| Value::from(outcome)));
+    }
+
+    fn a_skip_says_why(server) {
+        let tables = Tables::new(server);
+        add(&tables, "job", 5, &[("ended_at", "UTC_TIMESTAMP(6)"), ("outcome", "'skipped'"), ("message", "'job is held by web2'")]);
+        let run = &runs(&tables, &[])[0];
+        assert_eq!((&run["message"], &run["started"], &run["ran_seconds"]), (&json!("job is held by web2"), &Value::Null, &Value::Null));
+        let waited = run["waited_seconds"].as_f64().unwrap();
+        assert!((5.0..6.0).contains(&waited), "{waited}");
+        let lines = table(&tables, &[]);
+        assert!(lines[0].ends_with("- skipped - - - - - - job is held by web2"), "{lines:?}");
+    }
+
+    fn the_newest_come_last_and_twenty_unless_another_number_is_asked_for(server) {
+        let tables = Tables::new(server);
+        for number in 0..25 {
+            ended(&tables, &format!("job{number}"), 100 - number, "ran", "0");
+        }
+        let all: Vec<String> = (0..25).map(|number| format!("job{number}")).collect();
+        assert_eq!(names(&tables, &[]), all[5..]);
+        assert_eq!(names(&tables, &["-n", "3"]), all[22..]);
+        assert_eq!(names(&tables, &["--limit", "24"]), all[1..]);
+        assert_eq!(names(&tables, &["-n", "0"]), all);
+        assert_eq!(names(&tables, &["-n", "4294967295"]), all);
+    }
+
+    fn runs_of_the_same_moment_are_each_shown_once_across_the_pages(server) {
+        let tables = Tables::new(server);
+        // More than two pages, of three moments.
+        let digits = "SELECT 0 n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 \
+                      UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9";
+        tables.sql(&format!(
+            "INSERT INTO dblock_runs (run, name, requested_at, ended_at, outcome, exit_code) \
+             SELECT LPAD(HEX(number), 32, '0'), CONCAT('job', number), '2026-11-22 08:00:00.000001' + INTERVAL number MOD 3 MICROSECOND, \
+             UTC_TIMESTAMP(6), 'ran', number MOD 2 FROM \
+             (SELECT a.n + 10 * b.n + 100 * c.n + 1000 * d.n AS number FROM ({digits}) a, ({digits}) b, ({digits}) c, (SELECT 0 n UNION ALL SELECT 1) d) numbers \
+             WHERE number < 1200"
+        ));
+        let found = runs(&tables, &["-n", "0"]);
+        let mut names: Vec<&str> = found.iter().map(|run| run["name"].as_str().unwrap()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!((found.len(), names.len()), (1200, 1200));
+        let times: Vec<&str> = found.iter().map(|run| run["requested"].as_str().unwrap()).collect();
+        assert!(times.is_sorted());
+        assert_eq!(runs(&tables, &["-n", "700"]), found[500..]);
+        assert_eq!(runs(&tables, &["-n", "0", "--failed"]).len(), 600);
+        assert_eq!(runs(&tables, &["-n", "510", "--failed"]).len(), 510);
+    }
+
+    fn only_the_names_that_are_asked_for_are_shown(server) {
+        let tables = Tables::new(server);
+        for (ago, name) in ["a", "A", "b", "a b", "a", "é"].into_iter().enumerate() {
+            ended(&tables, name, 10 - u32::try_from(ago).unwrap(), "ran", "0");
+        }
+        assert_eq!(names(&tables, &["a"]), ["a", "a"]);
+        assert_eq!(names(&tables, &["b", "A", "b"]), ["A", "b"]);
+        assert_eq!(names(&tables, &["é", "a b"]), ["a b", "é"]);
+        assert_eq!(names(&tables, &["none"]), [""; 0]);
+        tables.at("history").arg("none").output().expect_code(0).expect_silence().expect_stdout("no such run is recorded\n");
+    }
+
+    fn failed_are_those_that_were_to_run_and_did_not_end_well(server) {
+        let tables = Tables::new(server);
+        let outcomes = [
+            ("ok", "ran", "0"), ("bad", "ran", "1"), ("late", "timed_out", "124"), ("lost", "lost", "74"), ("skipped", "skipped", "NULL"),
+            ("stopped", "interrupted", "NULL"), ("failed", "failed", "127"), ("released", "released", "NULL"), ("ignored", "lost", "0"),
+        ];
+        for (ago, (name, outcome, code)) in (1..).zip(outcomes) {
+            ended(&tables, name, 100 - ago, outcome, code);
+        }
+        add(&tables, "signal", 50, &[("ended_at", "UTC_TIMESTAMP(6)"), ("outcome", "'ran'"), ("exit_code", "0"), ("signal_name", "'SIGINT'")]);
+        add(&tables, "vanished", 40, &[]);
+        let running = add(&tables, "running", 30, &[]);
+        let _session = server.hold(&format!("#{running}"));
+        assert_eq!(names(&tables, &["--failed"]), ["bad", "late", "lost", "failed", "ignored", "signal", "vanished"]);
+        // The newest that failed, not those of the newest that failed.
+        assert_eq!(names(&tables, &["--failed", "-n", "2"]), ["signal", "vanished"]);
+        assert_eq!(names(&tables, &["--failed", "bad", "ok"]), ["bad"]);
+    }
+
+    fn since_is_a_time_by_the_servers_clock(server) {
+        let tables = Tables::new(server);
+        for ago in [7200, 3000, 30] {
+            ended(&tables, &format!("job{ago}"), ago, "ran", "0");
+        }
+        assert_eq!(names(&tables, &["--since", "1h"]), ["job3000", "job30"]);
+        assert_eq!(names(&tables, &["--since", "60"]), ["job30"]);
+        assert_eq!(names(&tables, &["--since", "0"]), [""; 0]);
+        assert_eq!(names(&tables, &["--since", "99years"]).len(), 3);
+        tables.sql("UPDATE dblock_runs SET requested_at = '2026-11-22 08:30:00.5' WHERE name = 'job7200'");
+        let at = |since: &str| names(&tables, &["job7200", "--since", since]).len();
+        for since in ["2026-11-22", "2026-11-22 08:30", "2026-11-22 08:30:00", "2026-11-22T08:30:00.5Z", "2026-11-22T09:30:00+01:00",
+            "2026-11-21T23:30:00.4-09:00", "1970-01-01"] {
+            assert_eq!(at(since), 1, "{since}");
+        }
+        for since in ["2026-11-23", "2026-11-22 08:31", "2026-11-22T08:30:00.500001Z", "2026-11-22T08:30:00-00:01", "9999-12-31"] {
+            assert_eq!(at(since), 0, "{since}");
+        }
+    }
+
+    fn a_run_without_an_end_runs_if_it_has_its_row(server) {
+        let tables = Tables::new(server);
+        let run = add(&tables, "job", 90, &[("slot", "2"), ("acquired_at", "UTC_TIMESTAMP(6) - INTERVAL 80 SECOND")]);
+        let outcome = || runs(&tables, &["job"])[0]["outcome"].clone();
+        assert_eq!(outcome(), "lost");
+        let row = |slot: u32, owner: &str, expires: &str| tables.sql(&format!(
+            "REPLACE INTO dblock_locks (name, slot, owner, expires_at) VALUES ('job', {slot}, '{owner}', UTC_TIMESTAMP(6) + INTERVAL {expires})"
+        ));
+        row(2, &run, "60 SECOND");
+        assert_eq!(outcome(), "running");
+        let lines = table(&tables, &[]);
+        assert!(lines[0].contains(" 1m 20s so far running ") || lines[0].contains(" 1m 21s so far running "), "{lines:?}");
+        // Expired; another's; another slot.
+        row(2, &run, "-1 SECOND");
+        assert_eq!(outcome(), "lost");
+        row(2, &"f".repeat(32), "60 SECOND");
+        assert_eq!(outcome(), "lost");
+        row(1, &run, "60 SECOND");
+        assert_eq!(outcome(), "lost");
+        assert_eq!(runs(&tables, &[])[0]["message"], "unknown end: its host died or lost the server");
+        assert!(table(&tables, &[])[0].ends_with(" - lost - - - 2 - - unknown end: its host died or lost the server"));
+    }
+
+    fn a_run_without_an_end_runs_if_its_session_is_there(server) {
+        let tables = Tables::new(server);
+        let name = unique("job");
+        let run = add(&tables, &name, 0, &[]);
+        let session = server.hold(&format!("#{run}"));
+        let found = || runs(&tables, &[])[0].clone();
+        assert_eq!((&found()["outcome"], &found()["message"], &found()["ended"]), (&json!("running"), &Value::Null, &Value::Null));
+        // Also where the history is read by an account that may only read.
+        let account = server.account();
+        tables.grant("SELECT", &account);
+        assert_eq!(json_of(tables.at("history").user(&account))[0]["outcome"], "running");
+        let id = u64::from(session.connection_id());
+        drop(session);
+        crate::harness::eventually("its session is gone", crate::harness::SOON, || !server.has_session(id));
+        assert_eq!(found()["outcome"], "lost");
+    }
+
+    fn a_read_only_server_tells_what_it_knows(server) {
+        let server = Server::private(server.kind);
+        let tables = Tables::new(&server);
+        ended(&tables, "ended", 30, "ran", "0");
+        add(&tables, "session", 20, &[]);
+        let row = add(&tables, "row", 10, &[("slot", "0")]);
+        tables.sql(&format!("INSERT INTO dblock_locks (name, slot, owner, expires_at) VALUES ('row', 0, '{row}', UTC_TIMESTAMP(6) + INTERVAL 60 SECOND)"));
+        server.admin().query_drop("SET GLOBAL read_only = 1").unwrap();
+        let found = runs(&tables, &[]);
+        let outcomes: Vec<_> = found.iter().map(|run| run["outcome"].as_str().unwrap()).collect();
+        assert_eq!(outcomes, ["ran", "unknown", "running"]);
+        assert_eq!(found[1]["message"], "this server does not see whether it still runs");
+        assert_eq!(names(&tables, &["--failed"]), [""; 0]);
+    }
+
+    fn a_replica_answers_when_the_primary_is_gone(server) {
+        let pair = Pair::private(server.kind);
+        let url = format!("mysql://admin@127.0.0.1:{},127.0.0.1:{}/", pair.primary.port, pair.replica.port);
+        let at = |command: &str| Dblock::bare().args([command, "--url", &url]).env("DBLOCK_PASSWORD", "admin-secret");
+        at("init").output().expect_code(0);
+        pair.primary.admin().query_drop(
+            "INSERT INTO dblock.dblock_runs (run, name, requested_at, ended_at, outcome, exit_code) \
+             VALUES (REPEAT('a', 32), 'job', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 'ran', 0)"
+        ).unwrap();
+        crate::harness::eventually("it has come to the replica", crate::harness::SOON, || {
+            let found = pair.replica.admin().query_first::<String, _>("SELECT name FROM dblock.dblock_runs");
+            found.is_ok_and(|found| found.is_some())
+        });
+        assert_eq!(json_of(at("history"))[0]["name"], "job");
+        pair.primary.kill();
+        assert_eq!(json_of(at("history"))[0]["name"], "job");
+    }
+
+    fn a_server_without_the_tables_is_passed_over(server) {
+        let (there, other) = (Tables::new(server), Server::private(server.kind));
+        ended(&there, "job", 1, "ran", "0");
+        let missing = Tables::named(&other, &there.database);
+        let url = |ports: [u16; 2]| format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/{}", ports[0], ports[1], there.database);
+        let history = |ports| Dblock::bare().args(["history", "--url", &url(ports)]).env("DBLOCK_PASSWORD", PASSWORD).output();
+        let run = history([other.port, server.port]);
+        run.expect_code(0).expect_one_line("has no tables of dblock's");
+        assert!(run.stdout.contains("job"), "{}", run.stdout);
+        history([server.port, other.port]).expect_code(0).expect_silence();
+        drop(missing);
+    }
+
+    fn without_the_tables_it_says_what_to_do(server) {
+        let tables = Tables::missing(server);
+        let line = format!("the database {} of 127.0.0.1:{} has no tables of dblock's; create them with dblock init, or name their \
+                            database with --database", tables.database, server.port);
+        tables.at("history").output().expect_code(78).expect_stdout("").expect_one_line(&line);
+        tables.init().output().expect_code(0);
+        tables.sql("DELETE FROM dblock_meta");
+        tables.at("history").output().expect_code(78).expect_one_line(&line);
+        tables.init().output().expect_code(0);
+        tables.sql("DROP TABLE dblock_runs");
+        tables.at("history").output().expect_code(78).expect_one_line("not whole:").expect_one_line("; see dblock init --check");
+    }
+
+    fn it_is_read_by_an_account_that_may_only_read(server) {
+        let tables = Tables::new(server);
+        ended(&tables, "job", 1, "ran", "0");
+        let account = server.account();
+        let history = || tables.at("history").user(&account);
+        history().output().expect_code(77).expect_one_line("dblock needs SELECT");
+        tables.grant("SELECT", &account);
+        assert_eq!(json_of(history()).len(), 1);
+    }
+
+    fn what_a_table_holds_steers_no_terminal(server) {
+        let tables = Tables::new(server);
+        add(&tables, "job", 1, &[("host", "'\u{1b}[2Jx'"), ("message", "'a\nb\u{202e}c'"), ("ended_at", "UTC_TIMESTAMP(6)"), ("outcome", "'failed'")]);
+        let run = &runs(&tables, &[])[0];
+        assert_eq!((&run["host"], &run["message"]), (&json!("\u{1b}[2Jx"), &json!("a\nb\u{202e}c")));
+        let output = tables.at("history").output();
+        assert!(!output.stdout.contains(['\u{1b}', '\u{202e}']), "{output:?}");
+        assert_eq!(output.stdout.lines().count(), 2);
+        let output = tables.at("history").arg("--json").output();
+        assert!(!output.stdout.contains(['\u{1b}', '\u{202e}']), "{output:?}");
+    }
+
+    fn rows_of_any_width_come_through(server) {
+        let tables = Tables::new(server);
+        tables.sql("ALTER TABLE dblock_runs MODIFY message LONGTEXT NULL, MODIFY host LONGTEXT NULL");
+        for _ in 0..3 {
+            add(&tables, &"\u{1f600}".repeat(50), 1, &[("host", "REPEAT('\u{1}', 100000)"), ("message", "REPEAT('\u{1f600}', 50000)")]);
+        }
+        let found = runs(&tables, &[]);
+        assert_eq!(found.len(), 3);
+        assert_eq!(found[0]["host"].as_str().unwrap().chars().count(), 64);
+    }
+
+    fn times_are_the_servers_whatever_its_time_zone(server) {
+        let server = Server::private(server.kind);
+        server.admin().query_drop("SET GLOBAL time_zone = '+09:00'").unwrap();
+        let tables = Tables::new(&server);
+        ended(&tables, "job", 100, "ran", "0");
+        let requested = moment(&runs(&tables, &["--since", "200"])[0]["requested"]);
+        let ago = SystemTime::now().duration_since(requested).unwrap();
+        assert!(ago.abs_diff(Duration::from_secs(100)) < Duration::from_secs(30), "{ago:?}");
+        assert_eq!(names(&tables, &["--since", "50"]), [""; 0]);
+    }
+
+    fn every_statement_has_a_name(server) {
+        let tables = Tables::new(server);
+        let output = tables.at("history").args(["-vv", "--failed"]).output();
+        output.expect_code(0).expect_said(["/* dblock prepare */ SET", "/* dblock version */", "/* dblock history */"]);
+        assert!(!output.stderr.contains(PASSWORD));
+        assert!(!output.stderr.contains("*/ /*"), "one name each: {}", output.stderr);
+    }
+}
+
+#[test]
+fn a_node_of_a_galera_cluster_does_not_see_the_sessions_of_the_others() {
+    let nodes = &Cluster::shared(Replication::Galera).nodes;
+    let tables = Tables::new(&nodes[0]);
+    let outcome = |node: &Server| {
+        let history = tables.at("history").env("DBLOCK_URL", node.url());
+        json_of(history)[0]["outcome"].clone()
+    };
+    // What one node has written the other shows at once.
+    for _ in 0..10 {
+        let run = add(&tables, "job", 0, &[]);
+        let _session = nodes[0].hold(&format!("#{run}"));
+        assert_eq!(outcome(&nodes[1]), "unknown");
+        assert_eq!(outcome(&nodes[0]), "running");
+        tables.sql(
+            "UPDATE dblock_runs SET ended_at = UTC_TIMESTAMP(6), outcome = 'ran', exit_code = 0",
+        );
+        assert_eq!(outcome(&nodes[1]), "ran");
+        tables.sql("DELETE FROM dblock_runs");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let refused = |arguments: &[&str], part: &str| {
+        let run = Dblock::bare().args(["history", "--url", "mysql://u@127.0.0.1:1/"]);
+        let run = run.args(arguments).output();
+        run.expect_code(64).expect_stdout("").expect_one_line(part);
+    };
+    for limit in ["-1", "x", "", "1.5", "4294967296"] {
+        refused(&["-n", limit], "--limit: ");
+        refused(&["-n", limit], "is not a number of runs; 0 is all");
+    }
+    for since in [
+        "",
+        "yesterday",
+        "2026-13-01",
+        "2026-11-22T08",
+        "08:30",
+        "1969-12-31",
+        "-5",
+        "1h ago",
+        "200years",
+    ] {
+        refused(&["--since", since], "--since: ");
+    }
+    refused(
+        &["--since", "2026-11-22 8:30"],
+        "is neither a duration, as 2h, nor a time",
+    );
+    refused(&["a#1"], "NAME: the name contains #");
+    refused(&[""], "NAME: the name is empty");
+    refused(&["a", &"x".repeat(201)], "is longer than 200 bytes");
+    refused(&["--wait", "1"], "--wait");
+    refused(&["-q", "-v"], "cannot be used with");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told() {
+    Dblock::bare()
+        .args([
+            "history",
+            "--url",
+            "mysql://u@127.0.0.1:1/",
+            "--connect-timeout",
+            "0.3",
+        ])
+        .output()
+        .expect_code(69)
+        .expect_one_line("no server could be reached within 300ms");
+    Dblock::bare()
+        .arg("history")
+        .output()
+        .expect_code(78)
+        .expect_one_line("no server is named");
+}

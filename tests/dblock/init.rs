@@ -1,0 +1,480 @@
+//! `dblock init` creates dblock's tables and brings them up to date, whatever is there already; and what it says is missing, or
+//! must be granted, is what helps.
+
+use std::collections::BTreeMap;
+
+use mysql::prelude::Queryable;
+
+use crate::harness::{
+    Cluster, Dblock, Kind, PASSWORD, Pair, Replication, SOON, Server, Tables, both_servers,
+    eventually, unique, url_of,
+};
+
+/// What the tables look like: each column with its type, each index with its columns.
+fn shape(tables: &Tables) -> BTreeMap<String, String> {
+    let columns = "SELECT CONCAT(TABLE_NAME, '.', COLUMN_NAME), CONCAT_WS(' ', COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, COLLATION_NAME)
+        FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()";
+    let keys = "SELECT CONCAT(TABLE_NAME, ' key ', INDEX_NAME), GROUP_CONCAT(COLUMN_NAME ORDER BY SEQ_IN_INDEX)
+        FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() GROUP BY TABLE_NAME, INDEX_NAME";
+    let mut admin = tables.admin();
+    let mut shape = BTreeMap::new();
+    for query in [columns, keys] {
+        shape.extend(admin.query::<(String, String), _>(query).unwrap());
+    }
+    assert!(!shape.is_empty(), "there are no tables");
+    shape
+}
+
+/// What the tables say of themselves.
+fn meta(tables: &Tables) -> (u32, u32, u64, u32) {
+    let query = "SELECT version, usable_from, keep_seconds, keep_runs FROM dblock_meta";
+    let rows: Vec<_> = tables.admin().query(query).unwrap();
+    assert_eq!(rows.len(), 1, "one row");
+    rows[0]
+}
+
+/// `dblock init --check`.
+fn init_check(tables: &Tables) -> Dblock {
+    tables.at("init").arg("--check")
+}
+
+/// Only who has the privileges can see whether there are the tables.
+fn is_current(tables: &Tables) {
+    let run = init_check(tables).output();
+    run.expect_code(0).expect_silence();
+    assert!(
+        run.stdout.contains("are current (version 1)"),
+        "{}",
+        run.stdout
+    );
+    assert!(!run.stdout.contains("new:"), "{}", run.stdout);
+}
+
+both_servers! {
+    fn it_creates_the_tables_once(server) {
+        let tables = Tables::missing(server);
+        let run = tables.init().output();
+        run.expect_code(0).expect_silence();
+        let place = format!("the tables in the database {} of 127.0.0.1:{} are current (version 1)", tables.database, server.port);
+        let new = format!("; new: database {}, table dblock_locks, table dblock_runs, table dblock_successes, table dblock_meta, version 1\n", tables.database);
+        run.expect_stdout(&format!("{place}{new}"));
+        let made = shape(&tables);
+        assert_eq!(meta(&tables), (1, 1, 2_592_000, 100));
+        tables.sql("INSERT INTO dblock_locks (name, slot) VALUES ('kept', 0)");
+        tables.init().output().expect_code(0).expect_silence().expect_stdout(&format!("{place}\n"));
+        assert_eq!(shape(&tables), made);
+        let kept: Option<String> = tables.admin().query_first("SELECT name FROM dblock_locks").unwrap();
+        assert_eq!(kept.as_deref(), Some("kept"));
+        is_current(&tables);
+    }
+
+    fn quiet_is_quiet(server) {
+        let tables = Tables::missing(server);
+        tables.init().arg("--quiet").output().expect_code(0).expect_stdout("").expect_silence();
+        is_current(&tables);
+        init_check(&tables).arg("-q").output().expect_code(0).expect_stdout("").expect_silence();
+    }
+
+    fn several_at_once_make_the_same_tables(server) {
+        for _ in 0..3 {
+            let tables = Tables::missing(server);
+            let runs: Vec<_> = (0..8).map(|_| tables.init().spawn()).collect();
+            let mut made = 0;
+            for run in runs {
+                let output = run.wait();
+                output.expect_code(0).expect_silence();
+                made += usize::from(output.stdout.contains("new:"));
+            }
+            assert_eq!(made, 1, "one has made them, and the others have waited for it");
+            assert_eq!(meta(&tables), (1, 1, 2_592_000, 100));
+            is_current(&tables);
+        }
+    }
+
+    fn check_says_what_is_missing_and_changes_nothing(server) {
+        let tables = Tables::missing(server);
+        let missing = format!("are not current: no database {}; run dblock init", tables.database);
+        for _ in 0..2 {
+            init_check(&tables).output().expect_code(78).expect_stdout("").expect_one_line(&missing);
+        }
+        tables.init().output().expect_code(0);
+        let made = shape(&tables);
+        let damages = [
+            ("ALTER TABLE dblock_runs DROP COLUMN message, DROP COLUMN tick", "column dblock_runs.tick, column dblock_runs.message"),
+            ("ALTER TABLE dblock_runs DROP KEY by_time", "key dblock_runs.by_time"),
+            ("ALTER TABLE dblock_locks DROP COLUMN write_id", "column dblock_locks.write_id"),
+            ("DROP TABLE dblock_successes", "table dblock_successes"),
+            ("ALTER TABLE dblock_meta DROP COLUMN keep_runs", "column dblock_meta.keep_runs"),
+            ("DELETE FROM dblock_meta", "version 1"),
+            ("DROP TABLE dblock_meta", "table dblock_meta, version 1"),
+        ];
+        for (damage, missing) in damages {
+            tables.sql(damage);
+            let line = format!("are not current: no {missing}; run dblock init\n");
+            for _ in 0..2 {
+                init_check(&tables).output().expect_code(78).expect_stdout("").expect_one_line(&line);
+            }
+            let run = tables.init().output();
+            run.expect_code(0).expect_silence();
+            assert!(run.stdout.ends_with(&format!("; new: {missing}\n")), "{damage}: {}", run.stdout);
+            assert_eq!(shape(&tables), made, "{damage}");
+            is_current(&tables);
+        }
+    }
+
+    fn an_older_version_is_brought_up_to_date(server) {
+        let tables = Tables::new(server);
+        tables.sql("UPDATE dblock_meta SET version = 0, usable_from = 0");
+        init_check(&tables).output().expect_code(78).expect_one_line("no version 1; run dblock init");
+        let line = "are of an older dblock; upgrade them with dblock init";
+        tables.at("history").output().expect_code(78).expect_one_line(line);
+        tables.init().output().expect_code(0).expect_silence();
+        assert_eq!(meta(&tables), (1, 1, 2_592_000, 100));
+        tables.at("history").output().expect_code(0);
+    }
+
+    fn tables_that_only_a_newer_dblock_can_use_are_refused(server) {
+        let tables = Tables::new(server);
+        tables.sql("UPDATE dblock_meta SET version = 99, usable_from = 99");
+        let line = format!("the tables in the database {} of 127.0.0.1:{} are of a newer dblock (version 99); this one knows version 1", tables.database, server.port);
+        for run in [tables.init(), init_check(&tables), tables.init().args(["--keep", "1d"]), tables.at("history")] {
+            run.output().expect_code(78).expect_stdout("").expect_one_line(&line);
+        }
+        assert_eq!(meta(&tables), (99, 99, 2_592_000, 100));
+    }
+
+    fn tables_of_a_newer_dblock_that_this_one_can_use_are_used_and_left_alone(server) {
+        let tables = Tables::new(server);
+        tables.sql("UPDATE dblock_meta SET version = 99, usable_from = 1");
+        // It has a key less, too.
+        tables.sql("ALTER TABLE dblock_runs ADD COLUMN more INT NULL, DROP KEY by_time");
+        let made = shape(&tables);
+        tables.at("history").output().expect_code(0).expect_silence();
+        for run in [tables.init(), init_check(&tables)] {
+            let run = run.output();
+            run.expect_code(0).expect_silence();
+            assert!(run.stdout.contains("are current (version 99)"), "{}", run.stdout);
+        }
+        tables.init().args(["--keep", "2d,7"]).output().expect_code(0);
+        assert_eq!(meta(&tables), (99, 1, 172_800, 7));
+        assert_eq!(shape(&tables), made);
+    }
+
+    fn tables_of_another_program_are_refused(server) {
+        let tables = Tables::missing(server);
+        server.admin().query_drop(format!("CREATE DATABASE {}", tables.quoted())).unwrap();
+        tables.sql("CREATE TABLE dblock_runs (id INT PRIMARY KEY)");
+        let line = "the table dblock_runs in the database";
+        for run in [tables.init(), init_check(&tables)] {
+            run.output().expect_code(78).expect_stdout("").expect_one_line(line)
+                .expect_one_line("is not dblock's: it has no column run; use another --database");
+        }
+        let columns: Vec<String> = tables.admin().query("SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()").unwrap();
+        assert_eq!(columns, ["id"], "nothing was changed, and nothing was made");
+    }
+
+    fn an_account_that_may_not_is_told_the_grant_that_helps(server) {
+        let tables = Tables::missing(server);
+        let account = server.account();
+        let init = || tables.at("init").user(&account);
+        let run = init().output();
+        run.expect_code(77).expect_one_line("; an administrator can GRANT ");
+        assert_eq!(run.stdout, "");
+        let (_, grant) = run.stderr.split_once("can ").unwrap();
+        let (grant, _) = grant.split_once(", or run what dblock init --print prints").unwrap();
+        assert!(grant.ends_with(&format!(" TO '{account}'@'%'")), "{grant}");
+        server.admin().query_drop(grant).unwrap();
+        init().output().expect_code(0).expect_silence();
+        init().arg("--check").output().expect_code(0).expect_silence();
+        // Upgrading needs no more.
+        tables.sql("ALTER TABLE dblock_runs DROP COLUMN message, DROP KEY by_time");
+        init().output().expect_code(0).expect_silence();
+        tables.at("history").user(&account).output().expect_code(0).expect_silence();
+    }
+
+    fn an_account_that_may_only_use_the_tables_is_told_to_whom_to_turn(server) {
+        let tables = Tables::new(server);
+        // It sees that they are current.
+        tables.at("init").output().expect_code(0).expect_silence();
+        tables.sql("ALTER TABLE dblock_runs DROP KEY by_time");
+        tables.at("init").output().expect_code(77).expect_one_line("can GRANT").expect_one_line("ALTER, INDEX");
+        let account = server.account();
+        let run = tables.at("history").user(&account).output();
+        run.expect_code(77).expect_one_line(&format!("; dblock needs SELECT, INSERT, UPDATE and DELETE on `{}`.*", tables.database));
+    }
+
+    fn the_script_that_is_printed_makes_the_same_tables(server) {
+        let made = shape(&Tables::with(server, &["--keep", "1h,3"]));
+        let tables = Tables::missing(server);
+        let account = server.account();
+        let run = Dblock::bare().args(["init", "--print", "--keep", "1h,3", "--database", &tables.database]).output();
+        run.expect_code(0).expect_silence();
+        let script = run.stdout.replace("'dblock'@'%'", &format!("'{account}'@'%'")).replace("-- GRANT", "GRANT").replace("'admin'@'%'", &format!("'{account}'@'%'"));
+        let statements = script.split(";\n").map(|statement| {
+            let lines = statement.lines().filter(|line| !line.starts_with("--"));
+            lines.collect::<Vec<_>>().join("\n")
+        });
+        let mut admin = server.admin();
+        for statement in statements.filter(|statement| !statement.trim().is_empty()) {
+            admin.query_drop(&statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+        }
+        assert_eq!(shape(&tables), made);
+        assert_eq!(meta(&tables), (1, 1, 3600, 3));
+        is_current(&tables);
+        for command in ["init", "history"] {
+            tables.at(command).user(&account).output().expect_code(0).expect_silence();
+        }
+        // Once more it changes nothing, nor how long the history is kept.
+        let again = Dblock::bare().args(["init", "--print", "--database", &tables.database]).output();
+        let (insert, _) = again.stdout.split_once("\n\n--").unwrap();
+        for statement in insert.split(";\n").filter(|statement| !statement.trim().is_empty()) {
+            admin.query_drop(statement.trim_end_matches(';')).unwrap();
+        }
+        assert_eq!(meta(&tables), (1, 1, 3600, 3));
+    }
+
+    fn how_long_the_history_is_kept_is_set_and_stays(server) {
+        let tables = Tables::with(server, &["--keep", "2h 30m, 7"]);
+        assert_eq!(meta(&tables), (1, 1, 9000, 7));
+        tables.init().output().expect_code(0);
+        assert_eq!(meta(&tables), (1, 1, 9000, 7));
+        let run = tables.init().args(["--keep", "90d"]).output();
+        run.expect_code(0).expect_silence();
+        assert!(run.stdout.ends_with("; new: how long the history is kept\n"), "{}", run.stdout);
+        assert_eq!(meta(&tables), (1, 1, 7_776_000, 100));
+    }
+
+    fn a_database_may_have_any_name(server) {
+        for name in ["back`tick and space", "per%cent_and_line", "naïve 'quoted\"", "a.b"] {
+            let tables = Tables::named(server, &format!("{name} {}", unique("x")));
+            let run = tables.init().output();
+            run.expect_code(0).expect_silence();
+            assert!(run.stdout.contains(&tables.database), "{}", run.stdout);
+            is_current(&tables);
+            tables.at("history").output().expect_code(0).expect_silence();
+            let account = server.account();
+            let refused = tables.at("init").user(&account);
+            tables.sql("DROP TABLE dblock_meta");
+            let refused = refused.output();
+            refused.expect_code(77);
+            let (_, grant) = refused.stderr.split_once("can GRANT").unwrap();
+            let (grant, _) = grant.split_once(", or run").unwrap();
+            server.admin().query_drop(format!("GRANT {grant}")).unwrap();
+            tables.at("init").user(&account).output().expect_code(0).expect_silence();
+        }
+    }
+
+    fn the_path_of_the_url_names_the_database(server) {
+        let tables = Tables::missing(server);
+        let url = format!("{}{}", server.url(), tables.database);
+        let at = |command: &str| Dblock::bare().args([command, "--url", &url]).env("DBLOCK_PASSWORD", PASSWORD);
+        at("history").output().expect_code(78).expect_one_line(&format!("the database {} of ", tables.database))
+            .expect_one_line("has no tables of dblock's; create them with dblock init, or name their database with --database");
+        at("init").args(["--user", "admin"]).env("DBLOCK_PASSWORD", "admin-secret").output().expect_code(0);
+        at("history").output().expect_code(0).expect_silence();
+    }
+
+    fn a_read_only_server_is_not_written_to(_server) {
+        let server = Server::private(_server.kind);
+        let tables = Tables::new(&server);
+        tables.sql("ALTER TABLE dblock_runs DROP KEY by_time");
+        server.admin().query_drop("SET GLOBAL read_only = 1").unwrap();
+        let init = || tables.init().args(["--connect-timeout", "2s"]);
+        init().output().expect_code(78).expect_one_line("is read-only; name the server that takes writes");
+        // To look is no harm.
+        init_check(&tables).output().expect_code(78).expect_one_line("no key dblock_runs.by_time");
+        server.admin().query_drop("SET GLOBAL read_only = 0").unwrap();
+        init().output().expect_code(0).expect_silence();
+        server.admin().query_drop("SET GLOBAL read_only = 1").unwrap();
+        init_check(&tables).output().expect_code(0).expect_silence();
+    }
+
+    fn of_several_servers_the_one_that_takes_writes_gets_the_tables(server) {
+        let pair = Pair::private(server.kind);
+        let url = format!("mysql://admin@127.0.0.1:{},127.0.0.1:{}/", pair.replica.port, pair.primary.port);
+        let init = Dblock::bare().args(["init", "--url", &url]).env("DBLOCK_PASSWORD", "admin-secret").output();
+        init.expect_code(0).expect_silence();
+        assert!(init.stdout.contains(&format!("127.0.0.1:{} are current", pair.primary.port)), "{}", init.stdout);
+    }
+
+    fn what_is_half_made_is_finished(server) {
+        let whole = Tables::new(server);
+        let made = shape(&whole);
+        // Broken off after each statement of the script.
+        for steps in 1..=6 {
+            let tables = Tables::missing(server);
+            let script = Dblock::bare().args(["init", "--print", "--database", &tables.database]).output();
+            for statement in script.stdout.split(";\n").take(steps).filter(|statement| !statement.starts_with("\n--")) {
+                server.admin().query_drop(statement).unwrap();
+            }
+            if steps < 6 {
+                init_check(&tables).output().expect_code(78);
+                tables.at("history").output().expect_code(78);
+            }
+            tables.init().output().expect_code(0).expect_silence();
+            assert_eq!(shape(&tables), made);
+            is_current(&tables);
+        }
+    }
+}
+
+#[test]
+fn nodes_of_a_galera_cluster_may_make_the_tables_at_the_same_time() {
+    let nodes = &Cluster::shared(Replication::Galera).nodes;
+    for _ in 0..3 {
+        let tables = Tables::missing(&nodes[0]);
+        let init = |node: &Server| {
+            let init = tables.init().env("DBLOCK_URL", node.url());
+            init.spawn()
+        };
+        let runs: Vec<_> = nodes.iter().chain(nodes).map(init).collect();
+        for run in runs {
+            run.wait().expect_code(0).expect_silence();
+        }
+        for node in nodes {
+            let check = init_check(&tables).env("DBLOCK_URL", node.url());
+            check.output().expect_code(0).expect_silence();
+        }
+        assert_eq!(meta(&tables), (1, 1, 2_592_000, 100));
+    }
+}
+
+#[test]
+fn in_a_multi_primary_group_the_tables_are_made_through_one_member_only() {
+    let mut members = Cluster::shared(Replication::AllPrimaries).nodes.each_ref();
+    let uuid = |member: &Server| -> String {
+        let found = member.admin().query_first("SELECT @@server_uuid").unwrap();
+        found.unwrap()
+    };
+    members.sort_by_key(|member| uuid(member));
+    let [first, other, _] = members;
+    let first_at = format!("{}:{}", first.address, first.port);
+    let tables = Tables::missing(first);
+    let init = |member: &Server| tables.init().env("DBLOCK_URL", member.url());
+    init(other)
+        .args(["--connect-timeout", "2s"])
+        .output()
+        .expect_code(78)
+        .expect_one_line(
+            "is in a multi-primary group, where the tables are to be made through one member only",
+        )
+        .expect_one_line(&format!("; run dblock init on {first_at}\n"));
+    // Whichever host it is done on, where all members are named.
+    let both = url_of([other, first]).replace("dblock@", "admin@");
+    let runs: Vec<_> = (0..4)
+        .map(|_| tables.init().env("DBLOCK_URL", &both).spawn())
+        .collect();
+    for run in runs {
+        let output = run.wait();
+        output.expect_code(0).expect_silence();
+        let place = format!("of {first_at} are current");
+        assert!(output.stdout.contains(&place), "{}", output.stdout);
+    }
+    eventually("the other member has them", SOON, || {
+        let check = init_check(&tables).env("DBLOCK_URL", other.url());
+        check.output().code == Some(0)
+    });
+    // Who may not see the members is told so, and nothing is changed.
+    let account = first.account();
+    let grants = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX";
+    tables.grant(grants, &account);
+    tables
+        .at("init")
+        .user(&account)
+        .output()
+        .expect_code(77)
+        .expect_one_line("SELECT ON performance_schema.replication_group_members besides");
+    let history = tables.at("history").env("DBLOCK_URL", other.url());
+    history.output().expect_code(0).expect_silence();
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told() {
+    for arguments in [&[] as &[&str], &["--check"], &["--keep", "1d"]] {
+        Dblock::bare()
+            .args([
+                "init",
+                "--url",
+                "mysql://u@127.0.0.1:1/",
+                "--connect-timeout",
+                "0.3",
+            ])
+            .args(arguments)
+            .output()
+            .expect_code(69)
+            .expect_one_line("no server could be reached within 300ms");
+    }
+    Dblock::bare()
+        .arg("init")
+        .output()
+        .expect_code(78)
+        .expect_one_line("no server is named");
+}
+
+#[test]
+fn the_script_needs_no_server() {
+    Dblock::bare()
+        .args([
+            "init",
+            "--print",
+            "--url",
+            "mysql://u@127.0.0.1:1/here",
+            "--quiet",
+        ])
+        .output()
+        .expect_code(0)
+        .expect_silence();
+}
+
+#[test]
+fn the_script_is_for_the_database_that_is_named() {
+    let script = |args: &[&str], variable: &str| {
+        let run = Dblock::bare()
+            .args(["init", "--print"])
+            .args(args)
+            .env("DBLOCK_DATABASE", variable);
+        run.output().expect_code(0).stdout.clone()
+    };
+    assert!(script(&[], "").starts_with("CREATE DATABASE IF NOT EXISTS `dblock`;\n"));
+    assert!(script(&[], "a`b").contains("ON `a``b`.* TO 'dblock'@'%';\n"));
+    assert!(script(&["--database", "x"], "y").contains("TABLE IF NOT EXISTS `x`.dblock_runs"));
+    assert!(
+        script(&["--url", "mysql://u@h/a%20b"], "").contains("`a b`.dblock_runs"),
+        "as the path of the URL"
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let refused = |arguments: &[&str], part: &str| {
+        let run = Dblock::bare().args(["init", "--url", "mysql://u@127.0.0.1:1/"]);
+        let run = run.args(arguments).output();
+        run.expect_code(64).expect_stdout("").expect_one_line(part);
+    };
+    refused(&["--print", "--check"], "cannot be used with");
+    refused(&["--check", "--keep", "1d"], "cannot be used with");
+    refused(&["--keep", "0"], "kept for a second at least");
+    refused(&["--keep", "0.2,5"], "kept for a second at least");
+    refused(
+        &["--keep", "forever"],
+        "--keep: \"forever\" is not a duration",
+    );
+    refused(&["--keep", "1d,0"], "1 to 1000000, not \"0\"");
+    refused(&["--keep", "1d,"], "1 to 1000000, not \"\"");
+    refused(&["--keep", "1d,1000001"], "not \"1000001\"");
+    refused(&["--keep", ",5"], "is not a duration");
+    refused(&["--database", ""], "--database");
+    refused(&["--database", &"x".repeat(65)], "1 to 64 characters");
+    refused(&["word"], "unexpected argument");
+    refused(&["--json"], "unexpected argument");
+}
+
+#[test]
+fn both_kinds_make_the_same_tables() {
+    let shapes = [Kind::MariaDb, Kind::MySql].map(|kind| {
+        let tables = Tables::new(Server::shared(kind));
+        let names = shape(&tables).into_keys();
+        names.collect::<Vec<_>>()
+    });
+    assert_eq!(shapes[0], shapes[1]);
+}

@@ -1,0 +1,208 @@
+//! `--once-at`, `--once-per` and `--record`: once per tick across hosts, and what is remembered.
+
+use std::fs;
+
+use mysql::prelude::Queryable;
+
+use crate::harness::{Dblock, Kind, Records, SOON, Server, both_servers, eventually, unique};
+
+fn run(server: &Server, name: &str, options: &[&str]) -> Dblock {
+    Dblock::run_at(&server.url(), name).args(options)
+}
+
+/// A schedule whose last tick was long ago, whatever the time is.
+const YEARLY: [&str; 4] = ["--once-at", "0 0 1 1 *", "--time-zone", "UTC"];
+
+both_servers! {
+    fn a_tick_is_run_once_across_hosts(shared) {
+        let server = Server::durable(shared.kind);
+        for durable in [&[][..], &["--durable"]] {
+            let name = unique("tick");
+            let records = Records::new();
+            let runs: Vec<_> = (0..6)
+                .map(|id| run(server, &name, &YEARLY).args(durable).args(["--wait", "40"]).command(records.command(id)).spawn())
+                .collect();
+            let codes: Vec<i32> = runs.into_iter().map(|run| run.wait().code.expect("a code")).collect();
+            assert_eq!(records.intervals().len(), 1, "{codes:?}");
+            assert_eq!(codes.iter().filter(|code| **code == 0).count(), 1, "{codes:?}");
+            assert_eq!(codes.iter().filter(|code| **code == 75).count(), 5, "{codes:?}");
+        }
+    }
+
+    fn a_failure_leaves_the_tick_to_the_next_host(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("failed");
+        for script in ["exit 3", "kill -9 $$"] {
+            let output = run(server, &name, &YEARLY).sh(script).output();
+            assert_ne!(output.code, Some(75), "{output:?}");
+        }
+        run(server, &name, &YEARLY).args(["--timeout", "0.2"]).command(["sleep", "30"]).output().expect_code(124);
+        run(server, &name, &YEARLY).sh("exit 0").output().expect_code(0).expect_silence();
+        let skip = run(server, &name, &YEARLY).sh("exit 0").output();
+        skip.expect_code(75).expect_one_line("has run for");
+        skip.expect_said([&*name, "; the next is ", "-01-01T00:00:00Z", "not run"]);
+        run(server, &name, &YEARLY).args(["-E", "0"]).sh("echo ran").output().expect_code(0).expect_stdout("").expect_silence();
+    }
+
+    fn the_command_finds_its_tick(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("env");
+        let output = run(server, &name, &["--once-at", "0 0 1 1 *", "--time-zone", "Europe/Berlin"]).sh("echo $DBLOCK_TICK").output();
+        let tick = output.expect_code(0).stdout.trim().to_owned();
+        assert!(tick.ends_with("-01-01T00:00:00+01:00"), "{tick}");
+        let stored: Option<String> = server.admin()
+            .exec_first("SELECT DATE_FORMAT(tick, '%m-%d %H:%i') FROM dblock.dblock_successes WHERE name = ?", (&name,)).unwrap();
+        assert_eq!(stored.as_deref(), Some("12-31 23:00"), "in UTC");
+    }
+
+    fn a_later_tick_is_run_again(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("later");
+        run(server, &name, &YEARLY).command(["true"]).output().expect_code(0);
+        let back = "UPDATE dblock.dblock_successes SET tick = tick - INTERVAL 1 YEAR WHERE name = ?";
+        server.admin().exec_drop(back, (&name,)).unwrap();
+        run(server, &name, &YEARLY).command(["true"]).output().expect_code(0);
+        run(server, &name, &YEARLY).command(["true"]).output().expect_code(75);
+    }
+
+    fn once_per_counts_from_the_beginning_of_the_last_success(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("per");
+        let hourly = ["--once-per", "1h"];
+        run(server, &name, &hourly).sh("exit 1").output().expect_code(1);
+        run(server, &name, &hourly).command(["true"]).output().expect_code(0);
+        let skip = run(server, &name, &hourly).command(["true"]).output();
+        skip.expect_code(75).expect_one_line("and runs once per 1h; not run");
+        for (minutes, code) in [(59, 75), (61, 0)] {
+            let back = "UPDATE dblock.dblock_successes SET started_at = UTC_TIMESTAMP(6) - INTERVAL ? MINUTE WHERE name = ?";
+            server.admin().exec_drop(back, (minutes, &name)).unwrap();
+            run(server, &name, &hourly).command(["true"]).output().expect_code(code);
+        }
+    }
+
+    fn a_run_is_recorded_with_how_it_ended(shared) {
+        let server = Server::durable(shared.kind);
+        for option in ["--record", "--durable"] {
+            let name = unique("recorded");
+            let mut begun = run(server, &name, &[option]).stdin(std::process::Stdio::piped()).sh("echo began; cat; exit 7").spawn();
+            begun.wait_line("began", SOON);
+            let outcome = |server: &Server| -> Vec<(Option<String>, Option<u8>, Option<String>)> {
+                let query = "SELECT outcome, exit_code, signal_name FROM dblock.dblock_runs WHERE name = ? ORDER BY requested_at";
+                server.admin().exec(query, (&name,)).unwrap()
+            };
+            assert_eq!(outcome(server), [(None, None, None)], "it runs");
+            run(server, &name, &[option]).command(["true"]).output().expect_code(75);
+            drop(begun.take_stdin());
+            begun.wait_within(SOON).expect_code(7);
+            run(server, &name, &[option]).sh("kill $$").output();
+            run(server, &name, &[option]).args(["--timeout", "0.2"]).command(["sleep", "30"]).output().expect_code(124);
+            run(server, &name, &[option]).command(["/nonexistent"]).output().expect_code(127);
+            let text = |word: &str| Some(word.to_owned());
+            assert_eq!(outcome(server), [
+                (text("ran"), Some(7), None),
+                (text("skipped"), None, None),
+                (text("ran"), Some(143), text("SIGTERM")),
+                (text("timed_out"), Some(124), text("SIGTERM")),
+                (text("failed"), Some(127), None),
+            ], "{option}");
+        }
+    }
+
+    fn a_recorded_run_whose_session_ends_is_recorded_all_the_same(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("other-session");
+        let mut begun = run(server, &name, &["--record", "--on-lock-lost", "ignore"])
+            .stdin(std::process::Stdio::piped()).sh("echo began; cat").spawn();
+        begun.wait_line("began", SOON);
+        let session = server.holder(&name).unwrap();
+        server.admin().query_drop(format!("KILL {session}")).unwrap();
+        begun.wait_stderr("was lost", SOON);
+        drop(begun.take_stdin());
+        begun.wait_within(SOON).expect_code(0);
+        let ended = "SELECT outcome FROM dblock.dblock_runs WHERE name = ?";
+        let outcome: Option<String> = server.admin().exec_first(ended, (&name,)).unwrap();
+        assert_eq!(outcome.as_deref(), Some("ran"));
+    }
+
+    fn without_tables_nothing_is_run(shared) {
+        for options in [&["--record"][..], &["--once-per", "1h"], &YEARLY] {
+            let output = run(shared, &unique("no-tables"), options).sh("echo ran").output();
+            assert!(matches!(output.code, Some(77 | 78)), "{output:?}");
+            assert_eq!((output.stdout.as_str(), output.stderr.lines().count()), ("", 1), "{output:?}");
+        }
+    }
+}
+
+#[test]
+fn wrong_schedules_are_usage_errors() {
+    let server = Server::durable(Kind::MariaDb);
+    for (options, part) in [
+        (&["--once-at", "61 * * * *"][..], "minute \"61\""),
+        (&["--once-at", "* * * *"], "--once-at"),
+        (&["--once-at", ""], "--once-at"),
+        (&["--once-at", "@reboot"], "--once-at"),
+        (&["--once-at", "0 0 30 2 *"], "--once-at"),
+        (
+            &["--once-at", "* * * * *", "--time-zone", "Mars/Base"],
+            "--time-zone",
+        ),
+        (&["--time-zone", "UTC"], "--time-zone"),
+        (&["--once-per", "0"], "--once-per"),
+        (&["--once-per", "soon"], "--once-per"),
+        (
+            &["--once-at", "* * * * *", "--once-per", "1h"],
+            "--once-per",
+        ),
+    ] {
+        let output = run(server, &unique("wrong"), options)
+            .sh("echo ran")
+            .output();
+        output
+            .expect_code(64)
+            .expect_stdout("")
+            .expect_one_line(part);
+    }
+}
+
+#[test]
+fn the_hosts_time_zone_counts_where_none_is_given() {
+    let server = Server::durable(Kind::MySql);
+    for (zone, end) in [
+        ("Asia/Tokyo", "+09:00"),
+        ("UTC", "Z"),
+        (":Europe/Berlin", "+01:00"),
+    ] {
+        let dblock = run(server, &unique("zone"), &["--once-at", "0 0 1 1 *"]).env("TZ", zone);
+        let output = dblock.sh("echo $DBLOCK_TICK").output();
+        assert!(
+            output.expect_code(0).stdout.trim().ends_with(end),
+            "{output:?}"
+        );
+    }
+    let dblock = run(server, &unique("zone"), &["--once-at", "0 0 1 1 *"]).env("TZ", "FOO5BAR");
+    dblock
+        .command(["true"])
+        .output()
+        .expect_code(78)
+        .expect_one_line("--once-at needs --time-zone");
+}
+
+#[test]
+fn a_schedule_in_an_option_file_is_that_of_the_host() {
+    let server = Server::durable(Kind::MariaDb);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("my.cnf");
+    fs::write(
+        &file,
+        "[dblock]\nonce-at = 0 0 1 1 *\ntime-zone = UTC\nrecord\n",
+    )
+    .unwrap();
+    let name = unique("file");
+    let dblock = || run(server, &name, &[]).arg(format!("--defaults-file={}", file.display()));
+    dblock().command(["true"]).output().expect_code(0);
+    dblock().command(["true"]).output().expect_code(75);
+    eventually("both are recorded", SOON, || {
+        let count = "SELECT COUNT(*) FROM dblock.dblock_runs WHERE name = ?";
+        server.admin().exec_first(count, (&name,)).unwrap() == Some(2)
+    });
+}

@@ -1,0 +1,835 @@
+//! `dblock acquire`, `renew`, `release` and `run --token`: a lock that spans several commands of a script.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use mysql::Conn;
+use mysql::prelude::Queryable;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::harness::{
+    BUSY, Dblock, Frozen, Proxy, Records, SOON, Server, both_servers_with_tables, eventually,
+    eventually_gone, processes_with, unique, within,
+};
+
+/// `dblock acquire --name NAME`.
+fn acquire(server: &Server, name: &str) -> Dblock {
+    Dblock::at(server, "acquire").arg(format!("--name={name}"))
+}
+
+/// The token of a lock that must be free.
+#[track_caller]
+fn token(dblock: Dblock) -> String {
+    let output = dblock.output();
+    output.expect_code(0).expect_silence();
+    one_word(&output.stdout)
+}
+
+/// The line of stdout, which is one word that a shell passes on as it is.
+#[track_caller]
+fn one_word(stdout: &str) -> String {
+    let word = stdout.strip_suffix('\n').expect("a whole line");
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_+.".contains(c);
+    assert!(
+        !word.is_empty() && word.chars().all(is_plain) && !word.starts_with('-'),
+        "{word}"
+    );
+    word.to_owned()
+}
+
+fn renew(server: &Server, token: &str) -> Dblock {
+    Dblock::at(server, "renew").arg(token)
+}
+
+fn release(server: &Server, token: &str) -> Dblock {
+    Dblock::at(server, "release").arg(token)
+}
+
+fn run(server: &Server, token: &str) -> Dblock {
+    Dblock::at(server, "run").args(["--token", token])
+}
+
+/// A token that was held before is void.
+#[track_caller]
+fn is_void(server: &Server, token: &str) {
+    for dblock in [renew(server, token), release(server, token)] {
+        let output = dblock.output();
+        output
+            .expect_code(74)
+            .expect_stdout("")
+            .expect_one_line("the token does not hold ");
+        assert!(!output.stderr.contains(token), "{output:?}");
+    }
+    let output = run(server, token).sh("echo ran").output();
+    output
+        .expect_code(74)
+        .expect_stdout("")
+        .expect_one_line("the token does not hold ");
+}
+
+/// The number of the grant.
+fn fence(token: &str) -> u64 {
+    token.split('.').nth(2).unwrap().parse().unwrap()
+}
+
+/// The owner that a slot's row has; `None`: nobody holds it.
+fn owner(admin: &mut Conn, name: &str, slot: u32) -> Option<String> {
+    let row: Option<Option<String>> = admin
+        .exec_first(
+            "SELECT owner FROM dblock.dblock_locks WHERE name = ? AND slot = ?",
+            (name, slot),
+        )
+        .unwrap();
+    row.flatten()
+}
+
+/// How many seconds from now on slot 0 is held, by the server's clock.
+fn held_for(admin: &mut Conn, name: &str) -> f64 {
+    let micros: i64 = admin
+        .exec_first(
+            "SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), expires_at) FROM dblock.dblock_locks
+             WHERE name = ? AND slot = 0",
+            (name,),
+        )
+        .unwrap()
+        .expect("a row");
+    Duration::from_micros(micros.max(0).unsigned_abs()).as_secs_f64()
+}
+
+/// When slot 0 expires, in microseconds since 1970.
+fn expires_at(admin: &mut Conn, name: &str) -> i64 {
+    admin
+        .exec_first(
+            "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', expires_at) FROM dblock.dblock_locks
+             WHERE name = ? AND slot = 0",
+            (name,),
+        )
+        .unwrap()
+        .expect("a row")
+}
+
+/// Somebody else acquires slot 0, whoever holds it.
+fn give_to_another(admin: &mut Conn, name: &str) {
+    let update = "UPDATE dblock.dblock_locks SET owner = REPEAT('0', 32), fence = fence + 1,
+                  expires_at = UTC_TIMESTAMP(6) + INTERVAL 1 HOUR WHERE name = ? AND slot = 0";
+    admin.exec_drop(update, (name,)).unwrap();
+}
+
+/// The time of slot 0 is over.
+fn expire(admin: &mut Conn, name: &str) {
+    let update = "UPDATE dblock.dblock_locks SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND
+                  WHERE name = ? AND slot = 0";
+    admin.exec_drop(update, (name,)).unwrap();
+}
+
+/// An account of its own, by which its sessions are known.
+fn account(server: &Server) -> String {
+    let account = server.account();
+    let grant = format!("GRANT SELECT, INSERT, UPDATE, DELETE ON dblock.* TO '{account}'@'%'");
+    server.admin().query_drop(grant).unwrap();
+    account
+}
+
+fn sessions_of(admin: &mut Conn, account: &str) -> u64 {
+    let query = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = ?";
+    admin.exec_first(query, (account,)).unwrap().unwrap()
+}
+
+both_servers_with_tables! {
+    fn a_token_is_one_word_whatever_the_name_is(server) {
+        let odd = [
+            "two words".to_owned(),
+            "it's a \"quoted\" $(name) `or` so; & | < > * ? ! ~ \\ { }".to_owned(),
+            "Größe-日本語-".to_owned(),
+            "-n".to_owned(),
+            "=ls".to_owned(),
+            "a.b+c=d%e/f".to_owned(),
+            "x".repeat(150),
+            "ü".repeat(80),
+        ];
+        for name in odd {
+            let name = format!("{name}{}", unique("-"));
+            let name = format!("{name}{}", "x".repeat(if name.len() > 150 { 200 - name.len() } else { 0 }));
+            let token = token(acquire(server, &name));
+            renew(server, &token).output().expect_code(0).expect_silence().expect_stdout("");
+            acquire(server, &name).output().expect_code(75);
+            run(server, &token).sh("printf %s \"$DBLOCK_NAME\"").output().expect_code(0).expect_stdout(&name);
+            release(server, &token).output().expect_code(0).expect_silence().expect_stdout("");
+        }
+    }
+
+    fn a_lock_that_is_taken_is_75_and_a_line_that_names_the_holder(server) {
+        let name = unique("taken");
+        let _token = token(acquire(server, &name));
+        let output = acquire(server, &name).output();
+        output.expect_code(75).expect_stdout("").expect_one_line(&format!("{name} is held by "));
+        let name = unique("taken");
+        let mut durable = Dblock::run(server, &name).sh("echo runs; read line").stdin(std::process::Stdio::piped()).spawn();
+        durable.wait_line("runs", SOON);
+        acquire(server, &name).output().expect_code(75).expect_one_line(&format!("{name} is held by "));
+        drop(durable.take_stdin());
+        durable.wait().expect_code(1);
+        // Without a row, too.
+        let name = unique("taken");
+        let mut plain = Dblock::run_at(&server.url(), &name).sh("echo runs; exec sleep 600").spawn();
+        plain.wait_line("runs", SOON);
+        acquire(server, &name).output().expect_code(75).expect_one_line(&format!("{name} is held by "));
+    }
+
+    fn who_waits_gets_it_when_it_is_released(server) {
+        let name = unique("waits");
+        let first = token(acquire(server, &name));
+        let mut waiting = acquire(server, &name).args(["--wait", "50", "-v"]).spawn();
+        waiting.wait_stderr("waiting", SOON);
+        // Who waits is not who holds it.
+        let taken = acquire(server, &name).output();
+        taken.expect_code(75).expect_one_line(&format!("{name} is held by "));
+        assert!(!taken.stderr.contains(&format!("pid {}", waiting.pid())), "{taken:?}");
+        release(server, &first).output().expect_code(0).expect_silence();
+        let second = one_word(&waiting.wait().expect_code(0).stdout);
+        assert!(fence(&second) > fence(&first), "{first} {second}");
+        is_void(server, &first);
+        release(server, &second).output().expect_code(0);
+    }
+
+    fn who_waits_gets_it_when_its_ttl_is_over(server) {
+        let (name, mut admin) = (unique("expires"), server.admin());
+        let first = token(acquire(server, &name).args(["--ttl", "4s"]));
+        let end = expires_at(&mut admin, &name);
+        let second = acquire(server, &name).args(["--wait", "50", "--ttl", "1h"]).output();
+        let second = one_word(&second.expect_code(0).expect_silence().stdout);
+        assert!(expires_at(&mut admin, &name) - 3_600_000_000 >= end, "acquired before the other's end");
+        assert!(fence(&second) > fence(&first), "{first} {second}");
+        is_void(server, &first);
+    }
+
+    fn a_token_and_a_durable_run_wait_for_one_another(server) {
+        let (name, records) = (unique("both"), Records::new());
+        let file = records.path().join("records");
+        let mut run = Dblock::run(server, &name).command(records.command_around(0, "echo runs; read line"));
+        run = run.stdin(std::process::Stdio::piped());
+        let mut first = run.spawn();
+        first.wait_line("runs", SOON);
+        let mut waiting = acquire(server, &name).args(["--wait", "50", "-v"]).spawn();
+        waiting.wait_stderr("waiting", SOON);
+        drop(first.take_stdin());
+        let second = one_word(&waiting.wait().expect_code(0).stdout);
+        first.wait().expect_code(0);
+        let note = |what: &str| {
+            let line = format!("echo {what} 1 $(date +%s%N) >>{}", file.display());
+            assert!(std::process::Command::new("sh").args(["-c", &line]).status().unwrap().success());
+        };
+        note("start");
+        let third = Dblock::run(server, &name).args(["--wait", "50", "-v"]).command(records.command(2));
+        let mut third = third.spawn();
+        third.wait_stderr("waiting", SOON);
+        note("end");
+        release(server, &second).output().expect_code(0);
+        third.wait().expect_code(0);
+        assert_eq!(records.assert_no_overlap().order(), [0, 1, 2]);
+    }
+
+    fn a_wait_ends_in_time(server) {
+        let name = unique("late");
+        let _token = token(acquire(server, &name));
+        for wait in ["0", "1s"] {
+            let output = acquire(server, &name).args(["--wait", wait]).output();
+            output.expect_code(75).expect_one_line(&format!("{name} is held by "));
+            let least = if wait == "0" { Duration::ZERO } else { Duration::from_secs(1) };
+            output.expect_took(least, least + BUSY);
+        }
+    }
+
+    fn each_slot_has_a_token(server) {
+        let name = unique("slots");
+        let [first, second] = [(); 2].map(|()| token(acquire(server, &name).args(["-m", "2"])));
+        let slot = |token: &str| token.split('.').nth(1).unwrap().to_owned();
+        assert_ne!(slot(&first), slot(&second));
+        acquire(server, &name).args(["-m", "2"]).output().expect_code(75).expect_one_line("held by");
+        let third = token(acquire(server, &name).args(["-m", "3"]));
+        assert_eq!(slot(&third), "2");
+        for token in [&third, &first, &second] {
+            let output = run(server, token).sh("echo $DBLOCK_SLOT $DBLOCK_FENCE").output();
+            output.expect_code(0).expect_stdout(&format!("{} {}\n", slot(token), fence(token)));
+        }
+        release(server, &second).output().expect_code(0);
+        let again = token(acquire(server, &name).args(["-m", "2"]));
+        assert_eq!(slot(&again), slot(&second));
+        assert!(fence(&again) > fence(&second));
+    }
+
+    fn json_says_what_was_acquired(server) {
+        let name = unique("json");
+        let output = acquire(server, &name).args(["--slots", "red,blue", "--json", "--ttl", "90s", "--owner", "me"]).output();
+        let json: Value = serde_json::from_str(&output.expect_code(0).expect_silence().stdout).unwrap();
+        let token = json["token"].as_str().unwrap();
+        assert_eq!(json["name"], *name);
+        assert_eq!((&json["slot"], &json["slot_name"]), (&0.into(), &"red".into()));
+        assert_eq!((&json["fence"], &json["ttl_seconds"]), (&fence(token).into(), &90.0.into()));
+        assert_eq!(json["owner"], "me");
+        let output = run(server, token).args(["--slots", "red,blue"]).sh("echo $DBLOCK_SLOT_NAME").output();
+        output.expect_code(0).expect_stdout("red\n");
+        release(server, token).output().expect_code(0);
+    }
+
+    fn who_names_the_same_owner_takes_the_lock_over(server) {
+        let name = unique("owner");
+        let owned = |id: &str| acquire(server, &name).args(["--owner", id]);
+        let first = token(owned("pipeline 7"));
+        // Also when others wait for it, and no matter how long.
+        let mut waiting = acquire(server, &name).args(["--wait", "50", "-v"]).spawn();
+        waiting.wait_stderr("waiting", SOON);
+        owned("pipeline 8").output().expect_code(75).expect_one_line("held by");
+        owned("PIPELINE 7").output().expect_code(75);
+        let second = token(owned("pipeline 7"));
+        assert!(fence(&second) > fence(&first), "{first} {second}");
+        is_void(server, &first);
+        renew(server, &second).output().expect_code(0);
+        assert!(waiting.is_running());
+        release(server, &second).output().expect_code(0);
+        let third = one_word(&waiting.wait().expect_code(0).stdout);
+        // It has no owner now, and nobody takes it over.
+        owned("pipeline 7").output().expect_code(75);
+        release(server, &third).output().expect_code(0);
+    }
+
+    fn who_names_the_same_owner_takes_its_slot_over(server) {
+        let name = unique("owner");
+        let owned = |id: &str| acquire(server, &name).args(["-m", "3", "--owner", id]);
+        let first = token(owned("one"));
+        let second = token(owned("two"));
+        release(server, &first).output().expect_code(0);
+        // A slot before it is free.
+        let third = token(owned("two"));
+        assert_eq!(third.split('.').nth(1), second.split('.').nth(1));
+        assert!(fence(&third) > fence(&second), "{second} {third}");
+        is_void(server, &second);
+        release(server, &third).output().expect_code(0);
+    }
+
+    fn a_command_under_a_token_that_is_taken_over_is_ended(server) {
+        let name = unique("owner");
+        let first = token(acquire(server, &name).args(["--owner", "me", "--ttl", "4s"]));
+        let mut running = run(server, &first).sh("echo runs; exec sleep 600").spawn();
+        running.wait_line("runs", SOON);
+        let second = token(acquire(server, &name).args(["--owner", "me"]));
+        running.wait().expect_code(74).expect_line(&format!("dblock: {name} was lost while the command runs: "));
+        release(server, &second).output().expect_code(0);
+    }
+
+    fn a_ttl_is_4s_to_30d_and_10m_if_not_given(server) {
+        let (name, mut admin) = (unique("ttl"), server.admin());
+        for wrong in ["3s", "0", "4.5s", "31d", "30d 1s", "forever"] {
+            let output = acquire(server, &name).args(["--ttl", wrong]).output();
+            output.expect_code(64).expect_one_line("--ttl: ");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("my.cnf");
+        fs::write(&file, "[dblock]\nttl = 1h\nwait = 50\n").unwrap();
+        for (args, seconds) in [(vec![], 600.0), (vec!["--ttl", "30d"], 2_592_000.0), (vec!["--ttl=4s"], 4.0)] {
+            let defaults = format!("--defaults-file={}", file.display());
+            let token = token(acquire(server, &name).arg(defaults).args(args));
+            let left = held_for(&mut admin, &name);
+            assert!(left <= seconds && left > seconds - 4.0, "{left} of {seconds}");
+            release(server, &token).output().expect_code(0);
+        }
+    }
+
+    fn a_renewal_lasts_as_long_as_it_says_or_as_the_lock_was_acquired(server) {
+        let (name, mut admin) = (unique("renew"), server.admin());
+        let first = token(acquire(server, &name).args(["--ttl", "100s"]));
+        for (args, seconds) in [(vec![], 100.0), (vec!["--ttl", "1h"], 3600.0), (vec![], 3600.0), (vec!["--ttl", "10s"], 10.0)] {
+            expire_in(&mut admin, &name, 5);
+            renew(server, &first).args(args).output().expect_code(0).expect_silence();
+            let left = held_for(&mut admin, &name);
+            assert!(left <= seconds && left > seconds - 4.0, "{left} of {seconds}");
+        }
+        renew(server, &first).args(["--ttl", "3s"]).output().expect_code(64).expect_one_line("--ttl: ");
+        renew(server, &first).args(["--ttl", "31d"]).output().expect_code(64);
+        // Its time is over, and nobody has acquired it.
+        expire(&mut admin, &name);
+        renew(server, &first).output().expect_code(0).expect_silence();
+        acquire(server, &name).output().expect_code(75);
+        expire(&mut admin, &name);
+        let second = token(acquire(server, &name));
+        is_void(server, &first);
+        renew(server, &second).output().expect_code(0);
+    }
+
+    fn a_release_is_74_the_second_time(server) {
+        let (name, mut admin) = (unique("release"), server.admin());
+        let first = token(acquire(server, &name));
+        release(server, &first).output().expect_code(0).expect_silence();
+        assert_eq!(owner(&mut admin, &name, 0), None);
+        is_void(server, &first);
+        // After its time, and by a second token of the same name.
+        let second = token(acquire(server, &name));
+        is_void(server, &first);
+        expire(&mut admin, &name);
+        release(server, &second).output().expect_code(0);
+    }
+
+    fn a_release_frees_a_lock_whose_holder_is_to_be_ended(server) {
+        let (name, mut admin) = (unique("release"), server.admin());
+        let first = token(acquire(server, &name));
+        let update = "UPDATE dblock.dblock_locks SET kill_requested_at = UTC_TIMESTAMP(6), kill_requested_by = 'web9' WHERE name = ?";
+        admin.exec_drop(update, (&name,)).unwrap();
+        release(server, &first).output().expect_code(0).expect_silence();
+        assert_eq!(owner(&mut admin, &name, 0), None);
+    }
+
+    fn what_is_no_token_is_64_and_not_shown(server) {
+        let name = unique("malformed");
+        let whole = token(acquire(server, &name));
+        let secret = whole.rsplit('.').next().unwrap();
+        for wrong in [
+            format!("{whole}0"),
+            whole[..whole.len() - 1].to_owned(),
+            format!("{whole} {whole}"),
+            format!(" {whole}"),
+            secret.to_owned(),
+            whole.replace(".0.", ".x."),
+            whole.to_uppercase(),
+        ] {
+            for dblock in [renew(server, &wrong), release(server, &wrong), run(server, &wrong).sh("echo ran")] {
+                let output = dblock.output();
+                output.expect_code(64).expect_stdout("").expect_one_line("is not what dblock acquire has printed");
+                assert!(!output.stderr.to_lowercase().contains(&secret[..31]), "{output:?}");
+            }
+        }
+        for command in ["renew", "release"] {
+            Dblock::at(server, command).output().expect_code(64).expect_one_line("no token is given");
+            Dblock::at(server, command).arg("").output().expect_code(64);
+        }
+        Dblock::at(server, "run").sh("echo ran").output().expect_code(64).expect_one_line("no name is given");
+        release(server, &whole).output().expect_code(0);
+    }
+
+    fn a_token_of_another_lock_or_grant_is_void(server) {
+        let (one, other, mut admin) = (unique("one"), unique("other"), server.admin());
+        let first = token(acquire(server, &one));
+        let second = token(acquire(server, &other));
+        is_void(server, &first.replacen(&one, &other, 1));
+        is_void(server, &first.replacen(&one, &unique("nobody"), 1));
+        is_void(server, &first.replace(".0.", ".1."));
+        is_void(server, &first.replace(&format!(".{}.", fence(&first)), &format!(".{}.", fence(&first) + 1)));
+        let another = format!("{}{}", &second[..second.len() - 32], &first[first.len() - 32..]);
+        is_void(server, &another);
+        renew(server, &first).output().expect_code(0);
+        admin.exec_drop("DELETE FROM dblock.dblock_locks WHERE name = ?", (&one,)).unwrap();
+        is_void(server, &first);
+        renew(server, &second).output().expect_code(0);
+    }
+
+    fn a_token_may_come_from_stdin_or_the_environment(server) {
+        let name = unique("sources");
+        let token = token(acquire(server, &name));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        fs::write(&file, format!("{token}\nfor the command\n")).unwrap();
+        let input = || File::open(&file).unwrap();
+        renew(server, "-").stdin(input()).output().expect_code(0);
+        run(server, "-").stdin(input()).command(["cat"]).output().expect_code(0).expect_stdout("for the command\n");
+        renew(server, "-").output().expect_code(64).expect_one_line("is not what dblock acquire has printed");
+        let at = |command| Dblock::at(server, command).env("DBLOCK_TOKEN", &token);
+        at("renew").output().expect_code(0);
+        at("run").sh("echo $DBLOCK_NAME").output().expect_code(0).expect_stdout(&format!("{name}\n"));
+        // A lock of another name is another lock, and none of a token.
+        let other = unique("other");
+        at("run").args(["--name", &other]).sh("echo $DBLOCK_NAME-$DBLOCK_FENCE").output().expect_code(0)
+            .expect_stdout(&format!("{other}-\n"));
+        // The argument counts more.
+        at("release").arg("x").output().expect_code(64);
+        at("release").output().expect_code(0);
+        at("release").output().expect_code(74);
+        let config = at("config").output();
+        assert!(!config.expect_code(0).stdout.contains("DBLOCK_TOKEN"), "{config:?}");
+        // One that is set to nothing counts as not set.
+        Dblock::at(server, "renew").env("DBLOCK_TOKEN", "").output().expect_code(64).expect_one_line("no token is given");
+    }
+
+    fn a_command_does_not_see_the_token_with_scrub_env(server) {
+        let token = token(acquire(server, &unique("scrub")));
+        let at = || Dblock::at(server, "run").env("DBLOCK_TOKEN", &token);
+        at().sh("echo ${DBLOCK_TOKEN:-none}").output().expect_code(0).expect_stdout(&format!("{token}\n"));
+        at().arg("--scrub-env").sh("echo ${DBLOCK_TOKEN:-none}").output().expect_code(0).expect_stdout("none\n");
+    }
+
+    fn a_command_runs_under_a_token_and_does_not_release_it(server) {
+        let (name, mut admin) = (unique("under"), server.admin());
+        let token = token(acquire(server, &name));
+        let output = run(server, &token).sh("echo $DBLOCK_NAME $DBLOCK_SLOT $DBLOCK_FENCE; exit 7").output();
+        output.expect_code(7).expect_silence().expect_stdout(&format!("{name} 0 {}\n", fence(&token)));
+        run(server, &token).sh("kill -TERM $$").output().expect_signal(Signal::SIGTERM);
+        let mut trapping = run(server, &token).sh("trap 'echo heard; exit 3' INT; echo ready; while :; do sleep 0.02; done").spawn();
+        trapping.wait_line("ready", SOON);
+        trapping.signal(Signal::SIGINT);
+        trapping.wait().expect_code(3).expect_stdout("ready\nheard\n");
+        assert_eq!(owner(&mut admin, &name, 0).as_deref(), token.rsplit('.').next());
+        acquire(server, &name).output().expect_code(75);
+        run(server, &token).args(["--name", &name]).command(["true"]).output().expect_code(0);
+        let output = run(server, &token).args(["--name", &unique("other")]).sh("echo ran").output();
+        output.expect_code(64).expect_stdout("").expect_one_line("the token is of another lock than ");
+        run(server, &token).arg("--durable").command(["true"]).output().expect_code(64);
+        release(server, &token).output().expect_code(0);
+    }
+
+    fn the_lock_is_renewed_while_the_command_runs(server) {
+        let (name, mut admin) = (unique("renewed"), server.admin());
+        let token = token(acquire(server, &name).args(["--ttl", "4s"]));
+        let begun = expires_at(&mut admin, &name);
+        let mut running = run(server, &token).sh("echo runs; read line").stdin(std::process::Stdio::piped()).spawn();
+        running.wait_line("runs", SOON);
+        eventually("it has been renewed for longer than its TTL", SOON, || {
+            assert!(held_for(&mut admin, &name) > 0.0, "it has expired: {}", running.stderr());
+            expires_at(&mut admin, &name) > begun + 6_000_000
+        });
+        acquire(server, &name).output().expect_code(75);
+        drop(running.take_stdin());
+        running.wait().expect_code(1).expect_silence();
+        // As at the beginning, from the end of the command on.
+        let left = held_for(&mut admin, &name);
+        assert!(left > 2.5 && left <= 4.0, "{left}");
+        let mut longer = run(server, &token).args(["--ttl", "1h"]).sh("echo runs; read line").stdin(std::process::Stdio::piped()).spawn();
+        longer.wait_line("runs", SOON);
+        assert!(held_for(&mut admin, &name) > 3000.0);
+        drop(longer.take_stdin());
+        longer.wait().expect_code(1).expect_silence();
+        release(server, &token).output().expect_code(0);
+    }
+
+    fn a_command_is_ended_when_its_token_is_void(server) {
+        let (name, mut admin) = (unique("lost"), server.admin());
+        let token = token(acquire(server, &name).args(["--ttl", "4s"]));
+        let mut running = run(server, &token).sh("echo runs $$; exec sleep 600").spawn();
+        let command = running.wait_pid("runs");
+        give_to_another(&mut admin, &name);
+        let output = running.wait();
+        output.expect_code(74).expect_line(&format!("dblock: {name} was lost while the command runs: "));
+        eventually_gone(command, SOON);
+        assert_eq!(owner(&mut admin, &name, 0).as_deref(), Some("0".repeat(32).as_str()));
+        is_void(server, &token);
+    }
+
+    fn a_release_ends_a_command_under_the_token(server) {
+        let name = unique("lost");
+        let token = token(acquire(server, &name).args(["--ttl", "4s"]));
+        let mut running = run(server, &token).sh("echo runs; exec sleep 600").spawn();
+        running.wait_line("runs", SOON);
+        release(server, &token).output().expect_code(0);
+        running.wait().expect_code(74);
+        let next = self::token(acquire(server, &name));
+        release(server, &next).output().expect_code(0);
+    }
+
+    fn a_killed_session_ends_no_command_under_a_token(server) {
+        let (name, mut admin) = (unique("session"), server.admin());
+        let token = token(acquire(server, &name).args(["--ttl", "8s"]));
+        let mut running = run(server, &token).sh("echo runs $DBLOCK_CONNECTION_ID; read line; exit 5")
+            .stdin(std::process::Stdio::piped()).spawn();
+        let connection = running.wait_pid("runs");
+        let before = expires_at(&mut admin, &name);
+        admin.query_drop(format!("KILL {connection}")).unwrap();
+        eventually("it is renewed on another session", SOON, || expires_at(&mut admin, &name) > before + 100_000);
+        drop(running.take_stdin());
+        running.wait().expect_code(5).expect_silence();
+        release(server, &token).output().expect_code(0);
+    }
+
+    fn a_killed_dblock_takes_its_command_along_and_leaves_the_token(server) {
+        let (name, mut admin) = (unique("sigkill"), server.admin());
+        let token = token(acquire(server, &name));
+        let mut running = run(server, &token).sh("echo runs $$; exec sleep 600").spawn();
+        let command = running.wait_pid("runs");
+        running.signal(Signal::SIGKILL);
+        running.wait().expect_signal(Signal::SIGKILL);
+        eventually_gone(command, SOON);
+        assert_eq!(owner(&mut admin, &name, 0).as_deref(), token.rsplit('.').next());
+        release(server, &token).output().expect_code(0);
+    }
+
+    fn a_signal_at_any_moment_leaves_nothing_or_a_token(server) {
+        let (name, account, mut admin) = (unique("signal"), account(server), server.admin());
+        let mut printed = 0;
+        for round in 0..60 {
+            let signal = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGKILL][round % 3];
+            let mut running = acquire(server, &name).user(&account).args(["--ttl", "1h"]).spawn();
+            within(Duration::from_micros(fastrand::u64(0..40_000)), || !running.is_running());
+            if running.is_running() {
+                running.signal(signal);
+            }
+            let output = running.wait();
+            eventually("its session has ended", SOON, || sessions_of(&mut admin, &account) == 0);
+            if let Some(token) = output.stdout.strip_suffix('\n') {
+                printed += 1;
+                let released = release(server, token).output();
+                // Killed between the print and the end: it may be released or not.
+                let is_sure = output.code == Some(0);
+                assert!(released.code == Some(0) || !is_sure && released.code == Some(74), "{output:?} {released:?}");
+                assert!(is_sure || signal == Signal::SIGKILL || released.code == Some(74), "{output:?}");
+            }
+            assert_eq!(owner(&mut admin, &name, 0), None, "{output:?}");
+        }
+        assert!(printed > 0 && printed < 60, "{printed}");
+    }
+
+    fn a_signal_ends_the_wait_and_leaves_nothing(server) {
+        let (name, account, mut admin) = (unique("signal"), account(server), server.admin());
+        let token = token(acquire(server, &name));
+        for round in 0..30 {
+            let signal = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGKILL][round % 3];
+            let mut waiting = acquire(server, &name).user(&account).args(["--wait", "forever"]).spawn();
+            within(Duration::from_micros(fastrand::u64(0..200_000)), || false);
+            assert!(waiting.is_running());
+            waiting.signal(signal);
+            waiting.wait().expect_signal(signal).expect_stdout("");
+            eventually("its session has ended", SOON, || sessions_of(&mut admin, &account) == 0);
+        }
+        assert_eq!(server.holder(&name), None);
+        assert!(processes_with(&format!("--name={name}")).is_empty());
+        release(server, &token).output().expect_code(0);
+        let after = self::token(acquire(server, &name));
+        release(server, &after).output().expect_code(0);
+    }
+
+    fn a_token_that_cannot_be_printed_holds_nothing(server) {
+        let (name, mut admin) = (unique("print"), server.admin());
+        let full = || File::options().write(true).open("/dev/full").unwrap();
+        let (reader, broken) = io::pipe().unwrap();
+        drop(reader);
+        let closed = || acquire(server, &name).pre_exec(|| {
+            // SAFETY: closes a descriptor of the new process.
+            unsafe { libc::close(1) };
+            Ok(())
+        });
+        let broken = || broken.as_fd().try_clone_to_owned().unwrap();
+        for dblock in [
+            acquire(server, &name).stdout(full()),
+            acquire(server, &name).stdout(full()).arg("--json"),
+            acquire(server, &name).stdout(broken()),
+            acquire(server, &name).stdout(broken()).arg("--json"),
+            closed(),
+            closed().arg("--json"),
+        ] {
+            dblock.output().expect_code(70).expect_one_line("cannot write to stdout: ");
+            assert_eq!(owner(&mut admin, &name, 0), None);
+        }
+        let token = token(acquire(server, &name));
+        release(server, &token).output().expect_code(0);
+    }
+
+    fn no_server_is_69(server) {
+        let name = unique("unreachable");
+        let token = token(acquire(server, &name));
+        let nowhere = |dblock: Dblock| dblock.env("DBLOCK_URL", "mysql://dblock@127.0.0.1:1/").args(["--connect-timeout", "1"]);
+        for dblock in [acquire(server, &name), renew(server, &token), release(server, &token), run(server, &token).sh("echo ran")] {
+            let output = nowhere(dblock).output();
+            output.expect_code(69).expect_stdout("").expect_one_line("no server could be reached within 1s: ");
+        }
+    }
+
+    fn no_tables_are_78_and_no_privileges_77(server) {
+        let name = unique("tables");
+        let token = token(acquire(server, &name));
+        let all = || [acquire(server, &name), renew(server, &token), release(server, &token), run(server, &token).sh("echo ran")];
+        let account = server.account();
+        for dblock in all() {
+            let dblock = dblock.user(&account);
+            dblock.output().expect_code(77).expect_stdout("").expect_one_line("dblock needs SELECT, INSERT, UPDATE and DELETE on `dblock`.*");
+        }
+        for dblock in all() {
+            let dblock = dblock.user("admin").env("DBLOCK_PASSWORD", "admin-secret").env("DBLOCK_DATABASE", "nowhere");
+            dblock.output().expect_code(78).expect_stdout("").expect_one_line("create them with dblock init");
+        }
+        renew(server, &token).output().expect_code(0);
+    }
+
+    fn of_eight_scripts_one_has_the_lock_at_a_time(server) {
+        let (name, account, records) = (unique("race"), account(server), Records::new());
+        let file = records.path().join("records");
+        let fences = records.path().join("fences");
+        let script = format!(
+            "for i in 1 2 3 4 5 6; do
+                 token=$(\"$0\" acquire --name {name} --wait 50) || exit 10
+                 echo start $ID $(date +%s%N) >>{0}
+                 echo \"$token\" | cut -d. -f3 >>{1}
+                 echo end $ID $(date +%s%N) >>{0}
+                 \"$0\" release \"$token\" || exit 11
+             done",
+            file.display(),
+            fences.display()
+        );
+        let start = |id: usize| {
+            let dblock = Dblock::bare().under(["sh", "-c", &script]).env("ID", id.to_string()).user(&account);
+            dblock.env("DBLOCK_URL", server.url()).env("DBLOCK_PASSWORD", crate::harness::PASSWORD).spawn()
+        };
+        let scripts: Vec<_> = (0..8).map(start).collect();
+        for script in scripts {
+            script.wait().expect_code(0).expect_silence();
+        }
+        assert_eq!(records.assert_no_overlap().order().len(), 48);
+        let fences: Vec<u64> = fs::read_to_string(fences).unwrap().lines().map(|line| line.parse().unwrap()).collect();
+        assert!(fences.is_sorted_by(|one, next| one < next) && fences.len() == 48, "{fences:?}");
+        let mut admin = server.admin();
+        assert_eq!(owner(&mut admin, &name, 0), None);
+        eventually("all sessions have ended", SOON, || sessions_of(&mut admin, &account) == 0);
+    }
+
+    fn a_token_outlives_the_server(server) {
+        // What a killed server has committed is to be there afterwards.
+        let flushing = ["--innodb-flush-log-at-trx-commit=1"];
+        let server = Server::private_with(server.kind, &flushing).with_durable_runs();
+        let name = unique("restart");
+        let token = token(acquire(&server, &name));
+        server.kill();
+        server.start();
+        acquire(&server, &name).output().expect_code(75);
+        renew(&server, &token).output().expect_code(0);
+        let mut running = run(&server, &token).sh("echo runs; read line; exit 5").stdin(std::process::Stdio::piped()).spawn();
+        running.wait_line("runs", SOON);
+        server.stop();
+        server.start();
+        drop(running.take_stdin());
+        running.wait().expect_code(5);
+        release(&server, &token).output().expect_code(0);
+        let next = self::token(acquire(&server, &name));
+        assert!(fence(&next) > fence(&token));
+    }
+
+    fn a_server_that_is_read_only_is_passed_over(server) {
+        let writer = Server::private(server.kind).with_durable_runs();
+        let reader = Server::private(server.kind).with_durable_runs();
+        reader.set_read_only(true);
+        let name = unique("read-only");
+        let url = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/", reader.port, writer.port);
+        let at = |dblock: Dblock| dblock.env("DBLOCK_URL", &url);
+        let token = token(at(acquire(&writer, &name)));
+        at(renew(&writer, &token)).output().expect_code(0).expect_silence();
+        at(run(&writer, &token)).sh("exit 3").output().expect_code(3).expect_silence();
+        at(release(&writer, &token)).output().expect_code(0).expect_silence();
+        let alone = |dblock: Dblock| dblock.args(["--connect-timeout", "1"]).output();
+        let output = alone(acquire(&reader, &name));
+        output.expect_code(78).expect_stdout("").expect_one_line("is read-only, ");
+        for dblock in [renew(&reader, &token), release(&reader, &token)] {
+            alone(dblock).expect_code(69).expect_one_line("is read-only, ");
+        }
+        // It becomes a primary in time.
+        let mut waiting = acquire(&reader, &name).args(["--connect-timeout", "50", "-v"]).spawn();
+        waiting.wait_stderr("is read-only", SOON);
+        reader.set_read_only(false);
+        one_word(&waiting.wait().expect_code(0).stdout);
+    }
+
+    fn who_is_stopped_while_it_waits_keeps_nobody_out(server) {
+        let name = unique("stopped");
+        let first = token(acquire(server, &name));
+        let mut second = acquire(server, &name).args(["--wait", "50", "-v"]).spawn();
+        second.wait_stderr("waiting", SOON);
+        let stopped = Frozen::new(second.pid());
+        release(server, &first).output().expect_code(0);
+        let third = token(acquire(server, &name).args(["--wait", "30"]));
+        drop(stopped);
+        release(server, &third).output().expect_code(0);
+        let second = one_word(&second.wait().expect_code(0).stdout);
+        assert!(fence(&second) > fence(&third), "{second} {third}");
+        release(server, &second).output().expect_code(0);
+    }
+
+    fn a_token_that_comes_too_late_is_not_printed(server) {
+        let (name, mut admin) = (unique("late"), server.admin());
+        let proxy = Proxy::to(server);
+        // Its row is there.
+        let first = token(acquire(server, &name));
+        release(server, &first).output().expect_code(0);
+        proxy.delay(Duration::from_millis(200));
+        let mut acquiring = acquire(server, &name).args(["--ttl", "4s"]).env("DBLOCK_URL", proxy.url()).spawn();
+        eventually("it takes the row", SOON, || takes_row(&proxy, 0));
+        let stopped = Frozen::new(acquiring.pid());
+        eventually("it is granted", SOON, || owner(&mut admin, &name, 0).is_some());
+        eventually("half of its time is over", SOON, || held_for(&mut admin, &name) < 1.5);
+        drop(stopped);
+        let output = acquiring.wait_within(SOON);
+        output.expect_code(74).expect_stdout("").expect_one_line("was lost before its token was printed");
+        assert_eq!(owner(&mut admin, &name, 0), None);
+    }
+
+    fn what_was_granted_to_a_dblock_that_is_gone_is_released(server) {
+        let (name, account, mut admin) = (unique("gone"), account(server), server.admin());
+        // Its row is there.
+        let first = token(acquire(server, &name));
+        release(server, &first).output().expect_code(0);
+        let proxy = Proxy::to(server);
+        proxy.delay(Duration::from_millis(200));
+        for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+            let before = proxy.packets().len();
+            let running = acquire(server, &name).user(&account).env("DBLOCK_URL", proxy.url()).spawn();
+            // It is under way to the server.
+            eventually("it takes the row", SOON, || takes_row(&proxy, before));
+            running.signal(signal);
+            running.wait().expect_signal(signal).expect_stdout("");
+            eventually("it has been granted and released", SOON, || {
+                sessions_of(&mut admin, &account) == 0 && owner(&mut admin, &name, 0).is_none()
+            });
+        }
+        let token = token(acquire(server, &name));
+        assert_eq!(fence(&token), 4);
+    }
+
+    fn a_grant_whose_answer_is_lost_keeps_nobody_out(server) {
+        let (name, mut admin) = (unique("answer"), server.admin());
+        let proxy = Proxy::to(server);
+        proxy.delay(Duration::from_millis(300));
+        let first = acquire(server, &name).args(["--wait", "50", "--ttl", "1h"]).env("DBLOCK_URL", proxy.url()).spawn();
+        eventually("it is granted", SOON, || owner(&mut admin, &name, 0).is_some());
+        proxy.freeze();
+        let mut second = acquire(server, &name).args(["--wait", "50", "-v"]).spawn();
+        second.wait_stderr("waiting", SOON);
+        proxy.delay(Duration::ZERO);
+        proxy.cut();
+        proxy.thaw();
+        // The first one comes behind it now.
+        let second = one_word(&second.wait().expect_code(0).stdout);
+        release(server, &second).output().expect_code(0);
+        let first = one_word(&first.wait().expect_code(0).stdout);
+        assert!(fence(&first) > fence(&second), "{first} {second}");
+        release(server, &first).output().expect_code(0);
+    }
+
+    fn a_grant_whose_answer_is_lost_is_not_kept_besides_another(server) {
+        let (name, mut admin) = (unique("answer"), server.admin());
+        let proxy = Proxy::to(server);
+        proxy.delay(Duration::from_millis(300));
+        let acquiring = acquire(server, &name).args(["-m", "2"]).env("DBLOCK_URL", proxy.url()).spawn();
+        eventually("it is granted", SOON, || owner(&mut admin, &name, 0).is_some());
+        proxy.delay(Duration::ZERO);
+        proxy.cut();
+        let token = one_word(&acquiring.wait().expect_code(0).stdout);
+        let own = token.rsplit('.').next();
+        let owners = [0, 1].map(|slot| owner(&mut admin, &name, slot));
+        assert_eq!(owners.iter().flatten().map(String::as_str).collect::<Vec<_>>(), [own.unwrap()]);
+        release(server, &token).output().expect_code(0);
+        assert_eq!([0, 1].map(|slot| owner(&mut admin, &name, slot)), [None, None]);
+    }
+}
+
+/// Whether a client has sent the statement that takes a row, after so many packets.
+fn takes_row(proxy: &Proxy, before: usize) -> bool {
+    let sent = proxy
+        .packets()
+        .into_iter()
+        .skip(before)
+        .filter_map(|packet| packet.sent());
+    sent.into_iter()
+        .any(|sent| sent.contains("dblock take row"))
+}
+
+/// What is left of the time of slot 0, in seconds.
+fn expire_in(admin: &mut Conn, name: &str, seconds: u32) {
+    let update = format!(
+        "UPDATE dblock.dblock_locks SET expires_at = UTC_TIMESTAMP(6) + INTERVAL {seconds} SECOND WHERE name = ? AND slot = 0"
+    );
+    admin.exec_drop(update, (name,)).unwrap();
+}
