@@ -546,6 +546,10 @@ both_servers! {
     fn a_durable_lock_follows_the_right_to_write(server) {
         let pair = Pair::private(server.kind);
         pair.primary.make_tables();
+        eventually("the replica knows the account's rights", SOON, || {
+            let count = "SELECT COUNT(*) FROM dblock.dblock_meta";
+            pair.replica.client().query_first::<u8, _>(count).is_ok_and(|count| count == Some(1))
+        });
         let (name, records) = (unique("durable"), Records::new());
         // The replica first: it is passed over for the grant and for each renewal.
         let url = url_of([&pair.replica, &pair.primary]);
