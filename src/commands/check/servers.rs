@@ -1,0 +1,240 @@
+//! Which locks exclude on each of the servers that are named, and how far their clocks are apart, in words.
+
+use std::time::Duration;
+
+use super::durable::Rows;
+use super::finding::Finding;
+use crate::base::text::shown;
+use crate::cron::EARLY;
+use crate::db::server_facts::Product;
+use crate::lock::DEFAULT_TTL;
+use crate::lock::named::Unfit;
+use crate::lock::rows::{Clock, disagreement};
+
+/// What a server is to a lock.
+#[derive(Debug)]
+pub struct Standing {
+    /// Why its named locks would not exclude; empty if they would.
+    pub unfit: Vec<Unfit>,
+    /// Whether it refuses to give named locks.
+    pub refuses: bool,
+    /// Whether it takes no writes.
+    pub read_only: bool,
+    /// Whether it is in a replication group.
+    pub in_group: bool,
+    /// Whose it is.
+    pub product: Product,
+    /// What became of a durable lock.
+    pub rows: Rows,
+}
+
+/// Another server than the one that is examined.
+pub struct Other {
+    /// Its address.
+    pub server: String,
+    /// What was found; or why nothing was.
+    pub found: Result<Seen, String>,
+}
+
+/// What was found on another server.
+pub struct Seen {
+    /// What it is.
+    pub standing: Standing,
+    /// Whether it knows the named locks of the server that is examined.
+    pub shares_locks: bool,
+    /// Whether it knows a durable lock of that server; `None`: none was there to see.
+    pub sees_row: Option<bool>,
+    /// Its clock.
+    pub clock: Option<Clock>,
+}
+
+impl Standing {
+    /// Whether it is one of several servers that take writes, and have named locks of their own each.
+    pub fn is_clustered(&self) -> bool {
+        let clustered = |why: &Unfit| matches!(why, Unfit::Galera | Unfit::MultiPrimary);
+        self.product == Product::XtraDbCluster || self.unfit.iter().any(clustered)
+    }
+
+    /// Whether named locks exclude.
+    pub fn named(&self) -> bool {
+        self.unfit.is_empty() && !self.refuses && !self.read_only
+    }
+
+    /// Whether durable locks exclude.
+    pub fn durable(&self) -> bool {
+        self.rows == Rows::Work && self.could_be_durable()
+    }
+
+    /// Whether durable locks would exclude with tables that can be used.
+    fn could_be_durable(&self) -> bool {
+        let harmless = |why: &Unfit| matches!(why, Unfit::Galera | Unfit::MultiPrimary);
+        let promised = !matches!(self.product, Product::TiDb | Product::Vitess);
+        promised && !self.read_only && self.unfit.iter().all(harmless)
+    }
+
+    /// For programs.
+    fn kind(&self) -> &'static str {
+        match self.unfit.first() {
+            _ if self.read_only => "read-only",
+            Some(Unfit::Galera) => "galera",
+            Some(Unfit::MultiPrimary) => "multi-primary",
+            _ if self.product == Product::XtraDbCluster => "galera",
+            _ if self.in_group => "primary",
+            _ => "single",
+        }
+    }
+
+    /// Why named locks do not exclude.
+    fn cause(&self) -> &'static str {
+        match self.unfit.first() {
+            _ if self.read_only => "it is read-only",
+            Some(Unfit::Galera) => "named locks are each node's own",
+            Some(Unfit::MultiPrimary) => "named locks are each member's own",
+            Some(Unfit::OneLock) => "it keeps one lock for each session",
+            Some(Unfit::TimeoutNotKept { .. } | Unfit::SessionsShared) => {
+                "something in between shares sessions"
+            }
+            Some(Unfit::ShortLived(_)) => "it ends sessions too soon",
+            None if self.refuses => "it gives no named locks",
+            None => "nothing is known against it",
+        }
+    }
+
+    /// Which locks exclude.
+    fn in_words(&self) -> String {
+        let (cause, promised) = (self.cause(), self.could_be_durable());
+        match (self.named(), &self.rows) {
+            (true, Rows::Work) if promised => "named and durable locks".to_owned(),
+            (true, Rows::NotSetUp) if promised => {
+                "named locks; durable ones after dblock init".to_owned()
+            }
+            (true, _) => "named locks".to_owned(),
+            (false, Rows::Work) if promised => format!("durable locks alone, for {cause}"),
+            (false, Rows::NotSetUp) if promised => {
+                format!("no locks, for {cause}; durable ones after dblock init")
+            }
+            (false, _) => format!("no locks, for {cause}"),
+        }
+    }
+
+    fn found(&self, server: &str, value: &str) -> Finding {
+        Finding::ok("excludes", &format!("{server}: {value}"))
+            .with("server", server)
+            .with("kind", self.kind())
+            .with("named", self.named())
+            .with("durable", self.durable())
+    }
+
+    /// Which locks exclude on the server that is examined.
+    pub fn finding(&self, server: &str) -> Finding {
+        let found = self.found(server, &self.in_words());
+        if self.named() || self.durable() {
+            found
+        } else {
+            found.unfit(&"has no lock that excludes")
+        }
+    }
+}
+
+impl Other {
+    /// Which locks exclude on it, beside those of the server that is examined.
+    pub fn finding(&self, examined: &str, its: &Standing) -> Finding {
+        let server = &self.server;
+        let seen = match &self.found {
+            Ok(seen) => seen,
+            Err(why) => {
+                let value = format!("{server}: not known");
+                return Finding::ok("excludes", &value)
+                    .with("server", &**server)
+                    .warning(&format!(
+                        "{why}; repair it, or remove it from the list: it is to take over when the others fail"
+                    ));
+            }
+        };
+        let standing = &seen.standing;
+        if seen.shares_locks {
+            let value = format!("those of {examined}: it knows its locks");
+            return standing.found(server, &value);
+        }
+        if standing.read_only {
+            let value = "no locks, for it is read-only: it is passed over";
+            return standing.found(server, value);
+        }
+        let found = standing.found(server, &standing.in_words());
+        let both_clustered = standing.is_clustered() && its.is_clustered();
+        match seen.sees_row {
+            Some(true) => found,
+            None if both_clustered => found,
+            _ => found.warning(&format!(
+                "it takes writes as {examined} does, and does not know its locks: a host that reaches this one alone gets a lock that \
+                 is held there; set read_only on every replica, and name servers of one set only"
+            )),
+        }
+    }
+}
+
+/// How far the clocks of several servers are apart at most; `None`: there are no two.
+pub fn clocks(clocks: &[(&str, Clock)]) -> Option<Finding> {
+    let pairs = clocks
+        .iter()
+        .enumerate()
+        .flat_map(|(at, one)| clocks[at + 1..].iter().map(move |other| (one, other)));
+    let widest =
+        pairs.max_by_key(|((_, one), (_, other))| one.ahead_of(*other).0.unsigned_abs())?;
+    let ((one, clock), (other, its)) = widest;
+    let (ahead, error) = clock.ahead_of(*its);
+    let (first, last) = if ahead < 0 {
+        (other, one)
+    } else {
+        (one, other)
+    };
+    let [apart, error] = [ahead.unsigned_abs(), error].map(Duration::from_micros);
+    let value = format!(
+        "{} servers, {} apart at most (within {}): {first} is ahead of {last}",
+        clocks.len(),
+        rounded(apart),
+        rounded(error)
+    );
+    let found = Finding::ok("clocks", &value)
+        .with("seconds", apart.as_secs_f64())
+        .with("error_seconds", error.as_secs_f64());
+    Some(match disagreement(*clock, *its, DEFAULT_TTL) {
+        None => found,
+        Some(_) => found.warning(&format!(
+            "that is more than a tenth of the default --ttl, {}: when one takes over from the other, a durable lock may expire that \
+             much too soon; set the clocks right",
+            shown(DEFAULT_TTL / 10)
+        )),
+    })
+}
+
+/// How far this host's clock is from the server's.
+pub fn host_clock(server: Clock) -> Finding {
+    let (ahead, error) = Clock::of_this_host().ahead_of(server);
+    let off = Duration::from_micros(ahead.unsigned_abs());
+    let direction = if ahead < 0 { "behind" } else { "ahead of" };
+    let value = format!("{} {direction} the server's", rounded(off));
+    let seconds = off.as_secs_f64() * if ahead < 0 { -1.0 } else { 1.0 };
+    let found = Finding::ok("host_clock", &value)
+        .with("seconds", seconds)
+        .with("error_seconds", Duration::from_micros(error).as_secs_f64());
+    match off > EARLY {
+        false => found,
+        true if ahead < 0 => found.note(
+            "--once-at goes by the server's clock: cron on this host starts its jobs that late, and another host has run them by then",
+        ),
+        true => found.note(
+            "--once-at goes by the server's clock: cron on this host starts its jobs more than half a minute early, when the tick \
+             before still counts, which has run; set this clock right",
+        ),
+    }
+}
+
+/// In milliseconds below a second, and in seconds above.
+fn rounded(span: Duration) -> String {
+    if span < Duration::from_secs(1) {
+        format!("{:.1} ms", span.as_secs_f64() * 1000.0)
+    } else {
+        format!("{:.1} s", span.as_secs_f64())
+    }
+}
