@@ -15,10 +15,22 @@ pub enum Rows {
     Work,
     /// There are no tables.
     NotSetUp,
-    /// Nobody knows: the account does not see the tables, or nothing is to be written there.
+    /// There are tables, and nothing was written to them.
     Unknown,
     /// The tables cannot be used.
     Unusable,
+}
+
+impl Rows {
+    /// What is known from a look at the tables.
+    pub fn before_a_try(tables: &TablesFound) -> Self {
+        match tables {
+            TablesFound::Usable(_) => Self::Unknown,
+            // Whoever may not read them is not told whether they are there.
+            TablesFound::Missing | TablesFound::Hidden => Self::NotSetUp,
+            TablesFound::Unusable(_) | TablesFound::Refused(_) => Self::Unusable,
+        }
+    }
 }
 
 /// dblock's tables.

@@ -165,7 +165,7 @@ impl Examiner<'_> {
         let tables = self.survey.rows.find_tables(&mut self.session)?;
         let tried = self
             .survey
-            .try_rows(&tables, &mut standing, replica == Some(true))?;
+            .try_rows(&tables, &mut standing, replica == Some(true));
         match (opening, &exclusion) {
             (Ok(opening), Some(exclusion)) => {
                 let handshake = self.session.handshake_id();

@@ -68,8 +68,12 @@ impl Standing {
     /// Whether durable locks would exclude with tables that can be used.
     fn could_be_durable(&self) -> bool {
         let harmless = |why: &Unfit| matches!(why, Unfit::Galera | Unfit::MultiPrimary);
-        let promised = !matches!(self.product, Product::TiDb | Product::Vitess);
-        promised && !self.read_only && self.unfit.iter().all(harmless)
+        self.promises_rows() && !self.read_only && self.unfit.iter().all(harmless)
+    }
+
+    /// Whether it is of a kind on which durable locks were seen to exclude.
+    fn promises_rows(&self) -> bool {
+        !matches!(self.product, Product::TiDb | Product::Vitess)
     }
 
     /// For programs.
@@ -102,18 +106,19 @@ impl Standing {
 
     /// Which locks exclude.
     fn in_words(&self) -> String {
-        let (cause, promised) = (self.cause(), self.could_be_durable());
-        match (self.named(), &self.rows) {
-            (true, Rows::Work) if promised => "named and durable locks".to_owned(),
-            (true, Rows::NotSetUp) if promised => {
-                "named locks; durable ones after dblock init".to_owned()
+        let (cause, can_be) = (self.cause(), self.could_be_durable());
+        let durable = match &self.rows {
+            _ if !self.promises_rows() => {
+                format!("; durable ones are not promised on {}", self.product.name())
             }
-            (true, _) => "named locks".to_owned(),
-            (false, Rows::Work) if promised => format!("durable locks alone, for {cause}"),
-            (false, Rows::NotSetUp) if promised => {
-                format!("no locks, for {cause}; durable ones after dblock init")
-            }
-            (false, _) => format!("no locks, for {cause}"),
+            Rows::NotSetUp if can_be => "; durable ones after dblock init".to_owned(),
+            _ => String::new(),
+        };
+        match (self.named(), self.durable()) {
+            (true, true) => "named and durable locks".to_owned(),
+            (true, false) => format!("named locks{durable}"),
+            (false, true) => format!("durable locks alone: {cause}"),
+            (false, false) => format!("none: {cause}{durable}"),
         }
     }
 
@@ -153,11 +158,13 @@ impl Other {
         };
         let standing = &seen.standing;
         if seen.shares_locks {
-            let value = format!("those of {examined}: it knows its locks");
-            return standing.found(server, &value);
+            return standing.found(
+                server,
+                &format!("those of {examined}, whose locks it knows"),
+            );
         }
         if standing.read_only {
-            let value = "no locks, for it is read-only: it is passed over";
+            let value = "none: it is read-only, and is passed over";
             return standing.found(server, value);
         }
         let found = standing.found(server, &standing.in_words());
@@ -189,13 +196,16 @@ pub fn clocks(clocks: &[(&str, Clock)]) -> Option<Finding> {
         (one, other)
     };
     let [apart, error] = [ahead.unsigned_abs(), error].map(Duration::from_micros);
-    let value = format!(
-        "{} servers, {} apart at most (within {}): {first} is ahead of {last}",
-        clocks.len(),
-        rounded(apart),
-        rounded(error)
-    );
+    let value = if apart > error {
+        let (apart, error) = (rounded(apart), rounded(error));
+        format!(
+            "{first} is {apart} ahead of {last} (give or take {error}); no two are further apart"
+        )
+    } else {
+        format!("no difference, within {}", rounded(error))
+    };
     let found = Finding::ok("clocks", &value)
+        .with("servers", clocks.len())
         .with("seconds", apart.as_secs_f64())
         .with("error_seconds", error.as_secs_f64());
     Some(match disagreement(*clock, *its, DEFAULT_TTL) {
@@ -212,20 +222,24 @@ pub fn clocks(clocks: &[(&str, Clock)]) -> Option<Finding> {
 pub fn host_clock(server: Clock) -> Finding {
     let (ahead, error) = Clock::of_this_host().ahead_of(server);
     let off = Duration::from_micros(ahead.unsigned_abs());
-    let direction = if ahead < 0 { "behind" } else { "ahead of" };
-    let value = format!("{} {direction} the server's", rounded(off));
+    let error = Duration::from_micros(error);
+    let value = match ahead {
+        _ if off <= error => format!("as the server's, within {}", rounded(error)),
+        ..0 => format!("{} behind the server's", rounded(off)),
+        0.. => format!("{} ahead of the server's", rounded(off)),
+    };
     let seconds = off.as_secs_f64() * if ahead < 0 { -1.0 } else { 1.0 };
     let found = Finding::ok("host_clock", &value)
         .with("seconds", seconds)
-        .with("error_seconds", Duration::from_micros(error).as_secs_f64());
+        .with("error_seconds", error.as_secs_f64());
     match off > EARLY {
         false => found,
         true if ahead < 0 => found.note(
-            "--once-at goes by the server's clock: cron on this host starts its jobs that late, and another host has run them by then",
+            "cron on this host starts its jobs that late; --once-at goes by the server's clock",
         ),
         true => found.note(
-            "--once-at goes by the server's clock: cron on this host starts its jobs more than half a minute early, when the tick \
-             before still counts, which has run; set this clock right",
+            "cron on this host starts its jobs more than half a minute early: --once-at goes by the server's clock, and takes them for \
+             late ones of the tick before; set the clock right",
         ),
     }
 }
@@ -236,5 +250,106 @@ fn rounded(span: Duration) -> String {
         format!("{:.1} ms", span.as_secs_f64() * 1000.0)
     } else {
         format!("{:.1} s", span.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::Moment;
+
+    fn standing(product: Product, unfit: &[Unfit], rows: Rows) -> Standing {
+        Standing {
+            unfit: unfit.to_vec(),
+            refuses: false,
+            read_only: false,
+            in_group: false,
+            product,
+            rows,
+        }
+    }
+
+    #[test]
+    fn what_excludes_where_is_said() {
+        use Product::{MariaDb, MySql, TiDb, Vitess, XtraDbCluster};
+        let refusing = Standing {
+            refuses: true,
+            ..standing(XtraDbCluster, &[], Rows::Work)
+        };
+        let read_only = Standing {
+            read_only: true,
+            ..standing(MySql, &[], Rows::Work)
+        };
+        for (standing, said) in [
+            (standing(MySql, &[], Rows::Work), "named and durable locks"),
+            (
+                standing(MySql, &[], Rows::NotSetUp),
+                "named locks; durable ones after dblock init",
+            ),
+            (standing(MySql, &[], Rows::Unusable), "named locks"),
+            (
+                standing(MariaDb, &[Unfit::Galera], Rows::Work),
+                "durable locks alone: named locks are each node's own",
+            ),
+            (
+                standing(MariaDb, &[Unfit::Galera], Rows::NotSetUp),
+                "none: named locks are each node's own; durable ones after dblock init",
+            ),
+            (
+                standing(MySql, &[Unfit::MultiPrimary], Rows::Unusable),
+                "none: named locks are each member's own",
+            ),
+            (refusing, "durable locks alone: it gives no named locks"),
+            (read_only, "none: it is read-only"),
+            (
+                standing(MySql, &[Unfit::OneLock], Rows::Work),
+                "none: it keeps one lock for each session",
+            ),
+            (
+                standing(MySql, &[Unfit::SessionsShared], Rows::NotSetUp),
+                "none: something in between shares sessions",
+            ),
+            (
+                standing(TiDb, &[], Rows::Work),
+                "named locks; durable ones are not promised on TiDB",
+            ),
+            (
+                standing(Vitess, &[], Rows::NotSetUp),
+                "named locks; durable ones are not promised on Vitess",
+            ),
+        ] {
+            assert_eq!(standing.in_words(), said);
+        }
+    }
+
+    #[test]
+    fn a_difference_is_told_where_it_is_larger_than_what_is_not_known() {
+        let at = |micros, millis| {
+            let answered = Moment::START + Duration::from_millis(millis);
+            Clock::new(micros, Moment::START, answered)
+        };
+        let said = |found: Option<Finding>| {
+            let found = serde_json::to_value(found.expect("two clocks")).expect("JSON");
+            (found["value"].clone(), found["state"].clone())
+        };
+        assert!(clocks(&[("a", at(0, 0))]).is_none());
+        let close = clocks(&[("a", at(0, 2)), ("b", at(500, 2))]);
+        assert_eq!(
+            said(close),
+            ("no difference, within 2.0 ms".into(), "ok".into())
+        );
+        let apart = [
+            ("a", at(0, 0)),
+            ("b", at(-2_000_000, 0)),
+            ("c", at(29_000_000, 0)),
+        ];
+        let (value, state) = said(clocks(&apart));
+        assert_eq!(
+            value,
+            "c is 31.0 s ahead of b (give or take 0.0 ms); no two are further apart"
+        );
+        assert_eq!(state, "warning");
+        let (_, state) = said(clocks(&apart[..2]));
+        assert_eq!(state, "ok");
     }
 }

@@ -42,20 +42,14 @@ impl Survey<'_> {
         tables: &TablesFound,
         standing: &mut Standing,
         is_replica: bool,
-    ) -> Result<Tried, Fault> {
-        standing.rows = match tables {
-            TablesFound::Usable(_) => Rows::Unknown,
-            TablesFound::Missing => Rows::NotSetUp,
-            // Whoever may not read them is not told whether they are there.
-            TablesFound::Hidden => Rows::NotSetUp,
-            TablesFound::Unusable(_) | TablesFound::Refused(_) => Rows::Unusable,
-        };
+    ) -> Tried {
+        standing.rows = Rows::before_a_try(tables);
         // What is written to a replica parts it from its primary.
         let writes = standing.rows == Rows::Unknown
             && !standing.read_only
             && (!is_replica || standing.in_group || standing.is_clustered());
         let Some(target) = self.connector.targets().get(self.place).filter(|_| writes) else {
-            return Ok(Tried::without_row(self.others(false)));
+            return Tried::without_row(self.others(false));
         };
         let tried = self.connector.ask(target, self.share(), |session| {
             if self.rows.prepare(session)?.is_read_only {
@@ -69,22 +63,22 @@ impl Survey<'_> {
         match tried {
             Ok((_, Some((span, others)))) => {
                 standing.rows = Rows::Work;
-                Ok(Tried {
+                Tried {
                     span: Some(span),
                     fault: None,
                     others,
-                })
+                }
             }
             Ok((_, None)) => {
                 standing.read_only = true;
-                Ok(Tried::without_row(self.others(false)))
+                Tried::without_row(self.others(false))
             }
             Err(fault) => {
                 standing.rows = Rows::Unusable;
-                Ok(Tried {
+                Tried {
                     fault: Some(fault),
                     ..Tried::without_row(self.others(false))
-                })
+                }
             }
         }
     }
@@ -136,11 +130,10 @@ impl Survey<'_> {
         } else {
             Some(false)
         };
-        standing.rows = match (tables, sees_row) {
-            (_, Some(true)) => Rows::Work,
-            (TablesFound::Usable(_), _) => Rows::Unknown,
-            (TablesFound::Missing | TablesFound::Hidden, _) => Rows::NotSetUp,
-            (TablesFound::Unusable(_) | TablesFound::Refused(_), _) => Rows::Unusable,
+        standing.rows = if sees_row == Some(true) {
+            Rows::Work
+        } else {
+            Rows::before_a_try(&tables)
         };
         Ok(Seen {
             standing,
