@@ -92,7 +92,7 @@ impl RowProbe {
     /// Any fault of a statement.
     pub fn time_to_take(&self, session: &mut Session) -> Result<Duration, Fault> {
         // First, so that a row is written only by an account that may delete it.
-        self.delete(session)?;
+        self.delete_stale(session)?;
         let created = self.create(session);
         let taken = created.and_then(|()| self.take_and_time(session));
         if matches!(&taken, Err(fault) if !matches!(fault, Fault::Gone(_))) {
@@ -146,17 +146,27 @@ impl RowProbe {
         Ok(self.is_held(&rows))
     }
 
-    /// Deletes the lock's row, and those that a check left that was killed an hour ago or more.
+    /// Deletes the lock's row.
     ///
     /// # Errors
     /// Any fault of a statement.
     pub fn delete(&self, session: &mut Session) -> Result<(), Fault> {
-        let locks = self.tables.locks();
-        let all = text_literal(&format!("{CHECKED}%"));
+        let (locks, name) = (self.tables.locks(), &self.name);
         let delete = Plain(format!(
-            "/* dblock check delete */ DELETE FROM {locks} WHERE name = {} OR (name LIKE {all} AND renewed_at < \
-             UTC_TIMESTAMP(6) - INTERVAL 1 HOUR)",
-            self.name
+            "/* dblock check delete */ DELETE FROM {locks} WHERE name = {name} AND slot = 0"
+        ));
+        self.insist(session, |session| session.run(&delete))
+    }
+
+    /// Deletes the rows of checks that were killed an hour ago or more.
+    fn delete_stale(&self, session: &mut Session) -> Result<(), Fault> {
+        let locks = self.tables.locks();
+        // From the first to behind the last possible name, so that no other row is looked at.
+        let first = text_literal(CHECKED);
+        let behind = text_literal(&CHECKED.replacen("check-", "check.", 1));
+        let delete = Plain(format!(
+            "/* dblock check delete */ DELETE FROM {locks} WHERE name > {first} AND name < {behind} AND renewed_at < \
+             UTC_TIMESTAMP(6) - INTERVAL 1 HOUR"
         ));
         self.insist(session, |session| session.run(&delete))
     }

@@ -1,5 +1,8 @@
 //! What `dblock check` says of durable locks, of every server that is named, and of their clocks.
 
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
 use mysql::prelude::Queryable;
 use serde_json::Value;
 
@@ -240,6 +243,37 @@ fn each_node_of_a_cluster_has_durable_locks_alone() {
             "{table:#?}"
         );
     }
+}
+
+/// A load balancer: the port at which each connection leads to the next of these servers.
+fn balanced(servers: &[Server]) -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let places: Vec<_> = servers.iter().map(|one| (one.address, one.port)).collect();
+    thread::spawn(move || {
+        for (client, place) in listener.incoming().flatten().zip(places.iter().cycle()) {
+            let server = TcpStream::connect(place).unwrap();
+            let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            let (mut back, mut client) = (server, client);
+            thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(std::net::Shutdown::Write);
+            });
+            thread::spawn(move || std::io::copy(&mut back, &mut client));
+        }
+    });
+    port
+}
+
+#[test]
+fn a_cluster_behind_one_address_has_durable_locks_alone() {
+    let nodes = &Cluster::shared(Replication::Galera).nodes;
+    let url = format!("mysql://dblock@127.0.0.1:{}/", balanced(nodes));
+    let found = json(&with_database(&url, &unique("none")), UNFIT);
+    expect_state(&found, "second_session", "unfit");
+    let found = json(&with_database(&url, &tables_on(nodes)), 0);
+    assert_eq!(warnings(&found), ["galera", "second_session"], "{found:#}");
+    assert_eq!(excluding(&found), [("galera", false, true, "ok")]);
 }
 
 #[test]
