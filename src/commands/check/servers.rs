@@ -72,7 +72,7 @@ impl Standing {
     }
 
     /// Whether it is of a kind on which durable locks were seen to exclude.
-    fn promises_rows(&self) -> bool {
+    pub fn promises_rows(&self) -> bool {
         !matches!(self.product, Product::TiDb | Product::Vitess)
     }
 
@@ -255,6 +255,8 @@ fn rounded(span: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{SystemTime, UNIX_EPOCH};
+
     use super::*;
     use crate::base::clock::Moment;
 
@@ -351,5 +353,23 @@ mod tests {
         assert_eq!(state, "warning");
         let (_, state) = said(clocks(&apart[..2]));
         assert_eq!(state, "ok");
+    }
+
+    #[test]
+    fn a_host_that_is_early_is_told_what_that_means_for_once_at() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after");
+        let micros = i64::try_from(now.as_micros()).expect("not that late");
+        let moment = Moment::now();
+        for (seconds, value, has_advice) in [
+            (-40, " s ahead of the server's", true),
+            (40, " s behind the server's", true),
+            (-20, " s ahead of the server's", false),
+        ] {
+            let server = Clock::new(micros + seconds * 1_000_000, moment, moment);
+            let found = serde_json::to_value(host_clock(server)).expect("JSON");
+            assert!(found["value"].as_str().expect("a text").ends_with(value));
+            assert_eq!(found["state"], "ok");
+            assert_eq!(found["advice"].is_string(), has_advice);
+        }
     }
 }

@@ -47,6 +47,7 @@ impl Survey<'_> {
         // What is written to a replica parts it from its primary.
         let writes = standing.rows == Rows::Unknown
             && !standing.read_only
+            && standing.promises_rows()
             && (!is_replica || standing.in_group || standing.is_clustered());
         let Some(target) = self.connector.targets().get(self.place).filter(|_| writes) else {
             return Tried::without_row(self.others(false));
