@@ -2,6 +2,8 @@
 //! another kind of server, is a folder beside `named` that implements `Backend`, and the session that it needs in `db`.
 
 mod backend;
+#[cfg(test)]
+mod explorer;
 mod holder;
 mod introduction;
 mod lease;

@@ -1,6 +1,7 @@
-//! Claiming a slot's row: what follows from what was seen. Decisions only, no server and no clock, as in `named/queue`: the explorer
-//! tries them in every order of events, with answers that are lost before and after the commit.
+//! Claiming a slot's row: what follows from what was seen. Decisions only, no server and no clock: the model tries them in every order
+//! of events, with answers that are lost before and after the commit, and with writes that are carried out late.
 
+use super::change::Change;
 use super::state::SlotState;
 
 /// What to do next about the rows of a lock.
@@ -8,43 +9,71 @@ use super::state::SlotState;
 pub enum Next {
     /// This slot is ours, and the write that was sent last proves it.
     Held { slot: u32, fence: u64 },
-    /// This slot is ours by an earlier write, whose answer was lost: prove it by a write, for what is only read may be of the past.
-    Prove { slot: u32, fence: u64 },
-    /// Create the row of this slot.
-    Create { slot: u32 },
-    /// Take this slot, which is free.
-    Take { slot: u32 },
-    /// Take this slot, whose holder has not renewed it in time, if nobody else has taken it since.
-    TakeExpired { slot: u32, fence: u64 },
+    /// Carry out this.
+    Write(Change),
     /// Others hold them all.
     Taken,
 }
 
-/// What follows from the `rows` as they were seen after a write with the number `write_id`, or before any. `slots`: those that will
-/// do, the best first. `owner`: who claims.
-pub fn next(rows: &[SlotState], slots: &[u32], owner: &str, write_id: Option<u64>) -> Next {
-    let row = |slot: u32| rows.iter().find(|row| row.slot == slot);
-    let is_own = |row: &&SlotState| row.owner.as_deref() == Some(owner);
-    // In any slot: an earlier claim of ours may have been carried out late.
-    if let Some(own) = rows.iter().find(is_own) {
-        let (slot, fence) = (own.slot, own.fence);
-        return if write_id == Some(own.write_id) {
-            Next::Held { slot, fence }
-        } else {
-            Next::Prove { slot, fence }
-        };
-    }
-    let mut expired = None;
-    for &slot in slots {
-        match row(slot) {
-            None => return Next::Create { slot },
-            Some(row) if !row.is_owned() => return Next::Take { slot },
-            Some(row) if row.has_expired() => {
-                let fence = row.fence;
-                expired = expired.or(Some(Next::TakeExpired { slot, fence }));
-            }
-            Some(_) => {}
+impl Next {
+    /// Whether a slot may be ours from now on.
+    pub fn may_hold(self) -> bool {
+        match self {
+            Self::Held { .. } => true,
+            Self::Write(change) => change.may_hold(),
+            Self::Taken => false,
         }
     }
-    expired.unwrap_or(Next::Taken)
+}
+
+/// Who claims a slot.
+#[derive(Debug, Clone, Copy)]
+pub struct Claimant<'a> {
+    /// Whom the row is to belong to.
+    pub owner: &'a str,
+    /// Who gives the same takes the slot over.
+    pub owner_name: Option<&'a str>,
+    /// Those that will do, the best first.
+    pub slots: &'a [u32],
+}
+
+impl Claimant<'_> {
+    /// What follows from the `rows` as they were seen after a write with the number `write_id`, or before any.
+    pub fn next(&self, rows: &[SlotState], write_id: Option<u64>) -> Next {
+        let row = |slot: u32| rows.iter().find(|row| row.slot == slot);
+        let is_own = |row: &&SlotState| row.owner.as_deref() == Some(self.owner);
+        // In any slot: an earlier claim of ours may have been carried out late.
+        if let Some(own) = rows.iter().find(is_own) {
+            let (slot, fence) = (own.slot, own.fence);
+            return if write_id == Some(own.write_id) {
+                Next::Held { slot, fence }
+            } else {
+                // By an earlier write, whose answer was lost: what is only read may be of the past.
+                Next::Write(Change::Renew { slot, fence })
+            };
+        }
+        // Not from one that came after a write of ours: two would go on taking the slot from each other.
+        let is_same = |row: &&SlotState| {
+            row.is_owned()
+                && self.owner_name.is_some()
+                && row.owner_name.as_deref() == self.owner_name
+        };
+        if let (None, Some(same)) = (write_id, rows.iter().find(is_same)) {
+            let &SlotState { slot, fence, .. } = same;
+            return Next::Write(Change::TakeOver { slot, fence });
+        }
+        let mut expired = None;
+        for &slot in self.slots {
+            match row(slot) {
+                None => return Next::Write(Change::Create { slot }),
+                Some(row) if !row.is_owned() => return Next::Write(Change::Take { slot }),
+                Some(row) if row.has_expired() => {
+                    let fence = row.fence;
+                    expired = expired.or(Some(Change::TakeExpired { slot, fence }));
+                }
+                Some(_) => {}
+            }
+        }
+        expired.map_or(Next::Taken, Next::Write)
+    }
 }

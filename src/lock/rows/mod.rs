@@ -2,8 +2,12 @@
 //! restart and a fail-over, and holds on every server that commits rows for all. The named lock of the same name is only the queue for
 //! it, and what excludes callers without rows.
 
+mod change;
 mod claim;
 mod clock;
+mod holding;
+#[cfg(test)]
+mod model;
 mod probe;
 mod row_lock;
 mod state;

@@ -4,9 +4,10 @@
 use std::thread::sleep;
 use std::time::Duration;
 
+use super::change::Change;
 use super::clock::Clock;
 use super::state::SlotState;
-use super::statements::{AskClock, Grantee, Prepared, RollBack, Statements, Write};
+use super::statements::{AskClock, Prepared, RollBack, Statements, Terms, Write};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::db::server_facts::median;
@@ -18,6 +19,14 @@ use crate::schema::{AskVersion, Tables, Version};
 /// A write that meets another one is tried so often, with a pause.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// As a run holds it.
+const TERMS: Terms = Terms {
+    kind: "run",
+    owner_name: None,
+    ttl: Some(DEFAULT_TTL),
+    also: &[],
+};
 
 /// The errors of a server that has no such database or table, and of one that refuses the account what it asked for, be it there or not.
 const MISSING: [u16; 2] = [1049, 1146];
@@ -122,18 +131,13 @@ impl RowProbe {
 
     /// Whether it was free.
     fn take(&self, session: &mut Session) -> Result<bool, Fault> {
-        let grantee = Grantee {
-            kind: "run",
-            owner_name: None,
-            ttl: DEFAULT_TTL,
-            also: &[],
-        };
-        let rows = self.write(&self.statements.take(0, None, 1, &grantee), session)?;
+        let take = self.statements.write(Change::Take { slot: 0 }, 1, &TERMS);
+        let rows = self.write(&take, session)?;
         Ok(self.is_held(&rows))
     }
 
     fn release(&self, session: &mut Session) -> Result<(), Fault> {
-        let release = self.statements.release_any(2);
+        let release = self.statements.write(Change::ReleaseAny, 2, &TERMS);
         self.write(&release, session).map(|_| ())
     }
 

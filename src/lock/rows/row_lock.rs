@@ -6,10 +6,12 @@ use std::rc::Rc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::claim::{Next, next};
+use super::change::Change;
+use super::claim::{Claimant, Next};
 use super::clock::{Clock, disagreement};
+use super::holding::{Holding, Released, Renewed, after_release_of_any};
 use super::state::SlotState;
-use super::statements::{AskClock, Grantee, Prepared, RollBack, Statements, Write};
+use super::statements::{AskClock, Prepared, RollBack, Statements, Terms, Write};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -90,6 +92,8 @@ pub struct RowLock {
     named_slot: Option<u32>,
     /// The number of the latest write.
     write_id: u64,
+    /// Whether a slot may be held without anybody's knowing.
+    may_hold: bool,
     /// Whether a release was sent whose answer was lost.
     may_be_released: bool,
     clock: Option<Clock>,
@@ -119,6 +123,7 @@ impl RowLock {
             named_slot: None,
             // So that another process that goes on for this one, after its death, chooses others.
             write_id: getrandom::u32().map_or(1, u64::from) << 16,
+            may_hold: false,
             may_be_released: false,
             clock: None,
             only_read_only: None,
@@ -217,8 +222,8 @@ impl RowLock {
         caller: &dyn Caller,
     ) -> Result<Decision, Fault> {
         self.named_slot = None;
-        if let Some(taken_over) = self.take_over(session, caller)? {
-            return Ok(taken_over);
+        if let Some(held) = self.claim_without_queue(session, caller)? {
+            return Ok(held);
         }
         let mut slots: Vec<u32> = (0..self.slots).collect();
         if let Some(opening) = opening {
@@ -264,25 +269,26 @@ impl RowLock {
         }
     }
 
-    /// Takes over the slot of whoever has given the same name, whoever waits for it.
-    fn take_over(
+    /// Claims the slot that an earlier claim was granted whose answer was lost: whoever is first in the queue would wait for its end,
+    /// and this one behind it. Likewise the slot whose holder has given the same owner name.
+    fn claim_without_queue(
         &mut self,
         session: &mut Session,
         caller: &dyn Caller,
     ) -> Result<Option<Decision>, Fault> {
-        let Some(name) = &self.spec.owner_name else {
+        if !self.may_hold && self.spec.owner_name.is_none() {
+            return Ok(None);
+        }
+        session.answer_within(self.limit()).map_err(gone)?;
+        let claimed = self.claim(&[], true, session, caller)?;
+        // As for the first statement on a session.
+        session.answer_within(Duration::ZERO).map_err(gone)?;
+        let Claimed::Held(grant, lease) = claimed else {
             return Ok(None);
         };
-        session.answer_within(self.limit()).map_err(gone)?;
-        let rows = session.run(&self.statements.look())?;
-        let is_same = |row: &&SlotState| row.owner_name.as_ref() == Some(name);
-        if let Some(slot) = rows.iter().find(is_same).map(|row| row.slot)
-            && let Claimed::Held(grant, lease) = self.claim(&[slot], false, session, caller)?
-        {
-            return Ok(Some(Decision::Held(grant, lease)));
-        }
-        session.answer_within(Duration::ZERO).map_err(gone)?;
-        Ok(None)
+        self.grant = grant;
+        self.regain_named_lock(session);
+        Ok(Some(Decision::Held(self.grant, lease)))
     }
 
     /// Claims another slot of which both the named lock and the row are free: the row of the one whose named lock is held is the
@@ -312,7 +318,8 @@ impl RowLock {
         Ok(None)
     }
 
-    /// Claims one of these slots, the best first, unless others hold them all. `looks_first`: it is likely that they do, or somebody
+    /// Claims one of these slots, the best first, unless others hold them all; besides them only one that it may take over, or holds
+    /// already. `looks_first`: it is likely that they do, or somebody
     /// must be there to use it.
     fn claim(
         &mut self,
@@ -321,19 +328,21 @@ impl RowLock {
         session: &mut Session,
         caller: &dyn Caller,
     ) -> Result<Claimed, Fault> {
-        let owner = self.spec.owner.clone();
         let mut sent = Moment::now();
         let mut conflicts = 0;
-        let (mut rows, mut step) = (Vec::new(), Next::Take { slot: slots[0] });
+        let mut rows = Vec::new();
+        let mut next = slots
+            .first()
+            .map_or(Next::Taken, |&slot| Next::Write(Change::Take { slot }));
         let mut looks = looks_first;
         loop {
             if std::mem::take(&mut looks) {
                 rows = session.run(&self.statements.look())?;
                 self.refuse_future(&rows, session)?;
-                step = next(&rows, slots, &owner, None);
+                next = self.claimant(slots).next(&rows, None);
             }
-            let write_id = self.next_write_id();
-            let write = match step {
+            self.announce_claim(next.may_hold(), caller)?;
+            let change = match next {
                 Next::Held { slot, fence } => {
                     let grant = Grant {
                         slot,
@@ -347,27 +356,20 @@ impl RowLock {
                     return Ok(Claimed::Held(grant, lease));
                 }
                 Next::Taken => return Ok(Claimed::Taken(rows)),
-                Next::Prove { slot, fence } => {
-                    self.statements
-                        .renew(slot, fence, write_id, Some(self.ttl), self.spec.kind)
-                }
-                Next::Create { slot } => self.statements.create(slot),
-                Next::Take { slot } => self.take(slot, None, write_id, session, caller)?,
-                Next::TakeExpired { slot, fence } => {
-                    self.compare_clocks(session)?;
-                    self.take(slot, Some(fence), write_id, session, caller)?
-                }
+                Next::Write(change) => change,
             };
+            if let Change::TakeExpired { .. } = change {
+                self.compare_clocks(session)?;
+            }
+            let write_id = self.next_write_id();
+            let write = self.claiming(change, write_id, session);
             sent = Moment::now();
             match self.write(&write, session) {
                 Ok(seen) => {
                     conflicts = 0;
-                    rows = merged(rows, seen);
+                    rows = seen;
                     self.refuse_future(&rows, session)?;
-                    step = next(&rows, slots, &owner, Some(write_id));
-                    if !matches!(step, Next::Held { .. } | Next::Prove { .. }) {
-                        caller.on_claim(false);
-                    }
+                    next = self.claimant(slots).next(&rows, Some(write_id));
                 }
                 // It has done nothing.
                 Err(Fault::Conflict(_) | Fault::Interrupted(_)) if conflicts < MOST_CONFLICTS => {
@@ -380,25 +382,44 @@ impl RowLock {
         }
     }
 
-    fn take(
-        &self,
-        slot: u32,
-        expired: Option<u64>,
-        write_id: u64,
-        session: &Session,
-        caller: &dyn Caller,
-    ) -> Result<Write, Fault> {
-        // From here on the row may be ours.
-        if !caller.on_claim(true) {
+    /// Whether a slot may be held from now on without anybody's knowing.
+    fn announce_claim(&mut self, may_hold: bool, caller: &dyn Caller) -> Result<(), Fault> {
+        if may_hold != self.may_hold && !caller.on_claim(may_hold) && may_hold {
             return Err(Fault::Gone("nobody is there to use the lock".to_owned()));
         }
-        let grantee = Grantee {
+        self.may_hold = may_hold;
+        Ok(())
+    }
+
+    fn claimant<'a>(&'a self, slots: &'a [u32]) -> Claimant<'a> {
+        Claimant {
+            owner: &self.spec.owner,
+            owner_name: self.spec.owner_name.as_deref(),
+            slots,
+        }
+    }
+
+    fn claiming(&self, change: Change, write_id: u64, session: &Session) -> Write {
+        let also = match change {
+            Change::Take { slot }
+            | Change::TakeExpired { slot, .. }
+            | Change::TakeOver { slot, .. } => (self.spec.on_grant)(slot, session.handshake_id()),
+            _ => Vec::new(),
+        };
+        let terms = Terms {
+            ttl: Some(self.ttl),
+            ..self.terms(&also)
+        };
+        self.statements.write(change, write_id, &terms)
+    }
+
+    fn terms<'a>(&'a self, also: &'a [String]) -> Terms<'a> {
+        Terms {
             kind: self.spec.kind,
             owner_name: self.spec.owner_name.as_deref(),
-            ttl: self.ttl,
-            also: &(self.spec.on_grant)(slot, session.handshake_id()),
-        };
-        Ok(self.statements.take(slot, expired, write_id, &grantee))
+            ttl: self.spec.ttl,
+            also,
+        }
     }
 
     /// Carries out a write. After a fault that leaves the session as it is nothing is left of the transaction.
@@ -508,6 +529,34 @@ impl RowLock {
         }
     }
 
+    /// One attempt to acquire the lock, as [`Backend::try_acquire`].
+    fn attempt(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure> {
+        if let Some((slot, fence)) = self.spec.token {
+            return self.adopt(slot, fence, caller);
+        }
+        let Some((mut session, opening)) = self.open(caller)? else {
+            return Ok(Attempt::Retry(self.connector.pause()));
+        };
+        caller.on_server(&session.to_string());
+        match self.acquire_on(&mut session, opening.as_ref(), caller) {
+            Ok(Decision::Held(grant, lease)) => {
+                self.grant = grant;
+                self.session = Some(session);
+                Ok(Attempt::Acquired(grant, lease))
+            }
+            Ok(Decision::Taken(holders)) => {
+                self.session = Some(session);
+                Ok(Attempt::Taken(holders))
+            }
+            Err(Fault::Final(failure)) => Err(failure),
+            Err(fault) => {
+                let line = format!("lost the session with {session}: {fault}");
+                session.tell(Level::Info, &line);
+                Ok(Attempt::Retry(PAUSE))
+            }
+        }
+    }
+
     /// The session that is there, or a new one, with the named lock's run id.
     fn reach(&mut self) -> Result<Session, Fault> {
         if let Some(session) = self.session.take() {
@@ -598,6 +647,14 @@ impl RowLock {
         Ok(Attempt::Acquired(self.grant, Lease { ttl, proved }))
     }
 
+    fn holding(&self, fence: u64) -> Holding<'_> {
+        Holding {
+            owner: &self.spec.owner,
+            slot: self.grant.slot,
+            fence,
+        }
+    }
+
     /// Renews the row on some server, and says what it shows.
     fn renew_row(&mut self) -> Result<Renewal, Fault> {
         let is_new = self.session.is_none();
@@ -605,35 +662,33 @@ impl RowLock {
         let Grant { slot, fence, .. } = self.grant;
         let fence = fence.unwrap_or_default();
         let write_id = self.next_write_id();
-        let write = self
-            .statements
-            .renew(slot, fence, write_id, self.spec.ttl, self.spec.kind);
+        let change = Change::Renew { slot, fence };
+        let write = self.statements.write(change, write_id, &self.terms(&[]));
         let sent = Moment::now();
-        let row = self.write_through(&write, &mut session)?.into_iter().next();
-        let is_own =
-            |row: &SlotState| row.owner.as_ref() == Some(&self.spec.owner) && row.fence == fence;
-        let renewal = match row {
-            Some(row) if is_own(&row) => {
-                if self.spec.ttl.is_none() {
-                    self.ttl = row.ttl;
-                    session.answer_within(self.limit()).map_err(gone)?;
-                }
-                if row.write_id != write_id {
-                    return Err(Fault::Gone(
-                        "an older write was carried out last".to_owned(),
-                    ));
-                }
-                match row.killer() {
-                    Some(killer) => Renewal::Killed(Box::new(killer)),
-                    None => Renewal::Confirmed(sent),
-                }
+        let rows = self.write_through(&write, &mut session)?;
+        let renewed = self.holding(fence).after_renewal(&rows, write_id);
+        if self.spec.ttl.is_none()
+            && let (Some(row), false) = (rows.first(), matches!(renewed, Renewed::Lost(_)))
+        {
+            self.ttl = row.ttl;
+            session.answer_within(self.limit()).map_err(gone)?;
+        }
+        let renewal = match renewed {
+            Renewed::Confirmed => Renewal::Confirmed(sent),
+            Renewed::Killed => {
+                let killer = rows.first().and_then(SlotState::killer);
+                Renewal::Killed(Box::new(killer.unwrap_or_default()))
             }
-            Some(row) if row.is_owned() => {
-                let holders = self.holders(&[row]);
+            Renewed::Unknown => {
+                let line = "an older write was carried out last";
+                return Err(Fault::Gone(line.to_owned()));
+            }
+            Renewed::Lost(Some(row)) if row.is_owned() => {
+                let holders = self.holders(&rows);
                 Renewal::Lost(format!("its row says that it is {holders}"))
             }
-            Some(_) => Renewal::Lost("its row says that nobody holds it".to_owned()),
-            None => Renewal::Lost("its row is gone".to_owned()),
+            Renewed::Lost(Some(_)) => Renewal::Lost("its row says that nobody holds it".to_owned()),
+            Renewed::Lost(None) => Renewal::Lost("its row is gone".to_owned()),
         };
         if is_new && matches!(renewal, Renewal::Confirmed(_)) {
             session.tell(
@@ -665,28 +720,32 @@ impl RowLock {
         let mut session = self.reach()?;
         let Grant { slot, fence, .. } = self.grant;
         let write_id = self.next_write_id();
-        let fence = fence.unwrap_or_default();
-        let write = if self.grant.fence.is_none() {
-            // Nobody knows whether it was granted.
-            self.statements.release_any(write_id)
-        } else if self.spec.token.is_some() {
-            // The script goes on with it.
-            self.statements
-                .hand_back(slot, fence, write_id, self.spec.ttl, also)
-        } else {
-            self.statements.release(slot, fence, write_id, also)
-        };
+        let change = Change::giving_back(slot, fence, self.spec.token.is_some());
+        let write = self.statements.write(change, write_id, &self.terms(also));
         let rows = self
             .write_through(&write, &mut session)
             .inspect_err(|fault| {
                 self.may_be_released |= matches!(fault, Fault::Gone(_));
             })?;
-        let was_held = rows.first().is_some_and(|row| row.write_id == write_id);
+        let released = match fence {
+            None => {
+                self.may_hold = false;
+                after_release_of_any(&rows, &self.spec.owner)
+            }
+            Some(fence) => {
+                let holding = self.holding(fence);
+                holding.after_release(&rows, write_id, self.may_be_released)
+            }
+        };
+        if released == Released::Unknown {
+            let line = "an older write was carried out last";
+            return Err(Fault::Gone(line.to_owned()));
+        }
         if let Some(named) = self.named_slot.take() {
             let _ = self.request.release(named, &mut session);
         }
         self.session = Some(session);
-        Ok(was_held || self.may_be_released)
+        Ok(released == Released::Done)
     }
 }
 
@@ -695,14 +754,6 @@ enum Claimed {
     Held(Grant, Lease),
     /// Others hold the slots; the rows as they were seen last.
     Taken(Vec<SlotState>),
-}
-
-/// The rows as they are known after some of them were seen again.
-fn merged(before: Vec<SlotState>, seen: Vec<SlotState>) -> Vec<SlotState> {
-    let is_old = |row: &SlotState| !seen.iter().any(|newer| newer.slot == row.slot);
-    let mut rows: Vec<SlotState> = before.into_iter().filter(is_old).collect();
-    rows.extend(seen);
-    rows
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
@@ -718,30 +769,12 @@ fn by_chance(span: Duration) -> Duration {
 
 impl Backend for RowLock {
     fn try_acquire(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure> {
-        if let Some((slot, fence)) = self.spec.token {
-            return self.adopt(slot, fence, caller);
+        let attempt = self.attempt(caller);
+        if attempt.is_err() && self.may_hold {
+            // There is no other attempt to find it.
+            let _ = self.release_row(&[]);
         }
-        let Some((mut session, opening)) = self.open(caller)? else {
-            return Ok(Attempt::Retry(self.connector.pause()));
-        };
-        caller.on_server(&session.to_string());
-        match self.acquire_on(&mut session, opening.as_ref(), caller) {
-            Ok(Decision::Held(grant, lease)) => {
-                self.grant = grant;
-                self.session = Some(session);
-                Ok(Attempt::Acquired(grant, lease))
-            }
-            Ok(Decision::Taken(holders)) => {
-                self.session = Some(session);
-                Ok(Attempt::Taken(holders))
-            }
-            Err(Fault::Final(failure)) => Err(failure),
-            Err(fault) => {
-                let line = format!("lost the session with {session}: {fault}");
-                session.tell(Level::Info, &line);
-                Ok(Attempt::Retry(PAUSE))
-            }
-        }
+        attempt
     }
 
     fn renew(&mut self) -> Renewal {

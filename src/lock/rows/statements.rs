@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::change::Change;
 use super::state::{COLUMNS, SlotState};
 use crate::db::{Batch, Fault, Row, Statement, first_value, text_literal};
 use crate::lock::Name;
@@ -17,15 +18,15 @@ pub struct Statements {
     slots: u32,
 }
 
-/// Who a grant is for, and for how long.
-pub struct Grantee<'a> {
+/// What a write says of the grant that it is about.
+pub struct Terms<'a> {
     /// `run`, `token` or `token_run`.
     pub kind: &'static str,
     /// What `acquire --owner` says: whoever says the same takes the lock over.
     pub owner_name: Option<&'a str>,
-    /// For how long.
-    pub ttl: Duration,
-    /// Another statement, which is carried out in the same transaction.
+    /// For how long it is held from now on; `None`: for as long as its row says, and a grant not at all.
+    pub ttl: Option<Duration>,
+    /// Other statements, which are carried out in the same transaction.
     pub also: &'a [String],
 }
 
@@ -58,124 +59,118 @@ impl Statements {
         Look(self.look_sql("look at rows", &format!("l.slot < {}", self.slots)))
     }
 
-    /// Creates the row of a slot, unless it is there.
-    pub fn create(&self, slot: u32) -> Write {
-        let insert = format!(
-            "/* dblock create row */ INSERT IGNORE INTO {} (name, slot) VALUES ({}, {slot})",
-            self.tables.locks(),
-            self.name
-        );
-        Write(vec![insert, self.look().0])
+    /// A write, and a look at what it has done: at the row of a grant, and at all slots where a grant is sought.
+    pub fn write(&self, change: Change, write_id: u64, terms: &Terms) -> Write {
+        match change {
+            Change::Create { slot } => {
+                let insert = format!(
+                    "/* dblock create row */ INSERT IGNORE INTO {} (name, slot) VALUES ({}, {slot})",
+                    self.tables.locks(),
+                    self.name
+                );
+                Write::before_look(vec![insert], self.look())
+            }
+            Change::Take { slot } => self.take(slot, "owner IS NULL", write_id, terms),
+            Change::TakeOver { slot, fence } => {
+                self.take(slot, &format!("fence = {fence}"), write_id, terms)
+            }
+            Change::TakeExpired { slot, fence } => {
+                let has_expired = format!(
+                    "fence = {fence} AND IFNULL(expires_at, UTC_TIMESTAMP(6)) <= UTC_TIMESTAMP(6)"
+                );
+                self.take(slot, &has_expired, write_id, terms)
+            }
+            Change::Renew { slot, fence } => {
+                let update = self.renewal(change, slot, fence, write_id, terms);
+                let look = self.look_at(slot);
+                Write::before_look(vec![format!("/* dblock renew row */ {update}")], Look(look))
+            }
+            Change::HandBack { slot, fence } => {
+                let update = self.renewal(change, slot, fence, write_id, terms);
+                self.transaction("hand back row", slot, terms.also, update)
+            }
+            Change::Release { slot, fence } => {
+                let free = self.freeing(write_id);
+                let update = format!("{free} WHERE {}", self.is_own(slot, fence));
+                self.transaction("release row", slot, terms.also, update)
+            }
+            Change::ReleaseAny => {
+                let free = format!(
+                    "/* dblock release rows */ {} WHERE name = {} AND owner = {}",
+                    self.freeing(write_id),
+                    self.name,
+                    self.owner
+                );
+                Write::before_look(vec![free], self.look())
+            }
+        }
     }
 
-    /// Takes a slot if it is free, or, with a `fence`, if its time is over and it was not granted again since.
-    pub fn take(&self, slot: u32, expired: Option<u64>, write_id: u64, grantee: &Grantee) -> Write {
-        let by_name = grantee
-            .owner_name
-            .map(|name| format!(" OR owner_name = {}", text_literal(name)));
-        let condition = match expired {
-            Some(fence) => {
-                format!(
-                    "fence = {fence} AND IFNULL(expires_at, UTC_TIMESTAMP(6)) <= UTC_TIMESTAMP(6)"
-                )
-            }
-            None => format!("(owner IS NULL{})", by_name.unwrap_or_default()),
-        };
-        let owner_name = grantee.owner_name.map_or("NULL".to_owned(), text_literal);
+    fn take(&self, slot: u32, condition: &str, write_id: u64, terms: &Terms) -> Write {
+        let owner_name = terms.owner_name.map_or("NULL".to_owned(), text_literal);
+        let ttl = terms.ttl.unwrap_or_default().as_secs().to_string();
         let update = format!(
             "UPDATE {} SET fence = fence + 1, owner = {}, write_id = {write_id}, kind = '{}', owner_name = {owner_name}, \
              acquired_at = UTC_TIMESTAMP(6), {}, kill_requested_at = NULL, kill_requested_by = NULL WHERE {} AND {condition}",
             self.tables.locks(),
             self.owner,
-            grantee.kind,
-            renewal(Some(grantee.ttl)),
+            terms.kind,
+            lasting(&ttl),
             self.place(slot),
         );
-        let look = self.look().0;
-        if grantee.also.is_empty() {
-            return Write(vec![format!("/* dblock take row */ {update}"), look]);
+        if terms.also.is_empty() {
+            let take = format!("/* dblock take row */ {update}");
+            return Write::before_look(vec![take], self.look());
         }
         let begin = "/* dblock take row */ START TRANSACTION".to_owned();
-        let also = grantee.also.iter().cloned();
-        let end = ["COMMIT".to_owned(), look];
-        Write([begin, update].into_iter().chain(also).chain(end).collect())
+        let also = terms.also.iter().cloned();
+        let statements = [begin, update].into_iter().chain(also);
+        let statements = statements.chain(["COMMIT".to_owned()]).collect();
+        Write::before_look(statements, self.look())
     }
 
-    /// Renews a slot that was granted with this fence, be its time over or not: nobody has had it since.
-    pub fn renew(
-        &self,
-        slot: u32,
-        fence: u64,
-        write_id: u64,
-        ttl: Option<Duration>,
-        kind: &str,
-    ) -> Write {
-        let update = self.renewal(slot, fence, write_id, ttl, kind);
-        let look = self.look_sql("look at row", &format!("l.slot = {slot}"));
-        Write(vec![format!("/* dblock renew row */ {update}"), look])
-    }
-
-    /// Renews a slot for the script that has it, in one transaction with other statements.
-    pub fn hand_back(
-        &self,
-        slot: u32,
-        fence: u64,
-        write_id: u64,
-        ttl: Option<Duration>,
-        also: &[String],
-    ) -> Write {
-        let update = self.renewal(slot, fence, write_id, ttl, "token");
-        self.transaction("hand back row", slot, also, update)
-    }
-
+    /// A command that runs under a token goes by the time that it was told: nobody else makes that shorter. What follows from the
+    /// old values stands first, for SET goes from left to right, or not.
     fn renewal(
         &self,
+        change: Change,
         slot: u32,
         fence: u64,
         write_id: u64,
-        ttl: Option<Duration>,
-        kind: &str,
+        terms: &Terms,
     ) -> String {
+        let kept = "IFNULL(ttl_seconds, 0)";
+        let ttl = match terms.ttl.map(|ttl| ttl.as_secs()) {
+            None => kept.to_owned(),
+            Some(ttl) if terms.kind == "run" => ttl.to_string(),
+            Some(ttl) => format!("IF(kind = 'token_run', GREATEST({kept}, {ttl}), {ttl})"),
+        };
+        let kind = match change {
+            Change::HandBack { .. } => ", kind = 'token'",
+            _ if terms.kind == "token_run" => ", kind = 'token_run'",
+            _ => "",
+        };
         format!(
-            "UPDATE {} SET write_id = {write_id}, kind = '{kind}', {} WHERE {} AND {}",
+            "UPDATE {} SET write_id = {write_id}, {}{kind} WHERE {}",
             self.tables.locks(),
-            renewal(ttl),
-            self.place(slot),
-            self.is_own(fence)
+            lasting(&ttl),
+            self.is_own(slot, fence)
         )
     }
 
-    /// Releases a slot that was granted with this fence, in one transaction with other statements.
-    pub fn release(&self, slot: u32, fence: u64, write_id: u64, also: &[String]) -> Write {
-        let update = format!(
-            "{} WHERE {} AND {}",
-            self.freeing(write_id),
-            self.place(slot),
-            self.is_own(fence)
-        );
-        self.transaction("release row", slot, also, update)
-    }
-
+    /// The look comes before the commit: after it another may be granted the slot at once.
     fn transaction(&self, what: &str, slot: u32, also: &[String], update: String) -> Write {
-        let look = self.look_sql("look at row", &format!("l.slot = {slot}"));
-        if also.is_empty() {
-            return Write(vec![format!("/* dblock {what} */ {update}"), look]);
-        }
         let begin = format!("/* dblock {what} */ START TRANSACTION");
-        let end = [update, "COMMIT".to_owned(), look];
-        let also = also.iter().cloned();
-        Write([begin].into_iter().chain(also).chain(end).collect())
+        let end = [update, self.look_at(slot), "COMMIT".to_owned()];
+        let statements = [begin].into_iter().chain(also.iter().cloned()).chain(end);
+        Write {
+            statements: statements.collect(),
+            looks_before_commit: true,
+        }
     }
 
-    /// Releases whatever slot the owner has.
-    pub fn release_any(&self, write_id: u64) -> Write {
-        let free = format!(
-            "/* dblock release rows */ {} WHERE name = {} AND owner = {}",
-            self.freeing(write_id),
-            self.name,
-            self.owner
-        );
-        Write(vec![free, self.look().0])
+    fn look_at(&self, slot: u32) -> String {
+        self.look_sql("look at row", &format!("l.slot = {slot}"))
     }
 
     fn freeing(&self, write_id: u64) -> String {
@@ -186,8 +181,9 @@ impl Statements {
         )
     }
 
-    fn is_own(&self, fence: u64) -> String {
-        format!("owner = {} AND fence = {fence}", self.owner)
+    fn is_own(&self, slot: u32, fence: u64) -> String {
+        let place = self.place(slot);
+        format!("{place} AND owner = {} AND fence = {fence}", self.owner)
     }
 
     /// Makes a session fit for the tables, and asks what must be known of the server.
@@ -196,13 +192,10 @@ impl Statements {
     }
 }
 
-/// What changes with a renewal for so long; `None`: for as long as the row says.
-fn renewal(ttl: Option<Duration>) -> String {
-    let ttl = ttl.map_or("IFNULL(ttl_seconds, 0)".to_owned(), |ttl| {
-        ttl.as_secs().to_string()
-    });
+/// What has a grant last for so many seconds from now on.
+fn lasting(ttl: &str) -> String {
     format!(
-        "ttl_seconds = {ttl}, renewed_at = UTC_TIMESTAMP(6), expires_at = UTC_TIMESTAMP(6) + INTERVAL {ttl} SECOND"
+        "renewed_at = UTC_TIMESTAMP(6), expires_at = UTC_TIMESTAMP(6) + INTERVAL {ttl} SECOND, ttl_seconds = {ttl}"
     )
 }
 
@@ -223,21 +216,38 @@ impl Statement for Look {
     }
 }
 
-/// A write, and a look at rows after it.
-pub struct Write(Vec<String>);
+/// A write, and a look at what it has done.
+pub struct Write {
+    statements: Vec<String>,
+    /// Whether the look is the last statement but one.
+    looks_before_commit: bool,
+}
+
+impl Write {
+    fn before_look(mut statements: Vec<String>, look: Look) -> Self {
+        statements.push(look.0);
+        Self {
+            statements,
+            looks_before_commit: false,
+        }
+    }
+}
 
 impl Batch for Write {
     type Answer = Vec<SlotState>;
 
     fn statements(&self) -> Vec<String> {
-        self.0.clone()
+        self.statements.clone()
     }
 
     fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
-        match (fault, results.get(self.0.len() - 1)) {
+        let look = self.statements.len() - 1 - usize::from(self.looks_before_commit);
+        match (fault, results.get(look)) {
             (Some(fault), _) => Err(fault),
-            (None, Some(rows)) => rows.iter().map(SlotState::read).collect(),
-            (None, None) => Err(Fault::Gone("no answer".to_owned())),
+            (None, Some(rows)) if results.len() == self.statements.len() => {
+                rows.iter().map(SlotState::read).collect()
+            }
+            (None, _) => Err(Fault::Gone("no answer".to_owned())),
         }
     }
 }

@@ -1,0 +1,128 @@
+//! Goes through every state that can come of a model's events, in any order.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// What is explored: one state of it.
+pub trait Model: Clone + Hash {
+    /// What may happen.
+    type Event: Copy + Debug;
+
+    /// Everything that may happen next.
+    fn events(&self) -> Vec<Self::Event>;
+
+    /// It happens.
+    fn apply(&mut self, event: Self::Event);
+
+    /// Panics unless all is right that must be right in every state.
+    fn check(&self);
+
+    /// Whether the event is no disturbance: without any others everybody must come to rest.
+    fn settles_by(&self, event: Self::Event) -> bool;
+
+    /// Whether everybody has what it asked for, as far as it can.
+    fn is_at_rest(&self) -> bool;
+
+    /// Panics unless all is right in a state of rest.
+    fn check_rest(&self);
+}
+
+/// A state, as one number.
+pub fn hash(model: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    model.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The states that were found, and how: shown where something is wrong.
+struct Found<E: Copy + Debug> {
+    /// From which state each came, and by what.
+    origins: Vec<(u32, Option<E>)>,
+    /// What is being tried.
+    tried: (u32, Option<E>),
+}
+
+impl<E: Copy + Debug> Found<E> {
+    fn new() -> Self {
+        Self {
+            origins: vec![(0, None)],
+            tried: (0, None),
+        }
+    }
+}
+
+impl<E: Copy + Debug> Drop for Found<E> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let (mut state, mut event) = self.tried;
+            let mut events = Vec::new();
+            while let Some(last) = event {
+                events.push(last);
+                (state, event) = self.origins[state as usize];
+            }
+            events.reverse();
+            println!("it came about by {events:?}");
+        }
+    }
+}
+
+/// Every state that can come of the events, in any order; how many there are. From each there must be a way to rest, without another
+/// disturbance.
+pub fn explore_to_rest<M: Model>(start: M) -> usize {
+    let mut seen = HashMap::from([(hash(&start), 0)]);
+    let mut found = Found::new();
+    // For each state, those that settle into it.
+    let mut before: Vec<Vec<u32>> = vec![Vec::new()];
+    let mut at_rest = vec![0; usize::from(start.is_at_rest())];
+    let mut to_do = vec![(start, 0)];
+    while let Some((model, from)) = to_do.pop() {
+        for event in model.events() {
+            found.tried = (from, Some(event));
+            let mut next = model.clone();
+            next.apply(event);
+            let count = u32::try_from(before.len()).unwrap();
+            let to = *seen.entry(hash(&next)).or_insert(count);
+            if to == count {
+                before.push(Vec::new());
+                found.origins.push(found.tried);
+                next.check();
+                if next.is_at_rest() {
+                    next.check_rest();
+                    at_rest.push(to);
+                }
+                to_do.push((next, to));
+            }
+            if model.settles_by(event) {
+                before[to as usize].push(from);
+            }
+        }
+    }
+    let mut rests = vec![false; before.len()];
+    while let Some(state) = at_rest.pop() {
+        if !std::mem::replace(&mut rests[state as usize], true) {
+            at_rest.append(&mut before[state as usize]);
+        }
+    }
+    if let Some(stuck) = rests.iter().position(|rests| !rests) {
+        found.tried = found.origins[stuck];
+        panic!("somebody waits, and a slot is free");
+    }
+    rests.len()
+}
+
+/// One order of events, until nothing more can happen, or all is at rest; how many there were.
+pub fn explore_at_random<M: Model>(mut model: M, random: &mut fastrand::Rng) -> usize {
+    let mut found = Found::new();
+    while let Some(&event) = random.choice(&model.events()) {
+        let state = u32::try_from(found.origins.len()).unwrap() - 1;
+        found.tried = (state, Some(event));
+        model.apply(event);
+        model.check();
+        found.origins.push(found.tried);
+        assert!(state < 100_000, "no end");
+    }
+    assert!(model.is_at_rest(), "somebody is stuck");
+    model.check_rest();
+    found.origins.len()
+}

@@ -1,0 +1,74 @@
+//! A slot's row that is held: what follows from what was seen after a renewal and after a release. Decisions only, as in `claim`.
+
+use super::state::SlotState;
+
+/// A grant, as its row knows it.
+#[derive(Debug, Clone, Copy)]
+pub struct Holding<'a> {
+    /// Whom the row belongs to.
+    pub owner: &'a str,
+    /// Which slot.
+    pub slot: u32,
+    /// The number of the grant.
+    pub fence: u64,
+}
+
+/// What a renewal has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renewed<'a> {
+    /// It is held.
+    Confirmed,
+    /// Somebody wants its holder to end.
+    Killed,
+    /// It is this grant's, but another write was carried out last: ask again.
+    Unknown,
+    /// It is another's, or nobody's; `None`: there is no row.
+    Lost(Option<&'a SlotState>),
+}
+
+/// What a release has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Released {
+    /// It is done.
+    Done,
+    /// It was not held any more.
+    NotHeld,
+    /// It is still this grant's: release it again.
+    Unknown,
+}
+
+impl Holding<'_> {
+    fn is_of(&self, row: &SlotState) -> bool {
+        row.owner.as_deref() == Some(self.owner) && row.fence == self.fence
+    }
+
+    /// What the `rows` show after a renewal with the number `write_id`.
+    pub fn after_renewal<'r>(&self, rows: &'r [SlotState], write_id: u64) -> Renewed<'r> {
+        match rows.iter().find(|row| row.slot == self.slot) {
+            Some(row) if self.is_of(row) && row.write_id != write_id => Renewed::Unknown,
+            Some(row) if self.is_of(row) && row.kill_requested_by.is_some() => Renewed::Killed,
+            Some(row) if self.is_of(row) => Renewed::Confirmed,
+            other => Renewed::Lost(other),
+        }
+    }
+
+    /// What the `rows` show after a release with the number `write_id`. `may_be_done`: the answer to an earlier one was lost.
+    pub fn after_release(&self, rows: &[SlotState], write_id: u64, may_be_done: bool) -> Released {
+        match rows.iter().find(|row| row.slot == self.slot) {
+            Some(row) if row.write_id == write_id => Released::Done,
+            Some(row) if self.is_of(row) => Released::Unknown,
+            _ if may_be_done => Released::Done,
+            _ => Released::NotHeld,
+        }
+    }
+}
+
+/// What the `rows` show after the release of whatever slot this owner had.
+pub fn after_release_of_any(rows: &[SlotState], owner: &str) -> Released {
+    let is_own = |row: &SlotState| row.owner.as_deref() == Some(owner);
+    if rows.iter().any(is_own) {
+        Released::Unknown
+    } else {
+        Released::Done
+    }
+}

@@ -1,0 +1,189 @@
+//! The servers: what each write does, as `statements` puts it into SQL.
+
+use super::state::{Ask, At, Broken, Caller, Phase, Row, Rows, TTL, World};
+use crate::lock::rows::change::Change;
+
+impl World {
+    /// Carries out a write; whether it has changed a row. `is_late`: nobody waits for it any more. `ttl`: what a script asks for.
+    pub fn carry_out(
+        &mut self,
+        number: u8,
+        change: Change,
+        write_id: u8,
+        is_late: bool,
+        ttl: Option<u8>,
+    ) -> bool {
+        match change {
+            Change::Create { slot } => {
+                !std::mem::replace(&mut self.rows[slot as usize].exists, true)
+            }
+            Change::Take { slot } => {
+                let row = self.rows[slot as usize];
+                let by_name = self.is_broken(Broken::TakesOverByName);
+                let is_same = by_name && row.is_named && self.gives_name(number);
+                let is_free = row.owner.is_none() || is_same;
+                row.exists && is_free && self.grant(number, slot, write_id, is_late)
+            }
+            Change::TakeExpired { slot, fence } => {
+                let row = self.rows[slot as usize];
+                let is_same = row.is(fence) || self.is_broken(Broken::TakesExpiredWithoutFence);
+                let is_over = row.left == 0 || self.is_broken(Broken::TakesUnexpired);
+                is_same && is_over && self.grant(number, slot, write_id, is_late)
+            }
+            Change::TakeOver { slot, fence } => {
+                self.rows[slot as usize].is(fence) && self.grant(number, slot, write_id, is_late)
+            }
+            Change::Renew { slot, fence } => self.renew(number, slot, fence, |row, is_token| {
+                // Its command goes by the time that it was told.
+                let asked = ttl.unwrap_or(row.ttl);
+                let is_kept = is_token && row.under_command;
+                row.ttl = if is_kept { row.ttl.max(asked) } else { asked };
+                row.under_command |= is_token && ttl.is_none();
+                row.write_id = write_id;
+            }),
+            Change::HandBack { slot, fence } => self.renew(number, slot, fence, |row, _| {
+                row.under_command = false;
+                row.write_id = write_id;
+            }),
+            Change::Release { slot, fence } => {
+                let any_fence = self.is_broken(Broken::ReleasesByOwner);
+                let row = &mut self.rows[slot as usize];
+                let is_own = row.owner == Some(number) && (row.is(fence) || any_fence);
+                assert!(!is_own || row.is(fence), "a release ends another grant");
+                is_own && row.free(write_id)
+            }
+            Change::ReleaseAny => {
+                let own = self.rows.iter_mut().filter(|row| row.owner == Some(number));
+                own.map(|row| row.free(write_id)).count() > 0
+            }
+        }
+    }
+
+    pub fn gives_name(&self, number: u8) -> bool {
+        self.is_script(number) && self.setting.named
+    }
+
+    fn grant(&mut self, number: u8, slot: u32, write_id: u8, is_late: bool) -> bool {
+        let is_named = self.gives_name(number);
+        let row = &mut self.rows[slot as usize];
+        assert_ne!(row.owner, Some(number), "a slot is granted to its holder");
+        if let Some(holder) = row.owner {
+            let holder = &mut self.callers[usize::from(holder)];
+            holder.is_ousted |= row.left > 0 && row.is_named && is_named;
+        }
+        *row = Row {
+            exists: true,
+            fence: row.fence + 1,
+            owner: Some(number),
+            is_named,
+            write_id,
+            ttl: TTL,
+            left: TTL,
+            under_command: false,
+            kill_requested: false,
+        };
+        self.callers[usize::from(number)].is_haunted |= is_late;
+        true
+    }
+
+    fn renew(
+        &mut self,
+        number: u8,
+        slot: u32,
+        fence: u64,
+        change: impl FnOnce(&mut Row, bool),
+    ) -> bool {
+        let any_fence = self.is_broken(Broken::RenewsByOwner);
+        let shortens = self.is_broken(Broken::ShortensUnderCommand);
+        let is_token = self.is_script(number);
+        let caller = self.callers[usize::from(number)];
+        let row = &mut self.rows[slot as usize];
+        if row.owner != Some(number) || !row.is(fence) && !any_fence {
+            return false;
+        }
+        assert!(row.is(fence), "another grant is renewed");
+        assert!(
+            !caller.knows_end,
+            "a lock is renewed that is known to be lost or released"
+        );
+        change(row, is_token && !shortens);
+        row.left = row.ttl;
+        true
+    }
+
+    /// Somebody forces the slot free.
+    pub fn force(&mut self, slot: usize) {
+        let row = &mut self.rows[slot];
+        if let Some(holder) = row.owner.take() {
+            self.callers[usize::from(holder)].is_ousted = true;
+        }
+        row.left = 0;
+    }
+
+    /// The next statement of a caller's session.
+    pub fn execute(&mut self, number: u8) -> At {
+        let flight = self.callers[usize::from(number)].flight.expect("it asks");
+        match (flight.at, flight.ask) {
+            (At::Sent, Ask::Look) => At::Looked(false, self.rows),
+            (At::Sent, Ask::Write(change)) => {
+                let ttl = self.ttl_of(number);
+                let changed = self.carry_out(number, change, flight.write_id, false, ttl);
+                let ends = matches!(change, Change::Release { .. } | Change::HandBack { .. });
+                if ends && !self.is_broken(Broken::LooksAfterRelease) {
+                    // In the same transaction.
+                    return At::Looked(changed, self.rows);
+                }
+                At::Done(changed)
+            }
+            (At::Done(changed), _) => At::Looked(changed, self.rows),
+            (At::Looked(..), _) => unreachable!("it is done"),
+        }
+    }
+
+    /// For how long this caller's renewals ask; `None`: for as long as the row says.
+    pub fn ttl_of(&self, number: u8) -> Option<u8> {
+        let is_claim = matches!(
+            self.callers[usize::from(number)].phase,
+            Phase::Claims { .. }
+        );
+        (is_claim || !self.is_script(number)).then_some(TTL)
+    }
+
+    /// What runs is not a command of this caller's if its row says otherwise.
+    pub fn is_backed(&self, number: u8, caller: &Caller) -> bool {
+        let row = self.rows[caller.slot as usize];
+        row.owner == Some(number) && caller.fence.is_some_and(|fence| row.is(fence))
+    }
+
+    /// All rows, for one that lags.
+    pub fn replicate(&mut self) {
+        self.past = self.rows;
+    }
+
+    pub fn tick_rows(&mut self) {
+        let age = |rows: &mut Rows| {
+            for row in rows {
+                row.left = row.left.saturating_sub(1);
+            }
+        };
+        age(&mut self.rows);
+        age(&mut self.past);
+    }
+}
+
+impl Row {
+    /// Whether it was not granted since this fence.
+    pub fn is(&self, fence: u64) -> bool {
+        u64::from(self.fence) == fence
+    }
+
+    fn free(&mut self, write_id: u8) -> bool {
+        *self = Self {
+            exists: true,
+            fence: self.fence,
+            write_id,
+            ..Self::default()
+        };
+        true
+    }
+}

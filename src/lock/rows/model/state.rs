@@ -1,0 +1,326 @@
+//! What the model knows in one moment: the rows, what is on its way to them, and where everybody is.
+
+use std::time::Duration;
+
+use crate::base::clock::Moment;
+use crate::lock::Lease;
+use crate::lock::rows::change::Change;
+use crate::lock::rows::state::SlotState;
+
+pub const MOST_CALLERS: usize = 4;
+pub const MOST_SLOTS: usize = 2;
+
+/// The time to live, in ticks of a second: of a run or a token, and the one that a script asks for while a command runs.
+pub const TTL: u8 = 2;
+pub const SHORT_TTL: u8 = 1;
+
+/// Ages are not told apart from here on.
+const OLDEST: u8 = TTL + 1;
+
+/// A rule that is left out, to see that it is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Broken {
+    /// An expired slot is taken whether its time is over or not.
+    TakesUnexpired,
+    /// An expired slot is taken whether it was granted since or not.
+    TakesExpiredWithoutFence,
+    /// A slot is taken over by the owner name alone.
+    TakesOverByName,
+    /// A grant is renewed by its owner alone.
+    RenewsByOwner,
+    /// A grant is released by its owner alone.
+    ReleasesByOwner,
+    /// What a release has done is looked at after it, when another may have taken the slot.
+    LooksAfterRelease,
+    /// A script's renewal shortens the time of a row under which a command runs.
+    ShortensUnderCommand,
+    /// A node answers from the past.
+    ReadsThePast,
+    /// A lock is held from when the answer came.
+    CountsFromAnswer,
+    /// What was not answered counts as not done.
+    BelievesLostAsUndone,
+    /// What was not answered counts as done.
+    BelievesLostAsDone,
+    /// Who waits may still be said to hold a slot.
+    WaitsWithAClaim,
+}
+
+/// What does not change during an exploration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Setting {
+    pub slots: usize,
+    pub callers: usize,
+    /// The last so many callers do not wait.
+    pub impatient: usize,
+    /// The first so many callers are scripts that acquire a token, and then run a command under it.
+    pub scripts: usize,
+    /// Whether all scripts give the same owner name.
+    pub named: bool,
+    pub broken: Option<Broken>,
+}
+
+/// Disturbances that may still happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Budget {
+    /// Ticks while a statement is on its way whose caller is awake.
+    pub slow: u8,
+    /// Sessions that end, or keepers that die, with a statement on its way: it may be carried out, before or much later.
+    pub losses: u8,
+    /// Writes that a cluster rolls back, for they met another one.
+    pub conflicts: u8,
+    /// Writes that a node applies to rows as they were when it was asked.
+    pub misses: u8,
+    /// Hosts that vanish.
+    pub crashes: u8,
+    /// Supervisors that give up while their keepers claim a slot.
+    pub give_ups: u8,
+    /// Hosts that sleep, and wake up at any time.
+    pub sleeps: u8,
+    /// `dblock kill`, and `dblock kill --force`.
+    pub kills: u8,
+    pub forced: u8,
+    /// `dblock renew --ttl` while a command runs under the token.
+    pub shortened: u8,
+}
+
+/// A row of the table.
+#[expect(clippy::struct_excessive_bools, reason = "each is a column")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Row {
+    pub exists: bool,
+    pub fence: u8,
+    pub owner: Option<u8>,
+    pub is_named: bool,
+    pub write_id: u8,
+    pub ttl: u8,
+    /// Until it expires.
+    pub left: u8,
+    /// Whether a command runs under a script's token.
+    pub under_command: bool,
+    pub kill_requested: bool,
+}
+
+pub type Rows = [Row; MOST_SLOTS];
+
+/// The name that scripts give.
+pub const OWNER_NAME: &str = "same";
+
+/// Whom the rows of this caller belong to.
+pub fn owner(number: u8) -> &'static str {
+    ["a", "b", "c", "d"][usize::from(number)]
+}
+
+/// The rows as the program sees them.
+pub fn seen(rows: &Rows) -> Vec<SlotState> {
+    let rows = (0..).zip(rows).filter(|(_, row)| row.exists);
+    let state = |(slot, row): (u32, &Row)| SlotState {
+        slot,
+        fence: row.fence.into(),
+        owner: row.owner.map(|number| owner(number).to_owned()),
+        owner_name: row.is_named.then(|| OWNER_NAME.to_owned()),
+        write_id: row.write_id.into(),
+        expires_in: i64::from(row.left),
+        kill_requested_by: row.kill_requested.then(String::new),
+        ..SlotState::default()
+    };
+    rows.map(state).collect()
+}
+
+/// What is asked of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ask {
+    Look,
+    Write(Change),
+}
+
+/// How far a statement has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum At {
+    Sent,
+    /// It has been carried out, and has changed a row or not.
+    Done(bool),
+    /// The answer is on its way.
+    Looked(bool, Rows),
+}
+
+/// A statement whose answer is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Flight {
+    pub ask: Ask,
+    pub write_id: u8,
+    pub at: At,
+    /// Since it was sent.
+    pub age: u8,
+}
+
+/// A write whose session is lost; it may be carried out at any time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ghost {
+    pub number: u8,
+    pub change: Change,
+}
+
+/// Where a caller is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Phase {
+    NotYet,
+    /// It claims a slot. `any`: any slot, and not only one that may be its own.
+    Claims {
+        any: bool,
+    },
+    /// Others hold the slots.
+    Waits,
+    /// Its command runs, or is about to start.
+    Holds,
+    /// Its command has ended, or never ran.
+    Releases,
+    /// A script has the token, and no process of dblock's runs; whether a command has run under it.
+    HasToken(bool),
+    /// It asks whether the token holds the lock.
+    Adopts,
+    Gone,
+}
+
+#[expect(clippy::struct_excessive_bools, reason = "each may happen alone")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Caller {
+    pub phase: Phase,
+    pub flight: Option<Flight>,
+    /// What it holds, or has held.
+    pub slot: u32,
+    pub fence: Option<u64>,
+    pub ttl: u8,
+    /// Since the statement was sent that proved the lock last.
+    pub lease: u8,
+    pub has_started: bool,
+    /// Whether the lease must be proved before the command goes on, for its host has slept.
+    pub in_doubt: bool,
+    pub asleep: bool,
+    /// Whether its keeper may hold a slot without having said so.
+    pub may_hold: bool,
+    /// Whether its supervisor has given up.
+    pub quits: bool,
+    pub may_be_released: bool,
+    /// Whether its slot was given to another on purpose: its command goes on until its next renewal.
+    pub is_ousted: bool,
+    /// Whether it knows that its grant is over.
+    pub knows_end: bool,
+    /// Whether nothing is left of it, as far as it was told.
+    pub is_clean: bool,
+    /// Whether a slot was granted to it by a write that it had given up.
+    pub is_haunted: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct World {
+    pub setting: Setting,
+    pub budget: Budget,
+    pub rows: Rows,
+    /// The rows as a node that lags has them.
+    pub past: Rows,
+    pub callers: Vec<Caller>,
+    pub ghosts: Vec<Ghost>,
+    /// The greatest fence that a command of each slot has had.
+    pub fences: [u64; MOST_SLOTS],
+}
+
+impl World {
+    pub fn new(setting: Setting, budget: Budget) -> Self {
+        let caller = Caller {
+            phase: Phase::NotYet,
+            flight: None,
+            slot: 0,
+            fence: None,
+            ttl: TTL,
+            lease: 0,
+            has_started: false,
+            in_doubt: false,
+            asleep: false,
+            may_hold: false,
+            quits: false,
+            may_be_released: false,
+            is_ousted: false,
+            knows_end: false,
+            is_clean: false,
+            is_haunted: false,
+        };
+        Self {
+            setting,
+            budget,
+            rows: Rows::default(),
+            past: Rows::default(),
+            callers: vec![caller; setting.callers],
+            ghosts: Vec::new(),
+            fences: [0; MOST_SLOTS],
+        }
+    }
+
+    pub fn is_broken(&self, broken: Broken) -> bool {
+        self.setting.broken == Some(broken)
+    }
+
+    pub fn is_script(&self, number: u8) -> bool {
+        usize::from(number) < self.setting.scripts
+    }
+
+    pub fn waits(&self, number: u8) -> bool {
+        usize::from(number) < self.setting.callers - self.setting.impatient
+    }
+}
+
+impl Caller {
+    /// Whether its command does something.
+    pub fn runs(&self) -> bool {
+        self.phase == Phase::Holds && !self.asleep && !self.in_doubt
+    }
+
+    /// Whether its command must have ended by so many ticks from now.
+    pub fn is_over_in(&self, ticks: u8) -> bool {
+        let seconds = |ticks: u8| Duration::from_secs(ticks.into());
+        let proved = Moment::START;
+        let ttl = seconds(self.ttl);
+        Lease { ttl, proved }.over() <= proved + seconds(self.lease + ticks)
+    }
+
+    /// A tick by its own clock.
+    pub fn tick(&mut self) {
+        self.lease = OLDEST.min(self.lease + 1);
+        if let Some(flight) = &mut self.flight {
+            flight.age = OLDEST.min(flight.age + 1);
+        }
+    }
+
+    /// Forgets what nothing depends on any more, so that states are found to be the same.
+    pub fn forget(&mut self) {
+        if self.phase != Phase::Holds {
+            self.lease = 0;
+            self.in_doubt = false;
+        }
+        if self.phase == Phase::Gone {
+            (self.slot, self.fence, self.ttl) = (0, None, TTL);
+            (self.may_hold, self.quits, self.may_be_released) = (false, false, false);
+            self.is_ousted = false;
+        }
+        let Some(flight) = &mut self.flight else {
+            return;
+        };
+        let keeps_age = matches!(
+            self.phase,
+            Phase::Claims { .. } | Phase::Holds | Phase::Adopts
+        );
+        if !keeps_age || flight.ask == Ask::Look {
+            flight.age = 0;
+        }
+        if let At::Looked(_, rows) = &mut flight.at {
+            for row in rows {
+                row.left = row.left.min(1);
+                row.write_id = if row.write_id == flight.write_id {
+                    flight.write_id
+                } else {
+                    0
+                };
+            }
+        }
+    }
+}
