@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::change::Change;
 use super::clock::Clock;
 use super::state::SlotState;
-use super::statements::{AskClock, Prepared, RollBack, Statements, Terms, Write};
+use super::statements::{AskClock, Prepared, RollBack, Statements, Terms};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::db::server_facts::median;
@@ -19,14 +19,6 @@ use crate::schema::{AskVersion, Tables, Version};
 /// A write that meets another one is tried so often, with a pause.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// As a run holds it.
-const TERMS: Terms = Terms {
-    kind: "run",
-    owner_name: None,
-    ttl: Some(DEFAULT_TTL),
-    also: &[],
-};
 
 /// The errors of a server that has no such database or table, and of one that refuses the account what it asked for, be it there or not.
 const MISSING: [u16; 2] = [1049, 1146];
@@ -131,14 +123,12 @@ impl RowProbe {
 
     /// Whether it was free.
     fn take(&self, session: &mut Session) -> Result<bool, Fault> {
-        let take = self.statements.write(Change::Take { slot: 0 }, 1, &TERMS);
-        let rows = self.write(&take, session)?;
+        let rows = self.write(Change::Take { slot: 0 }, 1, session)?;
         Ok(self.is_held(&rows))
     }
 
     fn release(&self, session: &mut Session) -> Result<(), Fault> {
-        let release = self.statements.write(Change::ReleaseAny, 2, &TERMS);
-        self.write(&release, session).map(|_| ())
+        self.write(Change::ReleaseAny, 2, session).map(|_| ())
     }
 
     /// Whether this server sees who holds the lock, on a session that was prepared.
@@ -175,8 +165,20 @@ impl RowProbe {
         self.insist(session, |session| session.run(&delete))
     }
 
-    fn write(&self, write: &Write, session: &mut Session) -> Result<Vec<SlotState>, Fault> {
-        self.insist(session, |session| session.run_batch(write))
+    fn write(
+        &self,
+        change: Change,
+        write_id: u64,
+        session: &mut Session,
+    ) -> Result<Vec<SlotState>, Fault> {
+        let terms = Terms {
+            kind: "run",
+            owner_name: None,
+            ttl: Some(DEFAULT_TTL),
+            also: &[],
+        };
+        let write = self.statements.write(change, write_id, &terms);
+        self.insist(session, |session| session.run_batch(&write))
     }
 
     /// Tries again what meets other writes.
