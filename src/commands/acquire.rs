@@ -58,7 +58,7 @@ enum Acquisition {
 /// From the process that prints.
 #[derive(Serialize, Deserialize)]
 enum Answer {
-    /// To [`Outcome::AreYouThere`].
+    /// To [`Acquisition::AreYouThere`].
     Here,
     /// The token has reached stdout.
     Printed,

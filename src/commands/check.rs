@@ -1,8 +1,11 @@
 //! `dblock check`: is a server fit to lock on, and how fast is it? What talks to the server is a process of its own; this
 //! one keeps the time, and prints.
 
+mod durable;
 mod examiner;
 mod finding;
+mod servers;
+mod survey;
 mod words;
 
 use super::print;

@@ -20,9 +20,6 @@ use crate::lock::{Caller, DEFAULT_TTL, Holders, Introduction, LockSpec, OnLockLo
 use crate::schema::Tables;
 use crate::settings::OfToken;
 
-/// All of it takes at most so many connect time-outs.
-const WHOLE: u32 = 3;
-
 /// Has `work` done with the lock of a token.
 ///
 /// # Errors
@@ -34,9 +31,10 @@ pub fn act_on(
     work: fn(&mut RowLock, &dyn Caller, &Journal) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let connect = of_token.connection.connect_timeout;
+    // It is one or two statements: that a server was reached is known when they are done.
     let limits = Limits {
         connect,
-        whole: Some(connect.saturating_mul(WHOLE)),
+        whole: Some(connect),
     };
     query::ask(
         command,

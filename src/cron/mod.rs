@@ -22,6 +22,6 @@ mod cronie;
 #[cfg(test)]
 mod golden;
 
-pub use once::{AlreadyRan, Once};
+pub use once::{AlreadyRan, EARLY, Once};
 pub use schedule::{Schedule, Tick};
 pub use zone::Zone;

@@ -11,7 +11,7 @@ use crate::base::text::{in_seconds, shown};
 use crate::history::{LastSuccess, Successes};
 
 /// A host whose clock is early by up to this is meant for the coming tick.
-const EARLY: Duration = Duration::from_secs(30);
+pub const EARLY: Duration = Duration::from_secs(30);
 
 /// When a name is not to run again after a success.
 #[derive(Debug, Clone)]

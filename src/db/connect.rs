@@ -59,6 +59,8 @@ pub struct Connector {
 /// A server that another was taken for.
 #[derive(Debug, Clone)]
 pub struct PassedOver {
+    /// Which, as it was named.
+    pub target: String,
     /// Which, and why.
     pub line: String,
     /// Whether it was reached and is read-only, as a replica should be.
@@ -172,9 +174,12 @@ impl Connector {
             } else {
                 fault
             };
-            self.passed_over
-                .borrow_mut()
-                .push(PassedOver { line, read_only });
+            let target = target.to_string();
+            self.passed_over.borrow_mut().push(PassedOver {
+                target,
+                line,
+                read_only,
+            });
             outcome = Some(match outcome {
                 Some(outcome) => outcome.decided_by(fault),
                 None => fault,
@@ -203,25 +208,33 @@ impl Connector {
         but: &str,
         mut ask: impl FnMut(&mut Session) -> Result<T, Fault>,
     ) -> Vec<(String, T)> {
-        let before = self.attempt_limit.replace(limit);
         let others = self
             .targets
             .iter()
             .filter(|target| target.to_string() != but);
-        let answered = others.filter_map(|target| {
-            let asked = self.try_target(target, &mut |session| {
-                session
-                    .answer_within(limit)
-                    .map_err(|error| Fault::Gone(error.to_string()))?;
-                ask(session)
-            });
-            asked
-                .ok()
-                .map(|(session, answer)| (session.to_string(), answer))
+        let answered = others.filter_map(|target| self.ask(target, limit, &mut ask).ok());
+        answered.collect()
+    }
+
+    /// What one server answers, as with [`Connector::survey`], and how a session shows its name.
+    ///
+    /// # Errors
+    /// What kept it from that.
+    pub fn ask<T>(
+        &self,
+        target: &Target,
+        limit: Duration,
+        mut ask: impl FnMut(&mut Session) -> Result<T, Fault>,
+    ) -> Result<(String, T), Fault> {
+        let before = self.attempt_limit.replace(limit);
+        let asked = self.try_target(target, &mut |session| {
+            session
+                .answer_within(limit)
+                .map_err(|error| Fault::Gone(error.to_string()))?;
+            ask(session)
         });
-        let answers = answered.collect();
         self.attempt_limit.set(before);
-        answers
+        asked.map(|(session, answer)| (session.to_string(), answer))
     }
 
     /// Says what fails ten times a second in the same way once.
@@ -255,6 +268,11 @@ impl Connector {
     /// From now on no server gets more than this for an answer.
     pub fn cap_attempts(&self, limit: Duration) {
         self.attempt_limit.set(self.attempt_limit.get().min(limit));
+    }
+
+    /// All servers, in order.
+    pub fn targets(&self) -> &[Target] {
+        &self.targets
     }
 
     /// The servers that the latest round passed over, in order.

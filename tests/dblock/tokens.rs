@@ -501,6 +501,23 @@ both_servers_with_tables! {
         release(server, &token).output().expect_code(0);
     }
 
+    fn a_renewal_takes_no_time_from_a_command(server) {
+        let (name, mut admin) = (unique("shorter"), server.admin());
+        let token = token(acquire(server, &name).args(["--ttl", "1h"]));
+        let mut running = run(server, &token).sh("echo runs; read line").stdin(std::process::Stdio::piped()).spawn();
+        running.wait_line("runs", SOON);
+        // The command's own next renewal is a minute away.
+        for _ in 0..2 {
+            renew(server, &token).args(["--ttl", "4s"]).output().expect_code(0);
+            assert!(held_for(&mut admin, &name) > 3000.0);
+        }
+        drop(running.take_stdin());
+        running.wait().expect_code(1).expect_silence();
+        renew(server, &token).args(["--ttl", "4s"]).output().expect_code(0);
+        assert!(held_for(&mut admin, &name) <= 4.0);
+        release(server, &token).output().expect_code(0);
+    }
+
     fn a_command_is_ended_when_its_token_is_void(server) {
         let (name, mut admin) = (unique("lost"), server.admin());
         let token = token(acquire(server, &name).args(["--ttl", "4s"]));

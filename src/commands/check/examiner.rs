@@ -10,22 +10,27 @@ use nix::poll::{PollFd, PollFlags, poll};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
+use super::durable::{self, TablesHere};
 use super::finding::Finding;
+use super::servers::{self, Other, Standing};
+use super::survey::{Survey, judge, standing, who};
 use super::words::{self, NotSeen};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 use crate::commands::inquiry::listener_of;
 use crate::db::server_facts::{
-    AskKeepsAttributes, AskLogin, AskSeesAll, Ping, Product, Shown, is_mariadb, is_replica, median,
+    AskKeepsAttributes, AskLogin, AskSeesAll, Ping, is_mariadb, is_replica, median,
     usage_of_account, usage_of_server,
 };
-use crate::db::{AskSessionInfo, ConnectOptions, Connector, Fault, Session};
+use crate::db::{ConnectOptions, Connector, Fault, Session};
 use crate::isolated::link::{Link, Next, cut, next};
 use crate::isolated::process::{detach, die_with, end, fork_isolated, harden};
 use crate::isolated::query::Message;
-use crate::lock::named::{Opening, Probe, Reached, await_waiter, end_session, exclusion};
+use crate::lock::named::{Opening, Probe, Reached, await_waiter, end_session};
+use crate::lock::rows::{RowProbe, clock_of};
 use crate::lock::{DEFAULT_TTL, Introduction};
+use crate::schema::Tables;
 
 /// How long the second session waits for the lock at most, and a message or an end is waited for: with a second to spare.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(2);
@@ -73,6 +78,7 @@ pub fn examine(
     // The findings report what is wrong with a server.
     verbosity.set(Verbosity::NoWarnings);
     let probe = Probe::new()?;
+    let rows = RowProbe::new(&Tables::new(&connection.database), probe.name())?;
     let Reached {
         session,
         opening,
@@ -92,8 +98,14 @@ pub fn examine(
         session,
         link,
         connection,
-        connector: &connector,
-        probe: &probe,
+        survey: Survey {
+            connector: &connector,
+            connect_timeout: connection.connect_timeout,
+            // It is the first that was not passed over.
+            place: connector.passed_over().len(),
+            probe: &probe,
+            rows: &rows,
+        },
         read_only,
         verbosity,
     };
@@ -120,8 +132,7 @@ struct Examiner<'a> {
     session: Session,
     link: &'a Link,
     connection: &'a ConnectOptions,
-    connector: &'a Connector,
-    probe: &'a Probe,
+    survey: Survey<'a>,
     /// Whether a server that is read-only will do.
     read_only: bool,
     verbosity: Rc<Cell<Verbosity>>,
@@ -131,37 +142,43 @@ impl Examiner<'_> {
     /// # Errors
     /// The session is lost.
     fn examine(&mut self, opening: &Result<Opening, Failure>) -> Result<(), Fault> {
-        let session = &mut self.session;
-        // A server that does not tell is examined all the same.
-        let info = session.try_run(&AskSessionInfo)?.unwrap_or_default();
-        let comment = Shown::Variable("version_comment").value(session)?;
-        let comment = comment.unwrap_or_default();
-        let product = Product::of(&info.version, &comment);
+        let (info, product, comment) = who(&mut self.session)?;
         let is_mariadb = is_mariadb(&info.version, &comment);
-        self.report(words::server(product, info.version, &comment));
-        self.report(Finding::ok("reached", &self.session.to_string()));
-        self.report_all(self.connector.passed_over().iter().map(words::passed_over));
+        self.report(words::server(product, info.version.clone(), &comment));
+        let server = self.session.to_string();
+        self.report(Finding::ok("reached", &server));
+        self.report_all(
+            self.survey
+                .connector
+                .passed_over()
+                .iter()
+                .map(words::passed_over),
+        );
         let account = Some(&*info.account).filter(|account| !account.is_empty());
         self.report(Finding::ok("account", account.unwrap_or("not told")));
         self.report(words::tls(&self.session, self.connection.tls.mode));
         let login = self.session.try_run(&AskLogin)?.unwrap_or_default();
         self.report(words::authentication(&login, is_mariadb));
-        let has_locks = match opening {
-            Ok(opening) => {
-                let exclusion = exclusion(&mut self.session, opening)?;
-                let handshake = self.session.handshake_id();
-                self.report_all(words::exclusion(opening, &exclusion, handshake));
-                opening.has_slot()
-            }
-            Err(failure) => {
-                self.report(words::no_locks(failure));
-                false
-            }
-        };
+        let exclusion = judge(opening, &mut self.session)?;
         let replica = is_replica(&mut self.session)?;
+        let mut standing = standing(opening, exclusion.as_ref(), product);
+        let tables = self.survey.rows.find_tables(&mut self.session)?;
+        let tried = self
+            .survey
+            .try_rows(&tables, &mut standing, replica == Some(true));
+        match (opening, &exclusion) {
+            (Ok(opening), Some(exclusion)) => {
+                let handshake = self.session.handshake_id();
+                let rows = &standing.rows;
+                self.report_all(words::exclusion(opening, exclusion, handshake, rows));
+            }
+            (Err(failure), _) => self.report(words::no_locks(failure, &standing.rows)),
+            (Ok(_), None) => {}
+        }
         self.report(words::replica(replica, is_mariadb));
+        let has_locks = opening.as_ref().is_ok_and(Opening::has_slot);
         let hand_over = if has_locks {
-            self.two_sessions()?
+            self.two_sessions(standing.is_clustered() && standing.durable())?
         } else {
             None
         };
@@ -175,8 +192,41 @@ impl Examiner<'_> {
         };
         self.report(words::holders(keeps_attributes, sees_all));
         self.report(words::connections(usage, of_account));
+        let tables = TablesHere {
+            database: &self.connection.database,
+            info: &info,
+            found: &tables,
+            fault: tried.fault.as_ref(),
+        };
+        self.report(tables.finding());
+        self.servers(&server, &standing, &tried.others)?;
         self.times(has_locks)?;
+        self.report_all(tried.span.map(durable::commit));
         self.report_all(hand_over.map(words::hand_over));
+        Ok(())
+    }
+
+    /// Which locks exclude on which server, and what time it is there.
+    fn servers(
+        &mut self,
+        examined: &str,
+        standing: &Standing,
+        others: &[Other],
+    ) -> Result<(), Fault> {
+        self.report(standing.finding(examined));
+        for other in others {
+            self.report(other.finding(examined, standing));
+        }
+        let Some(clock) = clock_of(&mut self.session)? else {
+            return Ok(());
+        };
+        let theirs = others.iter().filter_map(|other| {
+            let seen = other.found.as_ref().ok()?;
+            Some((&*other.server, seen.clock.filter(|_| !seen.shares_locks)?))
+        });
+        let clocks: Vec<_> = [(examined, clock)].into_iter().chain(theirs).collect();
+        self.report_all(servers::clocks(&clocks));
+        self.report(servers::host_clock(clock));
         Ok(())
     }
 
@@ -202,19 +252,26 @@ impl Examiner<'_> {
         let round_trip = median(&mut self.session, ping, |_| Ok(()))?;
         self.report(words::statement("round_trip", round_trip));
         if has_locks {
-            let span = self.probe.time_to_take(&mut self.session)?;
+            let span = self.survey.probe.time_to_take(&mut self.session)?;
             self.report(words::statement("lock", span));
         }
         Ok(())
     }
 
     /// Has a second session wait for the lock, which is held, hands it over, and ends that session. The lock is free then.
+    /// `durable`: it does not matter that several servers give it.
     /// How long the hand-over took, if there was one.
-    fn two_sessions(&mut self) -> Result<Option<Duration>, Fault> {
+    fn two_sessions(&mut self, durable: bool) -> Result<Option<Duration>, Fault> {
         let (pid, link) = fork_isolated(
             |link, first| {
                 self.verbosity.set(Verbosity::Nothing);
-                wait_in_line(self.connector, self.probe, self.read_only, &link, first)
+                wait_in_line(
+                    self.survey.connector,
+                    self.survey.probe,
+                    self.read_only,
+                    &link,
+                    first,
+                )
             },
             FromSecond::Failed,
         )
@@ -227,7 +284,7 @@ impl Examiner<'_> {
                 Some(span)
             }
             Err(why) => {
-                self.report(words::no_second_session(&why));
+                self.report(words::no_second_session(&why, durable));
                 None
             }
         })
@@ -237,7 +294,7 @@ impl Examiner<'_> {
     /// could end the other.
     fn hand_over(&mut self, link: &Link) -> Result<Result<(Duration, bool), NotSeen>, Fault> {
         let begun = Moment::now();
-        let (probe, session) = (self.probe, &mut self.session);
+        let (probe, session) = (self.survey.probe, &mut self.session);
         let id = match next(link, Some(begun + self.connection.connect_timeout)) {
             Next::Message(FromSecond::Asking(id)) => id,
             other => {

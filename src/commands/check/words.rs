@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use super::durable::Rows;
 use super::finding::Finding;
 use crate::base::exit::Failure;
 use crate::db::server_facts::{Login, Product, Usage};
@@ -11,7 +12,7 @@ use crate::lock::DEFAULT_TTL;
 use crate::lock::named::{Exclusion, Opening, READ_ONLY, Unfit};
 
 /// A statement should not take longer.
-const SLOW: Duration = Duration::from_millis(500);
+pub const SLOW: Duration = Duration::from_millis(500);
 
 /// Connections that should be free at least: each holder and each waiter is one.
 const FEW_FREE: u64 = 20;
@@ -104,13 +105,32 @@ pub fn authentication(login: &Login, is_mariadb: bool) -> Finding {
 }
 
 /// That the server refuses named locks.
-pub fn no_locks(failure: &Failure) -> Finding {
-    let why = format!("cannot be locked on: {}", failure.line);
-    Finding::ok("locks", "none").unfit(&why)
+pub fn no_locks(failure: &Failure, rows: &Rows) -> Finding {
+    let why = format!("has no named locks: {}; use another server", failure.line);
+    without_named_locks(Finding::ok("locks", "none"), &why, rows)
+}
+
+/// That named locks do not exclude on a server on which durable ones do, with tables.
+fn without_named_locks(found: Finding, why: &impl ToString, rows: &Rows) -> Finding {
+    let why = why.to_string();
+    match rows {
+        Rows::Work => found.warning(&format!("it {why}, or run --durable, which excludes here")),
+        Rows::NotSetUp => found.unfit(&format!(
+            "{why}, or run --durable, which excludes here once dblock init has created its tables"
+        )),
+        Rows::Unknown | Rows::Unusable => found.unfit(&format!(
+            "{why}, or run --durable, which excludes here once its tables can be used"
+        )),
+    }
 }
 
 /// Whether a lock would exclude; `handshake` is the session's number in the handshake.
-pub fn exclusion(opening: &Opening, exclusion: &Exclusion, handshake: u64) -> Vec<Finding> {
+pub fn exclusion(
+    opening: &Opening,
+    exclusion: &Exclusion,
+    handshake: u64,
+    rows: &Rows,
+) -> Vec<Finding> {
     let unfit = &exclusion.unfit;
     let mut all = Vec::new();
     let read_only = Finding::ok("takes_writes", if opening.read_only { "no" } else { "yes" });
@@ -123,6 +143,9 @@ pub fn exclusion(opening: &Opening, exclusion: &Exclusion, handshake: u64) -> Ve
         .iter()
         .find(|why| wrong(why))
     {
+        Some(why @ (Unfit::Galera | Unfit::MultiPrimary)) => {
+            without_named_locks(Finding::ok(check, value), why, rows)
+        }
         Some(why) => Finding::ok(check, value).unfit(why),
         None => Finding::ok(check, otherwise),
     };
@@ -228,8 +251,11 @@ pub enum NotSeen {
 }
 
 /// Why there was nothing to see.
-pub fn no_second_session(why: &NotSeen) -> Finding {
+pub fn no_second_session(why: &NotSeen, durable: bool) -> Finding {
     match why {
+        // One address may lead to several nodes of a cluster.
+        NotSeen::Stranger if durable => Finding::ok("second_session", "does not see the lock")
+            .warning(&format!("it {why}, or run --durable, which excludes here")),
         NotSeen::Stranger => Finding::ok("second_session", "does not see the lock").unfit(why),
         NotSeen::Failed(_) => {
             Finding::ok("second_session", "did not come about").warning(&why.to_string())

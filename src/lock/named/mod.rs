@@ -22,6 +22,6 @@ pub use fitness::{READ_ONLY, Unfit};
 pub use inspect::{Inspector, reach};
 pub use kill::{KillOutcome, Killed, Killing, Victim};
 pub use named_lock::{HOLD_BACK, NamedLock};
-pub use probe::{Exclusion, Probe, Reached, await_waiter, end_session, exclusion};
+pub use probe::{CHECKED, Exclusion, Probe, Reached, await_waiter, end_session, exclusion};
 pub use reacquire::Retake;
 pub use request::{Request, Verbosity};

@@ -16,6 +16,9 @@ use crate::lock::{DEFAULT_TTL, LockSpec, Name, OnLockLost, Wait, run_id_lock};
 /// The pause between two looks at another session.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
+/// What the names of all such locks begin with.
+pub const CHECKED: &str = "dblock-check-";
+
 /// A lock under a random name.
 pub struct Probe {
     name: Name,
@@ -50,10 +53,15 @@ impl Probe {
     /// [`Reason::OsRefused`] when the system has no random bits.
     pub fn new() -> Result<Self, Failure> {
         let marker = run_id_lock()?;
-        let name = format!("dblock-check-{}", marker.trim_start_matches('#'));
+        let name = format!("{CHECKED}{}", marker.trim_start_matches('#'));
         let name = Name::parse(&name)
             .map_err(|wrong| Failure::new(Reason::Internal, format!("the name {wrong}")))?;
         Ok(Self { name, marker })
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &Name {
+        &self.name
     }
 
     /// Reaches a server, and acquires the lock there as `dblock run` does.
@@ -93,6 +101,30 @@ impl Probe {
     ) -> Result<(Session, Opening), Fault> {
         let mut request = self.request(&run_id_lock().map_err(Fault::Final)?, read_only);
         connector.connect(|session| request.open(session))
+    }
+
+    /// Asks a server for the lock as `dblock run` does: what it says, or why it has no such locks.
+    ///
+    /// # Errors
+    /// The session must be dropped.
+    pub fn ask(&self, session: &mut Session) -> Result<Result<Opening, Failure>, Fault> {
+        let marker = run_id_lock().map_err(Fault::Final)?;
+        match self.request(&marker, true).open(session) {
+            Err(Fault::Final(failure)) if failure.reason == Reason::Configuration => {
+                Ok(Err(failure))
+            }
+            opened => opened.map(Ok),
+        }
+    }
+
+    /// Whether this server knows the lock of the first session's run id, which is held: it is the same server then, or one that
+    /// shares its locks.
+    ///
+    /// # Errors
+    /// The session must be dropped.
+    pub fn sees_marker(&self, session: &mut Session) -> Result<bool, Fault> {
+        let owners = session.try_run(&Owners(vec![self.marker.clone()]))?;
+        Ok(owners.is_ok_and(|owners| owners[0].is_some()))
     }
 
     /// A request that does not wait, and accepts an unfit server.

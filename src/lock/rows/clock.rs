@@ -1,6 +1,6 @@
 //! The clocks of servers, measured against this host's, which is only the ruler: it may be set wrong, and goes on while it sleeps.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::base::clock::Moment;
 
@@ -24,13 +24,28 @@ impl Clock {
             error,
         }
     }
+
+    /// Of this host: what its programs take for the time.
+    pub fn of_this_host() -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let micros = now.map_or(0, |now| i64::try_from(now.as_micros()).unwrap_or(i64::MAX));
+        let now = Moment::now();
+        Self::new(micros, now, now)
+    }
+
+    /// How far it is ahead of another, in microseconds, and how wrong that may be.
+    pub fn ahead_of(self, other: Self) -> (i64, u64) {
+        let ahead = self.ahead.saturating_sub(other.ahead);
+        (ahead, (self.error + other.error).unsigned_abs())
+    }
 }
 
 /// How far two clocks disagree, if that is certainly more than a tenth of the TTL: a holder ends its command a tenth of the TTL
 /// before its row expires.
 pub fn disagreement(one: Clock, other: Clock, ttl: Duration) -> Option<Duration> {
-    let off = one.ahead.abs_diff(other.ahead);
-    let certain = off.saturating_sub((one.error + other.error).unsigned_abs());
+    let (ahead, error) = one.ahead_of(other);
+    let off = ahead.unsigned_abs();
+    let certain = off.saturating_sub(error);
     (Duration::from_micros(certain) > ttl / 10).then(|| Duration::from_micros(off))
 }
 

@@ -8,10 +8,13 @@ mod clock;
 mod holding;
 #[cfg(test)]
 mod model;
+mod probe;
 mod row_lock;
 mod state;
 mod statements;
 mod token;
 
+pub use clock::{Clock, disagreement};
+pub use probe::{RowProbe, TablesFound, clock_of};
 pub use row_lock::{RowLock, RowSpec};
 pub use token::Token;

@@ -349,9 +349,8 @@ impl RowLock {
         Ok(None)
     }
 
-    /// Claims one of these slots, the best first, unless others hold them all; besides them only one that it may take over, or holds
-    /// already. `looks_first`: it is likely that they do, or somebody
-    /// must be there to use it.
+    /// Claims one of these slots, the best first, unless others hold them all; or any that it may take over, or holds already.
+    /// `looks_first`: it is likely that others hold them.
     fn claim(
         &mut self,
         slots: &[u32],

@@ -265,7 +265,12 @@ fn every_rule_is_needed() {
             },
             "a slot is held for nobody",
         ),
-        (Broken::BelievesLostAsDone, ONE_SLOT, lost, unheld),
+        (
+            Broken::BelievesLostAsDone,
+            ONE_SLOT,
+            lost,
+            "a slot is held for nobody",
+        ),
         (
             Broken::WaitsWithAClaim,
             ONE_SLOT,

@@ -1,0 +1,375 @@
+//! Which locks exclude on each of the servers that are named, and how far their clocks are apart, in words.
+
+use std::time::Duration;
+
+use super::durable::Rows;
+use super::finding::Finding;
+use crate::base::text::shown;
+use crate::cron::EARLY;
+use crate::db::server_facts::Product;
+use crate::lock::DEFAULT_TTL;
+use crate::lock::named::Unfit;
+use crate::lock::rows::{Clock, disagreement};
+
+/// What a server is to a lock.
+#[derive(Debug)]
+pub struct Standing {
+    /// Why its named locks would not exclude; empty if they would.
+    pub unfit: Vec<Unfit>,
+    /// Whether it refuses to give named locks.
+    pub refuses: bool,
+    /// Whether it takes no writes.
+    pub read_only: bool,
+    /// Whether it is in a replication group.
+    pub in_group: bool,
+    /// Whose it is.
+    pub product: Product,
+    /// What became of a durable lock.
+    pub rows: Rows,
+}
+
+/// Another server than the one that is examined.
+pub struct Other {
+    /// Its address.
+    pub server: String,
+    /// What was found; or why nothing was.
+    pub found: Result<Seen, String>,
+}
+
+/// What was found on another server.
+pub struct Seen {
+    /// What it is.
+    pub standing: Standing,
+    /// Whether it knows the named locks of the server that is examined.
+    pub shares_locks: bool,
+    /// Whether it knows a durable lock of that server; `None`: none was there to see.
+    pub sees_row: Option<bool>,
+    /// Its clock.
+    pub clock: Option<Clock>,
+}
+
+impl Standing {
+    /// Whether it is one of several servers that take writes, and have named locks of their own each.
+    pub fn is_clustered(&self) -> bool {
+        let clustered = |why: &Unfit| matches!(why, Unfit::Galera | Unfit::MultiPrimary);
+        self.product == Product::XtraDbCluster || self.unfit.iter().any(clustered)
+    }
+
+    /// Whether named locks exclude.
+    pub fn named(&self) -> bool {
+        self.unfit.is_empty() && !self.refuses && !self.read_only
+    }
+
+    /// Whether durable locks exclude.
+    pub fn durable(&self) -> bool {
+        self.rows == Rows::Work && self.could_be_durable()
+    }
+
+    /// Whether durable locks would exclude with tables that can be used.
+    fn could_be_durable(&self) -> bool {
+        let harmless = |why: &Unfit| matches!(why, Unfit::Galera | Unfit::MultiPrimary);
+        self.promises_rows() && !self.read_only && self.unfit.iter().all(harmless)
+    }
+
+    /// Whether it is of a kind on which durable locks were seen to exclude.
+    pub fn promises_rows(&self) -> bool {
+        !matches!(self.product, Product::TiDb | Product::Vitess)
+    }
+
+    /// For programs.
+    fn kind(&self) -> &'static str {
+        match self.unfit.first() {
+            _ if self.read_only => "read-only",
+            Some(Unfit::Galera) => "galera",
+            Some(Unfit::MultiPrimary) => "multi-primary",
+            _ if self.product == Product::XtraDbCluster => "galera",
+            _ if self.in_group => "primary",
+            _ => "single",
+        }
+    }
+
+    /// Why named locks do not exclude.
+    fn cause(&self) -> &'static str {
+        match self.unfit.first() {
+            _ if self.read_only => "it is read-only",
+            Some(Unfit::Galera) => "named locks are each node's own",
+            Some(Unfit::MultiPrimary) => "named locks are each member's own",
+            Some(Unfit::OneLock) => "it keeps one lock for each session",
+            Some(Unfit::TimeoutNotKept { .. } | Unfit::SessionsShared) => {
+                "something in between shares sessions"
+            }
+            Some(Unfit::ShortLived(_)) => "it ends sessions too soon",
+            None if self.refuses => "it gives no named locks",
+            None => "nothing is known against it",
+        }
+    }
+
+    /// Which locks exclude.
+    fn in_words(&self) -> String {
+        let (cause, can_be) = (self.cause(), self.could_be_durable());
+        let durable = match &self.rows {
+            _ if !self.promises_rows() => {
+                format!("; durable ones are not promised on {}", self.product.name())
+            }
+            Rows::NotSetUp if can_be => "; durable ones after dblock init".to_owned(),
+            _ => String::new(),
+        };
+        match (self.named(), self.durable()) {
+            (true, true) => "named and durable locks".to_owned(),
+            (true, false) => format!("named locks{durable}"),
+            (false, true) => format!("durable locks alone: {cause}"),
+            (false, false) => format!("none: {cause}{durable}"),
+        }
+    }
+
+    fn found(&self, server: &str, value: &str) -> Finding {
+        Finding::ok("excludes", &format!("{server}: {value}"))
+            .with("server", server)
+            .with("kind", self.kind())
+            .with("named", self.named())
+            .with("durable", self.durable())
+    }
+
+    /// Which locks exclude on the server that is examined.
+    pub fn finding(&self, server: &str) -> Finding {
+        let found = self.found(server, &self.in_words());
+        if self.named() || self.durable() {
+            found
+        } else {
+            found.unfit(&"has no lock that excludes")
+        }
+    }
+}
+
+impl Other {
+    /// Which locks exclude on it, beside those of the server that is examined.
+    pub fn finding(&self, examined: &str, its: &Standing) -> Finding {
+        let server = &self.server;
+        let seen = match &self.found {
+            Ok(seen) => seen,
+            Err(why) => {
+                let value = format!("{server}: not known");
+                return Finding::ok("excludes", &value)
+                    .with("server", &**server)
+                    .warning(&format!(
+                        "{why}; repair it, or remove it from the list: it is to take over when the others fail"
+                    ));
+            }
+        };
+        let standing = &seen.standing;
+        if seen.shares_locks {
+            return standing.found(
+                server,
+                &format!("those of {examined}, whose locks it knows"),
+            );
+        }
+        if standing.read_only {
+            let value = "none: it is read-only, and is passed over";
+            return standing.found(server, value);
+        }
+        let found = standing.found(server, &standing.in_words());
+        let both_clustered = standing.is_clustered() && its.is_clustered();
+        match seen.sees_row {
+            Some(true) => found,
+            None if both_clustered => found,
+            _ => found.warning(&format!(
+                "it takes writes as {examined} does, and does not know its locks: a host that reaches this one alone gets a lock that \
+                 is held there; set read_only on every replica, and name servers of one set only"
+            )),
+        }
+    }
+}
+
+/// How far the clocks of several servers are apart at most; `None`: there are no two.
+pub fn clocks(clocks: &[(&str, Clock)]) -> Option<Finding> {
+    let pairs = clocks
+        .iter()
+        .enumerate()
+        .flat_map(|(at, one)| clocks[at + 1..].iter().map(move |other| (one, other)));
+    let widest =
+        pairs.max_by_key(|((_, one), (_, other))| one.ahead_of(*other).0.unsigned_abs())?;
+    let ((one, clock), (other, its)) = widest;
+    let (ahead, error) = clock.ahead_of(*its);
+    let (first, last) = if ahead < 0 {
+        (other, one)
+    } else {
+        (one, other)
+    };
+    let [apart, error] = [ahead.unsigned_abs(), error].map(Duration::from_micros);
+    let value = if apart > error {
+        let (apart, error) = (rounded(apart), rounded(error));
+        format!(
+            "{first} is {apart} ahead of {last} (give or take {error}); no two are further apart"
+        )
+    } else {
+        format!("no difference, within {}", rounded(error))
+    };
+    let found = Finding::ok("clocks", &value)
+        .with("servers", clocks.len())
+        .with("seconds", apart.as_secs_f64())
+        .with("error_seconds", error.as_secs_f64());
+    Some(match disagreement(*clock, *its, DEFAULT_TTL) {
+        None => found,
+        Some(_) => found.warning(&format!(
+            "that is more than a tenth of the default --ttl, {}: when one takes over from the other, a durable lock may expire that \
+             much too soon; set the clocks right",
+            shown(DEFAULT_TTL / 10)
+        )),
+    })
+}
+
+/// How far this host's clock is from the server's.
+pub fn host_clock(server: Clock) -> Finding {
+    let (ahead, error) = Clock::of_this_host().ahead_of(server);
+    let off = Duration::from_micros(ahead.unsigned_abs());
+    let error = Duration::from_micros(error);
+    let value = match ahead {
+        _ if off <= error => format!("as the server's, within {}", rounded(error)),
+        ..0 => format!("{} behind the server's", rounded(off)),
+        0.. => format!("{} ahead of the server's", rounded(off)),
+    };
+    let seconds = off.as_secs_f64() * if ahead < 0 { -1.0 } else { 1.0 };
+    let found = Finding::ok("host_clock", &value)
+        .with("seconds", seconds)
+        .with("error_seconds", error.as_secs_f64());
+    match off > EARLY {
+        false => found,
+        true if ahead < 0 => found.note(
+            "cron on this host starts its jobs that late; --once-at goes by the server's clock",
+        ),
+        true => found.note(
+            "cron on this host starts its jobs more than half a minute early: --once-at goes by the server's clock, and takes them for \
+             late ones of the tick before; set the clock right",
+        ),
+    }
+}
+
+/// In milliseconds below a second, and in seconds above.
+fn rounded(span: Duration) -> String {
+    if span < Duration::from_secs(1) {
+        format!("{:.1} ms", span.as_secs_f64() * 1000.0)
+    } else {
+        format!("{:.1} s", span.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    use super::*;
+    use crate::base::clock::Moment;
+
+    fn standing(product: Product, unfit: &[Unfit], rows: Rows) -> Standing {
+        Standing {
+            unfit: unfit.to_vec(),
+            refuses: false,
+            read_only: false,
+            in_group: false,
+            product,
+            rows,
+        }
+    }
+
+    #[test]
+    fn what_excludes_where_is_said() {
+        use Product::{MariaDb, MySql, TiDb, Vitess, XtraDbCluster};
+        let refusing = Standing {
+            refuses: true,
+            ..standing(XtraDbCluster, &[], Rows::Work)
+        };
+        let read_only = Standing {
+            read_only: true,
+            ..standing(MySql, &[], Rows::Work)
+        };
+        for (standing, said) in [
+            (standing(MySql, &[], Rows::Work), "named and durable locks"),
+            (
+                standing(MySql, &[], Rows::NotSetUp),
+                "named locks; durable ones after dblock init",
+            ),
+            (standing(MySql, &[], Rows::Unusable), "named locks"),
+            (
+                standing(MariaDb, &[Unfit::Galera], Rows::Work),
+                "durable locks alone: named locks are each node's own",
+            ),
+            (
+                standing(MariaDb, &[Unfit::Galera], Rows::NotSetUp),
+                "none: named locks are each node's own; durable ones after dblock init",
+            ),
+            (
+                standing(MySql, &[Unfit::MultiPrimary], Rows::Unusable),
+                "none: named locks are each member's own",
+            ),
+            (refusing, "durable locks alone: it gives no named locks"),
+            (read_only, "none: it is read-only"),
+            (
+                standing(MySql, &[Unfit::OneLock], Rows::Work),
+                "none: it keeps one lock for each session",
+            ),
+            (
+                standing(MySql, &[Unfit::SessionsShared], Rows::NotSetUp),
+                "none: something in between shares sessions",
+            ),
+            (
+                standing(TiDb, &[], Rows::Work),
+                "named locks; durable ones are not promised on TiDB",
+            ),
+            (
+                standing(Vitess, &[], Rows::NotSetUp),
+                "named locks; durable ones are not promised on Vitess",
+            ),
+        ] {
+            assert_eq!(standing.in_words(), said);
+        }
+    }
+
+    #[test]
+    fn a_difference_is_told_where_it_is_larger_than_what_is_not_known() {
+        let at = |micros, millis| {
+            let answered = Moment::START + Duration::from_millis(millis);
+            Clock::new(micros, Moment::START, answered)
+        };
+        let said = |found: Option<Finding>| {
+            let found = serde_json::to_value(found.expect("two clocks")).expect("JSON");
+            (found["value"].clone(), found["state"].clone())
+        };
+        assert!(clocks(&[("a", at(0, 0))]).is_none());
+        let close = clocks(&[("a", at(0, 2)), ("b", at(500, 2))]);
+        assert_eq!(
+            said(close),
+            ("no difference, within 2.0 ms".into(), "ok".into())
+        );
+        let apart = [
+            ("a", at(0, 0)),
+            ("b", at(-2_000_000, 0)),
+            ("c", at(29_000_000, 0)),
+        ];
+        let (value, state) = said(clocks(&apart));
+        assert_eq!(
+            value,
+            "c is 31.0 s ahead of b (give or take 0.0 ms); no two are further apart"
+        );
+        assert_eq!(state, "warning");
+        let (_, state) = said(clocks(&apart[..2]));
+        assert_eq!(state, "ok");
+    }
+
+    #[test]
+    fn a_host_that_is_early_is_told_what_that_means_for_once_at() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after");
+        let micros = i64::try_from(now.as_micros()).expect("not that late");
+        let moment = Moment::now();
+        for (seconds, value, has_advice) in [
+            (-40, " s ahead of the server's", true),
+            (40, " s behind the server's", true),
+            (-20, " s ahead of the server's", false),
+        ] {
+            let server = Clock::new(micros + seconds * 1_000_000, moment, moment);
+            let found = serde_json::to_value(host_clock(server)).expect("JSON");
+            assert!(found["value"].as_str().expect("a text").ends_with(value));
+            assert_eq!(found["state"], "ok");
+            assert_eq!(found["advice"].is_string(), has_advice);
+        }
+    }
+}

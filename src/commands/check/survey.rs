@@ -1,0 +1,210 @@
+//! Asks every server that is named what it is to a lock, while a durable lock is held, if there are tables for one.
+
+use std::time::Duration;
+
+use super::durable::Rows;
+use super::servers::{Other, Seen, Standing};
+use crate::base::exit::Failure;
+use crate::db::server_facts::{Product, Shown};
+use crate::db::{AskSessionInfo, Connector, Fault, Session, SessionInfo};
+use crate::lock::named::{Exclusion, Opening, Probe, exclusion};
+use crate::lock::rows::{RowProbe, TablesFound, clock_of};
+
+/// What part of the connect timeout all servers have together for each answer.
+const PART: u32 = 3;
+
+/// What it takes to ask every server.
+#[derive(Clone, Copy)]
+pub struct Survey<'a> {
+    /// Knows the servers.
+    pub connector: &'a Connector,
+    /// How long they may take.
+    pub connect_timeout: Duration,
+    /// The place of the server that is examined in the list.
+    pub place: usize,
+    /// The named lock.
+    pub probe: &'a Probe,
+    /// The durable lock.
+    pub rows: &'a RowProbe,
+}
+
+impl Survey<'_> {
+    /// How long each answer of each of the servers may take.
+    fn share(&self) -> Duration {
+        let servers = u32::try_from(self.connector.targets().len()).unwrap_or(u32::MAX);
+        self.connect_timeout / PART / servers
+    }
+
+    /// Acquires a durable lock where there are tables for it, has the other servers look at it, and deletes it; in a session of its
+    /// own, so that one that does not commit ends no other.
+    pub fn try_rows(
+        &self,
+        tables: &TablesFound,
+        standing: &mut Standing,
+        is_replica: bool,
+    ) -> Tried {
+        standing.rows = Rows::before_a_try(tables);
+        // What is written to a replica parts it from its primary.
+        let writes = standing.rows == Rows::Unknown
+            && !standing.read_only
+            && standing.promises_rows()
+            && (!is_replica || standing.in_group || standing.is_clustered());
+        let Some(target) = self.connector.targets().get(self.place).filter(|_| writes) else {
+            return Tried::without_row(self.others(false));
+        };
+        let tried = self.connector.ask(target, self.share(), |session| {
+            if self.rows.prepare(session)?.is_read_only {
+                return Ok(None);
+            }
+            let span = self.rows.time_to_take(session)?;
+            let others = self.others(true);
+            self.rows.delete(session)?;
+            Ok(Some((span, others)))
+        });
+        match tried {
+            Ok((_, Some((span, others)))) => {
+                standing.rows = Rows::Work;
+                Tried {
+                    span: Some(span),
+                    fault: None,
+                    others,
+                }
+            }
+            Ok((_, None)) => {
+                standing.read_only = true;
+                Tried::without_row(self.others(false))
+            }
+            Err(fault) => {
+                standing.rows = Rows::Unusable;
+                Tried {
+                    fault: Some(fault),
+                    ..Tried::without_row(self.others(false))
+                }
+            }
+        }
+    }
+
+    /// What each other server is, those apart that did not answer before. `has_row`: there is a durable lock to see.
+    fn others(&self, has_row: bool) -> Vec<Other> {
+        let failed = self.connector.passed_over();
+        let failed = |server: &str| {
+            let mut failed = failed.iter().filter(|other| !other.read_only);
+            failed.any(|other| other.target == server)
+        };
+        let others = self.connector.targets().iter().enumerate();
+        let others = others.filter(|(place, target)| {
+            *place != self.place && !(*place < self.place && failed(&target.to_string()))
+        });
+        let asked = others.map(|(_, target)| {
+            let asked = self
+                .connector
+                .ask(target, self.share(), |session| self.look(session, has_row));
+            match asked {
+                Ok((server, seen)) => Other {
+                    server,
+                    found: Ok(seen),
+                },
+                Err(fault) => Other {
+                    server: target.to_string(),
+                    found: Err(fault.to_string()),
+                },
+            }
+        });
+        asked.collect()
+    }
+
+    /// What another server is.
+    fn look(&self, session: &mut Session, has_row: bool) -> Result<Seen, Fault> {
+        let opening = self.probe.ask(session)?;
+        let shares_locks = self.probe.sees_marker(session)?;
+        let clock = clock_of(session)?;
+        let (_, product, _) = who(session)?;
+        let exclusion = judge(&opening, session)?;
+        let mut standing = standing(&opening, exclusion.as_ref(), product);
+        let tables = self.rows.find_tables(session)?;
+        let usable = matches!(tables, TablesFound::Usable(_));
+        let sees_row = if !has_row || standing.read_only {
+            None
+        } else if usable {
+            self.rows.prepare(session)?;
+            Some(self.rows.sees(session)?)
+        } else {
+            Some(false)
+        };
+        standing.rows = if sees_row == Some(true) {
+            Rows::Work
+        } else {
+            Rows::before_a_try(&tables)
+        };
+        Ok(Seen {
+            standing,
+            shares_locks,
+            sees_row,
+            clock,
+        })
+    }
+}
+
+/// What became of a durable lock.
+pub struct Tried {
+    /// How long it took to acquire it; `None`: it was not tried.
+    pub span: Option<Duration>,
+    /// Why it came to nothing.
+    pub fault: Option<Fault>,
+    /// The other servers, while it was held.
+    pub others: Vec<Other>,
+}
+
+impl Tried {
+    fn without_row(others: Vec<Other>) -> Self {
+        Self {
+            span: None,
+            fault: None,
+            others,
+        }
+    }
+}
+
+/// Who the account is, whose server it is, and what that says of itself. One that does not tell is examined all the same.
+///
+/// # Errors
+/// The session must be dropped.
+pub fn who(session: &mut Session) -> Result<(SessionInfo, Product, String), Fault> {
+    let info = session.try_run(&AskSessionInfo)?.unwrap_or_default();
+    let comment = Shown::Variable("version_comment").value(session)?;
+    let comment = comment.unwrap_or_default();
+    let product = Product::of(&info.version, &comment);
+    Ok((info, product, comment))
+}
+
+/// Whether a named lock excludes; `None`: there are none.
+///
+/// # Errors
+/// The session must be dropped.
+pub fn judge(
+    opening: &Result<Opening, Failure>,
+    session: &mut Session,
+) -> Result<Option<Exclusion>, Fault> {
+    let opening = opening.as_ref().ok();
+    opening
+        .map(|opening| exclusion(session, opening))
+        .transpose()
+}
+
+/// What a server is, before a durable lock was tried.
+pub fn standing(
+    opening: &Result<Opening, Failure>,
+    exclusion: Option<&Exclusion>,
+    product: Product,
+) -> Standing {
+    Standing {
+        unfit: exclusion
+            .map(|found| found.unfit.clone())
+            .unwrap_or_default(),
+        refuses: opening.is_err(),
+        read_only: opening.as_ref().is_ok_and(|opening| opening.read_only),
+        in_group: exclusion.is_some_and(|found| found.in_group),
+        product,
+        rows: Rows::Unknown,
+    }
+}

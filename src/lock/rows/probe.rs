@@ -1,0 +1,239 @@
+//! Tries a durable lock of its own on a server, for `dblock check`: may the tables be used, how long does a commit take, and is the row
+//! the same on other servers?
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::change::Change;
+use super::clock::Clock;
+use super::state::SlotState;
+use super::statements::{AskClock, Prepared, RollBack, Statements, Terms};
+use crate::base::clock::Moment;
+use crate::base::exit::Failure;
+use crate::db::server_facts::median;
+use crate::db::{Fault, Plain, Row, Session, Statement, text_literal};
+use crate::lock::named::CHECKED;
+use crate::lock::{DEFAULT_TTL, Name, run_id_lock};
+use crate::schema::{AskVersion, Tables, Version};
+
+/// A write that meets another one is tried so often, with a pause.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The errors of a server that has no such database or table, and of one that refuses the account what it asked for, be it there or not.
+const MISSING: [u16; 2] = [1049, 1146];
+const DENIED: [u16; 3] = [1044, 1142, 1143];
+
+/// A durable lock under a random name.
+pub struct RowProbe {
+    tables: Tables,
+    statements: Statements,
+    /// A literal.
+    name: String,
+    owner: String,
+}
+
+/// What is there of dblock's tables.
+pub enum TablesFound {
+    /// They can be used, as far as can be told by reading.
+    Usable(Version),
+    /// There are none.
+    Missing,
+    /// This account is not shown whether they are there.
+    Hidden,
+    /// They cannot be used; the line says why.
+    Unusable(String),
+    /// The server does not read them, by its error of this number.
+    Refused(u16),
+}
+
+impl RowProbe {
+    /// For the lock `name`, in these tables.
+    ///
+    /// # Errors
+    /// As [`run_id_lock`].
+    pub fn new(tables: &Tables, name: &Name) -> Result<Self, Failure> {
+        let owner = run_id_lock()?.trim_start_matches('#').to_owned();
+        Ok(Self {
+            tables: tables.clone(),
+            statements: Statements::new(tables, name, 1, &owner),
+            name: text_literal(&name.to_string()),
+            owner,
+        })
+    }
+
+    /// Looks for the tables.
+    ///
+    /// # Errors
+    /// The session must be dropped.
+    pub fn find_tables(&self, session: &mut Session) -> Result<TablesFound, Fault> {
+        Ok(match session.try_run(&AskVersion(&self.tables))? {
+            Ok(Some(version)) => match self.tables.judge(Ok(Some(version)), session) {
+                Ok(()) => TablesFound::Usable(version),
+                Err(fault) => TablesFound::Unusable(fault.to_string()),
+            },
+            Ok(None) => TablesFound::Missing,
+            Err(code) if MISSING.contains(&code) => TablesFound::Missing,
+            Err(code) if DENIED.contains(&code) => TablesFound::Hidden,
+            Err(code) => TablesFound::Refused(code),
+        })
+    }
+
+    /// Makes a session fit for the tables: its server answers only after it has caught up with the others of a cluster.
+    ///
+    /// # Errors
+    /// Any fault of a statement.
+    pub fn prepare(&self, session: &mut Session) -> Result<Prepared, Fault> {
+        session.run_batch(&self.statements.prepare())
+    }
+
+    /// How long it takes to acquire the lock, on a session that was prepared. It is held then, until it is [deleted](Self::delete).
+    ///
+    /// # Errors
+    /// Any fault of a statement.
+    pub fn time_to_take(&self, session: &mut Session) -> Result<Duration, Fault> {
+        // First, so that a row is written only by an account that may delete it.
+        self.delete_stale(session)?;
+        let created = self.create(session);
+        let taken = created.and_then(|()| self.take_and_time(session));
+        if matches!(&taken, Err(fault) if !matches!(fault, Fault::Gone(_))) {
+            let _ = self.delete(session);
+        }
+        taken
+    }
+
+    fn take_and_time(&self, session: &mut Session) -> Result<Duration, Fault> {
+        let take = |session: &mut Session| self.take(session).map(|_| ());
+        let span = median(session, take, |session| self.release(session))?;
+        if !self.take(session)? {
+            return Err(Fault::Conflict("no answer".to_owned()));
+        }
+        Ok(span)
+    }
+
+    /// Creates the row, with the time by which it is known for an old one.
+    fn create(&self, session: &mut Session) -> Result<(), Fault> {
+        let create = Plain(format!(
+            "/* dblock check create */ INSERT INTO {} (name, slot, renewed_at) VALUES ({}, 0, UTC_TIMESTAMP(6))",
+            self.tables.locks(),
+            self.name
+        ));
+        self.insist(session, |session| session.run(&create))
+    }
+
+    /// Whether it was free.
+    fn take(&self, session: &mut Session) -> Result<bool, Fault> {
+        let rows = self.write(Change::Take { slot: 0 }, 1, session)?;
+        Ok(self.is_held(&rows))
+    }
+
+    fn release(&self, session: &mut Session) -> Result<(), Fault> {
+        self.write(Change::ReleaseAny, 2, session).map(|_| ())
+    }
+
+    /// Whether this server sees who holds the lock, on a session that was prepared.
+    ///
+    /// # Errors
+    /// Any fault of a statement.
+    pub fn sees(&self, session: &mut Session) -> Result<bool, Fault> {
+        let rows = session.run(&self.statements.look())?;
+        Ok(self.is_held(&rows))
+    }
+
+    /// Deletes the lock's row.
+    ///
+    /// # Errors
+    /// Any fault of a statement.
+    pub fn delete(&self, session: &mut Session) -> Result<(), Fault> {
+        let (locks, name) = (self.tables.locks(), &self.name);
+        let delete = Plain(format!(
+            "/* dblock check delete */ DELETE FROM {locks} WHERE name = {name} AND slot = 0"
+        ));
+        self.insist(session, |session| session.run(&delete))
+    }
+
+    /// Deletes the rows of checks that were killed an hour ago or more.
+    fn delete_stale(&self, session: &mut Session) -> Result<(), Fault> {
+        let locks = self.tables.locks();
+        // From the first to behind the last possible name, so that no other row is looked at.
+        let first = text_literal(CHECKED);
+        let behind = text_literal(&CHECKED.replacen("check-", "check.", 1));
+        let delete = Plain(format!(
+            "/* dblock check delete */ DELETE FROM {locks} WHERE name > {first} AND name < {behind} AND renewed_at < \
+             UTC_TIMESTAMP(6) - INTERVAL 1 HOUR"
+        ));
+        self.insist(session, |session| session.run(&delete))
+    }
+
+    fn write(
+        &self,
+        change: Change,
+        write_id: u64,
+        session: &mut Session,
+    ) -> Result<Vec<SlotState>, Fault> {
+        let terms = Terms {
+            kind: "run",
+            owner_name: None,
+            ttl: Some(DEFAULT_TTL),
+            also: &[],
+        };
+        let write = self.statements.write(change, write_id, &terms);
+        self.insist(session, |session| session.run_batch(&write))
+    }
+
+    /// Tries again what meets other writes.
+    fn insist<T>(
+        &self,
+        session: &mut Session,
+        write: impl Fn(&mut Session) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let mut tries = 0;
+        loop {
+            let fault = match write(session) {
+                Err(fault @ Fault::Gone(_)) => return Err(fault),
+                Err(fault) => fault,
+                done => return done,
+            };
+            session.run(&RollBack)?;
+            tries += 1;
+            if !matches!(fault, Fault::Conflict(_) | Fault::Interrupted(_)) || tries == TRIES {
+                return Err(self.tables.explain(fault));
+            }
+            sleep(PAUSE);
+        }
+    }
+
+    fn is_held(&self, rows: &[SlotState]) -> bool {
+        let mut owners = rows.iter().map(|row| row.owner.as_deref());
+        owners.any(|owner| owner == Some(&*self.owner))
+    }
+}
+
+/// Measures the clock of a server; `None` where it does not tell the time.
+///
+/// # Errors
+/// The session must be dropped.
+pub fn clock_of(session: &mut Session) -> Result<Option<Clock>, Fault> {
+    let asked = Moment::now();
+    let told = session.try_run(&Told)?;
+    let answered = Moment::now();
+    Ok(told
+        .ok()
+        .flatten()
+        .map(|told| Clock::new(told, asked, answered)))
+}
+
+/// As [`AskClock`], of a server that may have no answer.
+struct Told;
+
+impl Statement for Told {
+    type Answer = Option<i64>;
+
+    fn sql(&self) -> String {
+        AskClock.sql()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<i64>, Fault> {
+        crate::db::first_value(rows)
+    }
+}
