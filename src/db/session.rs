@@ -62,6 +62,15 @@ impl Session {
         statement.decode(&rows)
     }
 
+    /// Sends a statement that changes rows; how many it has changed.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn change<S: Statement<Answer = ()>>(&mut self, statement: &S) -> Result<u64, Fault> {
+        self.run(statement)?;
+        Ok(self.conn.affected_rows())
+    }
+
     /// As [`Session::run`], for a statement that the server may refuse: then its error number.
     ///
     /// # Errors

@@ -703,6 +703,20 @@ impl RowLock {
         let mut session = self.reach()?;
         let Grant { slot, fence, .. } = self.grant;
         let fence = fence.unwrap_or_default();
+        if !is_new && self.spec.token.is_none() {
+            let (sent, write_id) = (Moment::now(), self.next_write_id());
+            let terms = self.terms(&[]);
+            let renewal = self.statements.quick_renewal(slot, fence, write_id, &terms);
+            // Whatever else it comes to, the longer way finds out.
+            match session.change(&renewal) {
+                Ok(1) => {
+                    self.session = Some(session);
+                    return Ok(Renewal::Confirmed(sent));
+                }
+                Err(fault @ Fault::Gone(_)) => return Err(fault),
+                _ => {}
+            }
+        }
         let write_id = self.next_write_id();
         let change = Change::Renew { slot, fence };
         let write = self.statements.write(change, write_id, &self.terms(&[]));

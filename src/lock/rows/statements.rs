@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::change::Change;
 use super::state::{COLUMNS, SlotState};
-use crate::db::{Batch, Fault, Row, Statement, first_value, text_literal};
+use crate::db::{Batch, Fault, Plain, Row, Statement, first_value, text_literal};
 use crate::lock::Name;
 use crate::schema::{AskVersion, PREPARE, Tables, Version};
 
@@ -104,6 +104,16 @@ impl Statements {
                 Write::before_look(vec![free], self.look())
             }
         }
+    }
+
+    /// A renewal that changes the row unless it is another's or somebody wants its holder to end: one statement, for that is nearly
+    /// always so.
+    pub fn quick_renewal(&self, slot: u32, fence: u64, write_id: u64, terms: &Terms) -> Plain {
+        let renew = Change::Renew { slot, fence };
+        let update = self.renewal(renew, slot, fence, write_id, terms);
+        Plain(format!(
+            "/* dblock renew row */ {update} AND kill_requested_by IS NULL"
+        ))
     }
 
     fn take(&self, slot: u32, condition: &str, write_id: u64, terms: &Terms) -> Write {
