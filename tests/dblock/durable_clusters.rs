@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 
 use crate::harness::{
-    Cluster, Dblock, Output, PASSWORD, Pair, Records, Replication, Running, SOON, both_servers,
-    eventually, holder as holder_of, unique, url_of, waiters,
+    Cluster, Dblock, Output, PASSWORD, Pair, Records, Replication, Running, SOON, Server,
+    both_servers, eventually, holder as holder_of, unique, url_of, waiters,
 };
 
 /// Longer than a cluster takes to go on without a node.
@@ -54,7 +54,7 @@ fn grant(cluster: &Cluster) {
     admin.expect("the admin may do that");
     eventually("all nodes know the account's rights", SOON, || {
         let count = "SELECT COUNT(*) FROM dblock.dblock_meta";
-        let mut clients = cluster.nodes.iter().map(|node| node.client());
+        let mut clients = cluster.nodes.iter().map(Server::client);
         clients.all(|mut client| {
             client
                 .query_first::<u8, _>(count)
