@@ -17,7 +17,9 @@ pub use backend::{Attempt, Backend, Caller, Reattempt, Refusal, Renewal};
 pub use holder::{Holder, Holders, MOST_NAMED};
 pub use introduction::Introduction;
 pub use lease::Lease;
-pub use name::{Name, kill_ack_lock, kill_request_lock, run_id_lock, session_marker_lock};
+pub use name::{
+    Name, kill_ack_lock, kill_request_lock, run_id_lock, run_lock_of, session_marker_lock,
+};
 
 /// Slots of a lock at most.
 pub const MOST_SLOTS: u32 = 1000;
