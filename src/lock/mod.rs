@@ -2,6 +2,7 @@
 //! another kind of server, is a folder beside `named` that implements `Backend`, and the session that it needs in `db`.
 
 mod backend;
+mod held_row;
 mod holder;
 mod introduction;
 mod lease;
@@ -14,8 +15,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use backend::{Attempt, Backend, Caller, Reattempt, Refusal, Renewal};
+pub use held_row::{Durable, HeldRow, HolderKind};
 pub use holder::{Holder, Holders, MOST_NAMED};
-pub use introduction::Introduction;
+pub use introduction::{Introduction, own_host};
 pub use lease::Lease;
 pub use name::{
     Name, kill_ack_lock, kill_request_lock, run_id_lock, run_lock_of, session_marker_lock,

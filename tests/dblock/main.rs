@@ -19,6 +19,7 @@ mod connection;
 mod cron;
 mod documents;
 mod durable;
+mod durable_kill;
 mod exclusion;
 mod exit_codes;
 mod history;

@@ -4,6 +4,8 @@
 
 mod claim;
 mod clock;
+mod inspect;
+mod kill;
 mod probe;
 mod row_lock;
 mod state;
@@ -11,6 +13,8 @@ mod statements;
 mod token;
 
 pub use clock::{Clock, disagreement};
+pub use inspect::Rows;
+pub use kill::{Ended, Freed, RowKilling, RowOutcome, RowVictim};
 pub use probe::{RowProbe, TablesFound, clock_of};
 pub use row_lock::{RowLock, RowSpec};
 pub use token::Token;

@@ -29,6 +29,17 @@ pub struct Grantee<'a> {
     pub also: &'a [String],
 }
 
+/// Which row is taken from its owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Only {
+    /// One whose time is over.
+    Expired,
+    /// One that a script holds, without a command under it.
+    Token,
+    /// Any.
+    Always,
+}
+
 impl Statements {
     /// For the first so many slots of the lock `name`, and this owner, 32 hex digits.
     pub fn new(tables: &Tables, name: &Name, slots: u32, owner: &str) -> Self {
@@ -178,6 +189,40 @@ impl Statements {
         Write(vec![free, self.look().0])
     }
 
+    /// Asks the owner of a slot that was granted with this fence to end. When it was first asked stays: it may know since then.
+    pub fn request_kill(&self, slot: u32, fence: u64, killer: &str) -> Write {
+        let request = format!(
+            "/* dblock request kill */ UPDATE {} SET kill_requested_at = IFNULL(kill_requested_at, UTC_TIMESTAMP(6)), kill_requested_by = {} WHERE {} AND {}",
+            self.tables.locks(),
+            text_literal(killer),
+            self.place(slot),
+            self.is_own(fence)
+        );
+        Write(vec![
+            request,
+            self.look_sql("look at row", &format!("l.slot = {slot}")),
+        ])
+    }
+
+    /// Takes a slot that was granted with this fence from its owner, who is not asked, if this still holds of the row.
+    pub fn free(&self, slot: u32, fence: u64, write_id: u64, only: Only) -> Write {
+        let condition = match only {
+            Only::Expired => " AND IFNULL(expires_at, UTC_TIMESTAMP(6)) <= UTC_TIMESTAMP(6)",
+            Only::Token => " AND kind = 'token'",
+            Only::Always => "",
+        };
+        let free = format!(
+            "/* dblock free row */ {} WHERE {} AND {}{condition}",
+            self.freeing(write_id),
+            self.place(slot),
+            self.is_own(fence)
+        );
+        Write(vec![
+            free,
+            self.look_sql("look at row", &format!("l.slot = {slot}")),
+        ])
+    }
+
     fn freeing(&self, write_id: u64) -> String {
         format!(
             "UPDATE {} SET owner = NULL, owner_name = NULL, write_id = {write_id}, expires_at = NULL, kill_requested_at = NULL, \
@@ -192,7 +237,12 @@ impl Statements {
 
     /// Makes a session fit for the tables, and asks what must be known of the server.
     pub fn prepare(&self) -> Prepare<'_> {
-        Prepare(&self.tables)
+        Self::prepare_for(&self.tables)
+    }
+
+    /// The same, whatever the lock.
+    pub fn prepare_for(tables: &Tables) -> Prepare<'_> {
+        Prepare(tables)
     }
 }
 
