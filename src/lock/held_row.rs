@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::Name;
 use crate::db::Client;
 
 /// How many writes of an owner may be between two looks at its row.
@@ -72,6 +73,11 @@ pub struct HeldRow {
 }
 
 impl HeldRow {
+    /// Whether it is of this lock.
+    pub fn is_of(&self, name: &Name) -> bool {
+        self.name == name.to_string()
+    }
+
     /// Whether its time is over.
     pub fn has_expired(&self) -> bool {
         self.durable.expires_in.is_none()

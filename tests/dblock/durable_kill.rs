@@ -1,38 +1,14 @@
 //! `dblock kill` of a durable lock: its row says who is to end, and its release that the command has.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    BUSY, Dblock, Frozen, Kind, Output, Records, Running, SOON, Server, eventually, is_stopped,
-    runs, unique,
+    BUSY, Dblock, Frozen, Kind, Output, Records, Running, SOON, Server, both_servers_with_tables,
+    eventually, is_stopped, runs, unique,
 };
-
-/// Makes two tests of each function, on the servers with tables.
-macro_rules! both_servers {
-    ($($(#[$attribute:meta])* fn $name:ident($server:ident) $body:block)*) => {$(
-        mod $name {
-            #[allow(unused_imports, reason = "not every test needs all that its file imports")]
-            use super::*;
-
-            $(#[$attribute])*
-            fn check($server: &'static Server) $body
-
-            #[test]
-            fn mariadb() {
-                check(Server::durable(Kind::MariaDb));
-            }
-
-            #[test]
-            fn mysql() {
-                check(Server::durable(Kind::MySql));
-            }
-        }
-    )*};
-}
 
 /// A durable run whose command runs until it is ended, and says its process.
 fn holder(server: &Server, name: &str, args: &[&str]) -> (Running, i32) {
@@ -67,25 +43,6 @@ fn expect_told(kill: &Output, parts: &[&str]) {
     }
 }
 
-/// Who owns the row of a slot.
-fn owner(server: &Server, name: &str, slot: u32) -> Option<String> {
-    let query = "SELECT owner FROM dblock.dblock_locks WHERE name = ? AND slot = ?";
-    let row: Option<Option<String>> = server.admin().exec_first(query, (name, slot)).unwrap();
-    row.flatten()
-}
-
-/// A row that somebody has of whom nothing is known, which expires so many seconds from now.
-fn row_of_a_stranger(server: &Server, name: &str, slot: u32, expires_in: i32) {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    let owner = NEXT.fetch_add(1, Ordering::Relaxed);
-    let insert = format!(
-        "INSERT INTO dblock.dblock_locks (name, slot, fence, owner, write_id, kind, ttl_seconds, acquired_at, renewed_at, expires_at)
-         VALUES ('{name}', {slot}, 7, '{owner:032x}', 1, 'run', 60, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6),
-                 UTC_TIMESTAMP(6) + INTERVAL {expires_in} SECOND)"
-    );
-    server.admin().query_drop(insert).unwrap();
-}
-
 /// A token of `dblock acquire`.
 fn token(server: &Server, name: &str, args: &[&str]) -> String {
     let acquire = Dblock::at(server, "acquire").args(["--name", name]);
@@ -102,7 +59,7 @@ fn other_account(server: &Server) -> String {
     account
 }
 
-both_servers! {
+both_servers_with_tables! {
     fn a_holder_is_ended_with_its_command_whatever_its_policy(server) {
         for policy in ["reacquire", "terminate", "ignore"] {
             let name = unique("kill");
@@ -111,7 +68,7 @@ both_servers! {
             assert!(!runs(command), "{policy}: the command has ended by then");
             expect_told(&killed, &[&format!("slot 0 of {name}: ended "), "its command has ended, after", "now it is free\n"]);
             assert!(killed.took < SOON / 4, "it does not wait for a renewal: {killed:#?}");
-            assert_eq!(owner(server, &name, 0), None);
+            assert_eq!(server.owner(&name, 0), None);
             let end = dblock.wait();
             end.expect_code(74).expect_said([" was ended by ", &format!("{name} was lost, and the command was ended for it")]);
             Dblock::run(server, &name).command(["true"]).output().expect_code(0).expect_silence();
@@ -121,10 +78,7 @@ both_servers! {
     fn who_is_ended_is_named_and_learns_by_whom(server) {
         let name = unique("who");
         let (dblock, _) = holder(server, &name, &[]);
-        let run = owner(server, &name, 0).expect("it is held");
-        // As the history says.
-        let insert = "REPLACE INTO dblock.dblock_runs (run, name, host, pid, user, program, requested_at) VALUES (?, ?, 'web2', 4711, 'app', 'report', UTC_TIMESTAMP(6))";
-        server.admin().exec_drop(insert, (run, &name)).unwrap();
+        server.name_run(&name);
         let connection = server.holder(&name).expect("its session has the named lock");
         let who = format!("web2, pid 4711 (report), user app, connection {connection}");
         let told = kill(server, &name).arg("--dry-run").output();
@@ -198,12 +152,12 @@ both_servers! {
         for wait in ["0", "0.5"] {
             let told = kill(server, &name).args(["--wait", wait]).output();
             told.expect_code(75).expect_stdout("").expect_one_line("nobody gets the slot before it has");
-            assert!(owner(server, &name, 0).is_some());
+            assert!(server.owner(&name, 0).is_some());
             let told = kill(server, &name).arg("--dry-run").output();
             expect_told(&told, &["is being ended by ", "; not ended"]);
         }
         first.wait().expect_code(74);
-        assert_eq!(owner(server, &name, 0), None);
+        assert_eq!(server.owner(&name, 0), None);
     }
 
     fn without_the_privilege_to_end_sessions_the_next_renewal_finds_the_request(server) {
@@ -249,7 +203,7 @@ both_servers! {
         let (mut dblock, _) = holder(server, &name, &["--ttl", "8"]);
         let told = kill(server, &name).user(&other_account(server)).arg("--force").output();
         expect_told(&told, &["; its session, which this account may not end, keeps others out until then; now it is held by"]);
-        assert_eq!(owner(server, &name, 0), None);
+        assert_eq!(server.owner(&name, 0), None);
         dblock.wait_within(SOON).expect_code(74);
     }
 
@@ -271,13 +225,13 @@ both_servers! {
             told.expect_code(75).expect_stdout("").expect_one_line("nothing was heard of it within 2");
             told.expect_said([": asked for the end of ", "which is due within 8s", "without that its time is over in 3", "use --force"]);
             assert!(!told.stderr.contains("ended") && runs(command), "{told:#?}");
-            assert!(owner(server, &name, 0).is_some());
+            assert!(server.owner(&name, 0).is_some());
             Dblock::run(server, &name).command(["echo", "ran"]).output().expect_code(75).expect_stdout("");
         }
         // It finds the request.
         dblock.wait_within(SOON).expect_code(74).expect_said([" was ended by "]);
         assert!(!runs(command));
-        assert_eq!(owner(server, &name, 0), None);
+        assert_eq!(server.owner(&name, 0), None);
     }
 
     fn a_frozen_holder_whose_time_is_over_meanwhile_is_told_as_such(server) {
@@ -327,12 +281,12 @@ both_servers! {
 
     fn a_row_whose_time_is_over_is_freed(server) {
         let name = unique("expired");
-        row_of_a_stranger(server, &name, 0, -1);
+        server.row_of_a_stranger(&name, 0, -1);
         let told = kill(server, &name).arg("--dry-run").output();
         expect_told(&told, &["is held by a dblock, whose time is over; not ended"]);
         let told = kill(server, &name).output();
         expect_told(&told, &["taken from a dblock: its time was over, for its host died or lost the server; now it is free"]);
-        assert_eq!(owner(server, &name, 0), None);
+        assert_eq!(server.owner(&name, 0), None);
     }
 
     fn a_token_is_void(server) {
@@ -384,7 +338,7 @@ both_servers! {
         let name = unique("several");
         let (mut first, _) = holder(server, &name, &["-m", "3"]);
         let client = server.hold(&format!("{name}#1"));
-        row_of_a_stranger(server, &name, 2, 60);
+        server.row_of_a_stranger(&name, 2, 60);
         let which = kill(server, &name).output();
         which.expect_code(64).expect_one_line(&format!("{name} has several holders; say which one: {name}#0, {name}#1, {name}#2"));
         expect_told(&kill(server, &format!("{name}#1")).output(), &["which is no dblock"]);
@@ -397,7 +351,7 @@ both_servers! {
 
     fn who_has_only_the_named_lock_of_anothers_row_is_not_meant(server) {
         let name = unique("head");
-        row_of_a_stranger(server, &name, 0, 600);
+        server.row_of_a_stranger(&name, 0, 600);
         let mut waits = Dblock::run(server, &name).args(["--wait", "60"]).sh("echo ran").spawn();
         eventually("it is the head of the queue", SOON, || server.holder(&name).is_some());
         let head = server.holder(&name).unwrap();

@@ -20,6 +20,7 @@ mod cron;
 mod documents;
 mod durable;
 mod durable_kill;
+mod durable_status;
 mod exclusion;
 mod exit_codes;
 mod history;
