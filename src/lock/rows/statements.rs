@@ -332,11 +332,11 @@ impl Batch for Prepare<'_> {
         vec![
             PREPARE.to_owned(),
             AskVersion(self.0).sql(),
-            CLOCK.to_owned(),
-            "SELECT @@global.read_only OR @@global.innodb_read_only".to_owned(),
-            "SET @dblock = 1 /*!80014 , SESSION group_replication_consistency = 'BEFORE' */"
+            AskClock.sql(),
+            "/* dblock read only */ SELECT @@global.read_only OR @@global.innodb_read_only".to_owned(),
+            "/* dblock group */ SET @dblock = 1 /*!80014 , SESSION group_replication_consistency = 'BEFORE' */"
                 .to_owned(),
-            "SELECT 0 /*!80014 + (IFNULL(@@global.group_replication_group_name, '') <> '' \
+            "/* dblock group */ SELECT 0 /*!80014 + (IFNULL(@@global.group_replication_group_name, '') <> '' \
              AND NOT @@global.group_replication_single_primary_mode) */"
                 .to_owned(),
             AskVersion(self.0).sql(),
