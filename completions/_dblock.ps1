@@ -139,6 +139,7 @@ Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
             [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
             [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
             [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('--force', '--force', [CompletionResultType]::ParameterName, 'Take a durable lock from its holder at once, without asking it: its host is known to be dead')
             [CompletionResult]::new('--dry-run', '--dry-run', [CompletionResultType]::ParameterName, 'Show who would be ended, and end nobody')
             [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
             [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')

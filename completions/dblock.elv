@@ -133,6 +133,7 @@ set edit:completion:arg-completer[dblock] = {|@words|
             cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
             cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
             cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand --force 'Take a durable lock from its holder at once, without asking it: its host is known to be dead'
             cand --dry-run 'Show who would be ended, and end nobody'
             cand -q 'Log errors only'
             cand --quiet 'Log errors only'

@@ -164,6 +164,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand kill" -l ssl-cert -d 'A fi
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -l force -d 'Take a durable lock from its holder at once, without asking it: its host is known to be dead'
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l dry-run -d 'Show who would be ended, and end nobody'
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -s q -l quiet -d 'Log errors only'
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'

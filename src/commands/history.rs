@@ -64,7 +64,7 @@ fn read(history: &History, shown: Level, link: &Rc<Link>, parent: Pid) -> Result
         &history.connection,
         shown,
         (Rc::clone(link), parent),
-        |connector, _| reach(connector, &tables),
+        |connector, _| reach(connector, &tables).map(Into::into),
         |asker| {
             list(
                 &tables,

@@ -65,7 +65,7 @@ fn install(
                 connection,
                 log.shown,
                 (link, parent),
-                |connector, patience| installer.reach(connector, patience),
+                |connector, patience| installer.reach(connector, patience).map(Into::into),
                 |asker| {
                     let answer = installer.install(&mut asker.inspector.session)?;
                     asker.report(answer);

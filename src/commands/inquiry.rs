@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Listener};
-use crate::db::{ConnectOptions, Connector, Fault, Session};
+use crate::db::{ConnectOptions, Connector, Fault};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, harden};
 use crate::isolated::query::Message;
@@ -54,7 +54,7 @@ pub fn ask_server_reached_by<T: Serialize>(
     options: &ConnectOptions,
     shown: Level,
     (link, parent): (Rc<Link>, Pid),
-    reach: impl FnOnce(&Connector, Duration) -> Result<Session, Failure>,
+    reach: impl FnOnce(&Connector, Duration) -> Result<Inspector, Failure>,
     work: impl FnOnce(&mut Asker) -> Result<(), Fault>,
 ) -> Result<(), Failure> {
     harden(parent)?;
@@ -64,11 +64,11 @@ pub fn ask_server_reached_by<T: Serialize>(
     let connector = Connector::new(options, attributes, DEFAULT_TTL, listener)?;
     detach(&link, name)?;
     let patience = options.connect_timeout.mul_f64(0.8);
-    let session = reach(&connector, patience)?;
-    let server = session.to_string();
+    let inspector = reach(&connector, patience)?;
+    let server = inspector.session.to_string();
     let _ = link.send(&Message::<T>::Reached(cut(&server)));
     let mut asker = Asker {
-        inspector: Inspector { session },
+        inspector,
         link: Rc::clone(&link),
     };
     work(&mut asker).map_err(|fault| fault.into_failure(&server))?;

@@ -1,6 +1,7 @@
-//! `dblock kill`: ends the holder of a lock, and its command, so that its slot is free. `lock/named/kill.rs` has the protocol; here are
-//! the words.
+//! `dblock kill`: ends the holder of a lock, and its command, so that its slot is free. `lock/named/kill.rs` and `lock/rows/kill.rs` have
+//! the protocols; here are the words.
 
+use std::fmt::Write;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,8 +15,10 @@ use crate::base::text::{in_seconds, printable, shown};
 use crate::db::Client;
 use crate::isolated::link::Link;
 use crate::isolated::query::{self, Limits};
-use crate::lock::Wait;
 use crate::lock::named::{KillOutcome, Killed, Killing, Victim};
+use crate::lock::rows::{Ended, Freed, RowKilling, RowOutcome, RowVictim};
+use crate::lock::{HolderKind, Wait, own_host};
+use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Kill};
 
@@ -44,13 +47,16 @@ pub fn kill(command_line: CommandLine) -> anyhow::Result<Ending> {
         |link, parent| end_holder(&kill, log.shown, link, parent),
         Limits { connect, whole },
         log,
-        |answer: Killed| killed = Some(answer),
+        |answer: Ended| killed = Some(answer),
         |_| "what was found last".to_owned(),
     )?;
     let Some(killed) = killed else {
         return Ok(Ending::Code(0));
     };
-    let (code, line) = in_words(&kill, &killed);
+    let (code, line) = match &killed {
+        Ended::Named(killed) => in_words(&kill, killed),
+        Ended::Row { slot, outcome } => row_in_words(&kill, *slot, outcome),
+    };
     if code != 0 {
         log.error(line);
     } else if log.shown > Level::Error {
@@ -60,19 +66,25 @@ pub fn kill(command_line: CommandLine) -> anyhow::Result<Ending> {
 }
 
 fn end_holder(kill: &Kill, level: Level, link: Rc<Link>, parent: Pid) -> Result<(), Failure> {
-    ask_server::<Killed>(
+    ask_server::<Ended>(
         ("dblock kill", c"dblock-kill"),
         &kill.connection,
         level,
         (link, parent),
         |asker| {
-            let mut killing = Killing {
+            let named = Killing {
                 inspector: &mut asker.inspector,
                 name: &kill.name,
                 slot: kill.slot,
                 wait: kill.wait,
                 dry_run: kill.dry_run,
                 connect_timeout: kill.connection.connect_timeout,
+            };
+            let mut killing = RowKilling {
+                named,
+                tables: Tables::new(&kill.connection.database),
+                force: kill.force,
+                killer: format!("{}, pid {parent}", own_host()),
             };
             let killed = killing.end()?;
             asker.report(killed);
@@ -189,6 +201,113 @@ fn outcome_in_words(kill: &Kill, slot: u32, outcome: &KillOutcome) -> (u8, Strin
     }
 }
 
+fn row_in_words(kill: &Kill, slot: u32, outcome: &RowOutcome) -> (u8, String) {
+    let what = format!("slot {slot} of {}", kill.name);
+    match outcome {
+        RowOutcome::Held(holder) => {
+            let who = row_identity(holder);
+            let over = holder.durable.expires_in.is_none();
+            let over = if over { ", whose time is over" } else { "" };
+            (0, format!("{what} is held by {who}{over}; not ended"))
+        }
+        RowOutcome::BeingEnded { killer } => {
+            let what = format!("the holder of {what} is being ended by {killer}");
+            (0, format!("{what}; not ended"))
+        }
+        RowOutcome::ReleasedMeanwhile { holder, now } => {
+            let (who, now) = (row_identity(holder), now_held(now.as_ref()));
+            (0, format!("{what} was released meanwhile by {who}; {now}"))
+        }
+        RowOutcome::TakenMeanwhile { holder, now } => {
+            let (who, now) = (row_identity(holder), now_held(now.as_ref()));
+            let line = format!(
+                "{what} was taken from {who} meanwhile: it is not known whether its command has ended; {now}"
+            );
+            (CONFLICT, line)
+        }
+        RowOutcome::Freed {
+            holder,
+            why,
+            renewal_in,
+            keeps_session,
+            now,
+        } => {
+            let (who, now) = (row_identity(holder), now_held(now.as_ref()));
+            let why = match (why, holder.durable.expires_in) {
+                (Freed::Token, _) => "its token is void".to_owned(),
+                (Freed::Forced, Some(left)) if holder.durable.kind != HolderKind::Token => format!(
+                    "if that host lives, its command may run until its dblock renews the lock, within {}, and until {} \
+                     from now if it reaches no server",
+                    upwards(*renewal_in),
+                    upwards(left)
+                ),
+                _ => "its time was over, for its host died or lost the server".to_owned(),
+            };
+            let keeps = if *keeps_session {
+                "; its session, which this account may not end, keeps others out until then"
+            } else {
+                ""
+            };
+            (0, format!("{what}: taken from {who}: {why}{keeps}; {now}"))
+        }
+        RowOutcome::CommandEnded { holder, after, now } => {
+            let (who, after, now) = (row_identity(holder), shown(*after), now_held(now.as_ref()));
+            let line = format!("{what}: ended {who}; its command has ended, after {after}; {now}");
+            (0, line)
+        }
+        RowOutcome::CommandEnding { holder, after } => {
+            let (who, after) = (row_identity(holder), shown(*after));
+            let line = format!(
+                "{what}: ended {who}, but its command has not ended within {after}; nobody gets the slot before it has"
+            );
+            (CONFLICT, line)
+        }
+        RowOutcome::NotHeard {
+            holder,
+            after,
+            renewal_in,
+        } => {
+            let (who, after) = (row_identity(holder), shown(*after));
+            let left = upwards(holder.durable.expires_in.unwrap_or_default());
+            let line = format!(
+                "{what}: asked for the end of {who}, and nothing was heard of it within {after}: it learns of it when it \
+                 renews the lock, which is due within {}; without that its time is over in {left}; if that host is dead, use --force",
+                upwards(*renewal_in)
+            );
+            (CONFLICT, line)
+        }
+    }
+}
+
+/// A span in whole seconds, rounded up.
+fn upwards(span: Duration) -> impl std::fmt::Display {
+    in_seconds(span + Duration::from_millis(999))
+}
+
+/// Who has a row, with all that helps to find it.
+fn row_identity(holder: &RowVictim) -> String {
+    let is_token = holder.durable.kind == HolderKind::Token;
+    let mut who = match &holder.client {
+        Some(client) if client.dblock().is_some() => {
+            let claims = client.claims.as_ref();
+            let user = claims.and_then(|claims| claims.os_user.as_ref());
+            let user = user.map_or_else(String::new, |user| format!(", user {user}"));
+            let connection = match client.connection {
+                0 => String::new(),
+                connection => format!(", connection {connection}"),
+            };
+            format!("{client}{user}{connection}")
+        }
+        Some(client) if !is_token => format!("a dblock, {client}"),
+        _ if is_token => "a script".to_owned(),
+        _ => "a dblock".to_owned(),
+    };
+    if let Some(owner) = &holder.durable.owner_name {
+        let _ = write!(who, ", owner {owner}");
+    }
+    who
+}
+
 /// Who a holder is, with all that helps to find it.
 fn identity(holder: &Victim) -> String {
     let client = &holder.client;
@@ -206,6 +325,10 @@ fn identity(holder: &Victim) -> String {
 fn now_held(now: Option<&Client>) -> String {
     now.map_or_else(
         || "now it is free".to_owned(),
-        |holder| format!("now it is held by {holder}"),
+        |holder| match (holder.dblock(), holder.connection) {
+            // Neither the history nor a session says more.
+            (None, 0) => "now it is held by another".to_owned(),
+            _ => format!("now it is held by {holder}"),
+        },
     )
 }

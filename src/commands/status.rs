@@ -12,10 +12,13 @@ use super::{in_columns, print};
 use crate::base::exit::{Ending, Failure};
 use crate::base::log::Level;
 use crate::base::text::{in_seconds, json_printable, moment, printable, seconds};
-use crate::db::Client;
+use crate::db::{Client, Fault};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::query::{self, Limits};
-use crate::lock::named::{Census, Found, Holding, Waiter};
+use crate::lock::named::{Census, Found, Holding, Reported, Waiter};
+use crate::lock::rows::Rows;
+use crate::lock::{Durable, HolderKind};
+use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Status};
 
@@ -83,22 +86,46 @@ fn take_census(status: &Status, shown: Level, link: &Rc<Link>, parent: Pid) -> R
         shown,
         (Rc::clone(link), parent),
         |asker| {
-            let census = Census::read(&mut asker.inspector)?;
+            let inspector = &mut asker.inspector;
+            let tables = Tables::new(&status.connection.database);
+            // Tables that cannot be used hide no named lock.
+            let (rows, unusable) = match Rows::open(tables, inspector) {
+                Ok(rows) => (rows, None),
+                Err(Fault::Final(failure)) => (None, Some(failure.line)),
+                Err(fault) => return Err(fault),
+            };
+            let excludes =
+                !inspector.is_node && rows.as_ref().is_none_or(|rows| !rows.is_multi_primary);
+            let held = match &rows {
+                Some(rows) => rows.held(&status.names, inspector)?,
+                None => Vec::new(),
+            };
+            if rows.is_none() {
+                inspector.warn_of_node();
+            }
+            let census = Census::read(inspector)?;
             let lists = status.names.is_empty();
             let names = if lists {
-                census.names()
+                census.names(&held)
             } else {
                 status.names.clone()
             };
-            let mut whose = Vec::new();
-            let inspector = &mut asker.inspector;
+            let mut whose = Reported::default();
             let mut report = |found| {
                 let _ = link.send(&query::Message::Item(found));
             };
             for name in names {
-                whose.extend(census.report_on(&name, !lists, inspector, &mut report)?);
+                let rows = (&held[..], excludes);
+                let one = census.report_on(&name, !lists, rows, inspector, &mut report)?;
+                whose.sessions.extend(one.sessions);
+                whose.has_named |= one.has_named;
             }
-            for line in census.unseen(&whose, lists) {
+            if rows.is_some() && whose.has_named {
+                inspector.warn_of_node();
+            }
+            let unusable = unusable.map(|line| format!("durable locks: {line}"));
+            let unseen = census.unseen(&whose.sessions, lists, rows.is_some());
+            for line in unusable.into_iter().chain(unseen) {
                 report(Found::Unseen(cut(&line)));
             }
             Ok(())
@@ -106,8 +133,11 @@ fn take_census(status: &Status, shown: Level, link: &Rc<Link>, parent: Pid) -> R
     )
 }
 
+/// The titles of the columns that only durable locks have.
+const OF_ROWS: [&str; 4] = ["DURABLE", "FENCE", "EXPIRES IN", "OWNER"];
+
 fn as_table(locks: &[Lock], unseen: &[String]) -> String {
-    let titles = [
+    let mut titles = vec![
         "LOCK",
         "SLOT",
         "STATE",
@@ -120,7 +150,11 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
         "CONNECTION",
         "ACCOUNT AND ADDRESS",
     ];
-    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    let holders = || locks.iter().flat_map(|lock| &lock.holders);
+    if holders().any(|holder| holder.durable.is_some()) {
+        titles.extend(OF_ROWS);
+    }
+    let mut rows = vec![titles.iter().map(|&title| title.to_owned()).collect()];
     for lock in locks {
         if lock.holders.is_empty() && lock.ending.is_empty() {
             let mut free = vec![printable(&lock.name), "-".to_owned(), "free".to_owned()];
@@ -128,17 +162,24 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
             rows.push(free);
         }
         for holder in &lock.holders {
-            let state = "held".to_owned();
+            let has_expired = holder.durable.as_ref().is_some_and(has_expired);
+            let state = if has_expired { EXPIRED } else { "held" };
             let idle = holder.idle.map(|span| in_seconds(span).to_string());
-            rows.push(row(
+            let mut row = row(
                 &lock.name,
                 holder.slot.to_string(),
-                state,
+                state.to_owned(),
                 span_of(holder),
                 &holder.client,
                 holder.is_dblock,
                 idle,
-            ));
+            );
+            if is_of_script(holder) {
+                "(a script)".clone_into(&mut row[PROGRAM]);
+            }
+            row.extend(holder.durable.iter().flat_map(cells_of_row));
+            row.resize(titles.len(), "-".to_owned());
+            rows.push(row);
         }
         for (slot, killer) in &lock.ending {
             let state = format!("its holder is being ended by {killer}");
@@ -149,7 +190,7 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
         for (place, waiter) in (1..).zip(&lock.waiters) {
             let span = waiter.waits_for.map(|span| in_seconds(span).to_string());
             let is_dblock = waiter.client.dblock().is_some();
-            rows.push(row(
+            let mut row = row(
                 &lock.name,
                 "-".to_owned(),
                 format!("waits {place}"),
@@ -157,7 +198,9 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
                 &waiter.client,
                 is_dblock,
                 None,
-            ));
+            );
+            row.resize(titles.len(), "-".to_owned());
+            rows.push(row);
         }
     }
     let mut table = if locks.is_empty() {
@@ -166,7 +209,7 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
     } else {
         in_columns(&rows)
     };
-    if locks.iter().any(|lock| !lock.holders.is_empty()) {
+    if holders().next().is_some() {
         let _ = writeln!(table);
         let _ = writeln!(
             table,
@@ -180,6 +223,34 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
         let _ = writeln!(table, "{}", printable(line));
     }
     table
+}
+
+/// The column of the program.
+const PROGRAM: usize = 6;
+
+/// Whether a script holds it, of which nothing is known.
+fn is_of_script(holder: &Holding) -> bool {
+    let is_token = |row: &Durable| row.kind == HolderKind::Token;
+    holder.durable.as_ref().is_some_and(is_token) && holder.client.claims.is_none()
+}
+
+/// The state of a row whose time is over, and which nobody has released.
+const EXPIRED: &str = "expired: its host died or lost the server";
+
+fn has_expired(durable: &Durable) -> bool {
+    durable.expires_in.is_none()
+}
+
+/// The cells of [`OF_ROWS`].
+fn cells_of_row(durable: &Durable) -> [String; 4] {
+    let expires_in = durable.expires_in.map(|span| in_seconds(span).to_string());
+    let owner = durable.owner_name.as_ref().map(|owner| printable(owner));
+    [
+        durable.kind.name().to_owned(),
+        durable.fence.to_string(),
+        expires_in.unwrap_or_else(|| "-".to_owned()),
+        owner.unwrap_or_else(|| "-".to_owned()),
+    ]
 }
 
 /// For how long a slot is held: at most so long where its holder may have waited for it before.
@@ -227,13 +298,18 @@ fn row(
         program,
         said(|claims| claims.os_user.clone()),
         idle,
-        Some(client.connection.to_string()),
+        connection(client).map(|number| number.to_string()),
         client.address.clone(),
     ];
     cells
         .into_iter()
         .map(|cell| cell.map_or_else(|| "-".to_owned(), |text| printable(&text)))
         .collect()
+}
+
+/// The number of a session; `None`: it is not on this server.
+fn connection(client: &Client) -> Option<u64> {
+    Some(client.connection).filter(|number| *number > 0)
 }
 
 fn as_json(server: &str, locks: &[Lock], unseen: &[String]) -> String {
@@ -248,6 +324,13 @@ fn as_json(server: &str, locks: &[Lock], unseen: &[String]) -> String {
             one["since"] = json!(since.map(moment));
             one["held_seconds"] = json!(holder.held_for.map(seconds));
             one["idle_seconds"] = json!(holder.idle.map(seconds));
+            let durable = holder.durable.as_ref();
+            one["durable"] = json!(durable.is_some());
+            one["kind"] = json!(durable.map(|row| row.kind.name()));
+            one["fence"] = json!(durable.map(|row| row.fence));
+            one["owner"] = json!(durable.and_then(|row| row.owner_name.as_ref()));
+            one["expires_in_seconds"] = json!(durable.and_then(|row| row.expires_in).map(seconds));
+            one["expired"] = json!(durable.is_some_and(has_expired));
             one
         });
         let waiters = lock.waiters.iter().map(|waiter| {
@@ -278,7 +361,7 @@ fn as_json(server: &str, locks: &[Lock], unseen: &[String]) -> String {
 fn client(client: &Client) -> Value {
     let claims = client.claims.clone().unwrap_or_default();
     json!({
-        "connection": client.connection,
+        "connection": connection(client),
         "address": client.address,
         "client": claims.program,
         "host": claims.host,

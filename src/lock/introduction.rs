@@ -55,12 +55,11 @@ impl Introduction {
     /// The attributes. Odd characters are made visible, and long values cut. Instead of a lock's name that is too long they have its
     /// name on the server.
     pub fn attributes(&self) -> HashMap<&'static str, String> {
-        let host = gethostname().unwrap_or_default();
         let started = self.started.duration_since(SystemTime::UNIX_EPOCH);
         let mut attributes = HashMap::from([
             ("program_name", PROGRAM.to_owned()),
             ("program_version", env!("CARGO_PKG_VERSION").to_owned()),
-            ("host", safe(&host.to_string_lossy(), LONGEST_HOST)),
+            ("host", own_host()),
             ("pid", self.pid.to_string()),
             ("os_user", safe(&local_user(), LONGEST_USER)),
             ("command", safe(&self.command, LONGEST_COMMAND)),
@@ -86,6 +85,12 @@ impl Introduction {
         }
         attributes
     }
+}
+
+/// The name of this host, as others are told.
+pub fn own_host() -> String {
+    let host = gethostname().unwrap_or_default();
+    safe(&host.to_string_lossy(), LONGEST_HOST)
 }
 
 /// A text with odd characters made visible, cut between two characters.

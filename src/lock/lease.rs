@@ -20,9 +20,14 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// The time between two renewals at this TTL.
+    pub fn interval(ttl: Duration) -> Duration {
+        (ttl / 4).min(LONGEST_INTERVAL)
+    }
+
     /// When the next renewal is due.
     pub fn next_renewal(self) -> Moment {
-        self.proved + (self.ttl / 4).min(LONGEST_INTERVAL)
+        self.proved + Self::interval(self.ttl)
     }
 
     /// By when the command must have ended: a tenth of the TTL before the lock expires.

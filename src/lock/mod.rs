@@ -4,6 +4,7 @@
 mod backend;
 #[cfg(test)]
 mod explorer;
+mod held_row;
 mod holder;
 mod introduction;
 mod lease;
@@ -16,10 +17,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use backend::{Attempt, Backend, Caller, Reattempt, Refusal, Renewal};
+pub use held_row::{Durable, HeldRow, HolderKind};
 pub use holder::{Holder, Holders, MOST_NAMED};
-pub use introduction::Introduction;
+pub use introduction::{Introduction, own_host};
 pub use lease::Lease;
-pub use name::{Name, kill_ack_lock, kill_request_lock, run_id_lock, session_marker_lock};
+pub use name::{
+    Name, kill_ack_lock, kill_request_lock, run_id_lock, run_lock_of, session_marker_lock,
+};
 
 /// Slots of a lock at most.
 pub const MOST_SLOTS: u32 = 1000;

@@ -113,7 +113,13 @@ pub fn run_id_lock() -> Result<String, Failure> {
         let line = format!("cannot get random bits: {error}");
         Failure::new(Reason::OsRefused, line)
     })?;
-    Ok(format!("#{:032x}", u128::from_ne_bytes(bits)))
+    let id = format!("{:032x}", u128::from_ne_bytes(bits));
+    Ok(run_lock_of(&id))
+}
+
+/// The server's name of the lock that the sessions of the run with this id hold: 32 hex digits, which are also the owner in its rows.
+pub fn run_lock_of(id: &str) -> String {
+    format!("#{id}")
 }
 
 impl fmt::Display for Name {

@@ -50,6 +50,8 @@ pub struct Kill {
     pub wait: Wait,
     /// Whether nobody is ended.
     pub dry_run: bool,
+    /// Whether a durable lock is taken from its holder without asking it.
+    pub force: bool,
     /// The server.
     pub connection: ConnectOptions,
 }
@@ -283,6 +285,7 @@ pub fn kill(mut command_line: CommandLine) -> Result<(Kill, Log), Failure> {
         slot,
         wait,
         dry_run: sources.is_on("dry-run"),
+        force: sources.is_on("force"),
         connection: connection(&mut sources, log)?,
     };
     Ok((kill, log))

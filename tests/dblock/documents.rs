@@ -777,7 +777,7 @@ const OTHER_TEXTS: [&str; 8] = [
 ];
 
 /// Texts that are no lines of dblock's, by their beginning.
-const NO_LINES: [&str; 22] = [
+const NO_LINES: [&str; 24] = [
     // Of other programs and libraries, which are looked for.
     "For more information",
     "BEGIN ENCRYPTED PRIVATE KEY",
@@ -789,6 +789,8 @@ const NO_LINES: [&str; 22] = [
     "KILL QUERY",
     "SHOW GLOBAL",
     "AND PROCESSLIST_ID",
+    "l.name ",
+    "l.owner ",
     "CREATE DATABASE",
     "ALTER TABLE",
     "INSERT INTO",

@@ -20,6 +20,8 @@ mod cron;
 mod documents;
 mod durable;
 mod durable_clusters;
+mod durable_kill;
+mod durable_status;
 mod exclusion;
 mod exit_codes;
 mod history;

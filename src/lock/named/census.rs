@@ -12,7 +12,7 @@ use crate::db::{
     ALL_ATTRIBUTES, AskSessionInfo, Claims, Client, Fault, OWN_ATTRIBUTES, Session, SessionInfo,
     claims,
 };
-use crate::lock::{MOST_SLOTS, Name, session_marker_lock};
+use crate::lock::{Durable, HeldRow, MOST_SLOTS, Name, session_marker_lock};
 use statements::{
     AskInstrument, AskPerformanceSchema, AskPlugin, AskProcessPrivilege, AskProcesses, ListedLock,
     Process,
@@ -50,6 +50,17 @@ pub struct Holding {
     pub held_for: Option<Duration>,
     /// How long ago its last statement ended; `None` if that cannot be seen, or a statement of it is under way.
     pub idle: Option<Duration>,
+    /// What its row says, where it has one. Then the number of its session is 0 where that is not on this server.
+    pub durable: Option<Durable>,
+}
+
+/// What was reported of a lock.
+#[derive(Debug, Default)]
+pub struct Reported {
+    /// The sessions of which only the server can say whose they are.
+    pub sessions: Vec<u64>,
+    /// Whether a named lock is held without a row.
+    pub has_named: bool,
 }
 
 /// Who waits for a lock.
@@ -118,8 +129,9 @@ impl Census {
         })
     }
 
-    /// The names of dblock's locks, as far as they can be seen: those that its sessions claim, hold and wait for.
-    pub fn names(&self) -> Vec<Name> {
+    /// The names of dblock's locks, as far as they can be seen: those of the `rows`, and those that its sessions claim, hold and wait
+    /// for.
+    pub fn names(&self, rows: &[HeldRow]) -> Vec<Name> {
         let said = self.claims.values().filter(|claims| claims.is_dblock());
         let said = said.filter_map(|claims| claims.lock.clone());
         let is_marker = |lock: &&ListedLock| lock.name == session_marker_lock(lock.connection);
@@ -147,7 +159,15 @@ impl Census {
                 known.insert(on_server, name);
             }
         }
-        let mut names: Vec<Name> = known.into_values().collect();
+        // Rows are told apart by every byte of their names.
+        let mut names: Vec<Name> = Vec::new();
+        for name in rows.iter().filter_map(|row| Name::parse(&row.name).ok()) {
+            known.remove(&self.folded(&name.on_server()));
+            if names.last() != Some(&name) {
+                names.push(name);
+            }
+        }
+        names.extend(known.into_values());
         names.sort_by_key(Name::to_string);
         names
     }
@@ -176,68 +196,138 @@ impl Census {
         })
     }
 
-    /// Reports who holds a lock and who waits for it; returns their sessions. A lock without holder and waiter is reported only if it
-    /// was `named`.
+    /// Reports who holds a lock and who waits for it. A lock without holder and waiter is reported only if it was `named`. Of its
+    /// `rows` each is a holder. Then whoever has the named lock of such a slot only waits for it; and where the server's named locks do
+    /// not `exclude` so does whoever has any of them.
     pub fn report_on(
         &self,
         name: &Name,
         named: bool,
+        (rows, exclude): (&[HeldRow], bool),
         inspector: &mut Inspector,
         report: &mut dyn FnMut(Found),
-    ) -> Result<Vec<u64>, Fault> {
-        let number = self.slots_of(name, named);
-        let slots = inspector.owned_slots(number, |slot| name.slot_on_server(slot))?;
+    ) -> Result<Reported, Fault> {
+        let rows: Vec<&HeldRow> = rows.iter().filter(|row| row.is_of(name)).collect();
+        let of_rows = rows.iter().map(|row| row.slot.saturating_add(1)).max();
+        let number = self.slots_of(name, named, of_rows);
+        let mut slots = inspector.owned_slots(number, |slot| name.slot_on_server(slot))?;
         let mut ending = inspector.owned_slots(number, |slot| name.kill_on_server(slot))?;
         for (slot, id) in inspector.owned_slots(number, |slot| name.termination_on_server(slot))? {
             if !ending.iter().any(|(marked, _)| *marked == slot) {
                 ending.push((slot, id));
             }
         }
-        let holders: HashSet<u64> = slots.iter().chain(&ending).map(|(_, id)| *id).collect();
+        let mut holders: HashSet<u64> = rows.iter().filter_map(|row| row.session).collect();
+        slots.retain(|(_, id)| !holders.contains(id));
+        let is_queue =
+            |slot: u32| rows.iter().any(|row| row.slot == slot) || !exclude && !rows.is_empty();
+        let (queue, slots): (Vec<_>, Vec<_>) =
+            slots.into_iter().partition(|(slot, _)| is_queue(*slot));
+        let queue: Vec<u64> = queue.into_iter().map(|(_, id)| id).collect();
+        // The row says who asked for the end; the marker may be its own.
+        let is_told = |slot: u32| {
+            rows.iter()
+                .any(|row| row.slot == slot && row.killer.is_some())
+        };
+        ending.retain(|(slot, _)| !is_told(*slot));
+        holders.extend(slots.iter().chain(&ending).map(|(_, id)| *id));
         let head = inspector.owner(&name.queue_head_on_server())?;
-        let mut waiters = self.waiters(name, &holders, head);
+        let mut waiters = self.waiters(name, &holders, (head, &queue));
         waiters.truncate(MOST_WAITERS);
-        if slots.is_empty() && ending.is_empty() && waiters.is_empty() && !named {
-            return Ok(Vec::new());
+        let mut reported = Reported {
+            sessions: Vec::new(),
+            has_named: !slots.is_empty() || !ending.is_empty(),
+        };
+        let is_free = rows.is_empty() && slots.is_empty() && ending.is_empty();
+        if is_free && waiters.is_empty() && !named {
+            return Ok(reported);
         }
         report(Found::Lock(name.to_string()));
-        let mut whose = Vec::new();
+        let mut holdings = Vec::new();
+        for row in &rows {
+            if row.client.is_none() {
+                reported.sessions.extend(row.session);
+            }
+            holdings.push(self.holding_of_row(row));
+        }
         for (slot, id) in slots {
-            let client = self.client(id);
-            let is_dblock = inspector.owner(&session_marker_lock(id))? == Some(id);
-            let on_server = name.slot_on_server(slot);
-            let listed = self.locks.iter().find(|lock| {
-                lock.connection == id && self.folded(&lock.name) == self.folded(&on_server)
-            });
-            let said = client
-                .claims
-                .as_ref()
-                .filter(|claims| claims.is_dblock() && !claims.waits);
-            let held_for = listed
-                .and_then(|lock| lock.age)
-                .or_else(|| said.and_then(|claims| Some(age(claims.started?))));
-            report(Found::Holding(Box::new(Holding {
-                slot,
-                client,
-                is_dblock,
-                held_for,
-                idle: self.processes.get(&id).and_then(|process| process.idle),
-            })));
-            whose.push(id);
+            holdings.push(self.holding(name, slot, id, inspector)?);
+            reported.sessions.push(id);
+        }
+        holdings.sort_by_key(|holding| holding.slot);
+        for holding in holdings {
+            report(Found::Holding(Box::new(holding)));
+        }
+        for row in &rows {
+            if let Some(killer) = &row.killer {
+                report(Found::Ending(row.slot, Box::new(killer.clone())));
+            }
         }
         for (slot, id) in ending {
             report(Found::Ending(slot, Box::new(self.client(id))));
         }
         for waiter in waiters {
-            whose.push(waiter.client.connection);
+            reported.sessions.push(waiter.client.connection);
             report(Found::Waiter(Box::new(waiter)));
         }
-        Ok(whose)
+        Ok(reported)
     }
 
-    /// How many slots of a lock to look at: as many as there may be where the lock was `named`; in a list as many as its holders and
-    /// waiters claim, or the server lists.
-    fn slots_of(&self, name: &Name, named: bool) -> u32 {
+    /// The holder of a named lock.
+    fn holding(
+        &self,
+        name: &Name,
+        slot: u32,
+        id: u64,
+        inspector: &mut Inspector,
+    ) -> Result<Holding, Fault> {
+        let client = self.client(id);
+        let is_dblock = inspector.owner(&session_marker_lock(id))? == Some(id);
+        let on_server = name.slot_on_server(slot);
+        let listed = self.locks.iter().find(|lock| {
+            lock.connection == id && self.folded(&lock.name) == self.folded(&on_server)
+        });
+        let said = client
+            .claims
+            .as_ref()
+            .filter(|claims| claims.is_dblock() && !claims.waits);
+        let held_for = listed
+            .and_then(|lock| lock.age)
+            .or_else(|| said.and_then(|claims| Some(age(claims.started?))));
+        Ok(Holding {
+            slot,
+            client,
+            is_dblock,
+            held_for,
+            idle: self.idle(id),
+            durable: None,
+        })
+    }
+
+    /// The holder of a row: who it is says the history, else its session.
+    fn holding_of_row(&self, row: &HeldRow) -> Holding {
+        let seen = row.session.map(|id| self.client(id)).unwrap_or_default();
+        let claims = row.client.as_ref().and_then(|client| client.claims.clone());
+        Holding {
+            slot: row.slot,
+            client: Client {
+                claims: claims.or(seen.claims),
+                ..seen
+            },
+            is_dblock: true,
+            held_for: Some(row.held_for),
+            idle: row.session.and_then(|id| self.idle(id)),
+            durable: Some(row.durable.clone()),
+        }
+    }
+
+    fn idle(&self, id: u64) -> Option<Duration> {
+        self.processes.get(&id).and_then(|process| process.idle)
+    }
+
+    /// How many slots of a lock to look at: as many as there may be where the lock was `named`; in a list as many as its rows, holders
+    /// and waiters claim, or the server lists.
+    fn slots_of(&self, name: &Name, named: bool, of_rows: Option<u32>) -> u32 {
         if named {
             return MOST_SLOTS;
         }
@@ -251,12 +341,19 @@ impl Census {
             .iter()
             .filter(|lock| self.belongs(&lock.name, name));
         let listed = listed.filter_map(|lock| lock.name.rsplit_once('#')?.1.parse::<u32>().ok());
-        let most = said.chain(listed.map(|slot| slot.saturating_add(1))).max();
+        let listed = listed.map(|slot| slot.saturating_add(1));
+        let most = said.chain(listed).chain(of_rows).max();
         most.unwrap_or(MOST_SLOTS).clamp(1, MOST_SLOTS)
     }
 
-    /// The waiters of a lock in their order: the head of the queue, then those that have waited longest.
-    fn waiters(&self, name: &Name, holders: &HashSet<u64>, head: Option<u64>) -> Vec<Waiter> {
+    /// The waiters of a lock in their order: the head of the queue, then those that have waited longest. Those who have left the
+    /// `queue` for the row are ahead of both.
+    fn waiters(
+        &self,
+        name: &Name,
+        holders: &HashSet<u64>,
+        (head, queue): (Option<u64>, &[u64]),
+    ) -> Vec<Waiter> {
         let in_list = self.processes.iter().filter_map(|(id, process)| {
             let (span, lock) = process.waits.as_ref()?;
             self.belongs(&lock.name, name).then_some((*id, Some(*span)))
@@ -270,7 +367,8 @@ impl Census {
             .filter(|(_, claims)| claims.is_dblock() && claims.waits && self.is_for(claims, name));
         let said = said.map(|(id, _)| (*id, None));
         let mut waits: HashMap<u64, Option<Duration>> = HashMap::new();
-        for (id, span) in in_list.chain(listed).chain(said) {
+        let ahead = queue.iter().map(|id| (*id, None));
+        for (id, span) in in_list.chain(listed).chain(said).chain(ahead) {
             if !holders.contains(&id) && id != self.info.connection {
                 let known = waits.entry(id).or_default();
                 *known = known.or(span);
@@ -284,11 +382,16 @@ impl Census {
                 let started = started.and_then(|claims| claims.started).map(age);
                 // The head begins a new statement each second.
                 let waits_for = started.or(span.filter(|_| head != Some(id)));
-                (head != Some(id), span, id, Waiter { client, waits_for })
+                let place = match () {
+                    () if queue.contains(&id) => 0,
+                    () if head == Some(id) => 1,
+                    () => 2,
+                };
+                (place, span, id, Waiter { client, waits_for })
             })
             .collect();
         waits.sort_by(|one, other| {
-            let key = |wait: &(bool, Option<Duration>, u64, Waiter)| {
+            let key = |wait: &(u8, Option<Duration>, u64, Waiter)| {
                 (
                     wait.0,
                     std::cmp::Reverse(wait.1.or(wait.3.waits_for)),
@@ -312,7 +415,8 @@ impl Census {
     }
 
     /// What could not be seen of the sessions that were reported, or of others, and how to see it.
-    pub fn unseen(&self, reported: &[u64], lists: bool) -> Vec<String> {
+    /// All that have rows can be seen.
+    pub fn unseen(&self, reported: &[u64], lists: bool, has_rows: bool) -> Vec<String> {
         let account = self.info.quoted_account();
         // Our own session has claims: where they are missing, the server keeps none.
         let are_kept = self.claims.contains_key(&self.info.connection);
@@ -341,10 +445,11 @@ impl Census {
             } else {
                 format!("GRANT SELECT ON performance_schema.* TO {account} shows them")
             };
-            let which = if are_kept {
-                "locks of other accounts"
-            } else {
-                "locks that nobody waits for"
+            let which = match (are_kept, has_rows) {
+                (true, false) => "locks of other accounts",
+                (false, false) => "locks that nobody waits for",
+                (true, true) => "locks of other accounts that are not durable",
+                (false, true) => "locks that are not durable and that nobody waits for",
             };
             unseen.push(format!("{which}: {how}; or name them"));
         }

@@ -4,20 +4,68 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::fitness::READ_ONLY;
-use super::request::carry_out;
+use super::request::{PAUSE, carry_out};
 use super::statements::Owners;
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
-use crate::db::{Connector, Fault, LIST, Row, Session, Statement};
+use crate::db::{Batch, Connector, Fault, LIST, Row, Session, Statement};
+
+/// What is told of a node of a cluster.
+const OF_A_NODE: &str =
+    "is a Galera node: it has named locks of its own, and another node has others";
 
 /// A session that asks.
 pub struct Inspector {
     /// With the server that was reached.
     pub session: Session,
+    /// Whether that is a node of a cluster in which each has named locks of its own.
+    pub is_node: bool,
+}
+
+impl From<Session> for Inspector {
+    /// On a server that is no node of a cluster.
+    fn from(session: Session) -> Self {
+        Self {
+            session,
+            is_node: false,
+        }
+    }
 }
 
 impl Inspector {
+    /// Warns of the named locks of a node of a cluster.
+    pub fn warn_of_node(&self) {
+        if self.is_node {
+            let session = &self.session;
+            session.tell(Level::Warning, &format!("{session} {OF_A_NODE}"));
+        }
+    }
+
+    /// Carries out a write, however often it is interrupted or meets another one.
+    ///
+    /// # Errors
+    /// Any other fault of a statement.
+    pub fn run_batch<B: Batch>(&mut self, batch: &B) -> Result<B::Answer, Fault> {
+        loop {
+            match self.session.run_batch(batch) {
+                Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),
+                answer => return answer,
+            }
+        }
+    }
+
+    /// The sessions that hold these locks, by their names on the server; `None` where it has no named locks.
+    ///
+    /// # Errors
+    /// The session must be dropped.
+    pub fn try_owners(&mut self, locks: Vec<String>) -> Result<Option<Vec<Option<u64>>>, Fault> {
+        if locks.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        Ok(self.session.try_run(&Owners(locks))?.ok())
+    }
+
     /// Runs a statement, however often it is interrupted.
     ///
     /// # Errors
@@ -66,23 +114,24 @@ impl Inspector {
 
 /// Reaches a server that takes writes, for that one has the locks, however long it takes. After `patience` it accepts a read-only
 /// server, with a warning.
-pub fn reach(connector: &Connector, patience: Duration) -> Result<Session, Failure> {
+pub fn reach(connector: &Connector, patience: Duration) -> Result<Inspector, Failure> {
     let begun = Moment::now();
     let mut accepts = false;
     loop {
         let reached = connector.connect(|session| {
-            let doubt = doubt(session)?;
-            match doubt {
-                Some(READ_ONLY) if !accepts => Err(Fault::ReadOnly(READ_ONLY.to_owned())),
-                doubt => Ok(doubt),
+            let doubts = session.try_run(&AskDoubts)?.unwrap_or_default();
+            if doubts.is_read_only && !accepts {
+                return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
             }
+            Ok(doubts)
         });
         match reached {
-            Ok((session, doubt)) => {
-                if let Some(doubt) = doubt {
-                    session.tell(Level::Warning, &format!("{session} {doubt}"));
+            Ok((session, doubts)) => {
+                if doubts.is_read_only {
+                    session.tell(Level::Warning, &format!("{session} {READ_ONLY}"));
                 }
-                return Ok(session);
+                let is_node = doubts.is_node && !doubts.is_read_only;
+                return Ok(Inspector { session, is_node });
             }
             Err(Fault::ReadOnly(_)) if begun.elapsed() > patience => accepts = true,
             Err(Fault::Final(failure)) => return Err(failure),
@@ -92,15 +141,10 @@ pub fn reach(connector: &Connector, patience: Duration) -> Result<Session, Failu
 }
 
 /// Why a lock on a server may not be the one that others use.
-fn doubt(session: &mut Session) -> Result<Option<&'static str>, Fault> {
-    let on = session.try_run(&AskDoubts)?.unwrap_or_default();
-    Ok(if on.iter().any(|name| name.ends_with("read_only")) {
-        Some(READ_ONLY)
-    } else if on.is_empty() {
-        None
-    } else {
-        Some("is a Galera node: it has named locks of its own, and another node has others")
-    })
+#[derive(Debug, Default)]
+struct Doubts {
+    is_read_only: bool,
+    is_node: bool,
 }
 
 /// Which of the variables are on that make a lock doubtful. `SHOW` leaves out those that a server does not have; reading their
@@ -108,7 +152,7 @@ fn doubt(session: &mut Session) -> Result<Option<&'static str>, Fault> {
 struct AskDoubts;
 
 impl Statement for AskDoubts {
-    type Answer = Vec<String>;
+    type Answer = Doubts;
 
     const MOST_ROWS: usize = LIST;
 
@@ -117,14 +161,19 @@ impl Statement for AskDoubts {
             .to_owned()
     }
 
-    fn decode(&self, rows: &[Row]) -> Result<Vec<String>, Fault> {
-        let mut on = Vec::new();
+    fn decode(&self, rows: &[Row]) -> Result<Doubts, Fault> {
+        let mut doubts = Doubts::default();
         for row in rows {
             let value = row.text(1)?.unwrap_or_default().to_ascii_uppercase();
             if matches!(&*value, "ON" | "1") {
-                on.extend(row.text(0)?);
+                let name = row.text(0)?.unwrap_or_default();
+                if name.ends_with("read_only") {
+                    doubts.is_read_only = true;
+                } else {
+                    doubts.is_node = true;
+                }
             }
         }
-        Ok(on)
+        Ok(doubts)
     }
 }

@@ -170,7 +170,7 @@ impl Killing<'_> {
             return Ok(KillOutcome::Held(holder));
         }
         let begun = Moment::now();
-        self.inspector.run(&set_idle_timeout(IDLE_LIMIT))?;
+        self.keep_markers_for_a_moment()?;
         // The second says which session is meant: a later holder of the slot may find the first. A waiter finds only the second.
         let markers = [name.kill_on_server(slot), kill_request_lock(id)];
         if !self.mark(&markers)? {
@@ -271,12 +271,23 @@ impl Killing<'_> {
         }
     }
 
-    fn client(&mut self, id: u64) -> Result<Client, Fault> {
+    /// Whose session this is.
+    pub(in crate::lock) fn client(&mut self, id: u64) -> Result<Client, Fault> {
         client(id, &mut self.inspector.session)
     }
 
+    /// Limits how long the server keeps the markers of this session without a statement.
+    pub(in crate::lock) fn keep_markers_for_a_moment(&mut self) -> Result<(), Fault> {
+        self.inspector.run(&set_idle_timeout(IDLE_LIMIT))
+    }
+
+    /// Ends a session; the error number of a server that refuses.
+    pub(in crate::lock) fn kill_session(&mut self, id: u64) -> Result<Result<(), u16>, Fault> {
+        self.inspector.session.try_run(&KillSession(id))
+    }
+
     /// Acquires the markers; `false` if another holds the first one. Another may hold the second, for another slot of the same session.
-    fn mark(&mut self, markers: &[String; 2]) -> Result<bool, Fault> {
+    pub(in crate::lock) fn mark(&mut self, markers: &[String]) -> Result<bool, Fault> {
         for marker in markers {
             let acquired = loop {
                 if let Some(acquired) = self.inspector.run(&Take::now(marker))? {
@@ -295,7 +306,7 @@ impl Killing<'_> {
     }
 
     /// Releases the markers, however often they were acquired: the server may have executed an interrupted statement.
-    fn unmark(&mut self, markers: &[String; 2]) -> Result<(), Fault> {
+    pub(in crate::lock) fn unmark(&mut self, markers: &[String]) -> Result<(), Fault> {
         let own = self.own_id()?;
         for marker in markers {
             while self.inspector.owner(marker)? == Some(own) {
@@ -306,7 +317,7 @@ impl Killing<'_> {
     }
 
     /// Whether the time to wait is over; without one, this `limit`.
-    fn is_over(&self, begun: Moment, limit: Duration) -> bool {
+    pub(in crate::lock) fn is_over(&self, begun: Moment, limit: Duration) -> bool {
         let limit = match self.wait {
             Wait::For(wait) => wait,
             Wait::Forever => limit,
@@ -357,8 +368,8 @@ impl Killing<'_> {
         Ok(self.inspector.run(&AskSessionInfo)?.connection)
     }
 
-    /// Who holds the slot now.
-    fn now(&mut self, slot: u32) -> Result<Option<Client>, Fault> {
+    /// Who holds the slot's named lock now.
+    pub(in crate::lock) fn now(&mut self, slot: u32) -> Result<Option<Client>, Fault> {
         let owner = self.inspector.owner(&self.name.slot_on_server(slot))?;
         owner.map(|owner| self.client(owner)).transpose()
     }

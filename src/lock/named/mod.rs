@@ -17,7 +17,7 @@ mod retaking;
 mod statements;
 
 pub use acquire::{Decision, Opening, Turns};
-pub use census::{Census, Found, Holding, Waiter};
+pub use census::{Census, Found, Holding, Reported, Waiter};
 pub use fitness::{READ_ONLY, Unfit};
 pub use inspect::{Inspector, reach};
 pub use kill::{KillOutcome, Killed, Killing, Victim};

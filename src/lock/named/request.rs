@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::fitness::{Fitness, READ_ONLY, ServerTraits, Unfit};
 use super::queue::{Answer, Plan};
-use super::statements::{Statements, set_idle_timeout, shorten_idle_timeout};
+use super::statements::{Statements, Take, set_idle_timeout, shorten_idle_timeout};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -144,6 +144,23 @@ impl Request {
     /// Any fault of a statement.
     pub fn try_slot(&self, slot: u32, session: &mut Session) -> Result<bool, Fault> {
         session.run(&self.statements.try_slot(slot))
+    }
+
+    /// Announces that the holder of a slot, which somebody ends, terminates its command: until this session ends or releases it no
+    /// other caller acquires the slot.
+    ///
+    /// # Errors
+    /// Any fault of a statement.
+    pub fn announce_termination(&self, slot: u32, session: &mut Session) -> Result<(), Fault> {
+        carry_out(session, &self.statements.announce_termination(slot))
+    }
+
+    /// Has a session hold another lock, by the lock's name on the server, if that is free.
+    ///
+    /// # Errors
+    /// Any fault of a statement.
+    pub fn mark(lock: &str, session: &mut Session) -> Result<(), Fault> {
+        session.run(&Take::now(lock)).map(drop)
     }
 
     pub(super) fn plan(&self) -> Plan {

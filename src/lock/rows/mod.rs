@@ -6,6 +6,8 @@ mod change;
 mod claim;
 mod clock;
 mod holding;
+mod inspect;
+mod kill;
 #[cfg(test)]
 mod model;
 mod probe;
@@ -15,6 +17,8 @@ mod statements;
 mod token;
 
 pub use clock::{Clock, disagreement};
+pub use inspect::Rows;
+pub use kill::{Ended, Freed, RowKilling, RowOutcome, RowVictim};
 pub use probe::{RowProbe, TablesFound, clock_of};
 pub use row_lock::{RowLock, RowSpec};
 pub use token::Token;

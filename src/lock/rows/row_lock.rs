@@ -20,7 +20,7 @@ use crate::db::{Client, Connector, Fault, Plain, Session};
 use crate::lock::named::{Decision, HOLD_BACK, Opening, READ_ONLY, Request, Turns, Verbosity};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Holder, Holders, Lease, LockSpec, MOST_NAMED, Name, Reattempt,
-    Refusal, Renewal,
+    Refusal, Renewal, run_lock_of,
 };
 use crate::schema::Tables;
 
@@ -732,6 +732,7 @@ impl RowLock {
         let renewal = match renewed {
             Renewed::Confirmed => Renewal::Confirmed(sent),
             Renewed::Killed => {
+                self.begin_end(&mut session);
                 let killer = rows.first().and_then(SlotState::killer);
                 Renewal::Killed(Box::new(killer.unwrap_or_default()))
             }
@@ -760,6 +761,10 @@ impl RowLock {
     /// Takes the named lock again, which excludes callers without rows; the row stays held without it.
     fn regain_named_lock(&mut self, session: &mut Session) {
         if self.queue != Queue::Excludes || self.spec.kind != "run" {
+            if self.queue != Queue::None {
+                // By it `dblock kill` finds the session.
+                let _ = Request::mark(&run_lock_of(&self.spec.owner), session);
+            }
             return;
         }
         let regained = self.request.retake(self.grant, session);
@@ -768,6 +773,15 @@ impl RowLock {
             self.grant.connection_id = grant.connection_id;
         }
         let _ = session.answer_within(self.limit());
+    }
+
+    /// Somebody ends the holder: until the command has ended callers without rows stay out, also when that somebody is gone. A script
+    /// does not get its lock back.
+    fn begin_end(&mut self, session: &mut Session) {
+        self.spec.token = None;
+        if self.queue == Queue::Excludes {
+            let _ = self.request.announce_termination(self.grant.slot, session);
+        }
     }
 
     /// Releases the row, and then the named lock. `false`: the row was another's.
@@ -858,8 +872,12 @@ impl Backend for RowLock {
         None
     }
 
-    /// The release of the row says it.
+    /// The release of the row says it. What else is to be done with it is done when the supervisor, which is stopped, goes on.
     fn ack_kill(&mut self) -> bool {
+        if self.release_row(&[]).is_ok() {
+            self.may_be_released = true;
+            self.session = None;
+        }
         true
     }
 

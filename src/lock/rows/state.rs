@@ -37,6 +37,24 @@ pub const COLUMNS: &str = "l.slot, l.fence, l.owner, l.write_id, \
      TIMESTAMPDIFF(MICROSECOND, l.acquired_at, UTC_TIMESTAMP(6)), \
      l.kill_requested_by, r.host, r.pid, r.program, r.connection, r.user, l.ttl_seconds, l.owner_name";
 
+/// The column after them.
+pub const NEXT_COLUMN: usize = number_of(COLUMNS);
+
+/// The columns of a list: the commas outside of brackets, and one.
+const fn number_of(columns: &str) -> usize {
+    let (bytes, mut at, mut depth, mut number) = (columns.as_bytes(), 0, 0, 1);
+    while at < bytes.len() {
+        match bytes[at] {
+            b'(' => depth += 1,
+            b')' => depth -= 1,
+            b',' if depth == 0 => number += 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    number
+}
+
 impl SlotState {
     /// Reads a row.
     ///
@@ -84,10 +102,16 @@ impl SlotState {
 
     /// Who wants its holder to end.
     pub fn killer(&self) -> Option<Client> {
-        self.kill_requested_by.as_ref().map(|who| Client {
+        let who = self.kill_requested_by.as_ref()?;
+        let (host, pid) = match who.rsplit_once(", pid ") {
+            Some((host, pid)) => (host, Some(pid.to_owned())),
+            None => (&**who, None),
+        };
+        Some(Client {
             claims: Some(Claims {
                 program: Some(PROGRAM.to_owned()),
-                host: Some(who.clone()),
+                host: Some(host.to_owned()),
+                pid,
                 ..Claims::default()
             }),
             ..Client::default()

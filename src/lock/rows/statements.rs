@@ -30,6 +30,17 @@ pub struct Terms<'a> {
     pub also: &'a [String],
 }
 
+/// Which row is taken from its owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Only {
+    /// One whose time is over.
+    Expired,
+    /// One that a script holds, without a command under it.
+    Token,
+    /// Any.
+    Always,
+}
+
 impl Statements {
     /// For the first so many slots of the lock `name`, and this owner, 32 hex digits.
     pub fn new(tables: &Tables, name: &Name, slots: u32, owner: &str) -> Self {
@@ -183,6 +194,32 @@ impl Statements {
         self.look_sql("look at row", &format!("l.slot = {slot}"))
     }
 
+    /// Asks the owner of a slot that was granted with this fence to end. When it was first asked stays: it may know since then.
+    pub fn request_kill(&self, slot: u32, fence: u64, killer: &str) -> Write {
+        let request = format!(
+            "/* dblock request kill */ UPDATE {} SET kill_requested_at = IFNULL(kill_requested_at, UTC_TIMESTAMP(6)), kill_requested_by = {} WHERE {}",
+            self.tables.locks(),
+            text_literal(killer),
+            self.is_own(slot, fence)
+        );
+        Write::before_look(vec![request], Look(self.look_at(slot)))
+    }
+
+    /// Takes a slot that was granted with this fence from its owner, who is not asked, if this still holds of the row.
+    pub fn free(&self, slot: u32, fence: u64, write_id: u64, only: Only) -> Write {
+        let condition = match only {
+            Only::Expired => " AND IFNULL(expires_at, UTC_TIMESTAMP(6)) <= UTC_TIMESTAMP(6)",
+            Only::Token => " AND kind = 'token'",
+            Only::Always => "",
+        };
+        let free = format!(
+            "/* dblock free row */ {} WHERE {}{condition}",
+            self.freeing(write_id),
+            self.is_own(slot, fence)
+        );
+        Write::before_look(vec![free], Look(self.look_at(slot)))
+    }
+
     fn freeing(&self, write_id: u64) -> String {
         format!(
             "UPDATE {} SET owner = NULL, owner_name = NULL, write_id = {write_id}, expires_at = NULL, kill_requested_at = NULL, \
@@ -198,7 +235,12 @@ impl Statements {
 
     /// Makes a session fit for the tables, and asks what must be known of the server.
     pub fn prepare(&self) -> Prepare<'_> {
-        Prepare(&self.tables)
+        Self::prepare_for(&self.tables)
+    }
+
+    /// The same, whatever the lock.
+    pub fn prepare_for(tables: &Tables) -> Prepare<'_> {
+        Prepare(tables)
     }
 }
 
@@ -302,11 +344,11 @@ impl Batch for Prepare<'_> {
         vec![
             PREPARE.to_owned(),
             AskVersion(self.0).sql(),
-            CLOCK.to_owned(),
-            "SELECT @@global.read_only OR @@global.innodb_read_only".to_owned(),
-            "SET @dblock = 1 /*!80014 , SESSION group_replication_consistency = 'BEFORE' */"
+            AskClock.sql(),
+            "/* dblock read only */ SELECT @@global.read_only OR @@global.innodb_read_only".to_owned(),
+            "/* dblock group */ SET @dblock = 1 /*!80014 , SESSION group_replication_consistency = 'BEFORE' */"
                 .to_owned(),
-            "SELECT 0 /*!80014 + (IFNULL(@@global.group_replication_group_name, '') <> '' \
+            "/* dblock group */ SELECT 0 /*!80014 + (IFNULL(@@global.group_replication_group_name, '') <> '' \
              AND NOT @@global.group_replication_single_primary_mode) */ /*M!100100 + @@global.wsrep_on */"
                 .to_owned(),
             AskVersion(self.0).sql(),

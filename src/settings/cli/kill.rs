@@ -30,6 +30,12 @@ pub const WAIT: Setting = Setting {
 pub const SETTINGS: &[Setting] = &[
     WAIT,
     Setting {
+        name: "force",
+        files: Files::No,
+        help: "Take a durable lock from its holder at once, without asking it: its host is known to be dead",
+        ..SETTING
+    },
+    Setting {
         name: "dry-run",
         help: "Show who would be ended, and end nobody",
         ..SETTING
@@ -53,6 +59,7 @@ fn define(command: Command) -> Command {
 const HELP: &str = "\
 The holder's dblock ends its command, SIGTERM first, and exits with 74. Whatever its --on-lock-lost, it does not reacquire
 the lock. Nobody gets the slot before the command has ended. A holder that is another program only loses its session.
+A durable lock of a script, by its token, is freed at once, and so is one whose time is over.
 
 Exit codes: 0, also when nobody has the lock; 75 the command was not known to have ended in time; 77 this account may not
 end that session; 69 no server in time; 78 bad configuration; 64 bad usage; 70 internal error; 71 the system refused.";

@@ -108,6 +108,38 @@ impl Server {
             .expect("the admin may do that");
     }
 
+    /// Who owns the row of a slot of a durable lock, if somebody does.
+    pub fn owner(&self, name: &str, slot: u32) -> Option<String> {
+        let query = "SELECT owner FROM dblock.dblock_locks WHERE name = ? AND slot = ?";
+        let row: Option<Option<String>> = self
+            .admin()
+            .exec_first(query, (name, slot))
+            .expect("the table");
+        row.flatten()
+    }
+
+    /// A row of a durable lock that somebody has of whom nothing is known, and which expires so many seconds from now.
+    pub fn row_of_a_stranger(&self, name: &str, slot: u32, expires_in: i32) {
+        let owner = getrandom::u64().expect("random bits");
+        let insert = format!(
+            "INSERT INTO dblock.dblock_locks
+             (name, slot, fence, owner, write_id, kind, ttl_seconds, acquired_at, renewed_at, expires_at)
+             VALUES ('{name}', {slot}, 7, '{owner:032x}', 1, 'run', 60, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6),
+                     UTC_TIMESTAMP(6) + INTERVAL {expires_in} SECOND)"
+        );
+        self.admin().query_drop(insert).expect("a new row");
+    }
+
+    /// Has the history say whose the run is that holds a slot: web2, pid 4711, user app, program report.
+    pub fn name_run(&self, name: &str) {
+        let run = self.owner(name, 0).expect("somebody holds it");
+        let replace = "REPLACE INTO dblock.dblock_runs (run, name, host, pid, user, program, connection, requested_at)
+                       VALUES (?, ?, 'web2', 4711, 'app', 'report', 99999999, UTC_TIMESTAMP(6))";
+        self.admin()
+            .exec_drop(replace, (run, name))
+            .expect("a row of the history");
+    }
+
     /// The MariaDB that all tests of this process share and that has PARSEC passwords, with that plugin loaded.
     pub fn with_parsec() -> &'static Self {
         static NEW: LazyLock<Server> = LazyLock::new(|| {

@@ -1,0 +1,195 @@
+//! Reading the table of durable locks from outside, for the commands that look at locks. It acquires and changes nothing.
+
+use std::time::Duration;
+
+use super::state::{COLUMNS, NEXT_COLUMN, SlotState};
+use super::statements::{Statements, Write};
+use crate::base::text::cut_to_bytes;
+use crate::db::{Client, Fault, LIST, Row, Statement, text_literal};
+use crate::lock::named::Inspector;
+use crate::lock::{Durable, HeldRow, HolderKind, Lease, MOST_SLOTS, Name, run_lock_of};
+use crate::schema::{AskVersion, Tables};
+
+/// Bytes of a text in a table that are told at most: others may have written there.
+const LONGEST_TEXT: usize = 200;
+
+/// The table of durable locks on a server that has it.
+pub struct Rows {
+    tables: Tables,
+    /// Whether each of several servers that all take writes has named locks of its own.
+    pub is_multi_primary: bool,
+}
+
+impl Rows {
+    /// Makes a session fit for the tables. `None`: they are not there, or not for this account; that costs one statement.
+    ///
+    /// # Errors
+    /// [`Fault::Final`] for tables that this dblock cannot use.
+    pub fn open(tables: Tables, inspector: &mut Inspector) -> Result<Option<Self>, Fault> {
+        let session = &mut inspector.session;
+        let Ok(Some(version)) = session.try_run(&AskVersion(&tables))? else {
+            return Ok(None);
+        };
+        tables.judge(Ok(Some(version)), session)?;
+        let prepared = session.run_batch(&Statements::prepare_for(&tables));
+        let is_multi_primary = prepared
+            .map_err(|fault| tables.explain(fault))?
+            .is_cluster;
+        Ok(Some(Self {
+            tables,
+            is_multi_primary,
+        }))
+    }
+
+    /// The rows that somebody owns: of these locks, or of all where none is named.
+    ///
+    /// # Errors
+    /// Any fault of a statement.
+    pub fn held(&self, names: &[Name], inspector: &mut Inspector) -> Result<Vec<HeldRow>, Fault> {
+        let names = names.iter().map(|name| text_literal(&name.to_string()));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let which = if names.is_empty() {
+            "l.owner IS NOT NULL".to_owned()
+        } else {
+            format!("l.name IN ({names}) AND l.owner IS NOT NULL")
+        };
+        let mut rows = self.ask(&which, inspector)?;
+        find_sessions(&mut rows, inspector)?;
+        Ok(rows)
+    }
+
+    /// The row of one slot, also if nobody owns it: then its owner is empty. Its session is not asked for.
+    ///
+    /// # Errors
+    /// As [`Rows::held`].
+    pub fn slot(
+        &self,
+        name: &Name,
+        slot: u32,
+        inspector: &mut Inspector,
+    ) -> Result<Option<HeldRow>, Fault> {
+        let name = text_literal(&name.to_string());
+        let which = format!("l.name = {name} AND l.slot = {slot}");
+        Ok(self.ask(&which, inspector)?.pop())
+    }
+
+    fn ask(&self, which: &str, inspector: &mut Inspector) -> Result<Vec<HeldRow>, Fault> {
+        let asked = inspector.run(&AskHeld(format!(
+            "/* dblock held rows */ SELECT {COLUMNS}, l.name, l.kind, r.run IS NOT NULL, l.renewed_at >= l.kill_requested_at FROM {} l \
+             LEFT JOIN {} r ON r.run = l.owner WHERE {which} ORDER BY l.name, l.slot",
+            self.tables.locks(),
+            self.tables.runs(),
+        )));
+        asked.map_err(|fault| self.tables.explain(fault))
+    }
+
+    /// The statements on a row, as its owner writes them.
+    pub(super) fn statements_of(&self, row: &HeldRow, name: &Name) -> Statements {
+        Statements::new(&self.tables, name, MOST_SLOTS, &row.owner)
+    }
+
+    /// Carries out a write, and returns the slot's row after it.
+    pub(super) fn write(
+        &self,
+        write: &Write,
+        inspector: &mut Inspector,
+    ) -> Result<Option<SlotState>, Fault> {
+        let written = inspector.run_batch(write);
+        let rows = written.map_err(|fault| self.tables.explain(fault))?;
+        Ok(rows.into_iter().next())
+    }
+}
+
+/// Finds the sessions of runs on this server, where it has named locks.
+fn find_sessions(rows: &mut [HeldRow], inspector: &mut Inspector) -> Result<(), Fault> {
+    for some in rows.chunks_mut(MOST_SLOTS as usize) {
+        let locks = some.iter().map(|row| run_lock_of(&row.owner)).collect();
+        let Some(owners) = inspector.try_owners(locks)? else {
+            break;
+        };
+        for (row, owner) in some.iter_mut().zip(owners) {
+            row.session = owner;
+        }
+    }
+    Ok(())
+}
+
+/// The rows that somebody owns.
+struct AskHeld(String);
+
+impl Statement for AskHeld {
+    type Answer = Vec<HeldRow>;
+
+    const MOST_ROWS: usize = LIST;
+
+    fn sql(&self) -> String {
+        self.0.clone()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        rows.iter().map(held_row).collect()
+    }
+}
+
+fn held_row(row: &Row) -> Result<HeldRow, Fault> {
+    let state = SlotState::read(row)?;
+    let kind = match row.text(NEXT_COLUMN + 1)?.as_deref() {
+        Some("token") => HolderKind::Token,
+        Some("token_run") => HolderKind::TokenRun,
+        _ => HolderKind::Run,
+    };
+    let in_history = row.get::<u8>(NEXT_COLUMN + 2)? == Some(1);
+    let killer = state.killer().map(short);
+    let expires_in = u64::try_from(state.expires_in).ok();
+    let age = Duration::from_micros(u64::try_from(state.age).unwrap_or_default());
+    let started = state.client.claims.as_ref().and_then(|said| said.started);
+    Ok(HeldRow {
+        name: row.text(NEXT_COLUMN)?.unwrap_or_default(),
+        slot: state.slot,
+        owner: state.owner.unwrap_or_default(),
+        write_id: state.write_id,
+        durable: Durable {
+            fence: state.fence,
+            kind,
+            owner_name: state
+                .owner_name
+                .map(|name| cut_to_bytes(&name, LONGEST_TEXT).to_owned()),
+            expires_in: expires_in
+                .filter(|left| *left > 0)
+                .map(Duration::from_micros),
+        },
+        // The number of its session there may be that of another server, or of a session that was lost.
+        client: in_history.then(|| {
+            short(Client {
+                connection: 0,
+                ..state.client
+            })
+        }),
+        session: None,
+        held_for: started
+            .and_then(|since| since.elapsed().ok())
+            .unwrap_or_default(),
+        renewal_in: Lease::interval(state.ttl).saturating_sub(age),
+        killer,
+        knows_killer: row.get::<u8>(NEXT_COLUMN + 3)? == Some(1),
+    })
+}
+
+/// With texts that are not longer than what is told.
+fn short(mut client: Client) -> Client {
+    let Some(claims) = &mut client.claims else {
+        return client;
+    };
+    for text in [
+        &mut claims.host,
+        &mut claims.pid,
+        &mut claims.command,
+        &mut claims.os_user,
+    ]
+    .into_iter()
+    .flatten()
+    {
+        *text = cut_to_bytes(text, LONGEST_TEXT).to_owned();
+    }
+    client
+}

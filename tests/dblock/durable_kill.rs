@@ -1,0 +1,394 @@
+//! `dblock kill` of a durable lock: its row says who is to end, and its release that the command has.
+
+use std::time::Duration;
+
+use mysql::prelude::Queryable;
+use nix::sys::signal::Signal;
+
+use crate::harness::{
+    BUSY, Dblock, Frozen, Kind, Output, Records, Running, SOON, Server, both_servers_with_tables,
+    eventually, is_stopped, runs, unique,
+};
+
+/// A durable run whose command runs until it is ended, and says its process.
+fn holder(server: &Server, name: &str, args: &[&str]) -> (Running, i32) {
+    let mut dblock = Dblock::run(server, name)
+        .without_terminal()
+        .args(args)
+        .sh("echo shell $$; exec sleep 600")
+        .spawn();
+    let command = dblock.wait_pid("shell");
+    (dblock, command)
+}
+
+/// A run without a row.
+fn plain(server: &Server, name: &str) -> Dblock {
+    Dblock::run_at(&server.url(), name)
+}
+
+fn kill(server: &Server, what: &str) -> Dblock {
+    Dblock::at(server, "kill").arg(what)
+}
+
+/// stdout is one line, and it has all these parts.
+#[track_caller]
+fn expect_told(kill: &Output, parts: &[&str]) {
+    kill.expect_code(0).expect_silence();
+    assert_eq!(kill.stdout.lines().count(), 1, "{kill:#?}");
+    for part in parts {
+        assert!(
+            kill.stdout.contains(part),
+            "{part:?} is not told: {kill:#?}"
+        );
+    }
+}
+
+/// A token of `dblock acquire`.
+fn token(server: &Server, name: &str, args: &[&str]) -> String {
+    let acquire = Dblock::at(server, "acquire").args(["--name", name]);
+    let acquired = acquire.args(args).output();
+    acquired.expect_code(0);
+    acquired.stdout.trim().to_owned()
+}
+
+/// An account that may use the tables, and end no session but its own.
+fn other_account(server: &Server) -> String {
+    let account = server.account();
+    let grant = format!("GRANT SELECT, INSERT, UPDATE, DELETE ON dblock.* TO '{account}'@'%'");
+    server.admin().query_drop(grant).unwrap();
+    account
+}
+
+both_servers_with_tables! {
+    fn a_holder_is_ended_with_its_command_whatever_its_policy(server) {
+        for policy in ["reacquire", "terminate", "ignore"] {
+            let name = unique("kill");
+            let (dblock, command) = holder(server, &name, &["--on-lock-lost", policy]);
+            let killed = kill(server, &name).output();
+            assert!(!runs(command), "{policy}: the command has ended by then");
+            expect_told(&killed, &[&format!("slot 0 of {name}: ended "), "its command has ended, after", "now it is free\n"]);
+            assert!(killed.took < SOON / 4, "it does not wait for a renewal: {killed:#?}");
+            assert_eq!(server.owner(&name, 0), None);
+            let end = dblock.wait();
+            end.expect_code(74).expect_said([" was ended by ", &format!("{name} was lost, and the command was ended for it")]);
+            Dblock::run(server, &name).command(["true"]).output().expect_code(0).expect_silence();
+        }
+    }
+
+    fn who_is_ended_is_named_and_learns_by_whom(server) {
+        let name = unique("who");
+        let (dblock, _) = holder(server, &name, &[]);
+        server.name_run(&name);
+        let connection = server.holder(&name).expect("its session has the named lock");
+        let who = format!("web2, pid 4711 (report), user app, connection {connection}");
+        let told = kill(server, &name).arg("--dry-run").output();
+        expect_told(&told, &[&format!("slot 0 of {name} is held by {who}; not ended\n")]);
+        let killing = kill(server, &name).spawn();
+        let killer = format!("pid {}", killing.pid());
+        expect_told(&killing.wait(), &[&format!("slot 0 of {name}: ended {who}; its command has ended")]);
+        dblock.wait().expect_code(74).expect_said([killer]);
+    }
+
+    fn nobody_has_the_slot_before_the_command_is_gone(server) {
+        let name = unique("slow");
+        let records = Records::new();
+        // It takes a second to end.
+        let slow = "trap 'sleep 1; kill $!; wait; echo end 0 $(date +%s%N) >>\"$0\"; exit 1' TERM; echo running; sleep 600 & wait";
+        let [sh, c, script] = records.command_around(0, "");
+        let start = script.lines().next().unwrap().to_owned();
+        let file = records.path().join("records");
+        let mut first = Dblock::run(server, &name).without_terminal().command([sh, c, format!("{start}\n{slow}"), file.display().to_string()]).spawn();
+        first.wait_line("running", SOON);
+        let mut waiting = Vec::new();
+        for (id, run) in (1..).zip([plain(server, &name), Dblock::run(server, &name), plain(server, &name)]) {
+            waiting.push(run.args(["--wait", "60"]).command(records.command(id)).spawn());
+            eventually("it waits", SOON, || server.waiters(&name).len() == id);
+        }
+        let mut killing = kill(server, &name).spawn();
+        // Those who do not wait come in between.
+        while killing.is_running() {
+            for run in [plain(server, &name), Dblock::run(server, &name)] {
+                let run = run.command(records.command(9)).output();
+                assert!([Some(0), Some(75)].contains(&run.code), "{run:#?}");
+            }
+        }
+        let killing = killing.wait();
+        killing.expect_code(0).expect_took(Duration::from_secs(1), Duration::from_secs(1) + 4 * BUSY);
+        first.wait().expect_code(74);
+        for run in waiting {
+            run.wait().expect_code(0);
+        }
+        records.assert_no_overlap();
+    }
+
+    fn nobody_has_the_slot_before_the_command_is_gone_when_the_killer_is(server) {
+        for is_durable in [false, true] {
+            let name = unique("gone");
+            let records = Records::new();
+            let [sh, c, script] = records.command_around(0, "trap '' TERM; echo running; sleep 2.5");
+            let mut first = Dblock::run(server, &name).without_terminal().args(["--ttl", "30", "-k", "9"]).command([sh, c, script]).spawn();
+            first.wait_line("running", SOON);
+            let next = || if is_durable { Dblock::run(server, &name) } else { plain(server, &name) };
+            let waits = next().args(["--wait", "60"]).command(records.command(1)).spawn();
+            eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+            let killing = kill(server, &name).spawn();
+            first.wait_stderr("was ended by", SOON);
+            killing.signal(Signal::SIGKILL);
+            killing.wait().expect_signal(Signal::SIGKILL);
+            next().command(records.command(9)).output().expect_code(75);
+            // Another one waits for the same end.
+            let again = kill(server, &name).output();
+            expect_told(&again, &["its command has ended"]);
+            first.wait().expect_code(74);
+            waits.wait().expect_code(0);
+            records.assert_no_overlap();
+        }
+    }
+
+    fn a_command_that_takes_longer_to_end_than_is_waited_for_keeps_its_row(server) {
+        let name = unique("slow");
+        let mut first = Dblock::run(server, &name).without_terminal().args(["-k", "3"]).sh("trap '' TERM; echo running; while :; do sleep 0.1; done").spawn();
+        first.wait_line("running", SOON);
+        for wait in ["0", "0.5"] {
+            let told = kill(server, &name).args(["--wait", wait]).output();
+            told.expect_code(75).expect_stdout("").expect_one_line("nobody gets the slot before it has");
+            assert!(server.owner(&name, 0).is_some());
+            let told = kill(server, &name).arg("--dry-run").output();
+            expect_told(&told, &["is being ended by ", "; not ended"]);
+        }
+        first.wait().expect_code(74);
+        assert_eq!(server.owner(&name, 0), None);
+    }
+
+    fn without_the_privilege_to_end_sessions_the_next_renewal_finds_the_request(server) {
+        let name = unique("others");
+        let (mut dblock, command) = holder(server, &name, &["--ttl", "12"]);
+        let session = server.holder(&name).expect("it is held");
+        let account = other_account(server);
+        let told = kill(server, &name).user(&account).args(["--wait", "0"]).output();
+        told.expect_code(75).expect_stdout("").expect_one_line("it learns of it when it renews the lock, which is due within 3s");
+        assert!(runs(command) && dblock.is_running() && server.has_session(session));
+        let told = kill(server, &name).user(&account).output();
+        expect_told(&told, &["its command has ended, after", "now it is free"]);
+        assert!(!runs(command));
+        dblock.wait_within(SOON).expect_code(74);
+    }
+
+    fn by_force_the_lock_of_a_dead_host_is_free_at_once(server) {
+        let name = unique("force");
+        let (mut dead, command) = holder(server, &name, &["--ttl", "60"]);
+        let keeper = dead.keeper(Some(command));
+        let stopped = [Frozen::new(dead.pid()), Frozen::new(keeper)];
+        let mut waits = Dblock::run(server, &name).args(["--wait", "60"]).sh("echo fence $DBLOCK_FENCE; exec sleep 600").spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        let told = kill(server, &name).arg("--force").output();
+        expect_told(&told, &[&format!("slot 0 of {name}: taken from "), "may run until its dblock renews the lock, within 15s, and until "]);
+        assert!(!told.stdout.contains("ended") && runs(command), "{told:#?}");
+        waits.wait_line("fence 2", BUSY);
+        drop(stopped);
+        // It lives after all.
+        let end = dead.wait_within(SOON);
+        end.expect_code(74).expect_said(["its row says that it is held by"]);
+        assert!(!runs(command) && waits.is_running());
+    }
+
+    fn by_force_a_holder_that_lives_is_told_at_once(server) {
+        let name = unique("lives");
+        let (mut dblock, command) = holder(server, &name, &[]);
+        let told = kill(server, &name).arg("--force").output();
+        expect_told(&told, &[": taken from ", "now it is free"]);
+        dblock.wait_within(SOON).expect_code(74);
+        assert!(!runs(command));
+        // Of a session that this account may not end it learns with its next renewal.
+        let (mut dblock, _) = holder(server, &name, &["--ttl", "8"]);
+        let told = kill(server, &name).user(&other_account(server)).arg("--force").output();
+        expect_told(&told, &["; its session, which this account may not end, keeps others out until then; now it is held by"]);
+        assert_eq!(server.owner(&name, 0), None);
+        dblock.wait_within(SOON).expect_code(74);
+    }
+
+    fn by_force_nothing_else_happens_where_no_row_is_held(server) {
+        let name = unique("none");
+        expect_told(&kill(server, &name).arg("--force").output(), &["is free: nobody was ended"]);
+        let client = server.hold(&name);
+        expect_told(&kill(server, &name).arg("--force").output(), &["which is no dblock", "now it is free"]);
+        drop(client);
+    }
+
+    fn of_a_frozen_holder_nobody_says_that_it_has_ended(server) {
+        let name = unique("frozen");
+        let (mut dblock, command) = holder(server, &name, &["--ttl", "40"]);
+        let keeper = dblock.keeper(Some(command));
+        {
+            let _stopped = [Frozen::new(dblock.pid()), Frozen::new(keeper)];
+            let told = kill(server, &name).args(["--wait", "1", "--connect-timeout", "2"]).output();
+            told.expect_code(75).expect_stdout("").expect_one_line("nothing was heard of it within 2");
+            told.expect_said([": asked for the end of ", "which is due within 8s", "without that its time is over in 3", "use --force"]);
+            assert!(!told.stderr.contains("ended") && runs(command), "{told:#?}");
+            assert!(server.owner(&name, 0).is_some());
+            Dblock::run(server, &name).command(["echo", "ran"]).output().expect_code(75).expect_stdout("");
+        }
+        // It finds the request.
+        dblock.wait_within(SOON).expect_code(74).expect_said([" was ended by "]);
+        assert!(!runs(command));
+        assert_eq!(server.owner(&name, 0), None);
+    }
+
+    fn a_frozen_holder_whose_time_is_over_meanwhile_is_told_as_such(server) {
+        let name = unique("over");
+        let (mut dblock, command) = holder(server, &name, &["--ttl", "4"]);
+        let keeper = dblock.keeper(Some(command));
+        let stopped = [Frozen::new(dblock.pid()), Frozen::new(keeper)];
+        let told = kill(server, &name).args(["--wait", "forever"]).output();
+        expect_told(&told, &[": taken from ", ": its time was over, for its host died or lost the server; now it is free"]);
+        assert!(runs(command));
+        drop(stopped);
+        dblock.wait_within(SOON).expect_code(74);
+    }
+
+    fn of_a_holder_that_somebody_else_has_freed_nobody_says_that_it_has_ended(server) {
+        let name = unique("freed");
+        let (mut dblock, command) = holder(server, &name, &[]);
+        let keeper = dblock.keeper(Some(command));
+        let stopped = [Frozen::new(dblock.pid()), Frozen::new(keeper)];
+        let killing = kill(server, &name).args(["--wait", "forever"]).spawn();
+        eventually("it is asked to end", SOON, || {
+            let told = kill(server, &name).arg("--dry-run").output();
+            told.stdout.contains("is being ended by")
+        });
+        expect_told(&kill(server, &name).arg("--force").output(), &["taken from "]);
+        let told = killing.wait();
+        told.expect_code(75).expect_stdout("").expect_one_line(" was taken from ");
+        told.expect_said(["meanwhile: it is not known whether its command has ended; now it is free"]);
+        assert!(runs(command));
+        drop(stopped);
+        dblock.wait_within(SOON).expect_code(74);
+    }
+
+    fn the_command_of_a_stopped_dblock_is_ended_and_its_row_released(server) {
+        let name = unique("stopped");
+        let (dblock, command) = holder(server, &name, &["--kill-after", "0.5", "--ttl", "60"]);
+        dblock.signal(Signal::SIGSTOP);
+        eventually("it is stopped", SOON, || is_stopped(dblock.pid()));
+        let told = kill(server, &name).output();
+        expect_told(&told, &["its command has ended", "now it is free"]);
+        assert!(!runs(command));
+        plain(server, &name).command(["true"]).output().expect_code(0);
+        Dblock::run(server, &name).command(["true"]).output().expect_code(0);
+        dblock.signal(Signal::SIGCONT);
+        dblock.wait().expect_code(74);
+    }
+
+    fn a_row_whose_time_is_over_is_freed(server) {
+        let name = unique("expired");
+        server.row_of_a_stranger(&name, 0, -1);
+        let told = kill(server, &name).arg("--dry-run").output();
+        expect_told(&told, &["is held by a dblock, whose time is over; not ended"]);
+        let told = kill(server, &name).output();
+        expect_told(&told, &["taken from a dblock: its time was over, for its host died or lost the server; now it is free"]);
+        assert_eq!(server.owner(&name, 0), None);
+    }
+
+    fn a_token_is_void(server) {
+        let name = unique("token");
+        let held = token(server, &name, &["--owner", "deploy-7"]);
+        let told = kill(server, &name).output();
+        expect_told(&told, &[": taken from ", ", owner deploy-7: its token is void; now it is free"]);
+        for command in ["renew", "release"] {
+            Dblock::at(server, command).arg(&held).output().expect_code(74);
+        }
+    }
+
+    fn a_command_under_a_token_is_ended_and_the_token_is_void(server) {
+        let name = unique("token");
+        let held = token(server, &name, &["--ttl", "60"]);
+        let mut run = Dblock::at(server, "run").without_terminal().args(["--token", &held]).sh("echo shell $$; exec sleep 600").spawn();
+        let command = run.wait_pid("shell");
+        let told = kill(server, &name).output();
+        expect_told(&told, &["its command has ended", "now it is free"]);
+        assert!(!runs(command) && told.took < SOON / 2, "{told:#?}");
+        run.wait().expect_code(74);
+        Dblock::at(server, "release").arg(&held).output().expect_code(74);
+    }
+
+    fn a_script_does_not_get_its_lock_back_when_the_killer_is_gone(server) {
+        let name = unique("token");
+        let held = token(server, &name, &[]);
+        let run = Dblock::at(server, "run").without_terminal().args(["--token", &held]);
+        let mut run = run.sh("trap 'sleep 1; exit' TERM; echo runs; while :; do sleep 0.05; done").spawn();
+        run.wait_line("runs", SOON);
+        let told = kill(server, &name).args(["--wait", "0"]).output();
+        told.expect_code(75).expect_stdout("").expect_one_line("nobody gets the slot before it has");
+        run.wait().expect_code(74);
+        assert_eq!(server.owner(&name, 0), None);
+    }
+
+    fn an_owner_with_the_named_lock_of_another_slot_is_one_holder(server) {
+        let name = unique("other");
+        server.row_of_a_stranger(&name, 0, 60);
+        let mut session = server.hold(&format!("#{}", server.owner(&name, 0).unwrap()));
+        session.query_drop(format!("DO GET_LOCK('{name}#1', 0)")).unwrap();
+        let told = kill(server, &name).arg("--dry-run").output();
+        expect_told(&told, &[&format!("slot 0 of {name} is held by "), &format!("connection {}", session.connection_id())]);
+        let run = Dblock::at(server, "status").args(["--json", &name]).output();
+        assert_eq!(run.stdout.matches("\"slot\": ").count(), 1, "{run:#?}");
+    }
+
+    fn of_several_holders_with_and_without_rows_one_must_be_named(server) {
+        let name = unique("several");
+        let (mut first, _) = holder(server, &name, &["-m", "3"]);
+        let client = server.hold(&format!("{name}#1"));
+        server.row_of_a_stranger(&name, 2, 60);
+        let which = kill(server, &name).output();
+        which.expect_code(64).expect_one_line(&format!("{name} has several holders; say which one: {name}#0, {name}#1, {name}#2"));
+        expect_told(&kill(server, &format!("{name}#1")).output(), &["which is no dblock"]);
+        expect_told(&kill(server, &format!("{name}#2")).arg("--force").output(), &["taken from a dblock: "]);
+        assert!(first.is_running() && first.stderr().is_empty());
+        drop(client);
+        expect_told(&kill(server, &name).output(), &["its command has ended"]);
+        first.wait_within(SOON).expect_code(74);
+    }
+
+    fn who_has_only_the_named_lock_of_anothers_row_is_not_meant(server) {
+        let name = unique("head");
+        server.row_of_a_stranger(&name, 0, 600);
+        let mut waits = Dblock::run(server, &name).args(["--wait", "60"]).sh("echo ran").spawn();
+        eventually("it is the head of the queue", SOON, || server.holder(&name).is_some());
+        let head = server.holder(&name).unwrap();
+        let told = kill(server, &name).arg("--dry-run").output();
+        expect_told(&told, &["is held by a dblock; not ended"]);
+        assert!(server.has_session(head));
+        let told = kill(server, &name).arg("--force").output();
+        expect_told(&told, &["taken from a dblock"]);
+        waits.wait_within(SOON).expect_code(0).expect_stdout("ran\n");
+    }
+
+    fn a_lock_that_is_held_after_the_commands_end_is_released(server) {
+        let name = unique("hold");
+        let mut dblock = Dblock::run(server, &name).without_terminal().args(["--hold-at-least", "600", "-v"]).sh("exit 3").spawn();
+        dblock.wait_stderr("holding", SOON);
+        expect_told(&kill(server, &name).output(), &["its command has ended", "now it is free"]);
+        dblock.wait_within(SOON).expect_code(3);
+    }
+
+    fn an_account_without_the_tables_ends_a_named_lock_as_ever(server) {
+        let name = unique("named");
+        let client = server.hold(&name);
+        let told = kill(server, &name).arg("-vv").output();
+        let asked = told.stderr.lines().filter(|line| line.contains("dblock_")).count();
+        assert!(asked > 1, "{told:#?}");
+        drop(client);
+        let account = server.account();
+        let _client = server.hold(&name);
+        server.admin().query_drop(if server.kind == Kind::MySql {
+            format!("GRANT CONNECTION_ADMIN ON *.* TO '{account}'@'%'")
+        } else {
+            format!("GRANT CONNECTION ADMIN ON *.* TO '{account}'@'%'")
+        }).unwrap();
+        let told = kill(server, &name).user(&account).arg("-vv").output();
+        told.expect_code(0);
+        assert!(told.stdout.contains("which is no dblock"), "{told:#?}");
+        let asked = told.stderr.lines().filter(|line| line.contains("dblock_")).count();
+        assert_eq!(asked, 1, "one statement is refused: {told:#?}");
+    }
+}
