@@ -25,8 +25,9 @@ const WARM_UP: usize = 5;
 /// Commits that a durable lock may add: to a run, and to a hand-over.
 const COMMITS: f64 = 2.0;
 
-/// Commits before and after hand-overs, for comparison.
-const SOME_COMMITS: usize = 50;
+/// Commits before and after each round of hand-overs, for comparison, and from one to the next.
+const SOME_COMMITS: usize = 40;
+const BETWEEN_COMMITS: Duration = Duration::from_millis(10);
 
 /// Statements a minute of a holder, and the part of a processor that the renewals of all may take of the server.
 const STATEMENTS: f64 = 1.0;
@@ -69,10 +70,13 @@ impl Step {
     }
 }
 
-/// Seconds that so many commits take.
+/// Seconds that each of so many commits takes, which come as far from each other as those of a queue.
 fn commits(server: &Server, count: usize) -> Result<Vec<f64>> {
     let mut step = Step::Commit(server.session()?);
-    let seconds = |_| Ok(step.take()?.as_secs_f64());
+    let seconds = |_| {
+        sleep(BETWEEN_COMMITS);
+        Ok(step.take()?.as_secs_f64())
+    };
     (0..count).map(seconds).collect()
 }
 
@@ -254,38 +258,44 @@ fn tokens(setup: &Setup, servers: &[Server], table: &mut Table) -> Result<()> {
 /// From one command's end to the next one's start, the lock a name and a row.
 fn hand_overs(setup: &Setup, servers: &[Server], table: &mut Table) -> Result<()> {
     let mut bench = Bench::new(setup);
+    let mut contenders = Vec::new();
+    for server in servers {
+        contenders.extend([
+            (server.name.to_owned(), Queue::Dblock(server, 1)),
+            (server.name.to_owned(), Queue::Durable(server)),
+        ]);
+    }
     for (waiting, rounds) in setup.sizes.waiting {
-        let mut contenders = Vec::new();
-        let mut of_commits = Vec::new();
-        for server in servers {
-            contenders.extend([
-                (String::new(), Queue::Dblock(server, 1)),
-                (String::new(), Queue::Durable(server)),
-            ]);
-            of_commits.push(commits(server, SOME_COMMITS)?);
+        let mut of_commits = vec![Vec::new(); servers.len()];
+        let mut of_queues = vec![Vec::new(); contenders.len()];
+        for round in 0..=rounds {
+            for (server, times) in servers.iter().zip(&mut of_commits) {
+                times.extend(commits(server, SOME_COMMITS)?);
+            }
+            if round < rounds {
+                let samples = bench.hand_overs(&contenders, waiting, 1)?;
+                for (times, (_, sample)) in of_queues.iter_mut().zip(samples) {
+                    times.extend(sample);
+                }
+            }
         }
-        let times = bench.hand_overs(&contenders, waiting, rounds)?;
-        for ((server, commits_before), times) in servers.iter().zip(of_commits).zip(times.chunks(2))
-        {
-            let row = |what: &str, times: Vec<f64>| {
-                let what = format!(
-                    "end to next start, {waiting} waiting{what}, {}",
-                    server.name
-                );
-                // The lines of the other part begin in the same way.
-                Row::new(PART, format!("from {what}"), Unit::Seconds, times)
-            };
-            let [(_, named), (_, durable)] = times else {
+        let of_servers = of_commits.into_iter().zip(of_queues.chunks(2));
+        for (server, (commits, queues)) in servers.iter().zip(of_servers) {
+            let [named, durable] = queues else {
                 return Err("something was not timed".into());
             };
-            let mut all_commits = commits_before;
-            all_commits.extend(commits(server, SOME_COMMITS)?);
-            let commit = row(": a commit", all_commits);
+            let row = |what: &str, times: Vec<f64>| {
+                let end = "one command's end to the next one's start";
+                let what = format!("{end}, {waiting} waiting{what}, {}", server.name);
+                Row::new(PART, what, Unit::Seconds, times)
+            };
             let named = row("", named.clone());
             let durable = row(", `--durable`", durable.clone());
-            table.add(named.clone());
-            table.add(durable.clone().against(&named, "named"));
             let added = vec![durable.median() - named.median()];
+            table.add(named.clone());
+            table.add(durable.against(&named, "named"));
+            let commit = row(": a commit of a plain client, between the rounds", commits);
+            table.add(commit.clone());
             let added = row(": what `--durable` adds", added);
             table.add(added.against(&commit, "commit").ratio_at_most(COMMITS));
         }

@@ -51,6 +51,9 @@ pub fn table(table: &Table) -> String {
 }
 
 fn starts(table: &Table, text: &mut String) {
+    if !table.rows.iter().any(|row| row.part == start::PART) {
+        return;
+    }
     let _ = writeln!(
         text,
         "| start to end | median | against flock | aim |\n|---|---|---|---|"
