@@ -39,10 +39,12 @@ const NAME: &str = "hand-over";
 
 /// How callers wait for their turn.
 #[derive(Clone, Copy)]
-enum Queue<'a> {
+pub enum Queue<'a> {
     Flock,
     /// `dblock run -m SLOTS --wait forever`.
     Dblock(&'a Server, usize),
+    /// `dblock run --durable --wait forever`, on a server with dblock's tables.
+    Durable(&'a Server),
     /// `dblock run` in a loop, as long as the lock is taken.
     Polling(&'a Server),
 }
@@ -84,10 +86,14 @@ pub fn dblock(server: &str, slots: usize) -> String {
 }
 
 pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
-    let mut bench = Bench { setup, rounds: 0 };
+    let mut bench = Bench::new(setup);
     let [fewest, ..] = setup.sizes.waiting.map(|(waiting, _)| waiting);
     for (waiting, rounds) in setup.sizes.waiting {
-        let rows = bench.hand_overs(waiting, rounds)?;
+        let samples = bench.hand_overs(&contenders(setup, waiting), waiting, rounds)?;
+        let rows: Vec<Row> = samples
+            .into_iter()
+            .map(|(name, times)| Row::new(PART, line(&name, waiting), Unit::Seconds, times))
+            .collect();
         let flock = rows[0].clone();
         for row in rows {
             if row.what == flock.what {
@@ -130,35 +136,48 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-struct Bench<'a> {
+fn contenders(setup: &Setup, waiting: usize) -> Vec<(String, Queue<'_>)> {
+    let mut contenders = vec![("flock".to_owned(), Queue::Flock)];
+    for server in setup.servers() {
+        for slots in SLOTS {
+            let queue = Queue::Dblock(server, slots);
+            contenders.push((dblock(server.name, slots), queue));
+        }
+    }
+    if waiting == setup.sizes.waiting[0].0 {
+        let queue = Queue::Polling(&setup.mariadb);
+        contenders.push(("a shell loop that tries once a second".to_owned(), queue));
+    }
+    contenders
+}
+
+/// Queues, one after another.
+pub struct Bench<'a> {
     setup: &'a Setup,
     rounds: usize,
 }
 
-impl Bench<'_> {
-    /// How soon the next command starts, while so many wait when the first one ends.
-    fn hand_overs(&mut self, waiting: usize, rounds: usize) -> Result<Vec<Row>> {
-        let setup = self.setup;
-        let mut contenders = vec![("flock".to_owned(), Queue::Flock, Vec::new())];
-        for server in setup.servers() {
-            for slots in SLOTS {
-                let queue = Queue::Dblock(server, slots);
-                contenders.push((dblock(server.name, slots), queue, Vec::new()));
-            }
-        }
-        if waiting == setup.sizes.waiting[0].0 {
-            let queue = Queue::Polling(&setup.mariadb);
-            contenders.push((
-                "a shell loop that tries once a second".to_owned(),
-                queue,
-                Vec::new(),
-            ));
-        }
+impl<'a> Bench<'a> {
+    pub fn new(setup: &'a Setup) -> Self {
+        Self { setup, rounds: 0 }
+    }
+
+    /// How soon the next command of each queue starts, while so many wait when the first one ends.
+    pub fn hand_overs(
+        &mut self,
+        contenders: &[(String, Queue)],
+        waiting: usize,
+        rounds: usize,
+    ) -> Result<Vec<(String, Vec<f64>)>> {
+        let mut samples: Vec<(String, Vec<f64>)> = contenders
+            .iter()
+            .map(|(name, _)| (name.clone(), Vec::new()))
+            .collect();
         for round in 0..rounds {
             let mut order: Vec<usize> = (0..contenders.len()).collect();
             fastrand::shuffle(&mut order);
             for at in order {
-                let (name, queue, times) = &mut contenders[at];
+                let (name, queue) = &contenders[at];
                 if matches!(queue, Queue::Polling(_)) && round >= POLLING_ROUNDS {
                     continue;
                 }
@@ -169,13 +188,10 @@ impl Bench<'_> {
                 let records = self
                     .queued(*queue, waiting + slots, some)
                     .map_err(|error| format!("{name}, {waiting} waiting: {error}"))?;
-                times.extend(records.hand_overs(slots)?);
+                samples[at].1.extend(records.hand_overs(slots)?);
             }
         }
-        Ok(contenders
-            .into_iter()
-            .map(|(name, _, times)| Row::new(PART, line(&name, waiting), Unit::Seconds, times))
-            .collect())
+        Ok(samples)
     }
 
     /// How long many commands take: from the first start, and from the first process's launch.
@@ -271,6 +287,10 @@ impl Bench<'_> {
                 }
                 caller = self.setup.dblock(server, Transport::Tcp, NAME, &options);
             }
+            Queue::Durable(server) => {
+                let options = ["--wait", "forever", "--durable"];
+                caller = self.setup.dblock(server, Transport::Tcp, NAME, &options);
+            }
             Queue::Polling(server) => {
                 // As on many hosts, they do not all look at the same moment.
                 let first = fastrand::f64();
@@ -293,7 +313,7 @@ impl Queue<'_> {
     fn slots(self) -> usize {
         match self {
             Queue::Dblock(_, slots) => slots,
-            Queue::Flock | Queue::Polling(_) => 1,
+            Queue::Flock | Queue::Durable(_) | Queue::Polling(_) => 1,
         }
     }
 }
@@ -322,6 +342,8 @@ impl Gate {
                 Ok(Self::Flock(lock.map_err(|(_, error)| error)?))
             }
             Queue::Dblock(server, slots) => Ok(Self::Session(holder(server, slots)?)),
+            // The lock by its name is the queue for the row, which is free.
+            Queue::Durable(server) => Ok(Self::Session(holder(server, 1)?)),
             Queue::Polling(server) => Ok(Self::Refusing(holder(server, 1)?)),
         }
     }

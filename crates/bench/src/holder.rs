@@ -33,13 +33,13 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
 }
 
 /// Holders whose commands run until this is dropped.
-struct Holders {
+pub struct Holders {
     callers: Callers,
     gate: Gate,
 }
 
 impl Holders {
-    fn start(setup: &Setup, server: &Server, count: usize, options: &[&str]) -> Result<Self> {
+    pub fn start(setup: &Setup, server: &Server, count: usize, options: &[&str]) -> Result<Self> {
         let gate = Gate::close(format!("{}/gate", setup.folder))?;
         let records = format!("{}/holders", setup.folder);
         let _ = fs::remove_file(&records);
@@ -56,7 +56,7 @@ impl Holders {
         Ok(Self { callers, gate })
     }
 
-    fn end(mut self) -> Result<()> {
+    pub fn end(mut self) -> Result<()> {
         drop(self.gate);
         self.callers.wait(0)?;
         Ok(())

@@ -5,12 +5,15 @@
 //! Where several want the same lock nothing counts unless the commands' own records prove that it held.
 
 mod charts;
+mod durable;
 mod fleet;
 mod hand_over;
 mod holder;
 mod instructions;
 mod pages;
+mod private;
 mod processes;
+mod restart;
 mod setup;
 mod start;
 mod table;
@@ -28,7 +31,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 type Measure = fn(&Setup, &mut Table) -> Result<()>;
 
 /// The parts, by the names that script/bench knows.
-const PARTS: [(&str, Measure); 6] = [
+const PARTS: [(&str, Measure); 7] = [
     ("start", start::measure),
     ("wire", wire::measure),
     ("instructions", instructions::measure),
@@ -36,6 +39,7 @@ const PARTS: [(&str, Measure); 6] = [
     ("fleet", fleet::measure),
     ("holder", holder::measure),
     ("hand_over", hand_over::measure),
+    ("durable", durable::measure),
 ];
 
 fn main() -> Result<()> {

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::hand_over::{FLOCKS, GROWTH};
 use super::table::{Row, Table, figure};
-use super::{hand_over, start};
+use super::{durable, hand_over, start};
 
 const SERVERS: [&str; 2] = ["MariaDB", "MySQL"];
 
@@ -40,11 +40,20 @@ pub fn table(table: &Table) -> String {
     let mut text = table.head();
     starts(table, &mut text);
     hand_overs(table, &mut text);
-    others(table, &mut text);
+    let is_other = |row: &Row| {
+        ![start::PART, hand_over::PART, durable::PART].contains(&row.part)
+            && !row.what.contains("`flock")
+    };
+    others(table, "", is_other, &mut text);
+    let what = "locks as rows, and servers that put each commit on the disk";
+    others(table, what, |row| row.part == durable::PART, &mut text);
     text
 }
 
 fn starts(table: &Table, text: &mut String) {
+    if !table.rows.iter().any(|row| row.part == start::PART) {
+        return;
+    }
     let _ = writeln!(
         text,
         "| start to end | median | against flock | aim |\n|---|---|---|---|"
@@ -95,11 +104,8 @@ fn hand_overs(table: &Table, text: &mut String) {
 }
 
 /// A line for each figure, a column for each server; what is no server's was measured with the first.
-fn others(table: &Table, text: &mut String) {
-    let rows = table.rows.iter().filter(|row| {
-        let is_other = row.part != start::PART && row.part != hand_over::PART;
-        is_other && !row.what.contains("`flock")
-    });
+fn others(table: &Table, heading: &str, are_meant: impl Fn(&Row) -> bool, text: &mut String) {
+    let rows = table.rows.iter().filter(|row| are_meant(row));
     let mut lines: Vec<(String, [Option<&Row>; 2])> = Vec::new();
     for row in rows {
         let server = SERVERS.iter().position(|server| row.what.contains(server));
@@ -113,7 +119,13 @@ fn others(table: &Table, text: &mut String) {
             lines.push((what, cells));
         }
     }
-    let _ = writeln!(text, "\n| | MariaDB | MySQL | aim |\n|---|---|---|---|");
+    if lines.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "\n| {heading} | MariaDB | MySQL | aim |\n|---|---|---|---|"
+    );
     for (what, cells) in lines {
         let aim = cells.iter().flatten().find_map(|row| row.aim.as_ref());
         let aim = aim.map_or("", |(aim, _)| aim);

@@ -35,6 +35,12 @@ pub struct Sizes {
     pub counted: u64,
     /// Processes of a thundering start, and rounds.
     pub thunder: (usize, usize),
+    /// Holders of durable locks at the same time, and seconds in which their renewals are counted.
+    pub durable: (usize, u64),
+    /// Their TTL, if it is not the default.
+    pub durable_ttl: Option<&'static str>,
+    /// Restarts of each server under durable locks.
+    pub restarts: usize,
 }
 
 impl Sizes {
@@ -48,6 +54,9 @@ impl Sizes {
         fleet: 1000,
         counted: 60,
         thunder: (500, 5),
+        durable: (1000, 60),
+        durable_ttl: None,
+        restarts: 5,
     };
 
     /// Whether everything works. Its figures mean nothing.
@@ -60,6 +69,9 @@ impl Sizes {
         fleet: 8,
         counted: 2,
         thunder: (20, 1),
+        durable: (8, 2),
+        durable_ttl: Some("4s"),
+        restarts: 1,
     };
 }
 

@@ -15,6 +15,8 @@ pub enum Unit {
     Seconds,
     Bytes,
     Count,
+    /// A part of one.
+    Share,
 }
 
 /// A line of the table.
@@ -211,6 +213,7 @@ impl Table {
                         Unit::Seconds => "seconds",
                         Unit::Bytes => "bytes",
                         Unit::Count => "count",
+                        Unit::Share => "share",
                     },
                     "samples": row.samples.len(),
                     "median": row.median(),
@@ -238,6 +241,7 @@ pub fn figure(unit: Unit, figure: f64) -> String {
         Unit::Count if figure >= 1e6 => format!("{} million", digits(figure / 1e6)),
         Unit::Count if figure.fract() == 0.0 => format!("{figure:.0}"),
         Unit::Count => digits(figure),
+        Unit::Share => format!("{} %", digits(figure * 100.0)),
     }
 }
 
