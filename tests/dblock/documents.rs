@@ -818,7 +818,13 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
                 .strip_prefix(Path::new(ROOT).join("src"))
                 .expect("below it");
             let name = name.display().to_string();
-            let folders = ["lock/named/model", "commands/check", "settings/cli"];
+            let folders = [
+                "lock/explorer.rs",
+                "lock/named/model",
+                "lock/rows/model",
+                "commands/check",
+                "settings/cli",
+            ];
             let is_other = OTHER_TEXTS.contains(&&*name)
                 || folders.iter().any(|folder| name.starts_with(folder));
             if !is_other {

@@ -15,7 +15,7 @@ use crate::db::{Client, Connector, Fault, Plain, Session};
 use crate::lock::{Attempt, Backend, Caller, Grant, LockSpec, Name, Reattempt, Refusal, Renewal};
 
 /// Before a caller that waited asks again on a new session: holders that lost theirs reacquire first.
-pub const HOLD_BACK: Duration = Duration::from_secs(2);
+const HOLD_BACK: Duration = Duration::from_secs(2);
 
 /// How long an answer may take when the killer learns through the server that the command has ended.
 const ACK_LIMIT: Duration = Duration::from_secs(2);

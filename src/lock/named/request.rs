@@ -116,11 +116,6 @@ impl Request {
         self.accepts != Accepts::Queue || !matches!(why, Unfit::Galera | Unfit::MultiPrimary)
     }
 
-    /// Whether the lock was taken at some time.
-    pub fn has_waited(&self) -> bool {
-        self.has_waited
-    }
-
     /// A session that holds a slot's lock waits for something else, and is not to live long without its client.
     ///
     /// # Errors

@@ -32,9 +32,7 @@ impl Rows {
         };
         tables.judge(Ok(Some(version)), session)?;
         let prepared = session.run_batch(&Statements::prepare_for(&tables));
-        let is_multi_primary = prepared
-            .map_err(|fault| tables.explain(fault))?
-            .is_cluster;
+        let is_multi_primary = prepared.map_err(|fault| tables.explain(fault))?.is_cluster;
         Ok(Some(Self {
             tables,
             is_multi_primary,

@@ -17,7 +17,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::{Client, Connector, Fault, Plain, Session};
-use crate::lock::named::{Decision, HOLD_BACK, Opening, READ_ONLY, Request, Turns, Verbosity};
+use crate::lock::named::{Decision, Opening, READ_ONLY, Request, Turns, Verbosity};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Holder, Holders, Lease, LockSpec, MOST_NAMED, Name, Reattempt,
     Refusal, Renewal, run_lock_of,
@@ -191,10 +191,8 @@ impl RowLock {
     fn open(&mut self, caller: &dyn Caller) -> Result<Option<(Session, Option<Opening>)>, Failure> {
         let connector = Rc::clone(&self.connector);
         let opened = connector.connect(|session| {
-            if self.request.has_waited() {
-                sleep(HOLD_BACK);
-            }
             self.prepare(session)?;
+            // Nobody has to hold back here for those who held it: their rows say so.
             match self.request.open(session) {
                 Ok(opening) => {
                     if !opening.fitness.unfit.is_empty() {
