@@ -2,9 +2,11 @@
 //! restart and a fail-over, and holds on every server that commits rows for all. The named lock of the same name is only the queue for
 //! it, and what excludes callers without rows.
 
+mod acquire;
 mod change;
 mod claim;
 mod clock;
+mod hold;
 mod holding;
 mod inspect;
 mod kill;

@@ -1,0 +1,400 @@
+//! Acquiring a row: the queue of named locks first, where there is one, and then the row.
+
+use std::rc::Rc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::change::Change;
+use super::claim::{Claimant, Next};
+use super::clock::{Clock, disagreement};
+use super::row_lock::{CONFLICT_PAUSE, Queue, RowLock, by_chance, gone};
+use super::state::SlotState;
+use super::statements::{AskClock, Terms, Write};
+use crate::base::clock::Moment;
+use crate::base::exit::{Failure, Reason};
+use crate::base::log::Level;
+use crate::base::text::shown;
+use crate::db::{Fault, Session};
+use crate::lock::named::{Decision, Opening, Request, Turns};
+use crate::lock::{Attempt, Caller, Grant, Holder, Holders, Lease};
+
+/// From a lost session to the next attempt.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// From one look at rows that others hold to the next: at first, and at most. Who releases a row wakes the next one by the named lock;
+/// this is for rows whose holder has none, and for clusters.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// How many writes in a row may meet others before another session is tried.
+const MOST_CONFLICTS: u32 = 100;
+
+/// How long a caller waits in the queue of one node of a cluster before it looks whether that is still a part of it. One that is frozen
+/// says nothing at all, while the others give the lock to somebody.
+const LONGEST_TURN: Duration = Duration::from_secs(8);
+
+/// How long each other server gets to tell its time.
+const CLOCK_LIMIT: Duration = Duration::from_secs(1);
+
+/// What became of a claim.
+enum Claimed {
+    Held(Grant, Lease),
+    /// Others hold the slots; the rows as they were seen last.
+    Taken(Vec<SlotState>),
+}
+
+impl RowLock {
+    /// One attempt to acquire the lock, as [`Backend::try_acquire`](crate::lock::Backend::try_acquire).
+    pub(super) fn attempt(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure> {
+        if let Some((slot, fence)) = self.spec.token {
+            return self.adopt(slot, fence, caller);
+        }
+        let Some((mut session, opening)) = self.open(caller)? else {
+            return Ok(Attempt::Retry(self.connector.pause()));
+        };
+        caller.on_server(&session.to_string());
+        match self.acquire_on(&mut session, opening.as_ref(), caller) {
+            Ok(Decision::Held(grant, lease)) => {
+                self.grant = grant;
+                self.session = Some(session);
+                Ok(Attempt::Acquired(grant, lease))
+            }
+            Ok(Decision::Taken(holders)) => {
+                self.session = Some(session);
+                Ok(Attempt::Taken(holders))
+            }
+            Err(Fault::Final(failure)) => Err(failure),
+            Err(fault) => {
+                let line = format!("lost the session with {session}: {fault}");
+                session.tell(Level::Info, &line);
+                self.connector.try_last(&session);
+                Ok(Attempt::Retry(PAUSE))
+            }
+        }
+    }
+
+    /// One round of all servers for a session that the lock may live on, and the first answer on it about the named lock, `None` where
+    /// there are none; no session: try again after a pause.
+    fn open(&mut self, caller: &dyn Caller) -> Result<Option<(Session, Option<Opening>)>, Failure> {
+        let connector = Rc::clone(&self.connector);
+        let opened = connector.connect(|session| {
+            self.prepare(session)?;
+            // Nobody has to hold back here for those who held it: their rows say so.
+            match self.request.open(session) {
+                Ok(opening) => {
+                    if !opening.fitness.unfit.is_empty() {
+                        self.queue = Queue::OfThisServer;
+                    }
+                    Ok(Some(opening))
+                }
+                Err(Fault::NoNamedLocks(_)) => {
+                    self.queue = Queue::None;
+                    Ok(None)
+                }
+                Err(fault) => Err(fault),
+            }
+        });
+        let read_only = match opened {
+            Ok(opened) => return Ok(Some(opened)),
+            Err(Fault::Final(failure)) => return Err(failure),
+            Err(Fault::ReadOnly(line)) => Some(line),
+            Err(_) => None,
+        };
+        if read_only != self.only_read_only {
+            caller.on_read_only(read_only.as_deref());
+            self.only_read_only = read_only;
+        }
+        Ok(None)
+    }
+
+    /// Waits in the queue, if there is one, and then for the row.
+    fn acquire_on(
+        &mut self,
+        session: &mut Session,
+        opening: Option<&Opening>,
+        caller: &dyn Caller,
+    ) -> Result<Decision, Fault> {
+        self.named_slot = None;
+        if let Some(held) = self.claim_without_queue(session, caller)? {
+            return Ok(held);
+        }
+        let mut slots: Vec<u32> = (0..self.slots).collect();
+        if let Some(opening) = opening {
+            match self.wait_in_queue(session, opening, caller)? {
+                Decision::Held(named, _) => self.named_slot = Some(named.slot),
+                Decision::Taken(holders) => {
+                    return Ok(Decision::Taken(self.name_holders(holders, session)));
+                }
+            }
+        }
+        if let (Queue::Excludes, Some(named)) = (self.queue, self.named_slot) {
+            slots = vec![named];
+        }
+        session.answer_within(self.limit()).map_err(gone)?;
+        let (mut pause, mut waits) = (FIRST_PAUSE, false);
+        loop {
+            let rows = match self.claim(&slots, waits, session, caller)? {
+                Claimed::Held(grant, lease) => {
+                    if waits {
+                        Request::end_wait(self.ttl, session)?;
+                    }
+                    return Ok(Decision::Held(grant, lease));
+                }
+                Claimed::Taken(rows) => rows,
+            };
+            if let Some((grant, lease)) = self.claim_another(&rows, session, caller)? {
+                return Ok(Decision::Held(grant, lease));
+            }
+            let holders = self.holders(&rows);
+            let left = self.request.left();
+            if left == Some(Duration::ZERO) {
+                if let Some(named) = self.named_slot.take() {
+                    self.request.release(named, session)?;
+                }
+                return Ok(Decision::Taken(holders));
+            }
+            if !std::mem::replace(&mut waits, true) {
+                caller.on_wait(&holders);
+                self.request.begin_wait(session)?;
+            }
+            sleep(left.unwrap_or(pause).min(by_chance(pause)));
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn wait_in_queue(
+        &mut self,
+        session: &mut Session,
+        opening: &Opening,
+        caller: &dyn Caller,
+    ) -> Result<Decision, Fault> {
+        if self.queue != Queue::OfThisServer {
+            return self.request.take(session, opening, caller, None);
+        }
+        let (limit, look) = (self.limit(), self.statements.look());
+        let mut look_at_node = |session: &mut Session| {
+            session.answer_within(limit).map_err(gone)?;
+            session.run(&look)?;
+            session.answer_within(LONGEST_TURN + limit).map_err(gone)
+        };
+        session.answer_within(LONGEST_TURN + limit).map_err(gone)?;
+        let turns = Turns {
+            longest: LONGEST_TURN,
+            after: &mut look_at_node,
+        };
+        self.request.take(session, opening, caller, Some(turns))
+    }
+
+    /// Claims the slot that an earlier claim was granted whose answer was lost: whoever is first in the queue would wait for its end,
+    /// and this one behind it. Likewise the slot whose holder has given the same owner name.
+    fn claim_without_queue(
+        &mut self,
+        session: &mut Session,
+        caller: &dyn Caller,
+    ) -> Result<Option<Decision>, Fault> {
+        if !self.may_hold && self.spec.owner_name.is_none() {
+            return Ok(None);
+        }
+        session.answer_within(self.limit()).map_err(gone)?;
+        let claimed = self.claim(&[], true, session, caller)?;
+        // As for the first statement on a session.
+        session.answer_within(Duration::ZERO).map_err(gone)?;
+        let Claimed::Held(grant, lease) = claimed else {
+            return Ok(None);
+        };
+        self.grant = grant;
+        self.regain_named_lock(session);
+        Ok(Some(Decision::Held(self.grant, lease)))
+    }
+
+    /// Claims another slot of which both the named lock and the row are free: the row of the one whose named lock is held is the
+    /// row of somebody without a session.
+    fn claim_another(
+        &mut self,
+        rows: &[SlotState],
+        session: &mut Session,
+        caller: &dyn Caller,
+    ) -> Result<Option<(Grant, Lease)>, Fault> {
+        let (Queue::Excludes, Some(named)) = (self.queue, self.named_slot) else {
+            return Ok(None);
+        };
+        for slot in (0..self.slots).filter(|slot| *slot != named) {
+            let row = rows.iter().find(|row| row.slot == slot);
+            let is_held = row.is_some_and(|row| row.is_owned() && !row.has_expired());
+            if is_held || !self.request.try_slot(slot, session)? {
+                continue;
+            }
+            if let Claimed::Held(grant, lease) = self.claim(&[slot], true, session, caller)? {
+                self.named_slot = Some(slot);
+                self.request.release(named, session)?;
+                return Ok(Some((grant, lease)));
+            }
+            self.request.release(slot, session)?;
+        }
+        Ok(None)
+    }
+
+    /// Claims one of these slots, the best first, unless others hold them all; or any that it may take over, or holds already.
+    /// `looks_first`: it is likely that others hold them.
+    fn claim(
+        &mut self,
+        slots: &[u32],
+        looks_first: bool,
+        session: &mut Session,
+        caller: &dyn Caller,
+    ) -> Result<Claimed, Fault> {
+        let mut sent = Moment::now();
+        let mut conflicts = 0;
+        let mut rows = Vec::new();
+        let mut next = slots
+            .first()
+            .map_or(Next::Taken, |&slot| Next::Write(Change::Take { slot }));
+        let mut looks = looks_first;
+        loop {
+            if std::mem::take(&mut looks) {
+                rows = session.run(&self.statements.look())?;
+                self.refuse_future(&rows, session)?;
+                next = self.claimant(slots).next(&rows, None);
+            }
+            self.announce_claim(next.may_hold(), caller)?;
+            let change = match next {
+                Next::Held { slot, fence } => {
+                    let grant = Grant {
+                        slot,
+                        connection_id: session.handshake_id(),
+                        fence: Some(fence),
+                    };
+                    let lease = Lease {
+                        ttl: self.ttl,
+                        proved: sent,
+                    };
+                    return Ok(Claimed::Held(grant, lease));
+                }
+                Next::Taken => return Ok(Claimed::Taken(rows)),
+                Next::Write(change) => change,
+            };
+            if let Change::TakeExpired { slot, .. } = change {
+                let row = rows.iter().find(|row| row.slot == slot);
+                self.compare_clocks(row.map_or(self.ttl, |row| row.ttl), session)?;
+            }
+            let write_id = self.next_write_id();
+            let write = self.claiming(change, write_id, session);
+            sent = Moment::now();
+            match self.write(&write, session) {
+                Ok(seen) => {
+                    conflicts = 0;
+                    rows = seen;
+                    self.refuse_future(&rows, session)?;
+                    next = self.claimant(slots).next(&rows, Some(write_id));
+                }
+                // It has done nothing.
+                Err(Fault::Conflict(_) | Fault::Interrupted(_)) if conflicts < MOST_CONFLICTS => {
+                    conflicts += 1;
+                    sleep(by_chance(CONFLICT_PAUSE));
+                    looks = true;
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    /// Whether a slot may be held from now on without anybody's knowing.
+    fn announce_claim(&mut self, may_hold: bool, caller: &dyn Caller) -> Result<(), Fault> {
+        if may_hold != self.may_hold && !caller.on_claim(may_hold) && may_hold {
+            return Err(Fault::Gone("nobody is there to use the lock".to_owned()));
+        }
+        self.may_hold = may_hold;
+        Ok(())
+    }
+
+    pub(super) fn claimant<'a>(&'a self, slots: &'a [u32]) -> Claimant<'a> {
+        Claimant {
+            owner: &self.spec.owner,
+            owner_name: self.spec.owner_name.as_deref(),
+            slots,
+        }
+    }
+
+    fn claiming(&self, change: Change, write_id: u64, session: &Session) -> Write {
+        let also = match change {
+            Change::Take { slot }
+            | Change::TakeExpired { slot, .. }
+            | Change::TakeOver { slot, .. } => (self.spec.on_grant)(slot, session.handshake_id()),
+            _ => Vec::new(),
+        };
+        let terms = Terms {
+            ttl: Some(self.ttl),
+            ..self.terms(&also)
+        };
+        self.statements.write(change, write_id, &terms)
+    }
+
+    /// Refuses a server whose clock is behind that of one which wrote a row.
+    fn refuse_future(&self, rows: &[SlotState], session: &Session) -> Result<(), Fault> {
+        let behind = rows
+            .iter()
+            .filter(|row| row.is_owned())
+            .map(|row| -row.age)
+            .max();
+        let behind = u64::try_from(behind.unwrap_or_default()).unwrap_or_default();
+        let behind = Duration::from_micros(behind);
+        if behind > self.ttl / 10 {
+            let line = format!(
+                "the clock of {session} is at least {} behind that of a server that has written rows there, more than a tenth \
+                 of the TTL: a durable lock would not exclude; set the clocks right",
+                shown(behind)
+            );
+            return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
+        }
+        Ok(())
+    }
+
+    /// Refuses to take over the row of somebody who has not renewed it where the servers' clocks disagree: to another one its time
+    /// may not be over. `held_for`: the TTL of its holder, who ends the command a tenth of that before.
+    fn compare_clocks(&self, held_for: Duration, session: &Session) -> Result<(), Fault> {
+        let ttl = match held_for {
+            // Nobody knows.
+            Duration::ZERO => self.ttl,
+            held_for => held_for.min(self.ttl),
+        };
+        let Some(here) = self.clock else {
+            return Ok(());
+        };
+        let own = session.to_string();
+        let others = self.connector.survey(CLOCK_LIMIT, &own, |session| {
+            let asked = Moment::now();
+            let clock = session.run(&AskClock)?;
+            Ok(Clock::new(clock, asked, Moment::now()))
+        });
+        for (other, clock) in others {
+            if let Some(off) = disagreement(here, clock, ttl) {
+                let line = format!(
+                    "the clocks of {own} and {other} are {} apart, more than a tenth of the TTL: a durable lock would not exclude; \
+                     set them right",
+                    shown(off)
+                );
+                return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Names the holders by their rows, where the server did not, or named those who wait for them with the named locks.
+    fn name_holders(&self, holders: Holders, session: &mut Session) -> Holders {
+        let is_known = |holder: &Holder| match holder {
+            Holder::Session(client) => client.dblock().is_some(),
+            Holder::Killer(_) => true,
+            Holder::Nobody | Holder::Unknown => false,
+        };
+        let is_held = |row: &&SlotState| row.is_owned() && !row.has_expired();
+        let _ = session.answer_within(self.limit());
+        match session.run(&self.statements.look()) {
+            Ok(rows) if rows.iter().filter(is_held).count() == self.slots as usize => {
+                self.holders(&rows)
+            }
+            _ if holders.named.iter().any(is_known) => holders,
+            Ok(rows) if rows.iter().any(SlotState::is_owned) => self.holders(&rows),
+            _ => holders,
+        }
+    }
+}

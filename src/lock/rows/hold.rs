@@ -1,0 +1,223 @@
+//! Holding a row: renewing it, on another session where the one before is lost, and releasing it.
+
+use std::thread::sleep;
+
+use super::change::Change;
+use super::holding::{Holding, Released, Renewed, after_release_of_any};
+use super::row_lock::{Queue, RowLock, gone};
+use super::state::SlotState;
+use crate::base::clock::Moment;
+use crate::base::exit::{Failure, Reason};
+use crate::base::log::Level;
+use crate::db::{Fault, Plain, Session};
+use crate::lock::named::Request;
+use crate::lock::{Attempt, Backend, Caller, Grant, Lease, Renewal, run_lock_of};
+
+impl RowLock {
+    /// Goes on with the grant that a script has.
+    pub(super) fn adopt(
+        &mut self,
+        slot: u32,
+        fence: u64,
+        caller: &dyn Caller,
+    ) -> Result<Attempt, Failure> {
+        self.grant = Grant {
+            slot,
+            fence: Some(fence),
+            ..Grant::default()
+        };
+        let proved = match self.renew_row() {
+            Ok(Renewal::Confirmed(proved)) => proved,
+            Ok(Renewal::Lost(cause)) => {
+                let line = format!("the token does not hold {} any more: {cause}", self.name);
+                return Err(Failure::new(Reason::LockLost, line));
+            }
+            Ok(Renewal::Killed(killer)) => {
+                let line = format!("{} was ended by {killer}", self.name);
+                return Err(Failure::new(Reason::LockLost, line));
+            }
+            Err(Fault::Final(failure)) => return Err(failure),
+            Ok(Renewal::Unanswered(_)) | Err(_) => {
+                return Ok(Attempt::Retry(self.connector.pause()));
+            }
+        };
+        caller.on_server(&self.server());
+        let ttl = self.ttl;
+        if let Some(session) = &mut self.session {
+            self.grant.connection_id = session.handshake_id();
+            for statement in (self.spec.on_grant)(slot, self.grant.connection_id) {
+                // What is remembered of it matters less than that it runs.
+                let _ = session.run(&Plain(statement));
+            }
+        }
+        Ok(Attempt::Acquired(self.grant, Lease { ttl, proved }))
+    }
+
+    /// Renews the row on some server, and says what it shows.
+    pub(super) fn renew_row(&mut self) -> Result<Renewal, Fault> {
+        let is_new = self.session.is_none();
+        let mut session = self.reach()?;
+        let Grant { slot, fence, .. } = self.grant;
+        let fence = fence.unwrap_or_default();
+        if !is_new && self.spec.token.is_none() {
+            let (sent, write_id) = (Moment::now(), self.next_write_id());
+            let terms = self.terms(&[]);
+            let renewal = self.statements.quick_renewal(slot, fence, write_id, &terms);
+            // Whatever else it comes to, the longer way finds out.
+            match session.change(&renewal) {
+                Ok(1) => {
+                    self.session = Some(session);
+                    return Ok(Renewal::Confirmed(sent));
+                }
+                Err(fault @ Fault::Gone(_)) => return Err(fault),
+                _ => {}
+            }
+        }
+        let write_id = self.next_write_id();
+        let change = Change::Renew { slot, fence };
+        let write = self.statements.write(change, write_id, &self.terms(&[]));
+        let sent = Moment::now();
+        let rows = self.write_through(&write, &mut session)?;
+        let renewed = self.holding(fence).after_renewal(&rows, write_id);
+        if self.spec.ttl.is_none()
+            && let (Some(row), false) = (rows.first(), matches!(renewed, Renewed::Lost(_)))
+        {
+            self.ttl = row.ttl;
+            session.answer_within(self.limit()).map_err(gone)?;
+        }
+        let renewal = match renewed {
+            Renewed::Confirmed => Renewal::Confirmed(sent),
+            Renewed::Killed => {
+                self.begin_end(&mut session);
+                let killer = rows.first().and_then(SlotState::killer);
+                Renewal::Killed(Box::new(killer.unwrap_or_default()))
+            }
+            Renewed::Unknown => {
+                let line = "an older write was carried out last";
+                return Err(Fault::Gone(line.to_owned()));
+            }
+            Renewed::Lost(Some(row)) if row.is_owned() => {
+                let holders = self.holders(&rows);
+                Renewal::Lost(format!("its row says that it is {holders}"))
+            }
+            Renewed::Lost(Some(_)) => Renewal::Lost("its row says that nobody holds it".to_owned()),
+            Renewed::Lost(None) => Renewal::Lost("its row is gone".to_owned()),
+        };
+        if is_new && matches!(renewal, Renewal::Confirmed(_)) {
+            session.tell(
+                Level::Info,
+                &format!("holds {} on a new session with {session}", self.name),
+            );
+            self.regain_named_lock(&mut session);
+        }
+        self.session = Some(session);
+        Ok(renewal)
+    }
+
+    /// Takes the named lock again, which excludes callers without rows; the row stays held without it.
+    pub(super) fn regain_named_lock(&mut self, session: &mut Session) {
+        if self.queue != Queue::Excludes || self.spec.kind != "run" {
+            if self.queue != Queue::None {
+                // By it `dblock kill` finds the session.
+                let _ = Request::mark(&run_lock_of(&self.spec.owner), session);
+            }
+            return;
+        }
+        let regained = self.request.retake(self.grant, session);
+        if let Ok(crate::lock::named::Retake::Held(grant, _)) = regained {
+            self.named_slot = Some(grant.slot);
+            self.grant.connection_id = grant.connection_id;
+        }
+        let _ = session.answer_within(self.limit());
+    }
+
+    /// Somebody ends the holder: until the command has ended callers without rows stay out, also when that somebody is gone. A script
+    /// does not get its lock back.
+    fn begin_end(&mut self, session: &mut Session) {
+        self.spec.token = None;
+        if self.queue == Queue::Excludes {
+            let _ = self.request.announce_termination(self.grant.slot, session);
+        }
+    }
+
+    fn holding(&self, fence: u64) -> Holding<'_> {
+        Holding {
+            owner: &self.spec.owner,
+            slot: self.grant.slot,
+            fence,
+        }
+    }
+
+    /// Releases the row, and then the named lock. `false`: the row was another's.
+    pub(super) fn release_row(&mut self, also: &[String]) -> Result<bool, Fault> {
+        let mut session = self.reach()?;
+        let Grant { slot, fence, .. } = self.grant;
+        let write_id = self.next_write_id();
+        let change = Change::giving_back(slot, fence, self.spec.token.is_some());
+        let write = self.statements.write(change, write_id, &self.terms(also));
+        let rows = self
+            .write_through(&write, &mut session)
+            .inspect_err(|fault| {
+                self.may_be_released |= matches!(fault, Fault::Gone(_));
+            })?;
+        let released = match fence {
+            None => {
+                self.may_hold = false;
+                after_release_of_any(&rows, &self.spec.owner)
+            }
+            Some(fence) => {
+                let holding = self.holding(fence);
+                holding.after_release(&rows, write_id, self.may_be_released)
+            }
+        };
+        if released == Released::Unknown {
+            let line = "an older write was carried out last";
+            return Err(Fault::Gone(line.to_owned()));
+        }
+        if let Some(named) = self.named_slot.take() {
+            let _ = self.request.release(named, &mut session);
+        }
+        self.session = Some(session);
+        Ok(released == Released::Done)
+    }
+
+    /// The lock is a script's from now on: its row stays held, and its named lock and session are no longer needed.
+    pub fn hand_over(&mut self) {
+        if let (Some(named), Some(session)) = (self.named_slot.take(), &mut self.session) {
+            let _ = self.request.release(named, session);
+        }
+    }
+
+    /// Releases what was granted and nobody knows of, or what may have been, in one transaction with these statements of others, and
+    /// ends the session. Whether a server has done it.
+    pub fn withdraw(&mut self, also: &[String]) -> bool {
+        let is_done = self.release_row(also).is_ok();
+        self.session = None;
+        is_done
+    }
+
+    /// Releases the lock of a script.
+    ///
+    /// # Errors
+    /// [`Reason::LockLost`]: it was not held any more; no further attempt will help.
+    pub fn release_token(&mut self, caller: &dyn Caller, also: &[String]) -> Result<(), Failure> {
+        let (slot, fence) = self.spec.token.take().unwrap_or_default();
+        self.grant = Grant {
+            slot,
+            fence: Some(fence),
+            ..Grant::default()
+        };
+        loop {
+            match self.release_row(also) {
+                Err(Fault::Final(failure)) => return Err(failure),
+                Err(_) => sleep(self.connector.pause()),
+                Ok(was_held) => {
+                    caller.on_server(&self.server());
+                    let line = format!("the token does not hold {} any more", self.name);
+                    let lost = Failure::new(Reason::LockLost, line);
+                    return was_held.then_some(()).ok_or(lost);
+                }
+            }
+        }
+    }
+}
