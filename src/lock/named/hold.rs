@@ -4,7 +4,7 @@ use std::thread::sleep;
 
 use super::request::{PAUSE, Request};
 use super::statements::wake;
-use crate::db::{Fault, Session};
+use crate::db::{Fault, Session, Statement};
 
 impl Request {
     /// Whether this session still holds the slot, on a server that takes writes.
@@ -50,5 +50,26 @@ impl Request {
                 Err(fault) => return Err(fault),
             }
         }
+    }
+
+    /// The statement that releases a slot, for whoever sends it together with others. [`Request::wake_head`] is to follow where there
+    /// are several slots.
+    pub fn release_statement(&self, slot: u32) -> String {
+        self.statements.release(slot).sql()
+    }
+
+    /// Wakes the head of the queue, if there is one.
+    ///
+    /// # Errors
+    /// Any fault of a statement.
+    pub fn wake_head(&self, session: &mut Session) -> Result<(), Fault> {
+        for head in session
+            .run(&self.statements.ask_queue_head())?
+            .into_iter()
+            .flatten()
+        {
+            session.run(&wake(head))?;
+        }
+        Ok(())
     }
 }

@@ -155,6 +155,11 @@ impl RowLock {
         let write_id = self.next_write_id();
         let change = Change::giving_back(slot, fence, self.spec.token.is_some());
         let write = self.statements.write(change, write_id, &self.terms(also));
+        // In the same packet: whoever waits for the named lock waits for nothing else.
+        let named = self
+            .named_slot
+            .map(|named| self.request.release_statement(named));
+        let write = write.and_then(named);
         let rows = self
             .write_through(&write, &mut session)
             .inspect_err(|fault| {
@@ -174,8 +179,9 @@ impl RowLock {
             let line = "an older write was carried out last";
             return Err(Fault::Gone(line.to_owned()));
         }
-        if let Some(named) = self.named_slot.take() {
-            let _ = self.request.release(named, &mut session);
+        if self.named_slot.take().is_some() && self.slots > 1 {
+            // One that may not be woken looks again by itself.
+            let _ = self.request.wake_head(&mut session);
         }
         self.session = Some(session);
         Ok(released == Released::Done)

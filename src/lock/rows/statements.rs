@@ -184,9 +184,10 @@ impl Statements {
         let begin = format!("/* dblock {what} */ START TRANSACTION");
         let end = [update, self.look_at(slot), "COMMIT".to_owned()];
         let statements = [begin].into_iter().chain(also.iter().cloned()).chain(end);
+        let statements: Vec<String> = statements.collect();
         Write {
-            statements: statements.collect(),
-            looks_before_commit: true,
+            look: statements.len() - 2,
+            statements,
         }
     }
 
@@ -271,17 +272,23 @@ impl Statement for Look {
 /// A write, and a look at what it has done.
 pub struct Write {
     statements: Vec<String>,
-    /// Whether the look is the last statement but one.
-    looks_before_commit: bool,
+    /// Which of them is the look.
+    look: usize,
 }
 
 impl Write {
     fn before_look(mut statements: Vec<String>, look: Look) -> Self {
         statements.push(look.0);
         Self {
+            look: statements.len() - 1,
             statements,
-            looks_before_commit: false,
         }
+    }
+
+    /// The same, and behind it another statement, which is carried out only if the write was.
+    pub fn and_then(mut self, statement: Option<String>) -> Self {
+        self.statements.extend(statement);
+        self
     }
 }
 
@@ -293,8 +300,7 @@ impl Batch for Write {
     }
 
     fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
-        let look = self.statements.len() - 1 - usize::from(self.looks_before_commit);
-        match (fault, results.get(look)) {
+        match (fault, results.get(self.look)) {
             (Some(fault), _) => Err(fault),
             (None, Some(rows)) if results.len() == self.statements.len() => {
                 rows.iter().map(SlotState::read).collect()
@@ -351,7 +357,10 @@ impl Batch for Prepare<'_> {
             "/* dblock group */ SELECT 0 /*!80014 + (IFNULL(@@global.group_replication_group_name, '') <> '' \
              AND NOT @@global.group_replication_single_primary_mode) */ /*M!100100 + @@global.wsrep_on */"
                 .to_owned(),
-            AskVersion(self.0).sql(),
+            format!(
+                "/* dblock group */ SELECT 1 /*!80014 FROM {} WHERE id = 1 */",
+                self.0.meta()
+            ),
         ]
     }
 
