@@ -7,12 +7,17 @@ use super::page::{self, Page};
 use super::{at, cli};
 
 /// The variables that dblock sets for its command.
-const OF_THE_COMMAND: [&str; 4] = [
+const OF_THE_COMMAND: [&str; 6] = [
     "DBLOCK_NAME",
     "DBLOCK_SLOT",
     "DBLOCK_SLOT_NAME",
     "DBLOCK_CONNECTION_ID",
+    "DBLOCK_FENCE",
+    "DBLOCK_TICK",
 ];
+
+/// The variable that is no setting: it names a token where no lock is named.
+const TOKEN: &str = "DBLOCK_TOKEN";
 
 /// Options that the pages speak of and that dblock does not have: one that is missed, and one of a script in an example.
 const OF_OTHERS: [&str; 2] = ["--password", "--key"];
@@ -244,7 +249,7 @@ fn a_page_has_the_exit_codes_of_the_help() {
 fn each_variable_is_described_and_none_that_does_not_exist() {
     let own = cli::variables().map(|(_, variable)| variable);
     let own = own.filter(|variable| variable.starts_with("DBLOCK_"));
-    let known: BTreeSet<_> = own.chain(OF_THE_COMMAND).collect();
+    let known: BTreeSet<_> = own.chain(OF_THE_COMMAND).chain([TOKEN]).collect();
     let environment = section(&page_of("run"), "ENVIRONMENT");
     let described: BTreeSet<_> = words(&environment)
         .filter(|word| word.starts_with("DBLOCK_") && *word != "DBLOCK_")

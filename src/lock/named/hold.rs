@@ -52,24 +52,17 @@ impl Request {
         }
     }
 
-    /// The statement that releases a slot, for whoever sends it together with others. [`Request::wake_head`] is to follow where there
-    /// are several slots.
+    /// The statement that releases a slot, for whoever sends it together with others. The second column of its answer is the head of
+    /// the queue, which is to be woken.
     pub fn release_statement(&self, slot: u32) -> String {
         self.statements.release(slot).sql()
     }
 
-    /// Wakes the head of the queue, if there is one.
+    /// Wakes the head of the queue.
     ///
     /// # Errors
     /// Any fault of a statement.
-    pub fn wake_head(&self, session: &mut Session) -> Result<(), Fault> {
-        for head in session
-            .run(&self.statements.ask_queue_head())?
-            .into_iter()
-            .flatten()
-        {
-            session.run(&wake(head))?;
-        }
-        Ok(())
+    pub fn wake(head: u64, session: &mut Session) -> Result<(), Fault> {
+        session.run(&wake(head))
     }
 }

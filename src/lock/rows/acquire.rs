@@ -283,7 +283,7 @@ impl RowLock {
             match self.write(&write, session) {
                 Ok(seen) => {
                     conflicts = 0;
-                    rows = seen;
+                    rows = seen.rows;
                     self.refuse_future(&rows, session)?;
                     next = self.claimant(slots).next(&rows, Some(write_id));
                 }

@@ -6,6 +6,7 @@ use super::change::Change;
 use super::holding::{Holding, Released, Renewed, after_release_of_any};
 use super::row_lock::{Queue, RowLock, gone};
 use super::state::SlotState;
+use super::statements::Written;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -77,7 +78,7 @@ impl RowLock {
         let change = Change::Renew { slot, fence };
         let write = self.statements.write(change, write_id, &self.terms(&[]));
         let sent = Moment::now();
-        let rows = self.write_through(&write, &mut session)?;
+        let rows = self.write_through(&write, &mut session)?.rows;
         let renewed = self.holding(fence).after_renewal(&rows, write_id);
         if self.spec.ttl.is_none()
             && let (Some(row), false) = (rows.first(), matches!(renewed, Renewed::Lost(_)))
@@ -159,12 +160,12 @@ impl RowLock {
         let named = self
             .named_slot
             .map(|named| self.request.release_statement(named));
-        let write = write.and_then(named);
-        let rows = self
-            .write_through(&write, &mut session)
-            .inspect_err(|fault| {
-                self.may_be_released |= matches!(fault, Fault::Gone(_));
-            })?;
+        let write = write.and_release(named);
+        let Written { rows, queue_head } =
+            self.write_through(&write, &mut session)
+                .inspect_err(|fault| {
+                    self.may_be_released |= matches!(fault, Fault::Gone(_));
+                })?;
         let released = match fence {
             None => {
                 self.may_hold = false;
@@ -179,9 +180,10 @@ impl RowLock {
             let line = "an older write was carried out last";
             return Err(Fault::Gone(line.to_owned()));
         }
-        if self.named_slot.take().is_some() && self.slots > 1 {
+        self.named_slot = None;
+        if let Some(head) = queue_head {
             // One that may not be woken looks again by itself.
-            let _ = self.request.wake_head(&mut session);
+            let _ = Request::wake(head, &mut session);
         }
         self.session = Some(session);
         Ok(released == Released::Done)

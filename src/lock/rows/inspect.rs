@@ -94,7 +94,7 @@ impl Rows {
     ) -> Result<Option<SlotState>, Fault> {
         let written = inspector.run_batch(write);
         let rows = written.map_err(|fault| self.tables.explain(fault))?;
-        Ok(rows.into_iter().next())
+        Ok(rows.rows.into_iter().next())
     }
 }
 

@@ -178,7 +178,7 @@ impl RowProbe {
             also: &[],
         };
         let write = self.statements.write(change, write_id, &terms);
-        self.insist(session, |session| session.run_batch(&write))
+        self.insist(session, |session| Ok(session.run_batch(&write)?.rows))
     }
 
     /// Tries again what meets other writes.

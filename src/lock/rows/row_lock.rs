@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::clock::{Clock, disagreement};
 use super::state::SlotState;
-use super::statements::{Prepared, RollBack, Statements, Terms, Write};
+use super::statements::{Prepared, RollBack, Statements, Terms, Write, Written};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -175,11 +175,7 @@ impl RowLock {
     }
 
     /// Carries out a write. After a fault that leaves the session as it is nothing is left of the transaction.
-    pub(super) fn write(
-        &self,
-        write: &Write,
-        session: &mut Session,
-    ) -> Result<Vec<SlotState>, Fault> {
+    pub(super) fn write(&self, write: &Write, session: &mut Session) -> Result<Written, Fault> {
         let fault = match session.run_batch(write) {
             Ok(rows) => return Ok(rows),
             Err(fault @ Fault::Gone(_)) => return Err(fault),
@@ -194,7 +190,7 @@ impl RowLock {
         &self,
         write: &Write,
         session: &mut Session,
-    ) -> Result<Vec<SlotState>, Fault> {
+    ) -> Result<Written, Fault> {
         let begun = Moment::now();
         loop {
             match self.write(write, session) {

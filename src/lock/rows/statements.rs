@@ -188,6 +188,7 @@ impl Statements {
         Write {
             look: statements.len() - 2,
             statements,
+            releases: false,
         }
     }
 
@@ -274,6 +275,8 @@ pub struct Write {
     statements: Vec<String>,
     /// Which of them is the look.
     look: usize,
+    /// Whether the last one releases a named lock.
+    releases: bool,
 }
 
 impl Write {
@@ -282,18 +285,28 @@ impl Write {
         Self {
             look: statements.len() - 1,
             statements,
+            releases: false,
         }
     }
 
-    /// The same, and behind it another statement, which is carried out only if the write was.
-    pub fn and_then(mut self, statement: Option<String>) -> Self {
-        self.statements.extend(statement);
+    /// The same, and behind it a statement that releases a named lock, which is carried out only if the write was.
+    pub fn and_release(mut self, release: Option<String>) -> Self {
+        self.releases = release.is_some();
+        self.statements.extend(release);
         self
     }
 }
 
+/// What was seen after a write.
+pub struct Written {
+    /// The rows that it looked at.
+    pub rows: Vec<SlotState>,
+    /// The session at the head of the queue, where the statement behind the write released a named lock.
+    pub queue_head: Option<u64>,
+}
+
 impl Batch for Write {
-    type Answer = Vec<SlotState>;
+    type Answer = Written;
 
     fn statements(&self) -> Vec<String> {
         self.statements.clone()
@@ -303,7 +316,12 @@ impl Batch for Write {
         match (fault, results.get(self.look)) {
             (Some(fault), _) => Err(fault),
             (None, Some(rows)) if results.len() == self.statements.len() => {
-                rows.iter().map(SlotState::read).collect()
+                let last = results.last().and_then(|rows| rows.first());
+                let released = last.filter(|_| self.releases);
+                Ok(Written {
+                    rows: rows.iter().map(SlotState::read).collect::<Result<_, _>>()?,
+                    queue_head: released.map_or(Ok(None), |row| row.get(1))?,
+                })
             }
             (None, _) => Err(Fault::Gone("no answer".to_owned())),
         }

@@ -326,11 +326,6 @@ impl Statements {
         ))
     }
 
-    /// Who is at the head of the queue.
-    pub fn ask_queue_head(&self) -> Owners {
-        Owners(vec![self.name.queue_head_on_server()])
-    }
-
     /// Releases a slot, and asks who is the head of the queue.
     pub fn release(&self, slot: u32) -> Release {
         Release(format!(
