@@ -40,11 +40,15 @@ pub struct AlreadyRan {
 }
 
 impl Once {
-    /// The tick that a run is for that is due now, if it is for one; or why it is not due.
+    /// The tick that a run is for which was requested so long ago, if it is for one; or why it is not due.
     ///
     /// # Errors
     /// It is not due.
-    pub fn judge(&self, found: &Successes) -> Result<Option<Tick>, Box<AlreadyRan>> {
+    pub fn judge(
+        &self,
+        found: &Successes,
+        requested_ago: Duration,
+    ) -> Result<Option<Tick>, Box<AlreadyRan>> {
         let already = |last: &LastSuccess, tick: Option<Tick>, next: Option<Tick>, per| {
             Box::new(AlreadyRan {
                 tick: tick.map(|tick| tick.to_string()),
@@ -59,8 +63,10 @@ impl Once {
         match self {
             Self::At(schedule) => {
                 let now = Timestamp::from_microsecond(found.now).unwrap_or(Timestamp::MAX);
-                let now = now.saturating_add(EARLY).unwrap_or(now);
-                let tick = schedule.last_at_or_before(now);
+                // However long it has waited for the lock: the next tick has a run of its own.
+                let requested = now.saturating_sub(requested_ago).unwrap_or(now);
+                let early = requested.saturating_add(EARLY).unwrap_or(requested);
+                let tick = schedule.last_at_or_before(early);
                 let micros = tick.map(|tick| tick.at().as_microsecond());
                 match &found.last {
                     Some(last) if tick.is_some() && last.tick >= micros => {
@@ -119,6 +125,14 @@ mod tests {
     }
 
     fn judged(now: &str, last: Option<(&str, &str)>) -> Result<String, String> {
+        judged_after(Duration::ZERO, now, last)
+    }
+
+    fn judged_after(
+        waited: Duration,
+        now: &str,
+        last: Option<(&str, &str)>,
+    ) -> Result<String, String> {
         let once = Once::At(Schedule::parse("*/5 * * * *", Zone::UTC, "x").unwrap());
         let last = last.map(|(tick, started)| LastSuccess {
             tick: Some(at(tick)),
@@ -129,7 +143,9 @@ mod tests {
             program: Some("report".to_owned()),
         });
         let found = Successes { now: at(now), last };
-        let tick = once.judge(&found).map_err(|already| already.to_string())?;
+        let tick = once
+            .judge(&found, waited)
+            .map_err(|already| already.to_string())?;
         Ok(tick.unwrap().to_string())
     }
 
@@ -153,6 +169,15 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_has_waited_is_for_the_tick_that_it_was_started_for() {
+        let waited = Duration::from_secs(4 * 60 + 50);
+        let last = Some(("10:00:00", "10:00:01"));
+        let tick = judged_after(waited, "10:09:50", last).unwrap();
+        assert_eq!(tick, "2026-11-22T10:05:00Z");
+        assert!(judged_after(waited, "10:09:50", Some(("10:05:00", "10:05:01"))).is_err());
+    }
+
+    #[test]
     fn a_success_keeps_for_its_span() {
         let once = Once::Per(Duration::from_secs(3600));
         let ago = |seconds| Successes {
@@ -166,8 +191,11 @@ mod tests {
                 program: None,
             }),
         };
-        let line = once.judge(&ago(3599)).unwrap_err().to_string();
+        let line = once
+            .judge(&ago(3599), Duration::ZERO)
+            .unwrap_err()
+            .to_string();
         assert_eq!(line, "has run, 59m 59s ago, and runs once per 1h");
-        assert_eq!(once.judge(&ago(3600)), Ok(None));
+        assert_eq!(once.judge(&ago(3600), Duration::ZERO), Ok(None));
     }
 }

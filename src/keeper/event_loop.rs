@@ -35,6 +35,9 @@ const PAUSE_IF_TAKEN: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(1);
 
+/// How long the server may take to record that a run was skipped, for each answer.
+const RECORD_LIMIT: Duration = Duration::from_secs(2);
+
 /// The supervisor as a lock's backend knows it.
 struct Supervisor<'a>(&'a Link, Pid);
 
@@ -220,7 +223,7 @@ impl<'a> Guard<'a> {
                 trim_memory(true);
             }
             Attempt::Taken(holders) => {
-                lock.record_skip(&holders);
+                lock.record_skip(&holders, RECORD_LIMIT)?;
                 lock.backend.drop_held();
                 // The session has ended by now: the supervisor ends the keeper on its last message.
                 let _ = self.link.send(&FromKeeper::Taken(holders));
@@ -404,18 +407,19 @@ impl<'a> Guard<'a> {
                 self.paused = false;
                 self.renews_now = true;
             }
-            ToKeeper::Hold => {
+            ToKeeper::Hold(end) => {
                 self.command = None;
                 self.command_has_ended = true;
-                // There is nothing left to end first.
-                if die_with(self.supervisor).is_err() {
+                if !self.die_with_supervisor() {
                     return Flow::End;
+                }
+                if let Some(lock) = &mut self.lock {
+                    lock.record_end(end.as_deref());
                 }
             }
             ToKeeper::Here => {}
             ToKeeper::Release(end) => {
-                // There is nothing left to end first.
-                let _ = die_with(self.supervisor);
+                self.die_with_supervisor();
                 if let Some(lock) = &mut self.lock {
                     let last = lock.release(end.as_deref(), self.link);
                     let _ = self.link.send(&last);
@@ -424,6 +428,13 @@ impl<'a> Guard<'a> {
             }
         }
         Flow::GoOn
+    }
+
+    /// There is nothing left to end first. A lock that lives on without its session is to be released all the same. `false`: the
+    /// supervisor is gone already.
+    fn die_with_supervisor(&self) -> bool {
+        let lives_on = |lock: &Lock| lock.backend.outlives_session();
+        self.lock.as_ref().is_some_and(lives_on) || die_with(self.supervisor).is_ok()
     }
 
     /// While the command runs it must be gone before the keeper goes.

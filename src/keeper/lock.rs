@@ -9,7 +9,7 @@ use super::recorder::Recorder;
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
-use crate::db::{Client, Fault, Plain};
+use crate::db::{Client, Fault};
 use crate::history::RunEnd;
 use crate::isolated::link::{Link, cut};
 use crate::lock::{Backend, Grant, Holders, LONGEST_TTL, Lease, LockSpec, OnLockLost, Refusal};
@@ -75,6 +75,11 @@ impl<'a> Lock<'a> {
     pub fn command_deadline(&self) -> Option<Moment> {
         let must_end = match self.state {
             State::Killed => true,
+            // Nobody says that such a lock is lost: its time is over.
+            State::Held(lease) if self.backend.outlives_session() => {
+                let ends = self.spec.on_lost != OnLockLost::Ignore;
+                return ends.then(|| lease.over());
+            }
             State::Acquiring | State::Held(_) => false,
             State::Lost | State::Abandoned => self.spec.on_lost != OnLockLost::Ignore,
         };
@@ -152,20 +157,27 @@ impl<'a> Lock<'a> {
         }
     }
 
-    /// Records a run that is not to run because others hold the lock.
-    pub fn record_skip(&mut self, holders: &Holders) {
-        let Some(recorder) = &self.recorder else {
-            return;
+    /// Records a run that is not to run because others hold the lock. The server gets no more than the `limit` for each answer.
+    ///
+    /// # Errors
+    /// The tables cannot be used.
+    pub fn record_skip(&mut self, holders: &Holders, limit: Duration) -> Result<(), Failure> {
+        let (Some(recorder), Some(session)) = (&self.recorder, self.backend.session()) else {
+            return Ok(());
         };
         let line = format!("{} is {holders}; not run", self.spec.name);
-        if let Some(session) = self.backend.session() {
-            for statement in recorder.skip(&line, false) {
-                if let Err(fault) = session.run(&Plain(statement)) {
-                    let line = format!("cannot record the skip: {fault}");
-                    session.tell(Level::Warning, &line);
-                }
+        let done = session
+            .answer_within(limit)
+            .map_err(|error| Fault::Gone(error.to_string()))
+            .and_then(|()| recorder.record_skip(&line, session));
+        match done {
+            Err(Fault::Final(failure)) => return Err(failure),
+            Err(fault) => {
+                session.tell(Level::Warning, &format!("cannot record the skip: {fault}"));
             }
+            Ok(()) => recorder.prune_now_and_then(&mut *self.backend),
         }
+        Ok(())
     }
 
     /// The supervisor has died, and the command is gone.
@@ -201,6 +213,15 @@ impl<'a> Lock<'a> {
     fn find_kill(&mut self, link: &Link) {
         if let Some(killer) = self.backend.find_kill() {
             self.be_killed(killer, link);
+        }
+    }
+
+    /// Records how the run ended while the lock is held on; its release records it again, should this fail.
+    pub fn record_end(&mut self, end: Option<&RunEnd>) {
+        if let (Some(recorder), Some(end)) = (&self.recorder, end)
+            && let Some(session) = self.backend.session()
+        {
+            let _ = recorder.record_end(end, session);
         }
     }
 

@@ -67,8 +67,8 @@ pub enum ToKeeper {
     Pause,
     /// Renew now.
     Check,
-    /// The command has ended; hold the lock all the same. A lock that is lost now is reacquired.
-    Hold,
+    /// The command has ended, so; hold the lock all the same. A lock that is lost now is reacquired.
+    Hold(Option<Box<RunEnd>>),
     /// The command has ended, so, if it was started: give the lock back.
     Release(Option<Box<RunEnd>>),
 }
@@ -136,7 +136,8 @@ mod tests {
     fn a_descriptor_that_comes_with_a_message_is_open_after_its_sender_is_gone() {
         let (one, other) = Link::pair().unwrap();
         let (mut pipe, writer) = io::pipe().unwrap();
-        one.send_with(&ToKeeper::Hold, writer.as_fd()).unwrap();
+        one.send_with(&ToKeeper::Hold(None), writer.as_fd())
+            .unwrap();
         drop((one, writer));
         let (_, descriptor) = other.receive::<ToKeeper>().unwrap().unwrap();
         let mut through = std::fs::File::from(descriptor.unwrap());

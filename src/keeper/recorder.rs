@@ -65,7 +65,7 @@ impl<'a> Recorder<'a> {
                     name: self.journal.facts.name.clone(),
                 };
                 let found = session.run(&ask).map_err(|fault| tables.explain(fault))?;
-                once.judge(&found)
+                once.judge(&found, self.journal.requested.elapsed())
             }
         };
         if let Ok(Some(tick)) = &due {
@@ -80,6 +80,34 @@ impl<'a> Recorder<'a> {
                 .map_err(|fault| tables.explain(fault))?;
         }
         Ok(due)
+    }
+
+    /// Records a run that did not run, on a session that was not granted the lock.
+    ///
+    /// # Errors
+    /// It is not recorded. [`Fault::Final`]: the tables cannot be used.
+    pub fn record_skip(&self, message: &str, session: &mut Session) -> Result<(), Fault> {
+        let tables = &self.journal.tables;
+        if !self.is_row {
+            schema::prepare(session)?;
+            tables.check(session)?;
+        }
+        self.carry_out(&self.skip(message, false), session)
+    }
+
+    /// Records how the run ended, on the session that holds the lock.
+    ///
+    /// # Errors
+    /// It is not recorded.
+    pub fn record_end(&self, end: &RunEnd, session: &mut Session) -> Result<(), Fault> {
+        self.carry_out(&self.end(end), session)
+    }
+
+    fn carry_out(&self, statements: &[String], session: &mut Session) -> Result<(), Fault> {
+        let mut statements = statements.iter();
+        statements
+            .try_for_each(|statement| session.run(&Plain(statement.clone())))
+            .map_err(|fault| self.journal.tables.explain(fault))
     }
 
     /// The statements that record a run that did not run.

@@ -26,7 +26,8 @@ impl Supervisor<'_> {
             shown(until.since(Moment::now()))
         ));
         // The keeper learns of the end before the command's number is free for another process: it never kills a stranger.
-        self.keeper.send(&ToKeeper::Hold);
+        let end = self.run_end(&conclusion);
+        self.keeper.send(&ToKeeper::Hold(end));
         child.reap();
         // A reader of what the command wrote waits until the last copy of that pipe is closed, and dblock has inherited one:
         // it closes stdin, stdout, stderr and everything else that it does not need itself.

@@ -88,6 +88,8 @@ pub struct RunRecord {
     pub started: Option<SystemTime>,
     /// When the command ended, and how; its processes in the background may run on.
     pub ended: Option<(SystemTime, Ending)>,
+    /// When it ended, by a clock that nobody sets.
+    pub ended_at: Option<Moment>,
     /// How long it ran.
     pub ran: Option<Duration>,
     pub outcome: RunOutcome,
@@ -112,6 +114,7 @@ impl RunRecord {
             waited: Duration::ZERO,
             started: None,
             ended: None,
+            ended_at: None,
             ran: None,
             outcome: RunOutcome::default(),
             message: None,
@@ -194,7 +197,7 @@ impl RunRecord {
             Err(error) => Err(error),
         };
         let summary = self.summary(ended);
-        let ended_ago = self.ended.and_then(|(at, _)| at.elapsed().ok());
+        let ended_ago = self.ended_at.map(Moment::elapsed);
         RunEnd {
             succeeded: summary.outcome == Outcome::Ran && summary.exit_code == 0,
             outcome: summary.outcome,

@@ -8,6 +8,7 @@ use super::lock_state::LockState;
 use super::phase::{Conclusion, Phase, Releasing};
 use super::{LAST_CHANCE, Supervisor};
 use crate::base::clock::Moment;
+use crate::history::RunEnd;
 use crate::keeper::message::{FromKeeper, ToKeeper};
 
 impl Supervisor<'_> {
@@ -19,8 +20,7 @@ impl Supervisor<'_> {
         conclusion: anyhow::Result<Conclusion>,
     ) -> Phase {
         // The keeper learns of the end before the command's number is free for another process: it never kills a stranger.
-        let is_recorded = self.job.tables.is_some() && self.grant.is_some();
-        let end = is_recorded.then(|| Box::new(self.record.run_end(&conclusion)));
+        let end = self.run_end(&conclusion);
         self.keeper.send(&ToKeeper::Release(end));
         if let Some(child) = child {
             child.reap();
@@ -36,6 +36,12 @@ impl Supervisor<'_> {
             finished: false,
             conclusion,
         })
+    }
+
+    /// What the keeper is to record of the end of the run; `None`: nothing.
+    pub(super) fn run_end(&self, conclusion: &anyhow::Result<Conclusion>) -> Option<Box<RunEnd>> {
+        let is_recorded = self.job.tables.is_some() && self.grant.is_some();
+        is_recorded.then(|| Box::new(self.record.run_end(conclusion)))
     }
 
     /// Whether nothing more is to be waited for. Whoever ended the holder of a lock that was lost is waiting for an answer,

@@ -310,6 +310,7 @@ impl Supervisor<'_> {
             Some(ending) => {
                 let ran = started.elapsed();
                 self.record.ended = Some((SystemTime::now(), ending));
+                self.record.ended_at = Some(Moment::now());
                 self.record.ran = Some(ran);
                 self.log.info(format_args!(
                     "the command {} after {}",

@@ -240,6 +240,7 @@ impl Backend for NamedLock {
             Err(fault) => tell_unrecorded(&fault, &session),
         }
         let released = self.request.release(self.grant.slot, &mut session);
+        self.session = Some(session);
         released.map_err(|fault| Some(fault.to_string()))
     }
 

@@ -160,7 +160,7 @@ impl RowProbe {
         let behind = text_literal(&CHECKED.replacen("check-", "check.", 1));
         let delete = Plain(format!(
             "/* dblock check delete */ DELETE FROM {locks} WHERE name > {first} AND name < {behind} AND renewed_at < \
-             UTC_TIMESTAMP(6) - INTERVAL 1 HOUR"
+             UTC_TIMESTAMP(6) - INTERVAL 1 HOUR AND (owner IS NULL OR expires_at < UTC_TIMESTAMP(6))"
         ));
         self.insist(session, |session| session.run(&delete))
     }

@@ -300,9 +300,20 @@ impl Backend for RowLock {
     }
 
     fn release(&mut self, also: &[String]) -> Result<bool, Option<String>> {
+        let (mut also, mut unrecorded): (&[String], Option<String>) = (also, None);
         loop {
             match self.release_row(also) {
-                Ok(was_held) => return Ok(was_held),
+                Ok(was_held) => {
+                    if let (Some(line), Some(session)) = (&unrecorded, &self.session) {
+                        session.tell(Level::Warning, line);
+                    }
+                    return Ok(was_held);
+                }
+                // What is remembered of a run matters less than that its lock is free.
+                Err(Fault::Final(failure)) if !also.is_empty() => {
+                    unrecorded = Some(format!("cannot record the run: {}", failure.line));
+                    also = &[];
+                }
                 Err(Fault::Final(failure)) => return Err(Some(failure.line)),
                 Err(_) => sleep(self.connector.pause()),
             }

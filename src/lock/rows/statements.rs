@@ -143,10 +143,11 @@ impl Statements {
             let take = format!("/* dblock take row */ {update}");
             return Write::before_look(vec![take], self.look());
         }
-        let begin = "/* dblock take row */ START TRANSACTION".to_owned();
+        let named = |sql: &str| format!("/* dblock take row */ {sql}");
         let also = terms.also.iter().cloned();
-        let statements = [begin, update].into_iter().chain(also);
-        let statements = statements.chain(["COMMIT".to_owned()]).collect();
+        let statements = [named("START TRANSACTION"), named(&update)];
+        let statements = statements.into_iter().chain(also);
+        let statements = statements.chain([named("COMMIT")]).collect();
         Write::before_look(statements, self.look())
     }
 
@@ -181,9 +182,12 @@ impl Statements {
 
     /// The look comes before the commit: after it another may be granted the slot at once.
     fn transaction(&self, what: &str, slot: u32, also: &[String], update: String) -> Write {
-        let begin = format!("/* dblock {what} */ START TRANSACTION");
-        let end = [update, self.look_at(slot), "COMMIT".to_owned()];
-        let statements = [begin].into_iter().chain(also.iter().cloned()).chain(end);
+        let named = |sql: &str| format!("/* dblock {what} */ {sql}");
+        let end = [named(&update), self.look_at(slot), named("COMMIT")];
+        let statements = [named("START TRANSACTION")]
+            .into_iter()
+            .chain(also.iter().cloned())
+            .chain(end);
         let statements: Vec<String> = statements.collect();
         Write {
             look: statements.len() - 2,
@@ -313,16 +317,19 @@ impl Batch for Write {
     }
 
     fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
+        // What comes of the named lock does not concern the row, which is committed by then.
+        let is_carried_out = results.len() >= self.statements.len() - usize::from(self.releases);
         match (fault, results.get(self.look)) {
-            (Some(fault), _) => Err(fault),
-            (None, Some(rows)) if results.len() == self.statements.len() => {
-                let last = results.last().and_then(|rows| rows.first());
-                let released = last.filter(|_| self.releases);
+            (fault, Some(rows)) if is_carried_out && (fault.is_none() || self.releases) => {
+                let released = results.get(self.statements.len() - 1);
+                let released = released.and_then(|rows| rows.first());
+                let released = released.filter(|_| self.releases);
                 Ok(Written {
                     rows: rows.iter().map(SlotState::read).collect::<Result<_, _>>()?,
                     queue_head: released.map_or(Ok(None), |row| row.get(1))?,
                 })
             }
+            (Some(fault), _) => Err(fault),
             (None, _) => Err(Fault::Gone("no answer".to_owned())),
         }
     }
