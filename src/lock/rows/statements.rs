@@ -98,12 +98,12 @@ impl Statements {
             }
             Change::HandBack { slot, fence } => {
                 let update = self.renewal(change, slot, fence, write_id, terms);
-                self.transaction("hand back row", slot, terms.also, update)
+                self.transaction("hand back row", slot, terms.also, &update)
             }
             Change::Release { slot, fence } => {
                 let free = self.freeing(write_id);
                 let update = format!("{free} WHERE {}", self.is_own(slot, fence));
-                self.transaction("release row", slot, terms.also, update)
+                self.transaction("release row", slot, terms.also, &update)
             }
             Change::ReleaseAny => {
                 let free = format!(
@@ -181,9 +181,9 @@ impl Statements {
     }
 
     /// The look comes before the commit: after it another may be granted the slot at once.
-    fn transaction(&self, what: &str, slot: u32, also: &[String], update: String) -> Write {
+    fn transaction(&self, what: &str, slot: u32, also: &[String], update: &str) -> Write {
         let named = |sql: &str| format!("/* dblock {what} */ {sql}");
-        let end = [named(&update), self.look_at(slot), named("COMMIT")];
+        let end = [named(update), self.look_at(slot), named("COMMIT")];
         let statements = [named("START TRANSACTION")]
             .into_iter()
             .chain(also.iter().cloned())
