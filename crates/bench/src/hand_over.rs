@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use mysql::Conn;
 use mysql::prelude::Queryable;
@@ -154,12 +155,11 @@ fn contenders(setup: &Setup, waiting: usize) -> Vec<(String, Queue<'_>)> {
 /// Queues, one after another.
 pub struct Bench<'a> {
     setup: &'a Setup,
-    rounds: usize,
 }
 
 impl<'a> Bench<'a> {
     pub fn new(setup: &'a Setup) -> Self {
-        Self { setup, rounds: 0 }
+        Self { setup }
     }
 
     /// How soon the next command of each queue starts, while so many wait when the first one ends.
@@ -250,10 +250,11 @@ impl<'a> Bench<'a> {
         ])
     }
 
-    /// A file for the records of a new round, so that a straggler cannot spoil the next.
-    fn records(&mut self) -> String {
-        self.rounds += 1;
-        format!("{}/records-{}", self.setup.folder, self.rounds)
+    /// A file for the records of a new round, of all parts, so that a straggler cannot spoil the next.
+    fn records(&self) -> String {
+        static ROUNDS: AtomicU32 = AtomicU32::new(0);
+        let round = ROUNDS.fetch_add(1, Ordering::Relaxed);
+        format!("{}/records-{round}", self.setup.folder)
     }
 
     /// Has so many callers wait, and then lets them go.
