@@ -149,7 +149,7 @@ impl Table {
         for (key, columns) in self.keys {
             let _ = write!(sql, ",\n  KEY {key} ({columns})");
         }
-        sql + "\n) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='dblock'"
+        sql + "\n) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='dblock'"
     }
 
     /// How many characters a column of text takes.

@@ -11,7 +11,7 @@ use mysql::prelude::Queryable;
 
 use crate::harness::{
     Cluster, Dblock, Output, PASSWORD, Pair, Records, Replication, Running, SOON, Server,
-    both_servers, eventually, holder as holder_of, unique, url_of, waiters,
+    both_servers, eventually, holder as holder_of, unique, url_of, waiters, within,
 };
 
 /// Longer than a cluster takes to go on without a node.
@@ -422,7 +422,8 @@ fn answers_are_lost(replication: Replication, kills: usize) {
             } else {
                 random.usize(0..3)
             };
-            thread::sleep(Duration::from_micros(random.u64(0..20_000)));
+            // At any moment of some run.
+            within(Duration::from_micros(random.u64(0..20_000)), || false);
             cluster.kill(node);
             let runs = records.intervals().len();
             eventually("the others go on", FAIL_OVER, || {

@@ -12,12 +12,10 @@ use nix::unistd::Pid;
 
 use super::hand_over::{Bench, Queue};
 use super::holder::Holders;
-use super::private::Private;
+use super::private::{PART, Private};
 use super::setup::{Server, Setup, Transport};
 use super::table::{Row, Table, Unit};
 use super::{Result, restart};
-
-pub const PART: &str = "durable";
 
 /// Rounds before those that count.
 const WARM_UP: usize = 5;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::hand_over::{FLOCKS, GROWTH};
 use super::table::{Row, Table, figure};
-use super::{durable, hand_over, start};
+use super::{hand_over, private, start};
 
 const SERVERS: [&str; 2] = ["MariaDB", "MySQL"];
 
@@ -41,12 +41,12 @@ pub fn table(table: &Table) -> String {
     starts(table, &mut text);
     hand_overs(table, &mut text);
     let is_other = |row: &Row| {
-        ![start::PART, hand_over::PART, durable::PART].contains(&row.part)
+        ![start::PART, hand_over::PART, private::PART].contains(&row.part)
             && !row.what.contains("`flock")
     };
     others(table, "", is_other, &mut text);
     let what = "locks as rows, and servers that put each commit on the disk";
-    others(table, what, |row| row.part == durable::PART, &mut text);
+    others(table, what, |row| row.part == private::PART, &mut text);
     text
 }
 

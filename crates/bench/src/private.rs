@@ -13,6 +13,8 @@ use super::Result;
 use super::processes::now;
 use super::setup::{ACCOUNT, PASSWORD, Server, Setup};
 
+pub const PART: &str = "durable";
+
 /// What makes a commit last through a power cut. The rest is as the servers come.
 const OF_BOTH: [&str; 4] = [
     "--innodb-flush-log-at-trx-commit=1",

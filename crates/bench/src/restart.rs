@@ -9,8 +9,7 @@ use mysql::Conn;
 use mysql::prelude::Queryable;
 
 use super::Result;
-use super::durable::PART;
-use super::private::Private;
+use super::private::{PART, Private};
 use super::processes::{Callers, Gate, Records, until, until_server_says};
 use super::setup::{Setup, Transport};
 use super::table::{Row, Table, Unit};

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::finding::Finding;
-use super::words::SLOW;
+use super::finding::{Finding, SLOW};
 use crate::base::exit::Reason;
 use crate::db::{Fault, SessionInfo, quoted_identifier};
 use crate::lock::rows::TablesFound;

@@ -8,6 +8,9 @@ use serde_json::{Map, Value, json};
 
 use crate::base::text::printable;
 
+/// A statement should not take longer.
+pub const SLOW: Duration = Duration::from_millis(500);
+
 /// Columns of the table at most, where no single word is longer.
 const WIDTH: usize = 96;
 

@@ -194,8 +194,8 @@ Exit codes: the command's own; 75 the lock is taken (or what -E says); 69 no ser
 78 bad configuration; 124 --timeout ended the command, 137 with SIGKILL; 126 the command is not executable;
 127 not found. A command that died of a signal: 128 + n.
 
-The command finds DBLOCK_NAME, DBLOCK_SLOT (0 to N-1), DBLOCK_SLOT_NAME (with --slots) and DBLOCK_CONNECTION_ID in its
-environment.
+The command finds DBLOCK_NAME, DBLOCK_SLOT (0 to N-1), DBLOCK_SLOT_NAME (with --slots), DBLOCK_CONNECTION_ID, DBLOCK_FENCE
+(with --durable and --token) and DBLOCK_TICK (with --once-at) in its environment.
 
 Examples, crontab lines that can stand on every host:
   */5 * * * *  dblock run --name nightly-report -- /usr/local/bin/report
