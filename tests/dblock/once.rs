@@ -3,6 +3,7 @@
 use std::fs;
 
 use mysql::prelude::Queryable;
+use nix::sys::signal::Signal;
 
 use crate::harness::{Dblock, Kind, Records, SOON, Server, both_servers, eventually, unique};
 
@@ -122,6 +123,27 @@ both_servers! {
         let ended = "SELECT outcome FROM dblock.dblock_runs WHERE name = ?";
         let outcome: Option<String> = server.admin().exec_first(ended, (&name,)).unwrap();
         assert_eq!(outcome.as_deref(), Some("ran"));
+    }
+
+    fn a_success_is_recorded_before_the_hold_is_over(shared) {
+        let server = Server::durable(shared.kind);
+        for durable in [&[][..], &["--durable"]] {
+            let name = unique("held-on");
+            let held = run(server, &name, &["--once-per", "1h", "--hold-at-least", "1h"]).args(durable).command(["true"]).spawn();
+            let recorded = "SELECT COUNT(*) FROM dblock.dblock_successes WHERE name = ?";
+            let mut admin = server.admin();
+            eventually("it is recorded", SOON, || admin.exec_first(recorded, (&name,)).unwrap() == Some(1));
+            held.signal(Signal::SIGTERM);
+            held.wait().expect_code(0);
+            run(server, &name, &["--once-per", "1h"]).command(["true"]).output().expect_code(75);
+        }
+    }
+
+    fn without_tables_a_lock_that_is_taken_is_no_skip(shared) {
+        let name = unique("no-tables");
+        let _holder = shared.hold(&name);
+        let admin = run(shared, &name, &["--record"]).user("admin").env("DBLOCK_PASSWORD", "admin-secret");
+        admin.command(["true"]).output().expect_code(78).expect_one_line("create them with dblock init");
     }
 
     fn without_tables_nothing_is_run(shared) {
