@@ -278,12 +278,24 @@ impl RowLock {
                 self.compare_clocks(row.map_or(self.ttl, |row| row.ttl), session)?;
             }
             let write_id = self.next_write_id();
-            let write = self.claiming(change, write_id, session);
+            let mut write = self.claiming(change, None, write_id, session);
+            // There is no other that would have to be looked at.
+            let alone = change.granted().filter(|_| self.slots == 1);
+            if alone.is_some() {
+                write = write.without_look();
+            }
             sent = Moment::now();
             match self.write(&write, session) {
                 Ok(seen) => {
                     conflicts = 0;
-                    rows = seen.rows;
+                    if let (Some(slot), Some(fence)) = (alone, seen.fence) {
+                        next = Next::Held { slot, fence };
+                        continue;
+                    }
+                    rows = match alone {
+                        Some(_) => session.run(&self.statements.look())?,
+                        None => seen.rows,
+                    };
                     self.refuse_future(&rows, session)?;
                     next = self.claimant(slots).next(&rows, Some(write_id));
                 }
@@ -315,15 +327,20 @@ impl RowLock {
         }
     }
 
-    fn claiming(&self, change: Change, write_id: u64, session: &Session) -> Write {
-        let also = match change {
-            Change::Take { slot }
-            | Change::TakeExpired { slot, .. }
-            | Change::TakeOver { slot, .. } => (self.spec.on_grant)(slot, session.handshake_id()),
-            _ => Vec::new(),
+    fn claiming(
+        &self,
+        change: Change,
+        proof: Option<&str>,
+        write_id: u64,
+        session: &Session,
+    ) -> Write {
+        let also = match change.granted() {
+            Some(slot) => (self.spec.on_grant)(slot, session.handshake_id()),
+            None => Vec::new(),
         };
         let terms = Terms {
             ttl: Some(self.ttl),
+            proof,
             ..self.terms(&also)
         };
         self.statements.write(change, write_id, &terms)

@@ -171,6 +171,7 @@ impl RowLock {
             owner_name: self.spec.owner_name.as_deref(),
             ttl: self.spec.ttl,
             also,
+            proof: None,
         }
     }
 

@@ -1,11 +1,12 @@
-//! The statements on the table of durable locks. Each write is followed, in the same packet, by a look at the rows: what that shows
-//! counts, and not how many rows the write says that it changed. Rows are found by their primary key alone.
+//! The statements on the table of durable locks. That a write has changed its row proves it; that it has changed none proves nothing, for
+//! a node of a cluster may lag: then a look at the rows decides, in the same packet or after it. Rows are found by their primary key
+//! alone.
 
 use std::time::Duration;
 
 use super::change::Change;
 use super::state::{COLUMNS, SlotState};
-use crate::db::{Batch, Fault, Plain, Row, Statement, first_value, text_literal};
+use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
 use crate::lock::Name;
 use crate::schema::{AskVersion, PREPARE, Tables, Version};
 
@@ -28,6 +29,8 @@ pub struct Terms<'a> {
     pub ttl: Option<Duration>,
     /// Other statements, which are carried out in the same transaction.
     pub also: &'a [String],
+    /// A statement in front that says in the variable `@dblock` whether a grant is to be made at all.
+    pub proof: Option<&'a str>,
 }
 
 /// Which row is taken from its owner.
@@ -65,6 +68,11 @@ impl Statements {
         )
     }
 
+    /// Looks at one slot.
+    pub fn look_at_slot(&self, slot: u32) -> Look {
+        Look(self.look_at(slot))
+    }
+
     /// Looks at all slots.
     pub fn look(&self) -> Look {
         Look(self.look_sql("look at rows", &format!("l.slot < {}", self.slots)))
@@ -79,7 +87,7 @@ impl Statements {
                     self.tables.locks(),
                     self.name
                 );
-                Write::before_look(vec![insert], self.look())
+                Write::before_look(vec![insert], 0, self.look())
             }
             Change::Take { slot } => self.take(slot, "owner IS NULL", write_id, terms),
             Change::TakeOver { slot, fence } => {
@@ -93,8 +101,8 @@ impl Statements {
             }
             Change::Renew { slot, fence } => {
                 let update = self.renewal(change, slot, fence, write_id, terms);
-                let look = self.look_at(slot);
-                Write::before_look(vec![format!("/* dblock renew row */ {update}")], Look(look))
+                let update = format!("/* dblock renew row */ {update}");
+                Write::before_look(vec![update], 0, self.look_at_slot(slot))
             }
             Change::HandBack { slot, fence } => {
                 let update = self.renewal(change, slot, fence, write_id, terms);
@@ -112,7 +120,7 @@ impl Statements {
                     self.name,
                     self.owner
                 );
-                Write::before_look(vec![free], self.look())
+                Write::before_look(vec![free], 0, self.look())
             }
         }
     }
@@ -130,8 +138,13 @@ impl Statements {
     fn take(&self, slot: u32, condition: &str, write_id: u64, terms: &Terms) -> Write {
         let owner_name = terms.owner_name.map_or("NULL".to_owned(), text_literal);
         let ttl = terms.ttl.unwrap_or_default().as_secs().to_string();
+        let condition = match terms.proof {
+            Some(_) => format!("{condition} AND @dblock"),
+            None => condition.to_owned(),
+        };
+        // So that the answer has the fence.
         let update = format!(
-            "UPDATE {} SET fence = fence + 1, owner = {}, write_id = {write_id}, kind = '{}', owner_name = {owner_name}, \
+            "UPDATE {} SET fence = LAST_INSERT_ID(fence + 1), owner = {}, write_id = {write_id}, kind = '{}', owner_name = {owner_name}, \
              acquired_at = UTC_TIMESTAMP(6), {}, kill_requested_at = NULL, kill_requested_by = NULL WHERE {} AND {condition}",
             self.tables.locks(),
             self.owner,
@@ -139,16 +152,19 @@ impl Statements {
             lasting(&ttl),
             self.place(slot),
         );
-        if terms.also.is_empty() {
-            let take = format!("/* dblock take row */ {update}");
-            return Write::before_look(vec![take], self.look());
-        }
         let named = |sql: &str| format!("/* dblock take row */ {sql}");
-        let also = terms.also.iter().cloned();
-        let statements = [named("START TRANSACTION"), named(&update)];
-        let statements = statements.into_iter().chain(also);
-        let statements = statements.chain([named("COMMIT")]).collect();
-        Write::before_look(statements, self.look())
+        let mut statements: Vec<String> = terms.proof.map(str::to_owned).into_iter().collect();
+        if terms.also.is_empty() {
+            statements.push(named(&update));
+            let update_at = statements.len() - 1;
+            return Write::before_look(statements, update_at, self.look());
+        }
+        statements.push(named("START TRANSACTION"));
+        let update_at = statements.len();
+        statements.push(named(&update));
+        statements.extend(terms.also.iter().cloned());
+        statements.push(named("COMMIT"));
+        Write::before_look(statements, update_at, self.look())
     }
 
     /// A command that runs under a token goes by the time that it was told: nobody else makes that shorter. What follows from the
@@ -189,10 +205,12 @@ impl Statements {
             .chain(also.iter().cloned())
             .chain(end);
         let statements: Vec<String> = statements.collect();
+        let look = statements.len() - 2;
         Write {
-            look: statements.len() - 2,
+            update: look - 1,
+            look: Some(look),
+            release: None,
             statements,
-            releases: false,
         }
     }
 
@@ -208,7 +226,7 @@ impl Statements {
             text_literal(killer),
             self.is_own(slot, fence)
         );
-        Write::before_look(vec![request], Look(self.look_at(slot)))
+        Write::before_look(vec![request], 0, self.look_at_slot(slot))
     }
 
     /// Takes a slot that was granted with this fence from its owner, who is not asked, if this still holds of the row.
@@ -223,7 +241,7 @@ impl Statements {
             self.freeing(write_id),
             self.is_own(slot, fence)
         );
-        Write::before_look(vec![free], Look(self.look_at(slot)))
+        Write::before_look(vec![free], 0, self.look_at_slot(slot))
     }
 
     fn freeing(&self, write_id: u64) -> String {
@@ -277,34 +295,65 @@ impl Statement for Look {
 /// A write, and a look at what it has done.
 pub struct Write {
     statements: Vec<String>,
-    /// Which of them is the look.
-    look: usize,
-    /// Whether the last one releases a named lock.
-    releases: bool,
+    /// Which of them changes the row.
+    update: usize,
+    /// Which of them is the look, if there is one.
+    look: Option<usize>,
+    /// Which of them releases a named lock, if one does.
+    release: Option<usize>,
 }
 
 impl Write {
-    fn before_look(mut statements: Vec<String>, look: Look) -> Self {
+    fn before_look(mut statements: Vec<String>, update: usize, look: Look) -> Self {
         statements.push(look.0);
         Self {
-            look: statements.len() - 1,
+            update,
+            look: Some(statements.len() - 1),
+            release: None,
             statements,
-            releases: false,
         }
     }
 
-    /// The same, and behind it a statement that releases a named lock, which is carried out only if the write was.
-    pub fn and_release(mut self, release: Option<String>) -> Self {
-        self.releases = release.is_some();
-        self.statements.extend(release);
+    /// The same without the look, for whoever looks only where no row was changed.
+    pub fn without_look(mut self) -> Self {
+        if let Some(look) = self.look.take() {
+            self.statements.remove(look);
+        }
         self
+    }
+
+    /// The same, and a statement that releases a named lock. In a transaction it comes before the commit: whoever gets the named lock
+    /// waits for the row as long as the commit takes, and no longer. It would go on after a release that was not carried out, but
+    /// only as far as the row.
+    pub fn and_release(mut self, release: Option<String>) -> Self {
+        let Some(release) = release else { return self };
+        let commit = self.statements.len() - 1;
+        let at = if self.statements[commit].ends_with("COMMIT") {
+            commit
+        } else {
+            commit + 1
+        };
+        self.statements.insert(at, release);
+        self.release = Some(at);
+        self
+    }
+
+    /// How many statements must have succeeded.
+    fn needed(&self) -> usize {
+        let all = self.statements.len();
+        // What comes of the named lock behind the write does not concern the row.
+        all - usize::from(self.release == Some(all - 1))
     }
 }
 
-/// What was seen after a write.
+/// What became of a write.
 pub struct Written {
-    /// The rows that it looked at.
+    /// The rows that it looked at; none where it did not.
     pub rows: Vec<SlotState>,
+    /// Whether it says that it has changed a row.
+    pub has_changed: bool,
+    /// The fence of a grant, if it says that it has made one.
+    pub fence: Option<u64>,
     /// The session at the head of the queue, where the statement behind the write released a named lock.
     pub queue_head: Option<u64>,
 }
@@ -316,22 +365,26 @@ impl Batch for Write {
         self.statements.clone()
     }
 
-    fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
-        // What comes of the named lock does not concern the row, which is committed by then.
-        let is_carried_out = results.len() >= self.statements.len() - usize::from(self.releases);
-        match (fault, results.get(self.look)) {
-            (fault, Some(rows)) if is_carried_out && (fault.is_none() || self.releases) => {
-                let released = results.get(self.statements.len() - 1);
-                let released = released.and_then(|rows| rows.first());
-                let released = released.filter(|_| self.releases);
-                Ok(Written {
-                    rows: rows.iter().map(SlotState::read).collect::<Result<_, _>>()?,
-                    queue_head: released.map_or(Ok(None), |row| row.get(1))?,
-                })
-            }
-            (Some(fault), _) => Err(fault),
-            (None, _) => Err(Fault::Gone("no answer".to_owned())),
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
+        if replies.len() < self.needed() {
+            return Err(fault.unwrap_or_else(|| Fault::Gone("no answer".to_owned())));
         }
+        let rows = |at: Option<usize>| {
+            let reply = at.and_then(|at| replies.get(at));
+            reply.map_or(&[][..], |reply| &reply.rows)
+        };
+        let update = &replies[self.update];
+        let has_changed = update.changed > 0;
+        let released = rows(self.release).first();
+        Ok(Written {
+            rows: rows(self.look)
+                .iter()
+                .map(SlotState::read)
+                .collect::<Result<_, _>>()?,
+            has_changed,
+            fence: update.insert_id.filter(|_| has_changed),
+            queue_head: released.map_or(Ok(None), |row| row.get(1))?,
+        })
     }
 }
 
@@ -389,17 +442,17 @@ impl Batch for Prepare<'_> {
         ]
     }
 
-    fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<Prepared, Fault> {
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Prepared, Fault> {
         match fault {
-            Some(Fault::NoSuchVariable(_)) if results.len() >= 3 => {}
+            Some(Fault::NoSuchVariable(_)) if replies.len() >= 3 => {}
             Some(fault) => return Err(fault),
             None => {}
         }
-        let number = |result: usize| {
-            let row = results.get(result).and_then(|rows| rows.first());
+        let number = |reply: usize| {
+            let row = replies.get(reply).and_then(|reply| reply.rows.first());
             row.map_or(Ok(None), |row| row.get::<i64>(0))
         };
-        let version = results.get(1).map_or(&[][..], Vec::as_slice);
+        let version = replies.get(1).map_or(&[][..], |reply| &reply.rows);
         Ok(Prepared {
             version: AskVersion(self.0).decode(version)?,
             clock: number(2)?.ok_or_else(|| Fault::Gone("no answer".to_owned()))?,
