@@ -34,6 +34,8 @@ pub struct Opening {
     pub fitness: Fitness,
     /// Whether the server takes no writes.
     pub read_only: bool,
+    /// Whether the session has the idle timeout of a waiter.
+    waits: bool,
 }
 
 impl Opening {
@@ -46,6 +48,14 @@ impl Opening {
     pub fn connection_id(&self) -> u64 {
         self.answer.connection_id
     }
+}
+
+/// How far a request has come on one session.
+pub enum Turn {
+    /// It is over.
+    Over(Decision),
+    /// After a wait the session was granted this slot, which is still to be proved.
+    Unproved(u32, Opening),
 }
 
 /// What became of a request on one session.
@@ -142,6 +152,7 @@ impl Request {
                             ttl: fitness.idle_limit.min(self.ttl),
                             fitness,
                             read_only,
+                            waits: false,
                         });
                     }
                 }
@@ -169,8 +180,41 @@ impl Request {
         session: &mut Session,
         opening: &Opening,
         caller: &dyn Caller,
-        mut turns: Option<Turns>,
+        turns: Option<Turns>,
     ) -> Result<Decision, Fault> {
+        match self.advance(session, opening, caller, turns, false)? {
+            Turn::Over(decision) => Ok(decision),
+            Turn::Unproved(..) => Err(Fault::Gone("the slot is not proved".to_owned())),
+        }
+    }
+
+    /// As [`Request::take`], for a caller of one slot that proves it by itself. The statement of [`Request::proof`] does, or another call
+    /// of `take`.
+    ///
+    /// # Errors
+    /// As [`Request::take`].
+    pub fn take_unproved(
+        &mut self,
+        session: &mut Session,
+        opening: &Opening,
+        caller: &dyn Caller,
+    ) -> Result<Turn, Fault> {
+        self.advance(session, opening, caller, None, self.slots == 1)
+    }
+
+    /// The statement that prepares a session to hold this slot after a wait, and says in the variable `@dblock` whether it does.
+    pub fn proof(&self, slot: u32, opening: &Opening) -> String {
+        self.statements.hold_and_prove(slot, opening.ttl)
+    }
+
+    fn advance(
+        &mut self,
+        session: &mut Session,
+        opening: &Opening,
+        caller: &dyn Caller,
+        mut turns: Option<Turns>,
+        leaves_proof: bool,
+    ) -> Result<Turn, Fault> {
         let mut turn_begun = Moment::now();
         let mut doubts = Doubts::default();
         let Opening {
@@ -178,10 +222,11 @@ impl Request {
             answer,
             mut asked,
             ttl,
+            mut waits,
             ..
         } = *opening;
         let mut answer = Some(answer);
-        let (mut waits, mut said) = (false, false);
+        let mut said = false;
         loop {
             let late = self.is_late();
             let refused = answer.is_some_and(|answer| answer.refused);
@@ -192,11 +237,11 @@ impl Request {
                         carry_out(session, &set_idle_timeout(ttl))?;
                     }
                     let proved = asked;
-                    return Ok(Decision::Held(grant, Lease { ttl, proved }));
+                    return Ok(Turn::Over(Decision::Held(grant, Lease { ttl, proved })));
                 }
                 Next::Taken => {
                     let holders = self.holders_if(self.verbosity.when_taken, session)?;
-                    return Ok(Decision::Taken(holders));
+                    return Ok(Turn::Over(Decision::Taken(holders)));
                 }
                 Next::GiveWay => {
                     let cause = "its holder was cut off, and is reacquiring it";
@@ -205,7 +250,7 @@ impl Request {
                 Next::GiveUp(slot) => {
                     self.release(slot, session)?;
                     let holders = self.holders_if(self.verbosity.when_taken, session)?;
-                    return Ok(Decision::Taken(holders));
+                    return Ok(Turn::Over(Decision::Taken(holders)));
                 }
                 Next::Release(slot, next) => {
                     self.release(slot, session)?;
@@ -231,6 +276,18 @@ impl Request {
                     next
                 }
             };
+            if let (Step::Queue, Step::Confirm(slot), Some(answer), true) =
+                (step, next, answer, leaves_proof)
+            {
+                let granted = Opening {
+                    step,
+                    answer,
+                    asked,
+                    waits,
+                    ..opening.clone()
+                };
+                return Ok(Turn::Unproved(slot, granted));
+            }
             if next == Step::Queue && !waits {
                 caller.on_wait(&self.holders_if(self.verbosity.when_waiting, session)?);
                 carry_out(session, &shorten_idle_timeout())?;
@@ -253,23 +310,34 @@ impl Request {
                 left = Some(left.unwrap_or(turns.longest).min(turns.longest));
             }
             asked = Moment::now();
-            let reply = match step {
-                Step::Confirm(slot) => {
-                    caller.ask_alive();
-                    let proof = session.run(&self.statements.prove(slot));
-                    caller.await_alive();
-                    proof
-                }
-                _ => session.run(&self.statements.step(step, left)),
-            };
-            answer = match reply {
-                Ok(Some(asked)) => {
-                    self.check_writes(asked.is_read_only)?;
-                    asked.answer
-                }
-                Ok(None) | Err(Fault::Interrupted(_) | Fault::Conflict(_)) => None,
-                Err(fault) => return Err(fault),
-            };
+            answer = self.ask(step, left, session, caller)?;
+        }
+    }
+
+    /// Carries out a step; `None`: there is no clear answer.
+    fn ask(
+        &self,
+        step: Step,
+        left: Option<Duration>,
+        session: &mut Session,
+        caller: &dyn Caller,
+    ) -> Result<Option<Answer>, Fault> {
+        let reply = match step {
+            Step::Confirm(slot) => {
+                caller.ask_alive();
+                let proof = session.run(&self.statements.prove(slot));
+                caller.await_alive();
+                proof
+            }
+            _ => session.run(&self.statements.step(step, left)),
+        };
+        match reply {
+            Ok(Some(asked)) => {
+                self.check_writes(asked.is_read_only)?;
+                Ok(asked.answer)
+            }
+            Ok(None) | Err(Fault::Interrupted(_) | Fault::Conflict(_)) => Ok(None),
+            Err(fault) => Err(fault),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::{Fault, Session};
-use crate::lock::named::{Decision, Opening, Request, Turns};
+use crate::lock::named::{Decision, Opening, Request, Turn, Turns};
 use crate::lock::{Attempt, Caller, Grant, Holder, Holders, Lease};
 
 /// From a lost session to the next attempt.
@@ -120,7 +120,18 @@ impl RowLock {
         }
         let mut slots: Vec<u32> = (0..self.slots).collect();
         if let Some(opening) = opening {
-            match self.wait_in_queue(session, opening, caller)? {
+            let decision = match self.wait_in_queue(session, opening, caller)? {
+                Turn::Over(decision) => decision,
+                Turn::Unproved(slot, granted) => {
+                    if let Some(held) = self.claim_and_prove(slot, &granted, session, caller)? {
+                        return Ok(held);
+                    }
+                    session.answer_within(Duration::ZERO).map_err(gone)?;
+                    self.request.begin_wait(session)?;
+                    self.request.take(session, &granted, caller, None)?
+                }
+            };
+            match decision {
                 Decision::Held(named, _) => self.named_slot = Some(named.slot),
                 Decision::Taken(holders) => {
                     return Ok(Decision::Taken(self.name_holders(holders, session)));
@@ -167,9 +178,9 @@ impl RowLock {
         session: &mut Session,
         opening: &Opening,
         caller: &dyn Caller,
-    ) -> Result<Decision, Fault> {
+    ) -> Result<Turn, Fault> {
         if self.queue != Queue::OfThisServer {
-            return self.request.take(session, opening, caller, None);
+            return self.request.take_unproved(session, opening, caller);
         }
         let (limit, look) = (self.limit(), self.statements.look());
         let mut look_at_node = |session: &mut Session| {
@@ -182,7 +193,43 @@ impl RowLock {
             longest: LONGEST_TURN,
             after: &mut look_at_node,
         };
-        self.request.take(session, opening, caller, Some(turns))
+        let taken = self.request.take(session, opening, caller, Some(turns))?;
+        Ok(Turn::Over(taken))
+    }
+
+    /// Claims the slot whose named lock was granted after a wait, if the same packet proves that. `None`: it is to be proved and claimed
+    /// in steps, for nothing was claimed.
+    fn claim_and_prove(
+        &mut self,
+        slot: u32,
+        granted: &Opening,
+        session: &mut Session,
+        caller: &dyn Caller,
+    ) -> Result<Option<Decision>, Fault> {
+        session.answer_within(self.limit()).map_err(gone)?;
+        // Goes no further while the supervisor is stopped.
+        self.announce_claim(true, caller)?;
+        let (change, write_id) = (Change::Take { slot }, self.next_write_id());
+        let proof = self.request.proof(slot, granted);
+        let write = self.claiming(change, Some(&proof), write_id, session);
+        let sent = Moment::now();
+        let fence = match self.write(&write.without_look(), session) {
+            Ok(written) => written.fence,
+            Err(Fault::Conflict(_) | Fault::Interrupted(_)) => None,
+            Err(fault) => return Err(fault),
+        };
+        if fence.is_none() {
+            self.announce_claim(false, caller)?;
+            return Ok(None);
+        }
+        self.named_slot = Some(slot);
+        let grant = Grant {
+            slot,
+            connection_id: session.handshake_id(),
+            fence,
+        };
+        let (ttl, proved) = (self.ttl, sent);
+        Ok(Some(Decision::Held(grant, Lease { ttl, proved })))
     }
 
     /// Claims the slot that an earlier claim was granted whose answer was lost: whoever is first in the queue would wait for its end,

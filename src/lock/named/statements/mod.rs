@@ -227,6 +227,27 @@ impl Statements {
         )
     }
 
+    /// Prepares a session to hold this slot after a wait, and proves it as [`Step::Confirm`] does, in the variable `@dblock`: 1, or it
+    /// is to be asked more closely.
+    pub fn hold_and_prove(&self, slot: u32, ttl: Duration) -> String {
+        let held = is_held(&self.slots[slot as usize]);
+        let others = [
+            self.reacquire_lock(slot),
+            self.kill_lock(slot),
+            self.termination_lock(slot),
+        ];
+        let free = others
+            .map(|name| format!("IS_FREE_LOCK({name})"))
+            .join(" AND ");
+        let writes = ["read_only", "innodb_read_only"]
+            .map(|name| format!("NOT IFNULL({}, 0)", self.variable(name)))
+            .join(" AND ");
+        format!(
+            "/* dblock hold */ {}, @dblock = {held} AND {free} AND {writes}",
+            keep_session(ttl)
+        )
+    }
+
     fn reacquire_lock(&self, slot: u32) -> String {
         text_literal(&self.name.reacquire_on_server(slot))
     }
