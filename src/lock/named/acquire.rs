@@ -8,11 +8,11 @@ use super::queue::{Answer, Next, Step};
 use super::reacquire::end_ghost;
 use super::request::{LOOK_AGAIN, PAUSE, Request, carry_out, may_end};
 use super::retaking::{Action, after_opening};
-use super::statements::{RECHECK, set_idle_timeout, shorten_idle_timeout};
+use super::statements::{Command, Open, Opened, RECHECK, set_idle_timeout, shorten_idle_timeout};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
-use crate::db::{Fault, Session};
+use crate::db::{Fault, Row, Session, Statement};
 use crate::lock::{Caller, Grant, Holders, Lease};
 
 /// Up to so many unclear answers in a row are each followed by a question at once: they may be wake-ups by holders that released a
@@ -49,6 +49,34 @@ impl Opening {
         self.answer.connection_id
     }
 }
+
+/// The first statements on a session, for whoever sends them among others.
+pub struct First {
+    open: Command,
+    acquire: Open,
+    step: Step,
+    /// Whether an earlier session may hold the lock of this run's id.
+    may_have_ghost: bool,
+    begun: Moment,
+}
+
+impl First {
+    /// Their texts.
+    pub fn statements(&self) -> [String; 2] {
+        [self.open.sql(), self.acquire.sql()]
+    }
+
+    /// Reads the rows that the last of them has brought.
+    ///
+    /// # Errors
+    /// As [`Statement::decode`].
+    pub fn read(&self, rows: &[Row]) -> Result<FirstAnswer, Fault> {
+        self.acquire.decode(rows).map(FirstAnswer)
+    }
+}
+
+/// What the server answers to [`First`].
+pub struct FirstAnswer(Option<Opened>);
 
 /// How far a request has come on one session.
 pub enum Turn {
@@ -104,28 +132,64 @@ impl Request {
     /// # Errors
     /// [`Fault::ReadOnly`], and [`Reason::Configuration`] for any other server that is unfit. The session must be dropped.
     pub fn open(&mut self, session: &mut Session) -> Result<Opening, Fault> {
-        let opened = self.open_at(session);
+        let first = self.first();
+        let opened = session.run_both(&first.open, &first.acquire);
+        self.open_after(first, opened.map(FirstAnswer), session)
+    }
+
+    /// The first statements on a session; [`Request::open_after`] is told what came of them.
+    pub fn first(&mut self) -> First {
+        self.since.get_or_insert_with(Instant::now);
+        let step = self.plan().first();
+        First {
+            open: self.statements.open_session(self.ttl),
+            acquire: self.statements.first(step, self.left()),
+            step,
+            may_have_ghost: std::mem::replace(&mut self.may_have_ghost, true),
+            begun: Moment::now(),
+        }
+    }
+
+    /// As [`Request::open`], behind the first statements.
+    ///
+    /// # Errors
+    /// As [`Request::open`].
+    pub fn open_after(
+        &mut self,
+        first: First,
+        answer: Result<FirstAnswer, Fault>,
+        session: &mut Session,
+    ) -> Result<Opening, Fault> {
+        let opened = self.open_from(first, answer.map(|FirstAnswer(opened)| opened), session);
         match opened {
             Err(Fault::NoNamedLocks(failure)) if !self.is_queue() => Err(Fault::Final(failure)),
             opened => opened,
         }
     }
 
-    fn open_at(&mut self, session: &mut Session) -> Result<Opening, Fault> {
-        self.since.get_or_insert_with(Instant::now);
-        let (mut step, mut doubts) = (self.plan().first(), Doubts::default());
-        let open = self.statements.open_session(self.ttl);
-        let may_have_ghost = std::mem::replace(&mut self.may_have_ghost, true);
-        let begun = Moment::now();
-        let mut first = true;
+    fn open_from(
+        &mut self,
+        first: First,
+        answer: Result<Option<Opened>, Fault>,
+        session: &mut Session,
+    ) -> Result<Opening, Fault> {
+        let First {
+            open,
+            mut step,
+            may_have_ghost,
+            begun,
+            ..
+        } = first;
+        let mut doubts = Doubts::default();
+        let mut answered = Some((begun, answer));
         loop {
-            let asked = Moment::now();
-            let statement = self.statements.first(step, self.left());
-            let opened = if std::mem::take(&mut first) {
-                session.run_both(&open, &statement)
-            } else {
-                session.run(&statement)
-            };
+            let (asked, opened) = answered.take().unwrap_or_else(|| {
+                let asked = Moment::now();
+                (
+                    asked,
+                    session.run(&self.statements.first(step, self.left())),
+                )
+            });
             match opened {
                 Ok(Some(opened)) => {
                     let owner = opened.run_id_owner;

@@ -9,7 +9,7 @@ use super::claim::{Claimant, Next};
 use super::clock::{Clock, disagreement};
 use super::row_lock::{CONFLICT_PAUSE, Queue, RowLock, by_chance, gone};
 use super::state::SlotState;
-use super::statements::{AskClock, Terms, Write};
+use super::statements::{AskClock, PrepareAndOpen, Terms, Write};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -78,9 +78,8 @@ impl RowLock {
     fn open(&mut self, caller: &dyn Caller) -> Result<Option<(Session, Option<Opening>)>, Failure> {
         let connector = Rc::clone(&self.connector);
         let opened = connector.connect(|session| {
-            self.prepare(session)?;
             // Nobody has to hold back here for those who held it: their rows say so.
-            match self.request.open(session) {
+            match self.prepare_and_open(session)? {
                 Ok(opening) => {
                     if !opening.fitness.unfit.is_empty() {
                         self.queue = Queue::OfThisServer;
@@ -105,6 +104,21 @@ impl RowLock {
             self.only_read_only = read_only;
         }
         Ok(None)
+    }
+
+    /// Makes a new session fit for the tables, and asks for the named lock, in one packet. What came of the latter.
+    fn prepare_and_open(&mut self, session: &mut Session) -> Result<Result<Opening, Fault>, Fault> {
+        self.limit_preparing(session)?;
+        let (first, asked) = (self.request.first(), Moment::now());
+        let both = PrepareAndOpen(self.statements.prepare(), &first);
+        let (prepared, answer) = match session.run_batch(&both) {
+            Ok(Ok((prepared, answer))) => (Ok(prepared), Ok(answer)),
+            // The packet has ended there.
+            Ok(Err(fault)) => (session.run_batch(&self.statements.prepare()), Err(fault)),
+            Err(fault) => (Err(fault), Err(Fault::Gone(String::new()))),
+        };
+        self.note_prepared(asked, prepared, session)?;
+        Ok(self.request.open_after(first, answer, session))
     }
 
     /// Waits in the queue, if there is one, and then for the row.

@@ -8,6 +8,7 @@ use super::change::Change;
 use super::state::{COLUMNS, SlotState};
 use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
 use crate::lock::Name;
+use crate::lock::named::{First, FirstAnswer};
 use crate::schema::{AskVersion, PREPARE, Tables, Version};
 
 /// Writes the statements of one owner of one lock.
@@ -367,7 +368,7 @@ impl Batch for Write {
 
     fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
         if replies.len() < self.needed() {
-            return Err(fault.unwrap_or_else(|| Fault::Gone("no answer".to_owned())));
+            return Err(fault.unwrap_or_else(no_answer));
         }
         let rows = |at: Option<usize>| {
             let reply = at.and_then(|at| replies.get(at));
@@ -419,47 +420,102 @@ pub struct Prepared {
     pub is_cluster: bool,
 }
 
-impl Batch for Prepare<'_> {
-    type Answer = Prepared;
+impl Prepare<'_> {
+    /// What every server answers.
+    fn of_all(&self) -> [String; 2] {
+        let ask = format!(
+            "/* dblock version */ SELECT version, usable_from, {CLOCK}, @@global.read_only OR @@global.innodb_read_only \
+             /*M!100100 , @@global.wsrep_on */ FROM {} WHERE id = 1",
+            self.0.meta()
+        );
+        [PREPARE.to_owned(), ask]
+    }
 
-    /// The last three are for members of a group: a server without the plugin does not know their variables. A member that is cut off
-    /// from the others does not answer the last one.
-    fn statements(&self) -> Vec<String> {
-        vec![
-            PREPARE.to_owned(),
-            AskVersion(self.0).sql(),
-            AskClock.sql(),
-            "/* dblock read only */ SELECT @@global.read_only OR @@global.innodb_read_only".to_owned(),
+    /// What is for members of a group: a server without the plugin does not know their variables. A member that is cut off from the
+    /// others does not answer the second one.
+    fn of_groups(&self) -> [String; 2] {
+        [
             "/* dblock group */ SET @dblock = 1 /*!80014 , SESSION group_replication_consistency = 'BEFORE' */"
                 .to_owned(),
-            "/* dblock group */ SELECT 0 /*!80014 + (IFNULL(@@global.group_replication_group_name, '') <> '' \
-             AND NOT @@global.group_replication_single_primary_mode) */ /*M!100100 + @@global.wsrep_on */"
-                .to_owned(),
             format!(
-                "/* dblock group */ SELECT 1 /*!80014 FROM {} WHERE id = 1 */",
+                "/* dblock group */ SELECT 0 /*!80014 + (IFNULL(@@global.group_replication_group_name, '') <> '' \
+                 AND NOT @@global.group_replication_single_primary_mode) FROM {} WHERE id = 1 */",
                 self.0.meta()
             ),
         ]
     }
 
-    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Prepared, Fault> {
-        match fault {
-            Some(Fault::NoSuchVariable(_)) if replies.len() >= 3 => {}
-            Some(fault) => return Err(fault),
-            None => {}
-        }
-        let number = |reply: usize| {
-            let row = replies.get(reply).and_then(|reply| reply.rows.first());
-            row.map_or(Ok(None), |row| row.get::<i64>(0))
+    /// Reads the answers of the second of these statements and of the last.
+    fn read(&self, of_all: &Reply, of_groups: Option<&Reply>) -> Result<Prepared, Fault> {
+        let number = |reply: Option<&Reply>, column: usize| {
+            let row = reply.and_then(|reply| reply.rows.first());
+            row.map_or(Ok(None), |row| row.get::<i64>(column))
         };
-        let version = replies.get(1).map_or(&[][..], |reply| &reply.rows);
+        let all = Some(of_all);
         Ok(Prepared {
-            version: AskVersion(self.0).decode(version)?,
-            clock: number(2)?.ok_or_else(|| Fault::Gone("no answer".to_owned()))?,
-            is_read_only: number(3)? == Some(1),
-            is_cluster: number(5)? == Some(1),
+            version: AskVersion(self.0).decode(&of_all.rows)?,
+            // Without a row the version says it all.
+            clock: number(all, 2)?.unwrap_or_default(),
+            is_read_only: number(all, 3)? == Some(1),
+            is_cluster: number(all, 4)? == Some(1) || number(of_groups, 0)? == Some(1),
         })
     }
+}
+
+/// Whether a fault only says that a server knows nothing of groups.
+fn is_of_no_group(fault: &Fault) -> bool {
+    matches!(fault, Fault::NoSuchVariable(_))
+}
+
+impl Batch for Prepare<'_> {
+    type Answer = Prepared;
+
+    fn statements(&self) -> Vec<String> {
+        self.of_all().into_iter().chain(self.of_groups()).collect()
+    }
+
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Prepared, Fault> {
+        match (replies, fault) {
+            ([_, all, of_groups @ ..], None) => self.read(all, of_groups.last()),
+            ([_, all, ..], Some(fault)) if is_of_no_group(&fault) => self.read(all, None),
+            (_, fault) => Err(fault.unwrap_or_else(no_answer)),
+        }
+    }
+}
+
+/// The same, and in the same packet the first statements for the named lock.
+pub struct PrepareAndOpen<'a>(pub Prepare<'a>, pub &'a First);
+
+/// What came of both. The session is prepared only if the named lock's statements were answered.
+pub type PreparedAndOpened = Result<(Prepared, FirstAnswer), Fault>;
+
+impl Batch for PrepareAndOpen<'_> {
+    /// The faults of the first, and of the second.
+    type Answer = PreparedAndOpened;
+
+    fn statements(&self) -> Vec<String> {
+        let Self(prepare, first) = self;
+        let all = prepare.of_all().into_iter().chain(first.statements());
+        all.chain(prepare.of_groups()).collect()
+    }
+
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
+        let Self(prepare, first) = self;
+        let fault = fault.filter(|fault| replies.len() < 4 || !is_of_no_group(fault));
+        match (replies, fault) {
+            ([_, _] | [_, _, _], Some(fault)) => Ok(Err(fault)),
+            (_, Some(fault)) => Err(fault),
+            ([_, all, _, opened, of_groups @ ..], None) => {
+                let prepared = prepare.read(all, of_groups.get(1))?;
+                Ok(Ok((prepared, first.read(&opened.rows)?)))
+            }
+            (_, None) => Err(no_answer()),
+        }
+    }
+}
+
+fn no_answer() -> Fault {
+    Fault::Gone("no answer".to_owned())
 }
 
 /// Asks for the server's time, in microseconds since 1970.
@@ -469,13 +525,13 @@ impl Statement for AskClock {
     type Answer = i64;
 
     fn sql(&self) -> String {
-        format!("/* dblock clock */ {CLOCK}")
+        format!("/* dblock clock */ SELECT {CLOCK}")
     }
 
     fn decode(&self, rows: &[Row]) -> Result<i64, Fault> {
-        first_value(rows)?.ok_or_else(|| Fault::Gone("no answer".to_owned()))
+        first_value(rows)?.ok_or_else(no_answer)
     }
 }
 
 /// The server's time, in microseconds since 1970.
-const CLOCK: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+const CLOCK: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";

@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::queue::{FEW, Step};
 use crate::db::text_literal;
 use crate::lock::{Name, kill_ack_lock, kill_request_lock};
-use answers::{Ask, KILLED, KillMarker, Open, Prove, Reacquire, Release, SlotHolder};
-pub use answers::{Command, Flag};
+use answers::{Ask, KILLED, KillMarker, Prove, Reacquire, Release, SlotHolder};
+pub use answers::{Command, Flag, Open, Opened};
 pub use plain::{KillSession, Owners, Take, release_once};
 
 /// Seconds that the server keeps the session of a waiter between two statements. A dead waiter that is granted a lock blocks the
