@@ -41,11 +41,6 @@ impl Change {
         }
     }
 
-    /// Whether it ends a grant, or hands it back.
-    pub fn ends(self) -> bool {
-        matches!(self, Self::Release { .. } | Self::HandBack { .. })
-    }
-
     /// Whether the owner may hold a slot by it.
     pub fn may_hold(self) -> bool {
         match self {

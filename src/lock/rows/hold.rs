@@ -155,10 +155,7 @@ impl RowLock {
         let Grant { slot, fence, .. } = self.grant;
         let write_id = self.next_write_id();
         let change = Change::giving_back(slot, fence, self.spec.token.is_some());
-        let mut write = self.statements.write(change, write_id, &self.terms(also));
-        if change.ends() {
-            write = write.without_look();
-        }
+        let write = self.statements.write(change, write_id, &self.terms(also));
         // In the same packet: whoever waits for the named lock waits for nothing else.
         let named = self
             .named_slot

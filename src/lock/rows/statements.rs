@@ -107,12 +107,12 @@ impl Statements {
             }
             Change::HandBack { slot, fence } => {
                 let update = self.renewal(change, slot, fence, write_id, terms);
-                self.transaction("hand back row", slot, terms.also, &update)
+                Self::transaction("hand back row", terms, &update)
             }
             Change::Release { slot, fence } => {
                 let free = self.freeing(write_id);
                 let update = format!("{free} WHERE {}", self.is_own(slot, fence));
-                self.transaction("release row", slot, terms.also, &update)
+                Self::transaction("release row", terms, &update)
             }
             Change::ReleaseAny => {
                 let free = format!(
@@ -197,19 +197,22 @@ impl Statements {
         )
     }
 
-    /// The look comes before the commit: after it another may be granted the slot at once.
-    fn transaction(&self, what: &str, slot: u32, also: &[String], update: &str) -> Write {
+    /// Without a look: after the commit another may be granted the slot at once. A script's other statements look at the row while it
+    /// has it; those of a run come later, for whoever waits for the named lock needs the row first.
+    fn transaction(what: &str, terms: &Terms, update: &str) -> Write {
         let named = |sql: &str| format!("/* dblock {what} */ {sql}");
-        let end = [named(update), self.look_at(slot), named("COMMIT")];
-        let statements = [named("START TRANSACTION")]
-            .into_iter()
-            .chain(also.iter().cloned())
-            .chain(end);
-        let statements: Vec<String> = statements.collect();
-        let look = statements.len() - 2;
+        let mut statements = vec![named("START TRANSACTION")];
+        let update_at = if terms.kind == "run" {
+            1
+        } else {
+            1 + terms.also.len()
+        };
+        statements.extend(terms.also.iter().cloned());
+        statements.insert(update_at, named(update));
+        statements.push(named("COMMIT"));
         Write {
-            update: look - 1,
-            look: Some(look),
+            update: update_at,
+            look: None,
             release: None,
             statements,
         }
@@ -323,16 +326,14 @@ impl Write {
         self
     }
 
-    /// The same, and a statement that releases a named lock. In a transaction it comes before the commit: whoever gets the named lock
-    /// waits for the row as long as the commit takes, and no longer. It would go on after a release that was not carried out, but
-    /// only as far as the row.
+    /// The same, and a statement that releases a named lock. In a transaction it comes right behind the update, which has locked the
+    /// row: whoever gets the named lock waits for the row until the commit, and no longer. Should that fail, the row is still held, and
+    /// says so to whoever has the named lock by then.
     pub fn and_release(mut self, release: Option<String>) -> Self {
         let Some(release) = release else { return self };
-        let commit = self.statements.len() - 1;
-        let at = if self.statements[commit].ends_with("COMMIT") {
-            commit
-        } else {
-            commit + 1
+        let at = match self.look {
+            None => self.update + 1,
+            Some(_) => self.statements.len(),
         };
         self.statements.insert(at, release);
         self.release = Some(at);

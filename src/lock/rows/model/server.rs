@@ -128,7 +128,8 @@ impl World {
             (At::Sent, Ask::Write(change)) => {
                 let ttl = self.ttl_of(number);
                 let changed = self.carry_out(number, change, flight.write_id, false, ttl);
-                let ends = change.ends() && !self.is_broken(Broken::LooksAfterRelease);
+                let ends = matches!(change, Change::Release { .. } | Change::HandBack { .. });
+                let ends = ends && !self.is_broken(Broken::LooksAfterRelease);
                 let grants = change.granted().is_some() && self.setting.slots == 1;
                 if changed && (ends || grants) {
                     // It says so by itself. Where nothing was changed a look decides, on its own.
