@@ -19,7 +19,7 @@ pub use peer::{
 pub use server_facts::{AskSessionInfo, SessionInfo};
 pub use session::Session;
 pub use statement::{
-    Batch, LIST, Plain, Row, Statement, first_value, quoted_identifier, text_literal,
+    Batch, LIST, Plain, Reply, Row, Statement, first_value, quoted_identifier, text_literal,
 };
 pub use target::{
     ConnectOptions, DeferredPassword, Identity, Password, Protocol, SslMode, Target, TlsOptions,

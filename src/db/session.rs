@@ -12,7 +12,7 @@ use nix::sys::socket::{SockaddrStorage, getpeername, setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::fault::Fault;
-use super::statement::{self, Batch, Echo, Statement};
+use super::statement::{self, Batch, Echo, Reply, Statement};
 use super::tls;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
@@ -114,21 +114,23 @@ impl Session {
     pub fn run_batch<B: Batch>(&mut self, batch: &B) -> Result<B::Answer, Fault> {
         let statements = batch.statements().join("; ");
         (self.listener)(Level::Statement, &statements);
-        let mut results = Vec::new();
-        let read = self.read_results(&statements, &mut results);
+        let mut replies = Vec::new();
+        let read = self.read_replies(&statements, &mut replies);
         let fault = read.err().map(Fault::of_statement);
-        batch.decode(&results, fault)
+        batch.decode(&replies, fault)
     }
 
-    fn read_results(
-        &mut self,
-        statements: &str,
-        results: &mut Vec<Vec<statement::Row>>,
-    ) -> mysql::Result<()> {
+    fn read_replies(&mut self, statements: &str, replies: &mut Vec<Reply>) -> mysql::Result<()> {
         let mut all = self.conn.query_iter(statements)?;
         while let Some(one) = all.iter() {
+            let changed = one.affected_rows();
+            let insert_id = one.last_insert_id().filter(|id| *id > 0);
             let rows = one.map(|row| row.map(statement::Row));
-            results.push(rows.collect::<mysql::Result<_>>()?);
+            replies.push(Reply {
+                rows: rows.collect::<mysql::Result<_>>()?,
+                changed,
+                insert_id,
+            });
         }
         Ok(())
     }

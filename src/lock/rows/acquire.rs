@@ -9,13 +9,13 @@ use super::claim::{Claimant, Next};
 use super::clock::{Clock, disagreement};
 use super::row_lock::{CONFLICT_PAUSE, Queue, RowLock, by_chance, gone};
 use super::state::SlotState;
-use super::statements::{AskClock, Terms, Write};
+use super::statements::{AskClock, PrepareAndOpen, Terms, Write};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::{Fault, Session};
-use crate::lock::named::{Decision, Opening, Request, Turns};
+use crate::lock::named::{Decision, Opening, Request, Turn, Turns};
 use crate::lock::{Attempt, Caller, Grant, Holder, Holders, Lease};
 
 /// From a lost session to the next attempt.
@@ -78,9 +78,8 @@ impl RowLock {
     fn open(&mut self, caller: &dyn Caller) -> Result<Option<(Session, Option<Opening>)>, Failure> {
         let connector = Rc::clone(&self.connector);
         let opened = connector.connect(|session| {
-            self.prepare(session)?;
             // Nobody has to hold back here for those who held it: their rows say so.
-            match self.request.open(session) {
+            match self.prepare_and_open(session)? {
                 Ok(opening) => {
                     if !opening.fitness.unfit.is_empty() {
                         self.queue = Queue::OfThisServer;
@@ -107,6 +106,21 @@ impl RowLock {
         Ok(None)
     }
 
+    /// Makes a new session fit for the tables, and asks for the named lock, in one packet. What came of the latter.
+    fn prepare_and_open(&mut self, session: &mut Session) -> Result<Result<Opening, Fault>, Fault> {
+        self.limit_preparing(session)?;
+        let (first, asked) = (self.request.first(), Moment::now());
+        let both = PrepareAndOpen(self.statements.prepare(), &first);
+        let (prepared, answer) = match session.run_batch(&both) {
+            Ok(Ok((prepared, answer))) => (Ok(prepared), Ok(answer)),
+            // The packet has ended there.
+            Ok(Err(fault)) => (session.run_batch(&self.statements.prepare()), Err(fault)),
+            Err(fault) => (Err(fault), Err(Fault::Gone(String::new()))),
+        };
+        self.note_prepared(asked, prepared, session)?;
+        Ok(self.request.open_after(first, answer, session))
+    }
+
     /// Waits in the queue, if there is one, and then for the row.
     fn acquire_on(
         &mut self,
@@ -120,7 +134,18 @@ impl RowLock {
         }
         let mut slots: Vec<u32> = (0..self.slots).collect();
         if let Some(opening) = opening {
-            match self.wait_in_queue(session, opening, caller)? {
+            let decision = match self.wait_in_queue(session, opening, caller)? {
+                Turn::Over(decision) => decision,
+                Turn::Unproved(slot, granted) => {
+                    if let Some(held) = self.claim_and_prove(slot, &granted, session, caller)? {
+                        return Ok(held);
+                    }
+                    session.answer_within(Duration::ZERO).map_err(gone)?;
+                    self.request.begin_wait(session)?;
+                    self.request.take(session, &granted, caller, None)?
+                }
+            };
+            match decision {
                 Decision::Held(named, _) => self.named_slot = Some(named.slot),
                 Decision::Taken(holders) => {
                     return Ok(Decision::Taken(self.name_holders(holders, session)));
@@ -167,9 +192,9 @@ impl RowLock {
         session: &mut Session,
         opening: &Opening,
         caller: &dyn Caller,
-    ) -> Result<Decision, Fault> {
+    ) -> Result<Turn, Fault> {
         if self.queue != Queue::OfThisServer {
-            return self.request.take(session, opening, caller, None);
+            return self.request.take_unproved(session, opening, caller);
         }
         let (limit, look) = (self.limit(), self.statements.look());
         let mut look_at_node = |session: &mut Session| {
@@ -182,7 +207,43 @@ impl RowLock {
             longest: LONGEST_TURN,
             after: &mut look_at_node,
         };
-        self.request.take(session, opening, caller, Some(turns))
+        let taken = self.request.take(session, opening, caller, Some(turns))?;
+        Ok(Turn::Over(taken))
+    }
+
+    /// Claims the slot whose named lock was granted after a wait, if the same packet proves that. `None`: it is to be proved and claimed
+    /// in steps, for nothing was claimed.
+    fn claim_and_prove(
+        &mut self,
+        slot: u32,
+        granted: &Opening,
+        session: &mut Session,
+        caller: &dyn Caller,
+    ) -> Result<Option<Decision>, Fault> {
+        session.answer_within(self.limit()).map_err(gone)?;
+        // Goes no further while the supervisor is stopped.
+        self.announce_claim(true, caller)?;
+        let (change, write_id) = (Change::Take { slot }, self.next_write_id());
+        let proof = self.request.proof(slot, granted);
+        let write = self.claiming(change, Some(&proof), write_id, session);
+        let sent = Moment::now();
+        let fence = match self.write(&write.without_look(), session) {
+            Ok(written) => written.fence,
+            Err(Fault::Conflict(_) | Fault::Interrupted(_)) => None,
+            Err(fault) => return Err(fault),
+        };
+        if fence.is_none() {
+            self.announce_claim(false, caller)?;
+            return Ok(None);
+        }
+        self.named_slot = Some(slot);
+        let grant = Grant {
+            slot,
+            connection_id: session.handshake_id(),
+            fence,
+        };
+        let (ttl, proved) = (self.ttl, sent);
+        Ok(Some(Decision::Held(grant, Lease { ttl, proved })))
     }
 
     /// Claims the slot that an earlier claim was granted whose answer was lost: whoever is first in the queue would wait for its end,
@@ -278,12 +339,24 @@ impl RowLock {
                 self.compare_clocks(row.map_or(self.ttl, |row| row.ttl), session)?;
             }
             let write_id = self.next_write_id();
-            let write = self.claiming(change, write_id, session);
+            let mut write = self.claiming(change, None, write_id, session);
+            // There is no other that would have to be looked at.
+            let alone = change.granted().filter(|_| self.slots == 1);
+            if alone.is_some() {
+                write = write.without_look();
+            }
             sent = Moment::now();
             match self.write(&write, session) {
                 Ok(seen) => {
                     conflicts = 0;
-                    rows = seen.rows;
+                    if let (Some(slot), Some(fence)) = (alone, seen.fence) {
+                        next = Next::Held { slot, fence };
+                        continue;
+                    }
+                    rows = match alone {
+                        Some(_) => session.run(&self.statements.look())?,
+                        None => seen.rows,
+                    };
                     self.refuse_future(&rows, session)?;
                     next = self.claimant(slots).next(&rows, Some(write_id));
                 }
@@ -315,15 +388,20 @@ impl RowLock {
         }
     }
 
-    fn claiming(&self, change: Change, write_id: u64, session: &Session) -> Write {
-        let also = match change {
-            Change::Take { slot }
-            | Change::TakeExpired { slot, .. }
-            | Change::TakeOver { slot, .. } => (self.spec.on_grant)(slot, session.handshake_id()),
-            _ => Vec::new(),
+    fn claiming(
+        &self,
+        change: Change,
+        proof: Option<&str>,
+        write_id: u64,
+        session: &Session,
+    ) -> Write {
+        let also = match change.granted() {
+            Some(slot) => (self.spec.on_grant)(slot, session.handshake_id()),
+            None => Vec::new(),
         };
         let terms = Terms {
             ttl: Some(self.ttl),
+            proof,
             ..self.terms(&also)
         };
         self.statements.write(change, write_id, &terms)

@@ -161,17 +161,24 @@ impl RowLock {
             .named_slot
             .map(|named| self.request.release_statement(named));
         let write = write.and_release(named);
-        let Written { rows, queue_head } =
-            self.write_through(&write, &mut session)
-                .inspect_err(|fault| {
-                    self.may_be_released |= matches!(fault, Fault::Gone(_));
-                })?;
+        let Written {
+            rows,
+            has_changed,
+            queue_head,
+            ..
+        } = self
+            .write_through(&write, &mut session)
+            .inspect_err(|fault| {
+                self.may_be_released |= matches!(fault, Fault::Gone(_));
+            })?;
         let released = match fence {
             None => {
                 self.may_hold = false;
                 after_release_of_any(&rows, &self.spec.owner)
             }
+            Some(_) if has_changed => Released::Done,
             Some(fence) => {
+                let rows = session.run(&self.statements.look_at_slot(slot))?;
                 let holding = self.holding(fence);
                 holding.after_release(&rows, write_id, self.may_be_released)
             }

@@ -176,6 +176,7 @@ impl RowProbe {
             owner_name: None,
             ttl: Some(DEFAULT_TTL),
             also: &[],
+            proof: None,
         };
         let write = self.statements.write(change, write_id, &terms);
         self.insist(session, |session| Ok(session.run_batch(&write)?.rows))

@@ -132,9 +132,23 @@ impl RowLock {
 
     /// Makes a new session fit for the tables, and notes what its server is.
     pub(super) fn prepare(&mut self, session: &mut Session) -> Result<Prepared, Fault> {
-        let limit = self.limit().min(self.connector.attempt_limit());
-        session.answer_within(limit).map_err(gone)?;
+        self.limit_preparing(session)?;
         let (asked, prepared) = (Moment::now(), session.run_batch(&self.statements.prepare()));
+        self.note_prepared(asked, prepared, session)
+    }
+
+    pub(super) fn limit_preparing(&self, session: &Session) -> Result<(), Fault> {
+        let limit = self.limit().min(self.connector.attempt_limit());
+        session.answer_within(limit).map_err(gone)
+    }
+
+    /// Notes what a new session's server is.
+    pub(super) fn note_prepared(
+        &mut self,
+        asked: Moment,
+        prepared: Result<Prepared, Fault>,
+        session: &Session,
+    ) -> Result<Prepared, Fault> {
         let tables = &self.spec.tables;
         match prepared {
             Ok(prepared) => {
@@ -171,6 +185,7 @@ impl RowLock {
             owner_name: self.spec.owner_name.as_deref(),
             ttl: self.spec.ttl,
             also,
+            proof: None,
         }
     }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::queue::{FEW, Step};
 use crate::db::text_literal;
 use crate::lock::{Name, kill_ack_lock, kill_request_lock};
-use answers::{Ask, KILLED, KillMarker, Open, Prove, Reacquire, Release, SlotHolder};
-pub use answers::{Command, Flag};
+use answers::{Ask, KILLED, KillMarker, Prove, Reacquire, Release, SlotHolder};
+pub use answers::{Command, Flag, Open, Opened};
 pub use plain::{KillSession, Owners, Take, release_once};
 
 /// Seconds that the server keeps the session of a waiter between two statements. A dead waiter that is granted a lock blocks the
@@ -224,6 +224,27 @@ impl Statements {
         format!(
             "/* dblock {name} */ SELECT {limit}{slot}, {is_head}, CONNECTION_ID(), {}{proof}",
             self.writes()
+        )
+    }
+
+    /// Prepares a session to hold this slot after a wait, and proves it as [`Step::Confirm`] does, in the variable `@dblock`: 1, or it
+    /// is to be asked more closely.
+    pub fn hold_and_prove(&self, slot: u32, ttl: Duration) -> String {
+        let held = is_held(&self.slots[slot as usize]);
+        let others = [
+            self.reacquire_lock(slot),
+            self.kill_lock(slot),
+            self.termination_lock(slot),
+        ];
+        let free = others
+            .map(|name| format!("IS_FREE_LOCK({name})"))
+            .join(" AND ");
+        let writes = ["read_only", "innodb_read_only"]
+            .map(|name| format!("NOT IFNULL({}, 0)", self.variable(name)))
+            .join(" AND ");
+        format!(
+            "/* dblock hold */ {}, @dblock = {held} AND {free} AND {writes}",
+            keep_session(ttl)
         )
     }
 
