@@ -64,7 +64,7 @@ impl Installer<'_> {
              -- For each account that dblock uses, in the place of 'dblock'@'%':\n\
              GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.* TO 'dblock'@'%';\n\
              -- For an account that is to run dblock init, besides:\n\
-             -- GRANT CREATE, ALTER, INDEX ON {database}.* TO 'admin'@'%';\n",
+             -- GRANT CREATE, ALTER ON {database}.* TO 'admin'@'%';\n",
             tables.concat(),
             self.set_version(self.keep)
         )
@@ -267,7 +267,7 @@ impl Installer<'_> {
                 let account =
                     account.map_or("the account".to_owned(), |info| info.quoted_account());
                 let line = format!(
-                    "{}; an administrator can GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX ON {}.* TO {account}, or \
+                    "{}; an administrator can GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER ON {}.* TO {account}, or \
                      run what dblock init --print prints",
                     failure.line,
                     quoted_identifier(self.database)
