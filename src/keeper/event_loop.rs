@@ -180,6 +180,10 @@ impl<'a> Guard<'a> {
                 if reacquires {
                     return Next::Reacquire;
                 }
+                // Its end comes before another renewal.
+                if self.command_has_ended && self.has_message() {
+                    return Next::Wait(None);
+                }
                 let due = lock.renewal_due().map(|due| self.retry.unwrap_or(due));
                 if due.is_some_and(|due| self.renews_now || due <= Moment::now()) {
                     self.renews_now = false;

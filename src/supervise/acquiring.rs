@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 
 use super::event::Event;
-use super::keeper_link::unexplained_end;
+use super::keeper_link::{KeeperLink, unexplained_end};
 use super::lock_state::LockState;
 use super::phase::{Acquiring, Conclusion, Phase};
 use super::signals::Received;
@@ -53,7 +53,11 @@ impl Supervisor<'_> {
             Event::Signal(received) => self.on_signal_acquiring(&mut acquiring, received),
             Event::KeeperGone => {
                 let end = unexplained_end(self.keeper.end());
-                let line = format!("{end} while this was under way: {}", acquiring.last_note);
+                let mut line = format!("{end} while this was under way: {}", acquiring.last_note);
+                if self.keeper.has_claimed() {
+                    let name = &self.job.lock.name;
+                    line += &format!("; if {name} was granted, it is free when the TTL is over");
+                }
                 Some(Err(Failure::new(Reason::Internal, line).into()))
             }
             Event::Deadline => Some(self.too_late(&acquiring)),
@@ -101,14 +105,16 @@ impl Supervisor<'_> {
         let line = format!("{failure}; running without the lock");
         self.log.error(&line);
         self.record.message = Some(line);
-        self.keeper.end();
-        match keeper::fork_off(Work::GuardOnly) {
-            Ok(keeper) => {
-                self.keeper.replace(keeper);
-                self.start_command(None)
-            }
-            Err(failure) => Phase::Done(Err(failure.into())),
+        let guard = match keeper::fork_off(Work::GuardOnly) {
+            Ok(keeper) => KeeperLink::new(keeper),
+            Err(failure) => return Phase::Done(Err(failure.into())),
+        };
+        let former = std::mem::replace(&mut self.keeper, guard);
+        if former.claims() {
+            former.send(&ToKeeper::Release(None));
+            self.former_keeper = Some(former);
         }
+        self.start_command(None)
     }
 
     fn on_message_acquiring(&mut self, acquiring: &mut Acquiring, message: FromKeeper) -> Decision {
@@ -180,7 +186,7 @@ impl Supervisor<'_> {
         }
     }
 
-    fn on_signal_acquiring(&self, acquiring: &mut Acquiring, received: Received) -> Decision {
+    fn on_signal_acquiring(&mut self, acquiring: &mut Acquiring, received: Received) -> Decision {
         self.reap_orphans(None);
         if self.signals.act_on(received.signal) {
             return Some(Ok(Acquisition::Interrupted(received.signal)));

@@ -1,5 +1,6 @@
 //! What only a durable lock does: it outlives its session, its keeper and its server, has a fence, and expires by the server's clock.
 
+use std::io::Write;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -144,6 +145,82 @@ both_servers! {
         assert!(records.intervals().is_empty(), "nobody came between");
         ends_in_silence(run);
         waiter.wait().expect_code(0);
+    }
+
+    fn a_keeper_that_is_killed_while_the_command_is_being_ended_is_replaced(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("keeper-ending");
+        let script = "trap 'echo asked' TERM; echo began $$; while ! read x; do sleep 0.05; done; exit 5";
+        let mut run = Dblock::run(server, &name).args(["--timeout", "1", "-v"]).stdin(Stdio::piped()).sh(script).spawn();
+        let command = run.wait_pid("began");
+        run.wait_line("asked", SOON);
+        for _ in 0..2 {
+            let keeper = run.keeper(Some(command));
+            send(keeper, Signal::SIGKILL);
+            eventually("another keeper holds it", SOON, || {
+                run.children().iter().filter(|&&pid| pid != command && pid != keeper).count() == 1
+            });
+        }
+        run.take_stdin().write_all(b"x\n").unwrap();
+        run.wait_within(SOON).expect_code(124).expect_said(["another one goes on", "released"]);
+        let row = row(server, &name).unwrap();
+        assert_eq!((row.fence, row.owner), (1, None), "it is released");
+    }
+
+    fn a_keeper_that_is_killed_while_it_releases_is_replaced_but_not_for_ever(shared) {
+        let server = Server::durable(shared.kind);
+        for kills in [1, 3] {
+            let name = unique("keeper-releasing");
+            let mut run = job(server, &name).args(["--ttl", "60", "-v"]).spawn();
+            let command = run.wait_pid("began");
+            let mut admin = server.admin();
+            admin.query_drop("START TRANSACTION").unwrap();
+            admin.exec_drop("SELECT * FROM dblock.dblock_locks WHERE name = ? FOR UPDATE", (&name,)).unwrap();
+            drop(run.take_stdin());
+            let mut last = command;
+            for _ in 0..kills {
+                let keepers = || run.children().into_iter().filter(|&pid| pid != command && pid != last).collect::<Vec<_>>();
+                eventually("it releases", SOON, || !runs(command) && keepers().len() == 1);
+                last = keepers()[0];
+                send(last, Signal::SIGKILL);
+            }
+            if kills == 1 {
+                eventually("another releases it", SOON, || run.children().iter().any(|&pid| pid != last));
+                admin.query_drop("ROLLBACK").unwrap();
+                run.wait_within(SOON).expect_code(5).expect_said(["another one goes on", "released"]);
+                assert_eq!(row(server, &name).unwrap().owner, None, "it is released");
+            } else {
+                run.wait_within(SOON).expect_code(5).expect_said(["the keeper is gone; the server frees", "when the TTL is over"]);
+                admin.query_drop("ROLLBACK").unwrap();
+            }
+        }
+    }
+
+    fn what_may_have_been_granted_to_a_command_that_does_without_it_is_released_while_it_runs(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("does-without");
+        Dblock::run(server, &name).sh("true").output().expect_code(0);
+        let proxy = Proxy::to(server);
+        let mut admin = server.admin();
+        admin.query_drop("START TRANSACTION").unwrap();
+        admin.exec_drop("SELECT * FROM dblock.dblock_locks WHERE name = ? FOR UPDATE", (&name,)).unwrap();
+        let run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "--connect-timeout", "1.5", "--if-unreachable", "run"]);
+        let mut run = run.stdin(Stdio::piped()).sh("echo began $$ ${DBLOCK_FENCE-none}; cat; exit 5").spawn();
+        let claims = || proxy.packets().iter().any(|packet| packet.sent().is_some_and(|sent| sent.contains("dblock take row")));
+        eventually("it claims the row", SOON, claims);
+        // The server carries it out, and nobody hears of it.
+        proxy.freeze();
+        admin.query_drop("ROLLBACK").unwrap();
+        eventually("it is granted", SOON, || row(server, &name).unwrap().owner.is_some());
+        run.wait_line("none", SOON);
+        assert!(run.stderr().contains("running without the lock"), "{}", run.stderr());
+        proxy.cut();
+        proxy.thaw();
+        eventually("it is released", SOON, || row(server, &name).unwrap().owner.is_none());
+        Dblock::run(server, &name).sh("true").output().expect_code(0);
+        eventually("its keeper is gone", SOON, || run.children().len() == 2);
+        drop(run.take_stdin());
+        run.wait_within(SOON).expect_code(5).expect_one_line("running without the lock");
     }
 
     fn a_server_that_restarts_is_nothing_to_holders_and_waiters(shared) {

@@ -67,6 +67,7 @@ impl RowLock {
             // Whatever else it comes to, the longer way finds out.
             match session.change(&renewal) {
                 Ok(1) => {
+                    self.may_be_released = false;
                     self.session = Some(session);
                     return Ok(Renewal::Confirmed(sent));
                 }
@@ -87,7 +88,10 @@ impl RowLock {
             session.answer_within(self.limit()).map_err(gone)?;
         }
         let renewal = match renewed {
-            Renewed::Confirmed => Renewal::Confirmed(sent),
+            Renewed::Confirmed => {
+                self.may_be_released = false;
+                Renewal::Confirmed(sent)
+            }
             Renewed::Killed => {
                 self.begin_end(&mut session);
                 let killer = rows.first().and_then(SlotState::killer);

@@ -29,6 +29,9 @@ const SHARE_OF_TTL: u32 = 8;
 const SHORTEST_LIMIT: Duration = Duration::from_secs(1);
 const LONGEST_LIMIT: Duration = Duration::from_secs(10);
 
+/// For how much longer than its TTL a row is tried to be released.
+const RELEASE_BEYOND_TTL: Duration = Duration::from_secs(60);
+
 /// What makes a lock durable.
 pub struct RowSpec {
     /// The tables.
@@ -77,7 +80,7 @@ pub struct RowLock {
     pub(super) write_id: u64,
     /// Whether a slot may be held without anybody's knowing.
     pub(super) may_hold: bool,
-    /// Whether a release was sent whose answer was lost.
+    /// Whether it may have been released already: the answer was lost, or the process that got it has died.
     pub(super) may_be_released: bool,
     pub(super) clock: Option<Clock>,
     pub(super) only_read_only: Option<String>,
@@ -115,7 +118,11 @@ impl RowLock {
 
     /// For a slot that another process holds, which has died.
     pub fn resumed(self, grant: Grant) -> Self {
-        Self { grant, ..self }
+        Self {
+            grant,
+            may_be_released: true,
+            ..self
+        }
     }
 
     /// How long a server may take for an answer. It is no longer than its share of the time for connecting: a node that is cut off
@@ -301,6 +308,7 @@ impl Backend for RowLock {
 
     fn release(&mut self, also: &[String]) -> Result<bool, Option<String>> {
         let (mut also, mut unrecorded): (&[String], Option<String>) = (also, None);
+        let begun = Moment::now();
         loop {
             match self.release_row(also) {
                 Ok(was_held) => {
@@ -315,6 +323,10 @@ impl Backend for RowLock {
                     also = &[];
                 }
                 Err(Fault::Final(failure)) => return Err(Some(failure.line)),
+                // It has expired long ago, and whoever waited for this is gone.
+                Err(fault) if begun.elapsed() > self.ttl + RELEASE_BEYOND_TTL => {
+                    return Err(Some(fault.to_string()));
+                }
                 Err(_) => sleep(self.connector.pause()),
             }
         }
