@@ -223,6 +223,37 @@ both_servers! {
         run.wait_within(SOON).expect_code(5).expect_one_line("running without the lock");
     }
 
+    fn a_grant_whose_answer_was_lost_leaves_the_other_slots_to_others(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("found-again");
+        Dblock::run(server, &name).sh("true").output().expect_code(0);
+        let proxy = Proxy::to(server);
+        let mut admin = server.admin();
+        admin.query_drop("START TRANSACTION").unwrap();
+        admin.exec_drop("SELECT * FROM dblock.dblock_locks WHERE name = ? FOR UPDATE", (&name,)).unwrap();
+        let mut run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "-m", "2", "--connect-timeout", "20"])
+            .stdin(Stdio::piped()).sh("echo began $DBLOCK_SLOT $DBLOCK_FENCE; cat; exit 5").spawn();
+        let claims = || proxy.packets().iter().any(|packet| packet.sent().is_some_and(|sent| sent.contains("dblock take row")));
+        eventually("it claims the row", SOON, claims);
+        proxy.freeze();
+        admin.query_drop("ROLLBACK").unwrap();
+        eventually("it is granted", SOON, || row(server, &name).unwrap().owner.is_some());
+        proxy.refuse(true);
+        proxy.cut();
+        eventually("the named lock is free", SOON, || server.holder(&name).is_none());
+        let somebody = server.hold(&name);
+        proxy.thaw();
+        proxy.refuse(false);
+        let began = run.wait_line("began", SOON);
+        assert_eq!(began.trim(), "began 0 2");
+        eventually("the other slot is free", SOON, || server.holder(&format!("{name}#1")).is_none());
+        let other = Dblock::run(server, &name).args(["-m", "2"]).sh("echo $DBLOCK_SLOT").output();
+        other.expect_code(0).expect_stdout("1\n");
+        drop(somebody);
+        ends_in_silence(run);
+        eventually("all is free", SOON, || server.holder(&name).is_none());
+    }
+
     fn a_server_that_restarts_is_nothing_to_holders_and_waiters(shared) {
         let server = private(shared.kind);
         let name = unique("restart");

@@ -115,7 +115,7 @@ impl RowLock {
         caller: &dyn Caller,
     ) -> Result<Decision, Fault> {
         self.named_slot = None;
-        if let Some(held) = self.claim_without_queue(session, caller)? {
+        if let Some(held) = self.claim_without_queue(session, opening, caller)? {
             return Ok(held);
         }
         let mut slots: Vec<u32> = (0..self.slots).collect();
@@ -186,10 +186,12 @@ impl RowLock {
     }
 
     /// Claims the slot that an earlier claim was granted whose answer was lost: whoever is first in the queue would wait for its end,
-    /// and this one behind it. Likewise the slot whose holder has given the same owner name.
+    /// and this one behind it. Likewise the slot whose holder has given the same owner name. The named lock that the `opening` has
+    /// acquired is kept only where it is that slot's, or a place in a node's queue.
     fn claim_without_queue(
         &mut self,
         session: &mut Session,
+        opening: Option<&Opening>,
         caller: &dyn Caller,
     ) -> Result<Option<Decision>, Fault> {
         if !self.may_hold && self.spec.owner_name.is_none() {
@@ -203,7 +205,16 @@ impl RowLock {
             return Ok(None);
         };
         self.grant = grant;
-        self.regain_named_lock(session);
+        match opening.and_then(Opening::slot) {
+            Some(named) if self.queue == Queue::OfThisServer || named == grant.slot => {
+                self.named_slot = Some(named);
+            }
+            Some(named) => {
+                self.request.release(named, session)?;
+                self.regain_named_lock(session);
+            }
+            None => self.regain_named_lock(session),
+        }
         Ok(Some(Decision::Held(self.grant, lease)))
     }
 
