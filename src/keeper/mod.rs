@@ -66,6 +66,13 @@ pub struct TableUse {
     pub slot_names: Vec<String>,
 }
 
+impl TableUse {
+    /// Whether the lock is kept as a row.
+    pub fn is_row(&self) -> bool {
+        self.durable || self.token.is_some()
+    }
+}
+
 /// What a keeper is to do.
 pub enum Work<'a> {
     /// Acquire a lock, then guard it and the command.
@@ -147,9 +154,7 @@ fn backend(
     grant: Option<Grant>,
     recorder: Option<&Recorder>,
 ) -> Box<dyn Backend> {
-    let tables = task
-        .tables
-        .filter(|tables| tables.durable || tables.token.is_some());
+    let tables = task.tables.filter(|tables| tables.is_row());
     let (Some(tables), Some(recorder)) = (tables, recorder) else {
         let named = NamedLock::new(connector, task.lock, task.run_id, verbosity);
         return Box::new(match grant {

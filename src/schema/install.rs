@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::statements::{
-    AskColumns, AskDatabase, AskFirstMember, AskMultiPrimary, Execute, TakeTurn,
-};
+use super::statements::{AskColumns, AskDatabase, AskFirstMember, Execute, TakeTurn};
 use super::tables::Table;
 use super::{AskVersion, TABLES, Tables, USABLE_FROM, VERSION, Version, prepare};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
-use crate::db::server_facts::{AskSessionInfo, Shown};
+use crate::db::cluster::{AskHasNotJoined, AskMultiPrimary, NOT_JOINED};
+use crate::db::server_facts::{AskSessionInfo, READ_ONLY, is_read_only};
 use crate::db::{Connector, Fault, Session, quoted_identifier};
 
 /// How long another that creates the tables at the same time is waited for, in seconds.
@@ -77,18 +76,20 @@ impl Installer<'_> {
     /// What no further attempt can mend, or what was wrong last.
     pub fn reach(&self, connector: &Connector, patience: Duration) -> Result<Session, Failure> {
         let begun = Moment::now();
+        let mut accepts_read_only = false;
         loop {
             let reached = connector.connect(|session| {
                 prepare(session)?;
+                if is_read_only(session)? {
+                    // To look is no harm.
+                    let refused = || Fault::ReadOnly(READ_ONLY.to_owned());
+                    return accepts_read_only.then_some(()).ok_or_else(refused);
+                }
                 if self.only_checks {
                     return Ok(());
                 }
-                if Shown::Variable("read_only").is_on(session)?
-                    || Shown::Variable("innodb_read_only").is_on(session)?
-                {
-                    return Err(Fault::ReadOnly(
-                        "is read-only; name the server that takes writes".to_owned(),
-                    ));
+                if session.try_run(&AskHasNotJoined)? == Ok(true) {
+                    return Err(Fault::ReadOnly(NOT_JOINED.to_owned()));
                 }
                 if !matches!(session.try_run(&AskMultiPrimary)?, Ok(true)) {
                     return Ok(());
@@ -115,6 +116,9 @@ impl Installer<'_> {
             match reached {
                 Ok((session, ())) => return Ok(session),
                 Err(Fault::Final(failure)) => return Err(failure),
+                Err(Fault::ReadOnly(_)) if self.only_checks && !accepts_read_only => {
+                    accepts_read_only = true;
+                }
                 Err(Fault::ReadOnly(line)) if begun.elapsed() > patience => {
                     return Err(Failure::new(Reason::Configuration, line));
                 }
@@ -227,17 +231,10 @@ impl Installer<'_> {
             Err(Fault::NoSuchTable(_)) => return Ok(None),
             found => found.map_err(|fault| tables.explain(fault))?,
         };
-        match found {
-            Some(found) if found.usable_from > VERSION => {
-                let line = format!(
-                    "the tables in the database {} of {session} are of a newer dblock (version {}); this one knows version \
-                     {VERSION}",
-                    self.database, found.version
-                );
-                Err(Fault::Final(Failure::new(Reason::Configuration, line)))
-            }
-            found => Ok(found),
+        if let Some(failure) = found.and_then(|found| tables.too_new(found, session)) {
+            return Err(Fault::Final(failure));
         }
+        Ok(found)
     }
 
     /// Carries out a change, unless nothing is to be changed, and notes it.

@@ -14,7 +14,7 @@ use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::cron::AlreadyRan;
 use crate::keeper::message::{FromKeeper, ToKeeper};
-use crate::keeper::{self, Work};
+use crate::keeper::{self, TableUse, Work};
 use crate::lock::{Grant, Holders, Wait};
 
 /// What became of the request for the lock.
@@ -212,7 +212,13 @@ impl Supervisor<'_> {
         let line = if acquiring.waiting {
             format!("the server did not answer when the wait was over: {last_note}")
         } else if let Some(read_only) = &acquiring.only_read_only {
-            let line = format!("{read_only}, or use --allow-unfit-server");
+            let is_row = self.job.tables.as_ref().is_some_and(TableUse::is_row);
+            let besides = if is_row {
+                ""
+            } else {
+                ", or use --allow-unfit-server"
+            };
+            let line = format!("{read_only}{besides}");
             return Err(Failure::new(Reason::Configuration, line).into());
         } else {
             let limit = shown(self.job.connection.connect_timeout);

@@ -9,8 +9,8 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    BUSY, Dblock, Frozen, Kind, Proxy, Records, Running, SOON, Server, both_servers, eventually,
-    processes_with, runs, send, unique, within,
+    Answer, BUSY, Dblock, Fake, Frozen, Kind, PASSWORD, Proxy, Records, Running, SOON, Server,
+    both_servers, eventually, processes_with, runs, send, unique, url_of, within,
 };
 
 /// The row of a slot.
@@ -68,6 +68,78 @@ fn ends_in_silence(mut run: Running) {
 /// A server of a test's own where runs are durable, which keeps what it has committed when it is killed.
 fn private(kind: Kind) -> Server {
     Server::private_with(kind, &["--innodb-flush-log-at-trx-commit=1"]).with_durable_runs()
+}
+
+/// What a server is asked that answers the first questions of a durable run, and no more.
+fn asked(kind: Kind, comment: &'static str, knows_catch_up: bool) -> Vec<String> {
+    let row = |value: &str| Answer::Row(vec![Some(value.to_owned()); 2]);
+    let sets = match kind {
+        Kind::MariaDb => "SESSION wsrep_sync_wait",
+        // It takes the rest for a comment.
+        Kind::MySql => "SET SESSION wsrep_sync_wait",
+    };
+    let fake = Fake::start(kind, move |statement| match statement {
+        set if set.contains(sets) && !knows_catch_up => {
+            Answer::error(1193, "Unknown system variable 'wsrep_sync_wait'")
+        }
+        set if set.starts_with("SET @dblock") => Answer::error(
+            1193,
+            "Unknown system variable 'group_replication_consistency'",
+        ),
+        set if set.starts_with("SET ") => Answer::Ok,
+        "SELECT @@global.version_comment" => row(comment),
+        read_only if read_only.contains("@@global.read_only OR") => row("0"),
+        version if version.starts_with("SELECT version") => row("1"),
+        clock if clock.starts_with("SELECT TIMESTAMPDIFF") => row("1700000000000000"),
+        _ => Answer::error(1105, "enough"),
+    });
+    let run = Dblock::run_at(&fake.url(), "x").args(["--durable", "--connect-timeout", "5"]);
+    run.sh("true")
+        .output()
+        .expect_code(70)
+        .expect_one_line("enough");
+    fake.statements()
+}
+
+fn places(statements: &[String], part: &str) -> Vec<usize> {
+    let places = statements.iter().enumerate();
+    let places = places.filter(|(_, statement)| statement.contains(part));
+    places.map(|(place, _)| place).collect()
+}
+
+#[test]
+fn a_node_of_mysql_and_galera_is_asked_for_its_tables_after_it_has_caught_up() {
+    for comment in [
+        "Percona XtraDB Cluster (GPL), Release rel29, Revision 1",
+        "MySQL Wsrep Server (GPL), wsrep_26.20",
+    ] {
+        let statements = asked(Kind::MySql, comment, true);
+        let told = places(&statements, "SET SESSION wsrep_sync_wait=7");
+        let versions = places(&statements, "SELECT version");
+        assert_eq!((told.len(), versions.len()), (1, 2), "{statements:#?}");
+        assert!(versions[0] < told[0] && told[0] < versions[1]);
+        // One that does not know it after all is no node.
+        let statements = asked(Kind::MySql, comment, false);
+        assert_eq!(places(&statements, "SELECT version").len(), 1);
+    }
+}
+
+#[test]
+fn a_server_that_is_no_node_is_not_asked_to_catch_up() {
+    let statements = asked(Kind::MySql, "MySQL Community Server - GPL", true);
+    let waits = places(&statements, "SET SESSION wsrep_sync_wait");
+    assert!(waits.is_empty(), "{statements:#?}");
+    assert_eq!(places(&statements, "SELECT version").len(), 1);
+}
+
+#[test]
+fn a_mariadb_that_is_built_without_galera_has_its_sessions_made_fit() {
+    let statements = asked(Kind::MariaDb, "mariadb.org binary distribution", false);
+    let settings = places(&statements, "SET NAMES utf8mb4");
+    let waits = places(&statements, "wsrep_sync_wait");
+    assert_eq!((settings, waits), (vec![0, 1], vec![0]), "{statements:#?}");
+    let statements = asked(Kind::MariaDb, "mariadb.org binary distribution", true);
+    assert_eq!(places(&statements, "SET NAMES utf8mb4"), [0]);
 }
 
 both_servers! {
@@ -523,7 +595,49 @@ both_servers! {
         let server = private(shared.kind);
         server.set_read_only(true);
         let dblock = Dblock::run(&server, &unique("read-only")).args(["--connect-timeout", "1"]);
-        dblock.command(["true"]).output().expect_code(78).expect_one_line("read-only");
+        let output = dblock.command(["true"]).output();
+        output.expect_code(78).expect_one_line("read-only, as a replica is; name the server that takes writes\n");
+    }
+
+    fn a_replica_without_the_tables_is_passed_over(shared) {
+        let (replica, primary) = (Server::private(shared.kind), private(shared.kind));
+        replica.set_read_only(true);
+        let url = url_of([&replica, &primary]);
+        let at = |command: &str| Dblock::bare().arg(command).env("DBLOCK_URL", &url);
+        let accounts = [("dblock", PASSWORD), ("admin", "admin-secret")];
+        // An account without rights on a table is not told whether it is there.
+        for (account, password) in accounts {
+            let at = |command| at(command).user(account).env("DBLOCK_PASSWORD", password);
+            let name = unique("replica");
+            for how in ["--durable", "--record", "--once-per=1s"] {
+                let output = at("run").args(["--name", &unique("replica"), how]).sh("echo ran").output();
+                output.expect_code(0).expect_silence().expect_stdout("ran\n");
+            }
+            let token = at("acquire").args(["--name", &name]).output();
+            token.expect_code(0).expect_silence();
+            at("release").arg(token.stdout.trim()).output().expect_code(0).expect_silence();
+            at("status").output().expect_code(0).expect_silence();
+            // It may ask a replica, and says why it did not.
+            at("history").output().expect_code(0);
+            at("init").arg("--check").output().expect_code(0).expect_silence();
+            let found = at("check").arg("--json").output();
+            assert!(found.stdout.contains("version 1, in `dblock`"), "{}", found.stdout);
+        }
+    }
+
+    fn a_server_that_is_named_twice_is_not_asked_for_its_clock_again(shared) {
+        let server = Server::durable(shared.kind);
+        let proxy = Proxy::to(server);
+        let connections = |name: &str| {
+            let before = proxy.connections();
+            let run = Dblock::bare().args(["run", "--durable", "--protocol", "tcp", "--host", "localhost", "--port"]);
+            let run = run.arg(proxy.port.to_string()).args(["--user", "dblock", "--name", name, "--ttl", "60"]);
+            run.env("DBLOCK_PASSWORD", PASSWORD).sh("true").output().expect_code(0).expect_silence();
+            proxy.connections() - before
+        };
+        let [free, expired] = ["free", "expired"].map(unique);
+        server.row_of_a_stranger(&expired, 0, -5);
+        assert_eq!(connections(&expired), connections(&free));
     }
 
     fn a_server_that_becomes_read_only_is_waited_for_by_the_holder(shared) {

@@ -280,7 +280,7 @@ both_servers! {
         tables.sql("ALTER TABLE dblock_runs DROP KEY by_time");
         server.admin().query_drop("SET GLOBAL read_only = 1").unwrap();
         let init = || tables.init().args(["--connect-timeout", "2s"]);
-        init().output().expect_code(78).expect_one_line("is read-only; name the server that takes writes");
+        init().output().expect_code(78).expect_one_line("is read-only, as a replica is; name the server that takes writes");
         // To look is no harm.
         init_check(&tables).output().expect_code(78).expect_one_line("no key dblock_runs.by_time");
         server.admin().query_drop("SET GLOBAL read_only = 0").unwrap();

@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::change::Change;
 use super::claim::{Claimant, Next};
 use super::clock::{Clock, disagreement};
-use super::row_lock::{CONFLICT_PAUSE, Queue, RowLock, by_chance, gone};
+use super::row_lock::{CONFLICT_PAUSE, Queue, RowLock, gone};
 use super::state::SlotState;
 use super::statements::{AskClock, Terms, Write};
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
@@ -94,17 +94,24 @@ impl RowLock {
                 Err(fault) => Err(fault),
             }
         });
-        let read_only = match opened {
+        match opened {
             Ok(opened) => return Ok(Some(opened)),
             Err(Fault::Final(failure)) => return Err(failure),
-            Err(Fault::ReadOnly(line)) => Some(line),
-            Err(_) => None,
-        };
-        if read_only != self.only_read_only {
-            caller.on_read_only(read_only.as_deref());
-            self.only_read_only = read_only;
+            Err(fault) => self.report_read_only(&fault, caller),
         }
         Ok(None)
+    }
+
+    /// Tells the caller whether a round of all servers came to nothing because they are read-only.
+    pub(super) fn report_read_only(&mut self, fault: &Fault, caller: &dyn Caller) {
+        let read_only = match fault {
+            Fault::ReadOnly(line) => Some(line),
+            _ => None,
+        };
+        if read_only != self.only_read_only.as_ref() {
+            caller.on_read_only(read_only.map(String::as_str));
+            self.only_read_only = read_only.cloned();
+        }
     }
 
     /// Waits in the queue, if there is one, and then for the row.
@@ -372,7 +379,7 @@ impl RowLock {
             return Ok(());
         };
         let own = session.to_string();
-        let others = self.connector.survey(CLOCK_LIMIT, &own, |session| {
+        let others = self.connector.survey(CLOCK_LIMIT, session, |session| {
             let asked = Moment::now();
             let clock = session.run(&AskClock)?;
             Ok(Clock::new(clock, asked, Moment::now()))

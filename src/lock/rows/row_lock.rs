@@ -7,14 +7,15 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::clock::{Clock, disagreement};
+use super::prepare::prepare_for_lock;
 use super::state::SlotState;
-use super::statements::{Prepared, RollBack, Statements, Terms, Write, Written};
-use crate::base::clock::Moment;
+use super::statements::{RollBack, Statements, Terms, Write, Written};
+use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::{Client, Connector, Fault, Session};
-use crate::lock::named::{READ_ONLY, Request, Verbosity};
+use crate::lock::named::{Request, Verbosity};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Holder, Holders, LockSpec, MOST_NAMED, Name, Reattempt,
     Refusal, Renewal,
@@ -137,39 +138,28 @@ impl RowLock {
         self.write_id
     }
 
-    /// Makes a new session fit for the tables, and notes what its server is.
-    pub(super) fn prepare(&mut self, session: &mut Session) -> Result<Prepared, Fault> {
+    /// Makes a new session fit for the tables, and notes what its server is, which takes writes.
+    pub(super) fn prepare(&mut self, session: &mut Session) -> Result<(), Fault> {
         let limit = self.limit().min(self.connector.attempt_limit());
         session.answer_within(limit).map_err(gone)?;
-        let (asked, prepared) = (Moment::now(), session.run_batch(&self.statements.prepare()));
-        let tables = &self.spec.tables;
-        match prepared {
-            Ok(prepared) => {
-                tables.judge(Ok(prepared.version), session)?;
-                self.queue = if prepared.is_cluster {
-                    Queue::OfThisServer
-                } else {
-                    Queue::Excludes
-                };
-                let clock = Clock::new(prepared.clock, asked, Moment::now());
-                if let Some(before) = self.clock.replace(clock)
-                    && let Some(off) = disagreement(before, clock, self.ttl)
-                {
-                    let line = format!(
-                        "the clock of {session} is {} off that of the server before, more than a tenth of the TTL",
-                        shown(off)
-                    );
-                    session.tell(Level::Warning, &line);
-                }
-                session.answer_within(Duration::ZERO).map_err(gone)?;
-                Ok(prepared)
-            }
-            Err(fault @ Fault::NoSuchTable(_)) => {
-                tables.judge(Err(fault), session)?;
-                Err(Fault::Gone("no answer".to_owned()))
-            }
-            Err(fault) => Err(tables.explain(fault)),
+        let asked = Moment::now();
+        let prepared = prepare_for_lock(&self.spec.tables, session)?;
+        self.queue = if prepared.is_cluster {
+            Queue::OfThisServer
+        } else {
+            Queue::Excludes
+        };
+        let clock = Clock::new(prepared.clock, asked, Moment::now());
+        if let Some(before) = self.clock.replace(clock)
+            && let Some(off) = disagreement(before, clock, self.ttl)
+        {
+            let line = format!(
+                "the clock of {session} is {} off that of the server before, more than a tenth of the TTL",
+                shown(off)
+            );
+            session.tell(Level::Warning, &line);
         }
+        session.answer_within(Duration::ZERO).map_err(gone)
     }
 
     pub(super) fn terms<'a>(&'a self, also: &'a [String]) -> Terms<'a> {
@@ -241,9 +231,7 @@ impl RowLock {
         let connector = Rc::clone(&self.connector);
         self.named_slot = None;
         let (session, ()) = connector.connect(|session| {
-            if self.prepare(session)?.is_read_only {
-                return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
-            }
+            self.prepare(session)?;
             session.answer_within(self.limit()).map_err(gone)
         })?;
         Ok(session)
@@ -253,12 +241,6 @@ impl RowLock {
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(super) fn gone(error: io::Error) -> Fault {
     Fault::Gone(error.to_string())
-}
-
-/// A span of about this length: those who wait for the same do not all come at once.
-pub(super) fn by_chance(span: Duration) -> Duration {
-    let chance = getrandom::u32().unwrap_or(u32::MAX);
-    span.mul_f64(0.5 + 0.5 * f64::from(chance) / f64::from(u32::MAX))
 }
 
 impl Backend for RowLock {

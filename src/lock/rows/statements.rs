@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::change::Change;
 use super::state::{COLUMNS, SlotState};
+use crate::db::cluster::{HAS_NOT_JOINED, IS_MULTI_PRIMARY};
 use crate::db::{Batch, Fault, Plain, Row, Statement, first_value, text_literal};
 use crate::lock::Name;
-use crate::schema::{AskVersion, PREPARE, Tables, Version};
+use crate::schema::{AskVersion, Tables, VERSION_COMMENT, Version, is_other_node, prepare_sql};
 
 /// Writes the statements of one owner of one lock.
 pub struct Statements {
@@ -238,16 +239,6 @@ impl Statements {
         let place = self.place(slot);
         format!("{place} AND owner = {} AND fence = {fence}", self.owner)
     }
-
-    /// Makes a session fit for the tables, and asks what must be known of the server.
-    pub fn prepare(&self) -> Prepare<'_> {
-        Self::prepare_for(&self.tables)
-    }
-
-    /// The same, whatever the lock.
-    pub fn prepare_for(tables: &Tables) -> Prepare<'_> {
-        Prepare(tables)
-    }
 }
 
 /// What has a grant last for so many seconds from now on.
@@ -351,7 +342,12 @@ impl Statement for RollBack {
 }
 
 /// Makes a session fit for the tables.
-pub struct Prepare<'a>(&'a Tables);
+pub struct Prepare<'a> {
+    /// The tables.
+    pub tables: &'a Tables,
+    /// As with [`prepare_sql`].
+    pub catches_up: bool,
+}
 
 /// What must be known of a server with tables.
 #[derive(Debug, Clone, Copy)]
@@ -364,47 +360,58 @@ pub struct Prepared {
     pub is_read_only: bool,
     /// Whether it is one of several that all take writes, so that each has named locks of its own.
     pub is_cluster: bool,
+    /// Whether it is such a one that is still to be told to [catch up](crate::schema::catch_up).
+    pub is_other_node: bool,
+    /// Whether it is meant for a group, and takes writes of its own meanwhile.
+    pub has_not_joined: bool,
 }
 
 impl Batch for Prepare<'_> {
     type Answer = Prepared;
 
-    /// The last three are for members of a group: a server without the plugin does not know their variables. A member that is cut off
-    /// from the others does not answer the last one.
+    /// Those after the comment are for members of a group: a server without the plugin does not know their variables. A member that is
+    /// cut off from the others does not answer the last one.
     fn statements(&self) -> Vec<String> {
         vec![
-            PREPARE.to_owned(),
-            AskVersion(self.0).sql(),
+            prepare_sql(self.catches_up),
+            AskVersion(self.tables).sql(),
             AskClock.sql(),
             "/* dblock read only */ SELECT @@global.read_only OR @@global.innodb_read_only".to_owned(),
+            VERSION_COMMENT.to_owned(),
             "/* dblock group */ SET @dblock = 1 /*!80014 , SESSION group_replication_consistency = 'BEFORE' */"
                 .to_owned(),
-            "/* dblock group */ SELECT 0 /*!80014 + (IFNULL(@@global.group_replication_group_name, '') <> '' \
-             AND NOT @@global.group_replication_single_primary_mode) */ /*M!100100 + @@global.wsrep_on */"
-                .to_owned(),
+            format!(
+                "/* dblock group */ SELECT 0 /*!80014 + ({IS_MULTI_PRIMARY}) */ /*M!100100 + @@global.wsrep_on */"
+            ),
             format!(
                 "/* dblock group */ SELECT 1 /*!80014 FROM {} WHERE id = 1 */",
-                self.0.meta()
+                self.tables.meta()
             ),
+            format!("/* dblock group */ SELECT 0 /*!80014 + {HAS_NOT_JOINED} */"),
         ]
     }
 
     fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<Prepared, Fault> {
         match fault {
             Some(Fault::NoSuchVariable(_)) if results.len() >= 3 => {}
-            Some(fault) => return Err(fault),
-            None => {}
+            Some(fault) if results.len() < 8 || matches!(fault, Fault::Gone(_)) => {
+                return Err(fault);
+            }
+            _ => {}
         }
         let number = |result: usize| {
             let row = results.get(result).and_then(|rows| rows.first());
             row.map_or(Ok(None), |row| row.get::<i64>(0))
         };
+        let is_other_node = is_other_node(results.get(4))?;
         let version = results.get(1).map_or(&[][..], Vec::as_slice);
         Ok(Prepared {
-            version: AskVersion(self.0).decode(version)?,
+            version: AskVersion(self.tables).decode(version)?,
             clock: number(2)?.ok_or_else(|| Fault::Gone("no answer".to_owned()))?,
             is_read_only: number(3)? == Some(1),
-            is_cluster: number(5)? == Some(1),
+            is_cluster: number(6)? == Some(1) || is_other_node,
+            is_other_node,
+            has_not_joined: number(8)? == Some(1),
         })
     }
 }
