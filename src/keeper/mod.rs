@@ -1,6 +1,7 @@
 //! The process that holds the lock: it acquires, renews, reacquires and releases it. When the supervisor dies, it ends the command
 //! first and releases the lock afterwards.
 
+mod caller;
 mod event_loop;
 mod lock;
 pub mod message;

@@ -53,11 +53,14 @@ impl Supervisor<'_> {
             Event::Signal(received) => self.on_signal_acquiring(&mut acquiring, received),
             Event::KeeperGone => {
                 let end = unexplained_end(self.keeper.end());
-                let mut line = format!("{end} while this was under way: {}", acquiring.last_note);
-                if self.keeper.has_claimed() {
-                    let name = &self.job.lock.name;
-                    line += &format!("; if {name} was granted, it is free when the TTL is over");
-                }
+                let name = &self.job.lock.name;
+                let besides = if self.keeper.has_claimed() {
+                    format!("; if {name} was granted, it is free when the TTL is over")
+                } else {
+                    String::new()
+                };
+                let last_note = &acquiring.last_note;
+                let line = format!("{end} while this was under way: {last_note}{besides}");
                 Some(Err(Failure::new(Reason::Internal, line).into()))
             }
             Event::Deadline => Some(self.too_late(&acquiring)),

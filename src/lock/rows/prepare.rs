@@ -2,7 +2,6 @@
 
 use super::statements::{Prepare, Prepared};
 use crate::base::exit::Reason;
-use crate::db::cluster::NOT_JOINED;
 use crate::db::server_facts::{READ_ONLY, is_read_only};
 use crate::db::{Fault, Session};
 use crate::schema::{Tables, catch_up, or_without};
@@ -28,11 +27,12 @@ pub fn prepare(tables: &Tables, session: &mut Session) -> Result<Prepared, Fault
 /// # Errors
 /// [`Fault::ReadOnly`]; [`Reason::Configuration`] and [`Reason::AccountRefused`], with what to do; any other fault of a statement.
 pub fn prepare_for_lock(tables: &Tables, session: &mut Session) -> Result<Prepared, Fault> {
-    let read_only = || Fault::ReadOnly(READ_ONLY.to_owned());
+    let refused = |why: &str| Fault::ReadOnly(why.to_owned());
     match prepare(tables, session) {
-        Ok(prepared) if prepared.is_read_only => Err(read_only()),
-        Ok(prepared) if prepared.has_not_joined => Err(Fault::ReadOnly(NOT_JOINED.to_owned())),
         Ok(prepared) => {
+            if let Some(why) = prepared.refusal {
+                return Err(refused(why));
+            }
             tables.judge(Ok(prepared.version), session)?;
             Ok(prepared)
         }
@@ -43,7 +43,7 @@ pub fn prepare_for_lock(tables: &Tables, session: &mut Session) -> Result<Prepar
                 _ => false,
             };
             if is_about_tables && is_read_only(session)? {
-                return Err(read_only());
+                return Err(refused(READ_ONLY));
             }
             tables.judge(Err(fault), session)?;
             Err(Fault::Gone("no answer".to_owned()))

@@ -212,18 +212,18 @@ impl RowProbe {
 /// The session must be dropped.
 pub fn clock_of(session: &mut Session) -> Result<Option<Clock>, Fault> {
     let asked = Moment::now();
-    let told = session.try_run(&Told)?;
+    let clock = session.try_run(&TryClock)?;
     let answered = Moment::now();
-    Ok(told
+    Ok(clock
         .ok()
         .flatten()
-        .map(|told| Clock::new(told, asked, answered)))
+        .map(|clock| Clock::new(clock, asked, answered)))
 }
 
 /// As [`AskClock`], of a server that may have no answer.
-struct Told;
+struct TryClock;
 
-impl Statement for Told {
+impl Statement for TryClock {
     type Answer = Option<i64>;
 
     fn sql(&self) -> String {

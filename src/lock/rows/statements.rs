@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::change::Change;
 use super::state::{COLUMNS, SlotState};
-use crate::db::cluster::{HAS_NOT_JOINED, IS_MULTI_PRIMARY};
+use crate::db::cluster::{HAS_NOT_JOINED, IS_MULTI_PRIMARY, NOT_JOINED};
+use crate::db::server_facts::READ_ONLY;
 use crate::db::{Batch, Fault, Plain, Row, Statement, first_value, text_literal};
 use crate::lock::Name;
 use crate::schema::{AskVersion, Tables, VERSION_COMMENT, Version, is_other_node, prepare_sql};
@@ -356,14 +357,12 @@ pub struct Prepared {
     pub version: Option<Version>,
     /// The server's time, in microseconds since 1970.
     pub clock: i64,
-    /// Whether it takes no writes.
-    pub is_read_only: bool,
+    /// Why it is to be passed over; `None`: it takes writes, for all.
+    pub refusal: Option<&'static str>,
     /// Whether it is one of several that all take writes, so that each has named locks of its own.
     pub is_cluster: bool,
     /// Whether it is such a one that is still to be told to [catch up](crate::schema::catch_up).
     pub is_other_node: bool,
-    /// Whether it is meant for a group, and takes writes of its own meanwhile.
-    pub has_not_joined: bool,
 }
 
 impl Batch for Prepare<'_> {
@@ -404,14 +403,18 @@ impl Batch for Prepare<'_> {
             row.map_or(Ok(None), |row| row.get::<i64>(0))
         };
         let is_other_node = is_other_node(results.get(4))?;
+        let refusal = match (number(3)?, number(8)?) {
+            (Some(1), _) => Some(READ_ONLY),
+            (_, Some(1)) => Some(NOT_JOINED),
+            _ => None,
+        };
         let version = results.get(1).map_or(&[][..], Vec::as_slice);
         Ok(Prepared {
             version: AskVersion(self.tables).decode(version)?,
             clock: number(2)?.ok_or_else(|| Fault::Gone("no answer".to_owned()))?,
-            is_read_only: number(3)? == Some(1),
+            refusal,
             is_cluster: number(6)? == Some(1) || is_other_node,
             is_other_node,
-            has_not_joined: number(8)? == Some(1),
         })
     }
 }
