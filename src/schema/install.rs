@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::statements::{AskColumns, AskDatabase, AskFirstMember, Execute, TakeTurn};
 use super::tables::Table;
 use super::{AskVersion, TABLES, Tables, USABLE_FROM, VERSION, Version, prepare};
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::{AskHasNotJoined, AskMultiPrimary, NOT_JOINED};
 use crate::db::server_facts::{AskSessionInfo, READ_ONLY, is_read_only};
@@ -19,6 +19,9 @@ const TURN_LIMIT: u32 = 30;
 
 /// From a server that cannot be used now to the next round.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How often a change is tried that meets another init's.
+const MOST_TRIES: u32 = 20;
 
 /// How long the history is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -246,8 +249,16 @@ impl Installer<'_> {
         changes: &mut Vec<String>,
     ) -> Result<(), Fault> {
         if !self.only_checks {
-            match session.run(&Execute(sql.to_owned())) {
-                // Another was quicker, where named locks are a node's own.
+            let mut done = session.run(&Execute(sql.to_owned()));
+            for _ in 1..MOST_TRIES {
+                // Another is at work at the same time, where named locks are a node's own.
+                if matches!(done, Err(Fault::Conflict(_))) {
+                    sleep(by_chance(PAUSE));
+                    done = session.run(&Execute(sql.to_owned()));
+                }
+            }
+            match done {
+                // It was quicker.
                 Err(Fault::Exists(_)) => return Ok(()),
                 done => done.map_err(|fault| self.explain(fault, session))?,
             }
