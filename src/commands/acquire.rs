@@ -1,7 +1,7 @@
 //! `dblock acquire`: a lock that spans several commands of a script. A process of its own acquires the row, and releases it again
 //! unless it learns that the token was printed.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 use std::thread::sleep;
@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::inquiry::listener_of;
+use super::inquiry::{OnlyReadOnly, listener_of};
 use super::print_to_reader;
 use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
@@ -32,9 +32,6 @@ use crate::lock::{
 use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Acquire};
-
-/// How much of the connect time-out goes by before it is said that every server is read-only.
-const PATIENCE: f64 = 0.8;
 
 /// For all that is neither connecting nor waiting.
 const BESIDES: Duration = Duration::from_secs(5);
@@ -142,29 +139,19 @@ struct Waiting {
     parent: Pid,
     /// Whether the row may be held without anybody's knowing.
     may_be_held: Cell<bool>,
-    /// That every server is read-only, as the latest round showed.
-    only_read_only: RefCell<Option<String>>,
-}
-
-impl Waiting {
-    /// Why no longer to look for a server that takes writes.
-    fn read_only_since(&self, begun: Moment, patience: Duration) -> Option<Failure> {
-        let line = self.only_read_only.borrow().clone()?;
-        let line = Failure::new(Reason::Configuration, line);
-        (begun.elapsed() > patience).then_some(line)
-    }
+    only_read_only: OnlyReadOnly,
 }
 
 impl Caller for Waiting {
     fn on_server(&self, server: &str) {
-        self.only_read_only.take();
+        self.only_read_only.note(None);
         let _ = self
             .link
             .send(&Message::<Acquisition>::Reached(cut(server)));
     }
 
     fn on_read_only(&self, server: Option<&str>) {
-        *self.only_read_only.borrow_mut() = server.map(cut);
+        self.only_read_only.note(server);
     }
 
     fn on_wait(&self, holders: &Holders) {
@@ -254,9 +241,9 @@ fn hold_row(
         link: Rc::clone(link),
         parent,
         may_be_held: Cell::new(false),
-        only_read_only: RefCell::new(None),
+        only_read_only: OnlyReadOnly::new(acquire.connection.connect_timeout),
     };
-    let attempt = wait_for_row(&mut lock, &waiting, acquire.connection.connect_timeout);
+    let attempt = wait_for_row(&mut lock, &waiting);
     let outcome = match attempt? {
         Ok((grant, lease)) => pass_on(&mut lock, grant, lease, acquire, &journal, link),
         Err(holders) => link.send(&Message::Item(Acquisition::Taken(holders))),
@@ -273,17 +260,15 @@ fn hold_row(
 fn wait_for_row(
     lock: &mut RowLock,
     waiting: &Waiting,
-    connect_timeout: Duration,
 ) -> Result<Result<(Grant, Lease), Holders>, Failure> {
-    let (begun, patience) = (Moment::now(), connect_timeout.mul_f64(PATIENCE));
     loop {
         let pause = match lock.try_acquire(waiting) {
             Ok(Attempt::Acquired(grant, lease)) => return Ok(Ok((grant, lease))),
             Ok(Attempt::Taken(holders)) => return Ok(Err(holders)),
-            Ok(Attempt::Retry(pause)) => match waiting.read_only_since(begun, patience) {
-                Some(failure) => return Err(failure),
-                None => pause,
-            },
+            Ok(Attempt::Retry(pause)) => {
+                waiting.only_read_only.check()?;
+                pause
+            }
             Err(failure) => {
                 if waiting.may_be_held.get() {
                     lock.withdraw(&[]);

@@ -262,7 +262,7 @@ fn row_in_words(kill: &Kill, slot: u32, outcome: &RowOutcome) -> (u8, String) {
             );
             (CONFLICT, line)
         }
-        RowOutcome::NotHeard {
+        RowOutcome::Unanswered {
             holder,
             after,
             renewal_in,

@@ -1,11 +1,12 @@
 //! What `renew` and `release` share: a process that acts for a script's token.
 
 use std::rc::Rc;
+use std::thread::sleep;
 use std::time::Duration;
 
 use nix::unistd::Pid;
 
-use super::inquiry::listener_of;
+use super::inquiry::{OnlyReadOnly, listener_of};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Log};
@@ -20,16 +21,14 @@ use crate::lock::{Caller, DEFAULT_TTL, Holders, Introduction, LockSpec, OnLockLo
 use crate::schema::Tables;
 use crate::settings::OfToken;
 
+/// One attempt to do something with a lock; how long to wait before the next, if it came to nothing.
+type Work = fn(&mut RowLock, &dyn Caller, &Journal) -> Result<Option<Duration>, Failure>;
+
 /// Has `work` done with the lock of a token.
 ///
 /// # Errors
 /// [`Reason::LockLost`](crate::base::exit::Reason) where the token does not hold the lock any more.
-pub fn act_on(
-    of_token: &OfToken,
-    command: &str,
-    log: Log,
-    work: fn(&mut RowLock, &dyn Caller, &Journal) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+pub fn act_on(of_token: &OfToken, command: &str, log: Log, work: Work) -> Result<(), Failure> {
     let connect = of_token.connection.connect_timeout;
     // It is one or two statements: that a server was reached is known when they are done.
     let limits = Limits {
@@ -48,14 +47,16 @@ pub fn act_on(
 }
 
 /// Nobody waits here.
-struct Alone(Rc<Link>);
+struct Alone(Rc<Link>, OnlyReadOnly);
 
 impl Caller for Alone {
     fn on_server(&self, server: &str) {
         let _ = self.0.send(&Message::<()>::Reached(cut(server)));
     }
 
-    fn on_read_only(&self, _: Option<&str>) {}
+    fn on_read_only(&self, server: Option<&str>) {
+        self.1.note(server);
+    }
 
     fn on_wait(&self, _: &Holders) {}
 
@@ -74,7 +75,7 @@ fn act(
     level: Level,
     link: &Rc<Link>,
     parent: Pid,
-    work: fn(&mut RowLock, &dyn Caller, &Journal) -> Result<(), Failure>,
+    work: Work,
 ) -> Result<(), Failure> {
     harden(parent)?;
     let token = &of_token.token;
@@ -112,8 +113,12 @@ fn act(
         when_taken: false,
     };
     let mut lock = RowLock::new(connector, &spec, &token.owner, verbosity, row);
-    let caller = Alone(Rc::clone(link));
-    work(&mut lock, &caller, &journal)?;
+    let only_read_only = OnlyReadOnly::new(of_token.connection.connect_timeout);
+    let caller = Alone(Rc::clone(link), only_read_only);
+    while let Some(pause) = work(&mut lock, &caller, &journal)? {
+        caller.1.check()?;
+        sleep(pause);
+    }
     // The session ends before this process is ended.
     drop(lock);
     let _ = link.send(&Message::<()>::Done);

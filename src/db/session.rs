@@ -23,6 +23,7 @@ const PROMISED: Duration = Duration::from_secs(2);
 /// A session: as long as it lives, so do its locks. Dropping it says good-bye to the server.
 pub struct Session {
     conn: Conn,
+    target: String,
     server: String,
     opened_in: Duration,
     agreed: Option<Agreed>,
@@ -30,17 +31,18 @@ pub struct Session {
 }
 
 impl Session {
-    /// Wraps a connection that is ready for statements, with the TLS that was `agreed` on. Its time limit on reading was for the
+    /// Wraps a connection to a server, as it was named and as it is shown, that is ready for statements, with the TLS that was `agreed` on. Its time limit on reading was for the
     /// handshake: a statement that waits for a lock may take hours. The limit on writing stays.
     pub(super) fn new(
         conn: Conn,
-        server: String,
+        (target, server): (String, String),
         opened_in: Duration,
         agreed: Option<Agreed>,
         listener: Listener,
     ) -> Result<Self, Fault> {
         let session = Self {
             conn,
+            target,
             server,
             opened_in,
             agreed,
@@ -198,6 +200,11 @@ impl Session {
     /// Tells whoever listens to this session.
     pub fn tell(&self, level: Level, line: &str) {
         (self.listener)(level, line);
+    }
+
+    /// The server as the user named it; shown is also which address that was.
+    pub fn target(&self) -> &str {
+        &self.target
     }
 
     /// The number of the session as the handshake gave it. Behind a proxy it is the proxy's.

@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use super::Outcome;
 use super::journal::{ago, micros, moment};
 use crate::base::exit::{Failure, Reason};
-use crate::db::server_facts::Shown;
+use crate::db::cluster::AskMultiPrimary;
+use crate::db::server_facts::{Shown, is_read_only};
 use crate::db::{Connector, Fault, Row, Session, Statement, text_literal};
 use crate::lock::Name;
-use crate::schema::{self, AskMultiPrimary, RUNS, Tables};
+use crate::schema::{self, RUNS, Tables};
 
 /// Rows that are asked for at once.
 const PAGE: usize = 500;
@@ -102,7 +103,12 @@ const FAILURES: [Outcome; 3] = [Outcome::TimedOut, Outcome::Lost, Outcome::Faile
 pub fn reach(connector: &Connector, tables: &Tables) -> Result<Session, Failure> {
     // Another server may have them.
     let passed_over = |fault| match fault {
-        Fault::Final(failure) if failure.reason == Reason::Configuration => {
+        Fault::Final(failure)
+            if matches!(
+                failure.reason,
+                Reason::Configuration | Reason::AccountRefused
+            ) =>
+        {
             Fault::Untrusted(failure)
         }
         fault => fault,
@@ -165,10 +171,8 @@ pub fn list(
 
 /// Whether the sessions of all runs are this server's own, so that one which is not there is gone.
 fn sees_sessions(session: &mut Session) -> Result<bool, Fault> {
-    for variable in ["read_only", "innodb_read_only", "wsrep_on"] {
-        if Shown::Variable(variable).is_on(session)? {
-            return Ok(false);
-        }
+    if is_read_only(session)? || Shown::Variable("wsrep_on").is_on(session)? {
+        return Ok(false);
     }
     Ok(!matches!(session.try_run(&AskMultiPrimary)?, Ok(true)))
 }

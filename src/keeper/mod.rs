@@ -1,6 +1,7 @@
 //! The process that holds the lock: it acquires, renews, reacquires and releases it. When the supervisor dies, it ends the command
 //! first and releases the lock afterwards.
 
+mod caller;
 mod event_loop;
 mod lock;
 pub mod message;
@@ -64,6 +65,13 @@ pub struct TableUse {
     pub once: Option<Once>,
     /// The names of the slots, in their order; empty where they have none.
     pub slot_names: Vec<String>,
+}
+
+impl TableUse {
+    /// Whether the lock is kept as a row.
+    pub fn is_row(&self) -> bool {
+        self.durable || self.token.is_some()
+    }
 }
 
 /// What a keeper is to do.
@@ -147,9 +155,7 @@ fn backend(
     grant: Option<Grant>,
     recorder: Option<&Recorder>,
 ) -> Box<dyn Backend> {
-    let tables = task
-        .tables
-        .filter(|tables| tables.durable || tables.token.is_some());
+    let tables = task.tables.filter(|tables| tables.is_row());
     let (Some(tables), Some(recorder)) = (tables, recorder) else {
         let named = NamedLock::new(connector, task.lock, task.run_id, verbosity);
         return Box::new(match grant {

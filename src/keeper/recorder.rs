@@ -34,7 +34,7 @@ impl<'a> Recorder<'a> {
                 requested: Moment::now(),
             },
             tables,
-            is_row: tables.durable || tables.token.is_some(),
+            is_row: tables.is_row(),
         }
     }
 

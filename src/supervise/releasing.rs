@@ -11,6 +11,9 @@ use crate::base::clock::Moment;
 use crate::history::RunEnd;
 use crate::keeper::message::{FromKeeper, ToKeeper};
 
+/// How many keepers may die while they release a lock, before no other is tried.
+const MOST_KEEPERS: u32 = 3;
+
 impl Supervisor<'_> {
     /// Has the keeper release the lock, and reaps the command. The server's answer is waited for until this `limit` at most.
     pub(super) fn begin_release(
@@ -22,6 +25,12 @@ impl Supervisor<'_> {
         // The keeper learns of the end before the command's number is free for another process: it never kills a stranger.
         let end = self.run_end(&conclusion);
         self.keeper.send(&ToKeeper::Release(end));
+        let mut limit = limit;
+        if let Some(former) = self.former_keeper.take() {
+            self.keeper.end();
+            self.keeper = former;
+            limit = limit.min(LAST_CHANCE);
+        }
         if let Some(child) = child {
             child.reap();
         }
@@ -33,6 +42,7 @@ impl Supervisor<'_> {
         }
         Phase::Releasing(Releasing {
             deadline: Moment::now() + limit,
+            keepers: 1,
             finished: false,
             conclusion,
         })
@@ -46,13 +56,16 @@ impl Supervisor<'_> {
 
     /// Whether nothing more is to be waited for. Whoever ended the holder of a lock that was lost is waiting for an answer,
     /// and the keeper may not know of that yet: a lost lock is waited for, too.
-    pub(super) fn check_releasing(&mut self, releasing: &Releasing) -> bool {
+    pub(super) fn check_releasing(&mut self, releasing: &mut Releasing) -> bool {
         if releasing.finished || matches!(self.lock, LockState::None) && !self.keeper.claims() {
             return true;
         }
         if self.keeper.is_closed() {
+            if self.replace_releasing_keeper(releasing) {
+                return false;
+            }
             if self.lock.is_held() {
-                self.lost_at_the_end("the keeper is gone");
+                self.end_without_release("the keeper is gone");
             }
             return true;
         }
@@ -83,15 +96,11 @@ impl Supervisor<'_> {
             }
             Event::Deadline => {
                 if self.lock.is_held() {
-                    if self.grant.is_some_and(|grant| grant.fence.is_some()) {
-                        self.log.warning(format_args!(
-                            "the server did not answer; it frees {name} when the TTL is over"
-                        ));
-                    } else {
-                        self.log.warning(format_args!(
-                            "the server did not answer; it frees {name} when it sees that dblock is gone"
-                        ));
-                    }
+                    self.say_unreleased("the server did not answer");
+                } else if self.keeper.claims() {
+                    self.log.warning(format_args!(
+                        "the server did not answer; if it has granted {name}, it frees that when the TTL is over"
+                    ));
                 }
                 releasing.finished = true;
             }
@@ -100,12 +109,50 @@ impl Supervisor<'_> {
         Phase::Releasing(releasing)
     }
 
+    /// The keeper has died before it has released the lock: one that does not end with it is released by another keeper.
+    fn replace_releasing_keeper(&mut self, releasing: &mut Releasing) -> bool {
+        let end = self.keeper.reap();
+        if !self.lock.is_held() || releasing.keepers == MOST_KEEPERS {
+            return false;
+        }
+        let Some(grant) = self.grant_that_outlives(end) else {
+            return false;
+        };
+        releasing.keepers += 1;
+        let is_replaced = self.replace_keeper(grant, None).is_ok();
+        if is_replaced {
+            let end = self.run_end(&releasing.conclusion);
+            self.keeper.send(&ToKeeper::Release(end));
+        }
+        is_replaced
+    }
+
     fn lost_at_the_end(&mut self, cause: &str) {
         self.lock.lose();
         self.log.error(format_args!(
             "{} was lost while the command ran: {cause}",
             self.job.lock.name
         ));
+    }
+
+    /// The keeper is gone, and the lock with it, if it does not outlive that.
+    fn end_without_release(&mut self, cause: &str) {
+        if self.is_durable() {
+            self.say_unreleased(cause);
+        } else {
+            self.lost_at_the_end(cause);
+        }
+    }
+
+    fn say_unreleased(&self, cause: &str) {
+        let name = &self.job.lock.name;
+        let when = if self.is_durable() {
+            "when the TTL is over"
+        } else {
+            "when it sees that dblock is gone"
+        };
+        self.log
+            .warning(format_args!("{cause}; the server frees {name} {when}"));
     }
 
     pub(super) fn end_releasing(&mut self, releasing: Releasing) -> Phase {

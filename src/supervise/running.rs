@@ -170,7 +170,7 @@ impl Supervisor<'_> {
 
     /// What the keeper says while there is a command. Whether the command is to be ended for it.
     pub(super) fn on_message(&mut self, message: FromKeeper) -> bool {
-        let before = self.lock;
+        let (before, was_killed) = (self.lock, self.killed);
         self.update(&message);
         let name = &self.job.lock.name;
         match message {
@@ -186,6 +186,8 @@ impl Supervisor<'_> {
                     grant.connection_id
                 ));
             }
+            // A keeper that goes on for another finds it out again.
+            FromKeeper::Killed(_) if was_killed => return true,
             FromKeeper::Killed(who) => {
                 self.log.error(format_args!(
                     "{name} was ended by {who}; ending the command"
@@ -193,7 +195,7 @@ impl Supervisor<'_> {
                 return true;
             }
             // The end of a durable lock was said when it was lost.
-            FromKeeper::Abandoned(_) if self.grant.is_some_and(|grant| grant.fence.is_some()) => {}
+            FromKeeper::Abandoned(_) if self.is_durable() => {}
             FromKeeper::Abandoned(why) if self.job.lock.on_lost == OnLockLost::Reacquire => {
                 self.log
                     .error(format_args!("{name} {why}; ending the command"));
@@ -217,12 +219,8 @@ impl Supervisor<'_> {
         let end = self.keeper.reap();
         // Without a lock there is nothing to lose, and what ended with the keeper's death is reported afterwards.
         let grant = self.grant.filter(|_| child.ended().is_none())?;
-        if grant.fence.is_some() {
-            self.log.info(format_args!(
-                "{}; another one goes on",
-                unexplained_end(end)
-            ));
-        } else if self.lock.is_held() {
+        let outlives = self.grant_that_outlives(end).is_some();
+        if !outlives && self.lock.is_held() {
             let cause = unexplained_end(end);
             self.lock.lose();
             self.record.lose(&cause);
@@ -230,13 +228,21 @@ impl Supervisor<'_> {
                 return Some(Cause::LockLost);
             }
         }
-        let goes_on = grant.fence.is_some() || self.job.lock.on_lost == OnLockLost::Reacquire;
+        let goes_on = outlives || self.job.lock.on_lost == OnLockLost::Reacquire;
         if goes_on && let Err(failure) = self.replace_keeper(grant, Some(child.processes)) {
             self.log
                 .error(format_args!("{failure}; ending the command"));
             return Some(Cause::LockLost);
         }
         None
+    }
+
+    /// The grant, if it does not end with its keeper, which has ended so: another one is to go on with it.
+    pub(super) fn grant_that_outlives(&self, end: Option<Ending>) -> Option<Grant> {
+        let grant = self.grant.filter(|_| self.is_durable())?;
+        let end = unexplained_end(end);
+        self.log.info(format_args!("{end}; another one goes on"));
+        Some(grant)
     }
 
     /// Starts another keeper, which takes the slot again, for the command if it still runs.
@@ -258,7 +264,7 @@ impl Supervisor<'_> {
     /// Says that the lock was lost. Whether the command is to be ended for it.
     fn report_loss(&self, cause: &str) -> bool {
         let policy = self.job.lock.on_lost;
-        let is_durable = self.grant.is_some_and(|grant| grant.fence.is_some());
+        let is_durable = self.is_durable();
         let consequence = match policy {
             // Others may have held it since.
             OnLockLost::Reacquire if is_durable => "ending the command",

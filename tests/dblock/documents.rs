@@ -765,8 +765,9 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 8] = [
+const OTHER_TEXTS: [&str; 9] = [
     "lock/named/statements/mod.rs",
+    "lock/named/statements/time_limits.rs",
     "lock/rows/statements.rs",
     "cron/cronie.rs",
     "cron/golden.rs",
@@ -777,7 +778,7 @@ const OTHER_TEXTS: [&str; 8] = [
 ];
 
 /// Texts that are no lines of dblock's, by their beginning.
-const NO_LINES: [&str; 24] = [
+const NO_LINES: [&str; 26] = [
     // Of other programs and libraries, which are looked for.
     "For more information",
     "BEGIN ENCRYPTED PRIVATE KEY",
@@ -794,6 +795,8 @@ const NO_LINES: [&str; 24] = [
     "CREATE DATABASE",
     "ALTER TABLE",
     "INSERT INTO",
+    "IFNULL(@@",
+    "(IFNULL(@@",
     "r.",
     "(r.",
     "l.slot, ",

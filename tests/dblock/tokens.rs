@@ -730,8 +730,8 @@ both_servers_with_tables! {
         let alone = |dblock: Dblock| dblock.args(["--connect-timeout", "1"]).output();
         let output = alone(acquire(&reader, &name));
         output.expect_code(78).expect_stdout("").expect_one_line("is read-only, ");
-        for dblock in [renew(&reader, &token), release(&reader, &token)] {
-            alone(dblock).expect_code(69).expect_one_line("is read-only, ");
+        for dblock in [renew(&reader, &token), release(&reader, &token), run(&reader, &token).sh("true")] {
+            alone(dblock).expect_code(78).expect_stdout("").expect_one_line("is read-only, ");
         }
         // It becomes a primary in time.
         let mut waiting = acquire(&reader, &name).args(["--connect-timeout", "50", "-v"]).spawn();

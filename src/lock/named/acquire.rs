@@ -39,6 +39,11 @@ pub struct Opening {
 }
 
 impl Opening {
+    /// The slot that was acquired.
+    pub fn slot(&self) -> Option<u32> {
+        self.answer.slot
+    }
+
     /// Whether a slot was acquired.
     pub fn has_slot(&self) -> bool {
         self.answer.slot.is_some()

@@ -18,7 +18,7 @@ mod statements;
 
 pub use acquire::{Decision, First, FirstAnswer, Opening, Turn, Turns};
 pub use census::{Census, Found, Holding, Reported, Waiter};
-pub use fitness::{READ_ONLY, Unfit};
+pub use fitness::Unfit;
 pub use inspect::{Inspector, reach};
 pub use kill::{KillOutcome, Killed, Killing, Victim};
 pub use named_lock::NamedLock;

@@ -7,10 +7,11 @@ use std::time::Duration;
 use super::change::Change;
 use super::claim::{Claimant, Next};
 use super::clock::{Clock, disagreement};
-use super::row_lock::{CONFLICT_PAUSE, Queue, RowLock, by_chance, gone};
+use super::prepare::prepare_and_ask;
+use super::row_lock::{CONFLICT_PAUSE, Queue, RowLock, gone};
 use super::state::SlotState;
-use super::statements::{AskClock, PrepareAndOpen, Terms, Write};
-use crate::base::clock::Moment;
+use super::statements::{AskClock, Terms, Write};
+use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
@@ -93,15 +94,10 @@ impl RowLock {
                 Err(fault) => Err(fault),
             }
         });
-        let read_only = match opened {
+        match opened {
             Ok(opened) => return Ok(Some(opened)),
             Err(Fault::Final(failure)) => return Err(failure),
-            Err(Fault::ReadOnly(line)) => Some(line),
-            Err(_) => None,
-        };
-        if read_only != self.only_read_only {
-            caller.on_read_only(read_only.as_deref());
-            self.only_read_only = read_only;
+            Err(fault) => self.report_read_only(&fault, caller),
         }
         Ok(None)
     }
@@ -110,15 +106,21 @@ impl RowLock {
     fn prepare_and_open(&mut self, session: &mut Session) -> Result<Result<Opening, Fault>, Fault> {
         self.limit_preparing(session)?;
         let (first, asked) = (self.request.first(), Moment::now());
-        let both = PrepareAndOpen(self.statements.prepare(), &first);
-        let (prepared, answer) = match session.run_batch(&both) {
-            Ok(Ok((prepared, answer))) => (Ok(prepared), Ok(answer)),
-            // The packet has ended there.
-            Ok(Err(fault)) => (session.run_batch(&self.statements.prepare()), Err(fault)),
-            Err(fault) => (Err(fault), Err(Fault::Gone(String::new()))),
-        };
+        let (prepared, answer) = prepare_and_ask(&self.spec.tables, &first, session);
         self.note_prepared(asked, prepared, session)?;
         Ok(self.request.open_after(first, answer, session))
+    }
+
+    /// Tells the caller whether a round of all servers came to nothing because they are read-only.
+    pub(super) fn report_read_only(&mut self, fault: &Fault, caller: &dyn Caller) {
+        let read_only = match fault {
+            Fault::ReadOnly(line) => Some(line),
+            _ => None,
+        };
+        if read_only != self.only_read_only.as_ref() {
+            caller.on_read_only(read_only.map(String::as_str));
+            self.only_read_only = read_only.cloned();
+        }
     }
 
     /// Waits in the queue, if there is one, and then for the row.
@@ -129,7 +131,7 @@ impl RowLock {
         caller: &dyn Caller,
     ) -> Result<Decision, Fault> {
         self.named_slot = None;
-        if let Some(held) = self.claim_without_queue(session, caller)? {
+        if let Some(held) = self.claim_without_queue(session, opening, caller)? {
             return Ok(held);
         }
         let mut slots: Vec<u32> = (0..self.slots).collect();
@@ -247,10 +249,12 @@ impl RowLock {
     }
 
     /// Claims the slot that an earlier claim was granted whose answer was lost: whoever is first in the queue would wait for its end,
-    /// and this one behind it. Likewise the slot whose holder has given the same owner name.
+    /// and this one behind it. Likewise the slot whose holder has given the same owner name. The named lock that the `opening` has
+    /// acquired is kept only where it is that slot's, or a place in a node's queue.
     fn claim_without_queue(
         &mut self,
         session: &mut Session,
+        opening: Option<&Opening>,
         caller: &dyn Caller,
     ) -> Result<Option<Decision>, Fault> {
         if !self.may_hold && self.spec.owner_name.is_none() {
@@ -264,7 +268,16 @@ impl RowLock {
             return Ok(None);
         };
         self.grant = grant;
-        self.regain_named_lock(session);
+        match opening.and_then(Opening::slot) {
+            Some(named) if self.queue == Queue::OfThisServer || named == grant.slot => {
+                self.named_slot = Some(named);
+            }
+            Some(named) => {
+                self.request.release(named, session)?;
+                self.regain_named_lock(session);
+            }
+            None => self.regain_named_lock(session),
+        }
         Ok(Some(Decision::Held(self.grant, lease)))
     }
 
@@ -439,7 +452,7 @@ impl RowLock {
             return Ok(());
         };
         let own = session.to_string();
-        let others = self.connector.survey(CLOCK_LIMIT, &own, |session| {
+        let others = self.connector.survey(CLOCK_LIMIT, session, |session| {
             let asked = Moment::now();
             let clock = session.run(&AskClock)?;
             Ok(Clock::new(clock, asked, Moment::now()))

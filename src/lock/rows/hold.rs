@@ -1,6 +1,6 @@
 //! Holding a row: renewing it, on another session where the one before is lost, and releasing it.
 
-use std::thread::sleep;
+use std::time::Duration;
 
 use super::change::Change;
 use super::holding::{Holding, Released, Renewed, after_release_of_any};
@@ -38,9 +38,12 @@ impl RowLock {
                 return Err(Failure::new(Reason::LockLost, line));
             }
             Err(Fault::Final(failure)) => return Err(failure),
-            Ok(Renewal::Unanswered(_)) | Err(_) => {
-                return Ok(Attempt::Retry(self.connector.pause()));
+            Ok(Renewal::Unanswered(cause)) => {
+                return Ok(Attempt::Retry(
+                    self.pause_after(&Fault::Gone(cause), caller),
+                ));
             }
+            Err(fault) => return Ok(Attempt::Retry(self.pause_after(&fault, caller))),
         };
         caller.on_server(&self.server());
         let ttl = self.ttl;
@@ -67,6 +70,7 @@ impl RowLock {
             // Whatever else it comes to, the longer way finds out.
             match session.change(&renewal) {
                 Ok(1) => {
+                    self.may_be_released = false;
                     self.session = Some(session);
                     return Ok(Renewal::Confirmed(sent));
                 }
@@ -87,7 +91,10 @@ impl RowLock {
             session.answer_within(self.limit()).map_err(gone)?;
         }
         let renewal = match renewed {
-            Renewed::Confirmed => Renewal::Confirmed(sent),
+            Renewed::Confirmed => {
+                self.may_be_released = false;
+                Renewal::Confirmed(sent)
+            }
             Renewed::Killed => {
                 self.begin_end(&mut session);
                 let killer = rows.first().and_then(SlotState::killer);
@@ -211,28 +218,37 @@ impl RowLock {
         is_done
     }
 
-    /// Releases the lock of a script.
+    /// One attempt to release the lock of a script; how long to wait before the next.
     ///
     /// # Errors
     /// [`Reason::LockLost`]: it was not held any more; no further attempt will help.
-    pub fn release_token(&mut self, caller: &dyn Caller, also: &[String]) -> Result<(), Failure> {
-        let (slot, fence) = self.spec.token.take().unwrap_or_default();
-        self.grant = Grant {
-            slot,
-            fence: Some(fence),
-            ..Grant::default()
-        };
-        loop {
-            match self.release_row(also) {
-                Err(Fault::Final(failure)) => return Err(failure),
-                Err(_) => sleep(self.connector.pause()),
-                Ok(was_held) => {
-                    caller.on_server(&self.server());
-                    let line = format!("the token does not hold {} any more", self.name);
-                    let lost = Failure::new(Reason::LockLost, line);
-                    return was_held.then_some(()).ok_or(lost);
-                }
-            }
+    pub fn release_token(
+        &mut self,
+        caller: &dyn Caller,
+        also: &[String],
+    ) -> Result<Option<Duration>, Failure> {
+        if let Some((slot, fence)) = self.spec.token.take() {
+            self.grant = Grant {
+                slot,
+                fence: Some(fence),
+                ..Grant::default()
+            };
         }
+        match self.release_row(also) {
+            Ok(was_held) => {
+                caller.on_server(&self.server());
+                let line = format!("the token does not hold {} any more", self.name);
+                let lost = Failure::new(Reason::LockLost, line);
+                was_held.then_some(None).ok_or(lost)
+            }
+            Err(Fault::Final(failure)) => Err(failure),
+            Err(fault) => Ok(Some(self.pause_after(&fault, caller))),
+        }
+    }
+
+    /// How long to wait after a round of all servers that came to nothing. The caller learns whether it was for being read-only.
+    fn pause_after(&mut self, fault: &Fault, caller: &dyn Caller) -> Duration {
+        self.report_read_only(fault, caller);
+        self.connector.pause()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::prepare::prepare;
 use super::state::{COLUMNS, NEXT_COLUMN, SlotState};
 use super::statements::{Statements, Write};
 use crate::base::text::cut_to_bytes;
@@ -31,7 +32,7 @@ impl Rows {
             return Ok(None);
         };
         tables.judge(Ok(Some(version)), session)?;
-        let prepared = session.run_batch(&Statements::prepare_for(&tables));
+        let prepared = prepare(&tables, session);
         let is_multi_primary = prepared.map_err(|fault| tables.explain(fault))?.is_cluster;
         Ok(Some(Self {
             tables,

@@ -12,6 +12,7 @@ mod inspect;
 mod kill;
 #[cfg(test)]
 mod model;
+mod prepare;
 mod probe;
 mod row_lock;
 mod state;

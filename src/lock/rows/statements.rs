@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use super::change::Change;
 use super::state::{COLUMNS, SlotState};
+use crate::db::cluster::{HAS_NOT_JOINED, IS_MULTI_PRIMARY, NOT_JOINED, is_wsrep};
+use crate::db::server_facts::READ_ONLY;
 use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
 use crate::lock::Name;
 use crate::lock::named::{First, FirstAnswer};
-use crate::schema::{AskVersion, PREPARE, Tables, Version};
+use crate::schema::{AskVersion, Tables, Version, prepare_sql};
 
 /// Writes the statements of one owner of one lock.
 pub struct Statements {
@@ -260,16 +262,6 @@ impl Statements {
         let place = self.place(slot);
         format!("{place} AND owner = {} AND fence = {fence}", self.owner)
     }
-
-    /// Makes a session fit for the tables, and asks what must be known of the server.
-    pub fn prepare(&self) -> Prepare<'_> {
-        Self::prepare_for(&self.tables)
-    }
-
-    /// The same, whatever the lock.
-    pub fn prepare_for(tables: &Tables) -> Prepare<'_> {
-        Prepare(tables)
-    }
 }
 
 /// What has a grant last for so many seconds from now on.
@@ -406,7 +398,12 @@ impl Statement for RollBack {
 }
 
 /// Makes a session fit for the tables.
-pub struct Prepare<'a>(&'a Tables);
+pub struct Prepare<'a> {
+    /// The tables.
+    pub tables: &'a Tables,
+    /// As with [`prepare_sql`].
+    pub catches_up: bool,
+}
 
 /// What must be known of a server with tables.
 #[derive(Debug, Clone, Copy)]
@@ -415,71 +412,91 @@ pub struct Prepared {
     pub version: Option<Version>,
     /// The server's time, in microseconds since 1970.
     pub clock: i64,
-    /// Whether it takes no writes.
-    pub is_read_only: bool,
+    /// Why it is to be passed over; `None`: it takes writes, for all.
+    pub refusal: Option<&'static str>,
     /// Whether it is one of several that all take writes, so that each has named locks of its own.
     pub is_cluster: bool,
+    /// Whether it is such a one that is still to be told to [catch up](crate::schema::catch_up).
+    pub is_other_node: bool,
 }
 
 impl Prepare<'_> {
     /// What every server answers.
     fn of_all(&self) -> [String; 2] {
         let ask = format!(
-            "/* dblock version */ SELECT version, usable_from, {CLOCK}, @@global.read_only OR @@global.innodb_read_only \
-             /*M!100100 , @@global.wsrep_on */ FROM {} WHERE id = 1",
-            self.0.meta()
+            "/* dblock version */ SELECT version, usable_from, {CLOCK}, @@global.read_only OR @@global.innodb_read_only, \
+             @@global.version_comment FROM {} WHERE id = 1",
+            self.tables.meta()
         );
-        [PREPARE.to_owned(), ask]
+        [prepare_sql(self.catches_up), ask]
     }
 
-    /// What is for members of a group: a server without the plugin does not know their variables. A member that is cut off from the
+    /// What is for members of a cluster: a server that cannot be one does not know the variables. A member that is cut off from the
     /// others does not answer the second one.
-    fn of_groups(&self) -> [String; 2] {
+    fn of_clusters(&self) -> [String; 3] {
         [
             "/* dblock group */ SET @dblock = 1 /*!80014 , SESSION group_replication_consistency = 'BEFORE' */"
                 .to_owned(),
             format!(
-                "/* dblock group */ SELECT 0 /*!80014 + (IFNULL(@@global.group_replication_group_name, '') <> '' \
-                 AND NOT @@global.group_replication_single_primary_mode) FROM {} WHERE id = 1 */",
-                self.0.meta()
+                "/* dblock group */ SELECT 0 /*M!100100 + @@global.wsrep_on */ \
+                 /*!80014 + ({IS_MULTI_PRIMARY}) FROM {} WHERE id = 1 */",
+                self.tables.meta()
             ),
+            format!("/* dblock group */ SELECT 0 /*!80014 + {HAS_NOT_JOINED} */"),
         ]
     }
 
-    /// Reads the answers of the second of these statements and of the last.
-    fn read(&self, of_all: &Reply, of_groups: Option<&Reply>) -> Result<Prepared, Fault> {
+    /// Reads the answer to the second of the former, and those to the latter, of which the fault ended the packet.
+    fn read(
+        &self,
+        of_all: &Reply,
+        of_clusters: &[Reply],
+        fault: Option<Fault>,
+    ) -> Result<Prepared, Fault> {
+        match fault {
+            // It cannot be a member.
+            Some(Fault::NoSuchVariable(_)) => {}
+            // Whether it has joined does not count then.
+            Some(fault) if of_clusters.len() < 2 || matches!(fault, Fault::Gone(_)) => {
+                return Err(fault);
+            }
+            _ => {}
+        }
         let number = |reply: Option<&Reply>, column: usize| {
             let row = reply.and_then(|reply| reply.rows.first());
             row.map_or(Ok(None), |row| row.get::<i64>(column))
         };
         let all = Some(of_all);
+        let comment = of_all.rows.first().map_or(Ok(None), |row| row.text(4))?;
+        let is_other_node = comment.is_some_and(|comment| is_wsrep(&comment));
+        let refusal = match (number(all, 3)?, number(of_clusters.get(2), 0)?) {
+            (Some(1), _) => Some(READ_ONLY),
+            (_, Some(1)) => Some(NOT_JOINED),
+            _ => None,
+        };
         Ok(Prepared {
-            version: AskVersion(self.0).decode(&of_all.rows)?,
+            version: AskVersion(self.tables).decode(&of_all.rows)?,
             // Without a row the version says it all.
             clock: number(all, 2)?.unwrap_or_default(),
-            is_read_only: number(all, 3)? == Some(1),
-            is_cluster: number(all, 4)? == Some(1) || number(of_groups, 0)? == Some(1),
+            refusal,
+            is_cluster: number(of_clusters.get(1), 0)? == Some(1) || is_other_node,
+            is_other_node,
         })
     }
-}
-
-/// Whether a fault only says that a server knows nothing of groups.
-fn is_of_no_group(fault: &Fault) -> bool {
-    matches!(fault, Fault::NoSuchVariable(_))
 }
 
 impl Batch for Prepare<'_> {
     type Answer = Prepared;
 
     fn statements(&self) -> Vec<String> {
-        self.of_all().into_iter().chain(self.of_groups()).collect()
+        let all = self.of_all().into_iter();
+        all.chain(self.of_clusters()).collect()
     }
 
     fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Prepared, Fault> {
-        match (replies, fault) {
-            ([_, all, of_groups @ ..], None) => self.read(all, of_groups.last()),
-            ([_, all, ..], Some(fault)) if is_of_no_group(&fault) => self.read(all, None),
-            (_, fault) => Err(fault.unwrap_or_else(no_answer)),
+        match replies {
+            [_, all, of_clusters @ ..] => self.read(all, of_clusters, fault),
+            _ => Err(fault.unwrap_or_else(no_answer)),
         }
     }
 }
@@ -497,20 +514,18 @@ impl Batch for PrepareAndOpen<'_> {
     fn statements(&self) -> Vec<String> {
         let Self(prepare, first) = self;
         let all = prepare.of_all().into_iter().chain(first.statements());
-        all.chain(prepare.of_groups()).collect()
+        all.chain(prepare.of_clusters()).collect()
     }
 
     fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
         let Self(prepare, first) = self;
-        let fault = fault.filter(|fault| replies.len() < 4 || !is_of_no_group(fault));
         match (replies, fault) {
             ([_, _] | [_, _, _], Some(fault)) => Ok(Err(fault)),
-            (_, Some(fault)) => Err(fault),
-            ([_, all, _, opened, of_groups @ ..], None) => {
-                let prepared = prepare.read(all, of_groups.get(1))?;
+            ([_, all, _, opened, of_clusters @ ..], fault) => {
+                let prepared = prepare.read(all, of_clusters, fault)?;
                 Ok(Ok((prepared, first.read(&opened.rows)?)))
             }
-            (_, None) => Err(no_answer()),
+            (_, fault) => Err(fault.unwrap_or_else(no_answer)),
         }
     }
 }
