@@ -27,7 +27,7 @@ use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Verbosity;
 use crate::lock::rows::{RowLock, RowSpec, Token};
 use crate::lock::{
-    self, Attempt, Backend, Caller, Grant, Holders, Introduction, Lease, Name, Wait,
+    self, Attempt, Backend, Caller, Grant, HolderKind, Holders, Introduction, Lease, Name, Wait,
 };
 use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
@@ -238,7 +238,7 @@ fn hold_row(
     let spec = RowSpec {
         tables: journal.tables.clone(),
         owner: owner.trim_start_matches('#').to_owned(),
-        kind: "token",
+        kind: HolderKind::Token,
         owner_name: acquire.owner.clone(),
         token: None,
         ttl: Some(ttl),

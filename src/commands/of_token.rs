@@ -16,7 +16,9 @@ use crate::isolated::process::{detach, harden};
 use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Verbosity;
 use crate::lock::rows::{RowLock, RowSpec};
-use crate::lock::{Caller, DEFAULT_TTL, Holders, Introduction, LockSpec, OnLockLost, Wait};
+use crate::lock::{
+    Caller, DEFAULT_TTL, HolderKind, Holders, Introduction, LockSpec, OnLockLost, Wait,
+};
 use crate::schema::Tables;
 use crate::settings::OfToken;
 
@@ -101,7 +103,7 @@ fn act(
     let row = RowSpec {
         tables: journal.tables.clone(),
         owner: token.owner.clone(),
-        kind: "token",
+        kind: HolderKind::Token,
         owner_name: None,
         token: Some((token.slot, token.fence)),
         ttl: of_token.ttl,

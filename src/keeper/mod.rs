@@ -21,7 +21,7 @@ use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, fork_isolated, harden};
 use crate::lock::named::{NamedLock, Verbosity};
 use crate::lock::rows::{RowLock, RowSpec, Token};
-use crate::lock::{Backend, Grant, Introduction, Lease, LockSpec};
+use crate::lock::{Backend, Grant, HolderKind, Introduction, Lease, LockSpec};
 use crate::schema::Tables;
 use event_loop::Guard;
 use lock::{Lock, State};
@@ -164,7 +164,11 @@ fn backend(
     );
     let spec = RowSpec {
         tables: Tables::new(&task.connection.database),
-        kind: if token.is_some() { "token_run" } else { "run" },
+        kind: if token.is_some() {
+            HolderKind::TokenRun
+        } else {
+            HolderKind::Run
+        },
         owner_name: None,
         token: token.map(|token| (token.slot, token.fence)),
         ttl: if token.is_some() {

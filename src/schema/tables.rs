@@ -64,7 +64,7 @@ pub const LOCKS: Table = Table {
         ("owner", OPTIONAL_ID),
         // A number that the owner's latest write has chosen: by it a write whose answer was lost is known again.
         ("write_id", "BIGINT UNSIGNED NOT NULL DEFAULT 0"),
-        // run: a command under it; token: a script; token_run: a command under a script's token.
+        // What holds it: the name of a `HolderKind`.
         ("kind", "VARCHAR(16) NULL"),
         // What `acquire --owner` says.
         ("owner_name", "VARCHAR(200) NULL"),

@@ -12,7 +12,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::db::{Fault, Plain, Session};
 use crate::lock::named::Request;
-use crate::lock::{Attempt, Backend, Caller, Grant, Lease, Renewal, run_lock_of};
+use crate::lock::{Attempt, Backend, Caller, Grant, HolderKind, Lease, Renewal, run_lock_of};
 
 impl RowLock {
     /// Goes on with the grant that a script has.
@@ -117,7 +117,7 @@ impl RowLock {
 
     /// Takes the named lock again, which excludes callers without rows; the row stays held without it.
     pub(super) fn regain_named_lock(&mut self, session: &mut Session) {
-        if self.queue != Queue::Excludes || self.spec.kind != "run" {
+        if self.queue != Queue::Excludes || self.spec.kind != HolderKind::Run {
             if self.queue != Queue::None {
                 // By it `dblock kill` finds the session.
                 let _ = Request::mark(&run_lock_of(&self.spec.owner), session);

@@ -131,11 +131,7 @@ impl Statement for AskHeld {
 
 fn held_row(row: &Row) -> Result<HeldRow, Fault> {
     let state = SlotState::read(row)?;
-    let kind = match row.text(NEXT_COLUMN + 1)?.as_deref() {
-        Some("token") => HolderKind::Token,
-        Some("token_run") => HolderKind::TokenRun,
-        _ => HolderKind::Run,
-    };
+    let kind = HolderKind::of_name(row.text(NEXT_COLUMN + 1)?.as_deref());
     let in_history = row.get::<u8>(NEXT_COLUMN + 2)? == Some(1);
     let killer = state.killer().map(short);
     let expires_in = u64::try_from(state.expires_in).ok();

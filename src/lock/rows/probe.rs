@@ -13,7 +13,7 @@ use crate::base::exit::Failure;
 use crate::db::server_facts::median;
 use crate::db::{Fault, Plain, Row, Session, Statement, text_literal};
 use crate::lock::named::CHECKED;
-use crate::lock::{DEFAULT_TTL, Name, run_id_lock};
+use crate::lock::{DEFAULT_TTL, HolderKind, Name, run_id_lock};
 use crate::schema::{AskVersion, Tables, Version};
 
 /// A write that meets another one is tried so often, with a pause.
@@ -172,7 +172,7 @@ impl RowProbe {
         session: &mut Session,
     ) -> Result<Vec<SlotState>, Fault> {
         let terms = Terms {
-            kind: "run",
+            kind: HolderKind::Run,
             owner_name: None,
             ttl: Some(DEFAULT_TTL),
             also: &[],

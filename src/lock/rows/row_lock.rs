@@ -16,8 +16,8 @@ use crate::base::text::shown;
 use crate::db::{Client, Connector, Fault, Session};
 use crate::lock::named::{READ_ONLY, Request, Verbosity};
 use crate::lock::{
-    Attempt, Backend, Caller, Grant, Holder, Holders, LockSpec, MOST_NAMED, Name, Reattempt,
-    Refusal, Renewal,
+    Attempt, Backend, Caller, Grant, Holder, HolderKind, Holders, LockSpec, MOST_NAMED, Name,
+    Reattempt, Refusal, Renewal,
 };
 use crate::schema::Tables;
 
@@ -35,8 +35,8 @@ pub struct RowSpec {
     pub tables: Tables,
     /// Whom the row is to belong to: 32 hex digits that nobody else has.
     pub owner: String,
-    /// `run`, `token` or `token_run`.
-    pub kind: &'static str,
+    /// What is to hold it.
+    pub kind: HolderKind,
     /// What `acquire --owner` says.
     pub owner_name: Option<String>,
     /// The slot and the fence of a grant that a script has; `None`: a new one is asked for.

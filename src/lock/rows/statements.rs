@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::change::Change;
 use super::state::{COLUMNS, SlotState};
 use crate::db::{Batch, Fault, Plain, Row, Statement, first_value, text_literal};
-use crate::lock::Name;
+use crate::lock::{HolderKind, Name};
 use crate::schema::{AskVersion, PREPARE, Tables, Version};
 
 /// Writes the statements of one owner of one lock.
@@ -20,8 +20,8 @@ pub struct Statements {
 
 /// What a write says of the grant that it is about.
 pub struct Terms<'a> {
-    /// `run`, `token` or `token_run`.
-    pub kind: &'static str,
+    /// What is to hold it.
+    pub kind: HolderKind,
     /// What `acquire --owner` says: whoever says the same takes the lock over.
     pub owner_name: Option<&'a str>,
     /// For how long it is held from now on; `None`: for as long as its row says, and a grant not at all.
@@ -135,7 +135,7 @@ impl Statements {
              acquired_at = UTC_TIMESTAMP(6), {}, kill_requested_at = NULL, kill_requested_by = NULL WHERE {} AND {condition}",
             self.tables.locks(),
             self.owner,
-            terms.kind,
+            terms.kind.name(),
             lasting(&ttl),
             self.place(slot),
         );
@@ -164,14 +164,18 @@ impl Statements {
         let kept = "IFNULL(ttl_seconds, 0)";
         let ttl = match terms.ttl.map(|ttl| ttl.as_secs()) {
             None => kept.to_owned(),
-            Some(ttl) if terms.kind == "run" => ttl.to_string(),
-            Some(ttl) => format!("IF(kind = 'token_run', GREATEST({kept}, {ttl}), {ttl})"),
+            Some(ttl) if terms.kind == HolderKind::Run => ttl.to_string(),
+            Some(ttl) => format!(
+                "IF(kind = '{}', GREATEST({kept}, {ttl}), {ttl})",
+                HolderKind::TokenRun.name()
+            ),
         };
-        let kind = match change {
-            Change::HandBack { .. } => ", kind = 'token'",
-            _ if terms.kind == "token_run" => ", kind = 'token_run'",
-            _ => "",
+        let kind = match (change, terms.kind) {
+            (Change::HandBack { .. }, _) => Some(HolderKind::Token),
+            (_, kind @ HolderKind::TokenRun) => Some(kind),
+            _ => None,
         };
+        let kind = kind.map_or_else(String::new, |kind| format!(", kind = '{}'", kind.name()));
         format!(
             "UPDATE {} SET write_id = {write_id}, {}{kind} WHERE {}",
             self.tables.locks(),
@@ -214,9 +218,11 @@ impl Statements {
     /// Takes a slot that was granted with this fence from its owner, who is not asked, if this still holds of the row.
     pub fn free(&self, slot: u32, fence: u64, write_id: u64, only: Only) -> Write {
         let condition = match only {
-            Only::Expired => " AND IFNULL(expires_at, UTC_TIMESTAMP(6)) <= UTC_TIMESTAMP(6)",
-            Only::Token => " AND kind = 'token'",
-            Only::Always => "",
+            Only::Expired => {
+                " AND IFNULL(expires_at, UTC_TIMESTAMP(6)) <= UTC_TIMESTAMP(6)".to_owned()
+            }
+            Only::Token => format!(" AND kind = '{}'", HolderKind::Token.name()),
+            Only::Always => String::new(),
         };
         let free = format!(
             "/* dblock free row */ {} WHERE {}{condition}",
