@@ -25,9 +25,10 @@ use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, die_with, harden};
 use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Verbosity;
-use crate::lock::rows::{RowLock, RowSpec, Token};
+use crate::lock::rows::{RowLock, RowSpec, Token, owner_of};
 use crate::lock::{
     self, Attempt, Backend, Caller, Grant, HolderKind, Holders, Introduction, Lease, Name, Wait,
+    run_lock_of,
 };
 use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
@@ -76,11 +77,11 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
         Wait::Forever => None,
     };
     let name = &acquire.lock.name;
-    let owner = lock::run_id_lock()?;
+    let secret = lock::random_id()?;
     let mut ending = Ok(Ending::Code(0));
     query::ask_and_answer(
         "the acquisition",
-        |link, parent| hold_row(&acquire, &owner, log.shown, &link, parent),
+        |link, parent| hold_row(&acquire, &secret, log.shown, &link, parent),
         Limits { connect, whole },
         log,
         |outcome: Acquisition, link| match outcome {
@@ -211,7 +212,7 @@ impl Waiting {
 /// The life of the process that acquires the row.
 fn hold_row(
     acquire: &Acquire,
-    owner: &str,
+    secret: &str,
     level: Level,
     link: &Rc<Link>,
     parent: Pid,
@@ -230,14 +231,15 @@ fn hold_row(
     let ttl = acquire.lock.ttl;
     let connector = Connector::new(&acquire.connection, attributes.attributes(), ttl, listener)?;
     detach(link, c"dblock-acquire")?;
+    let owner = owner_of(secret);
     let journal = Journal {
         tables: Tables::new(&acquire.connection.database),
-        facts: RunFacts::here(owner, &acquire.lock.name, parent, "dblock acquire"),
+        facts: RunFacts::here(&owner, &acquire.lock.name, parent, "dblock acquire"),
         requested: Moment::now(),
     };
     let spec = RowSpec {
         tables: journal.tables.clone(),
-        owner: owner.trim_start_matches('#').to_owned(),
+        owner: owner.clone(),
         kind: HolderKind::Token,
         owner_name: acquire.owner.clone(),
         token: None,
@@ -248,7 +250,13 @@ fn hold_row(
         when_waiting: Level::Info <= level,
         when_taken: true,
     };
-    let mut lock = RowLock::new(connector, &acquire.lock, owner, verbosity, spec);
+    let mut lock = RowLock::new(
+        connector,
+        &acquire.lock,
+        &run_lock_of(&owner),
+        verbosity,
+        spec,
+    );
     let waiting = Waiting {
         name: acquire.lock.name.clone(),
         link: Rc::clone(link),
@@ -258,7 +266,15 @@ fn hold_row(
     };
     let attempt = wait_for_row(&mut lock, &waiting, acquire.connection.connect_timeout);
     let outcome = match attempt? {
-        Ok((grant, lease)) => pass_on(&mut lock, grant, lease, acquire, &journal, link),
+        Ok((grant, lease)) => {
+            let token = Token {
+                name: acquire.lock.name.clone(),
+                slot: grant.slot,
+                fence: grant.fence.unwrap_or_default(),
+                secret: secret.to_owned(),
+            };
+            pass_on(&mut lock, &token, lease, &journal, link)
+        }
         Err(holders) => link.send(&Message::Item(Acquisition::Taken(holders))),
     };
     // The session ends before this process is ended.
@@ -308,24 +324,16 @@ fn wait_for_row(
 /// Passes the token on, and releases the row again unless it was printed.
 fn pass_on(
     lock: &mut RowLock,
-    grant: Grant,
+    token: &Token,
     lease: Lease,
-    acquire: &Acquire,
     journal: &Journal,
     link: &Link,
 ) -> io::Result<()> {
     lock.hand_over();
-    let fence = grant.fence.unwrap_or_default();
-    let token = Token {
-        name: acquire.lock.name.clone(),
-        slot: grant.slot,
-        fence,
-        owner: journal.facts.run.clone(),
-    };
     let acquired = Acquisition::Acquired {
         token: token.to_string(),
-        slot: grant.slot,
-        fence,
+        slot: token.slot,
+        fence: token.fence,
         lease,
     };
     let sent = link.send(&Message::Item(acquired));

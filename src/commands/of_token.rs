@@ -17,7 +17,7 @@ use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Verbosity;
 use crate::lock::rows::{RowLock, RowSpec};
 use crate::lock::{
-    Caller, DEFAULT_TTL, HolderKind, Holders, Introduction, LockSpec, OnLockLost, Wait,
+    Caller, DEFAULT_TTL, HolderKind, Holders, Introduction, LockSpec, OnLockLost, Wait, run_lock_of,
 };
 use crate::schema::Tables;
 use crate::settings::OfToken;
@@ -79,7 +79,7 @@ fn act(
     work: fn(&mut RowLock, &dyn Caller, &Journal) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     harden(parent)?;
-    let token = &of_token.token;
+    let (token, owner) = (&of_token.token, of_token.token.owner());
     let attributes = Introduction::of_command(command, parent, DEFAULT_TTL).attributes();
     let listener = listener_of::<()>(link, level);
     let connector = Connector::new(&of_token.connection, attributes, DEFAULT_TTL, listener)?;
@@ -96,13 +96,13 @@ fn act(
         tables: Tables::new(&of_token.connection.database),
         facts: RunFacts {
             slot: Some(token.slot),
-            ..RunFacts::here(&token.owner, &token.name, parent, command)
+            ..RunFacts::here(&owner, &token.name, parent, command)
         },
         requested: Moment::now(),
     };
     let row = RowSpec {
         tables: journal.tables.clone(),
-        owner: token.owner.clone(),
+        owner: owner.clone(),
         kind: HolderKind::Token,
         owner_name: None,
         token: Some((token.slot, token.fence)),
@@ -113,7 +113,7 @@ fn act(
         when_waiting: false,
         when_taken: false,
     };
-    let mut lock = RowLock::new(connector, &spec, &token.owner, verbosity, row);
+    let mut lock = RowLock::new(connector, &spec, &run_lock_of(&owner), verbosity, row);
     let caller = Alone(Rc::clone(link));
     work(&mut lock, &caller, &journal)?;
     // The session ends before this process is ended.

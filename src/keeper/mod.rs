@@ -160,7 +160,7 @@ fn backend(
     let token = tables.token.as_ref();
     let owner = token.map_or_else(
         || task.run_id.trim_start_matches('#').to_owned(),
-        |token| token.owner.clone(),
+        Token::owner,
     );
     let spec = RowSpec {
         tables: Tables::new(&task.connection.database),

@@ -60,7 +60,7 @@ pub struct HeldRow {
     pub name: String,
     /// Which slot, from 0.
     pub slot: u32,
-    /// The run or the token that holds it: 32 hex digits. Nobody is told: it is a part of the token.
+    /// The run or the token that holds it: 32 hex digits.
     pub owner: String,
     /// The number that the owner's latest write has chosen.
     pub write_id: u64,

@@ -9,6 +9,7 @@ use mysql::Conn;
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::harness::{
     BUSY, Dblock, Frozen, Proxy, Records, SOON, Server, both_servers_with_tables, eventually,
@@ -73,6 +74,17 @@ fn is_void(server: &Server, token: &str) {
 /// The number of the grant.
 fn fence(token: &str) -> u64 {
     token.split('.').nth(2).unwrap().parse().unwrap()
+}
+
+/// The secret of a token.
+fn secret(token: &str) -> &str {
+    token.rsplit('.').next().unwrap()
+}
+
+/// The owner of the row of a token.
+fn owner_by(token: &str) -> String {
+    let hash = format!("{:x}", Sha256::digest(secret(token)));
+    hash[..32].to_owned()
 }
 
 /// The owner that a slot's row has; `None`: nobody holds it.
@@ -451,6 +463,37 @@ both_servers_with_tables! {
         Dblock::at(server, "renew").env("DBLOCK_TOKEN", "").output().expect_code(64).expect_one_line("no token is given");
     }
 
+    fn whoever_reads_the_tables_the_history_or_the_status_has_no_token(server) {
+        let (name, mut admin) = (unique("secret"), server.admin());
+        let first = token(acquire(server, &name));
+        let mut running = run(server, &first).sh("echo runs; read line").stdin(std::process::Stdio::piped()).spawn();
+        running.wait_line("runs", SOON);
+        let shown = |command: &str, args: &[&str]| {
+            let output = Dblock::at(server, command).arg(&name).args(args).output();
+            output.expect_code(0);
+            format!("{}{}", output.stdout, output.stderr)
+        };
+        let mut told = Vec::new();
+        for args in [&[][..], &["--json"], &["-vv"], &["--json", "-vv"]] {
+            told.extend([shown("history", args), shown("status", args)]);
+        }
+        // A page of it goes on from a run.
+        told.push(shown("history", &["-n", "1", "-vv"]));
+        told.push(shown("kill", &["--dry-run", "-vv"]));
+        for table in ["dblock_locks", "dblock_runs", "dblock_successes"] {
+            let rows: Vec<mysql::Row> = admin.exec(format!("SELECT * FROM dblock.{table} WHERE name = ?"), (&name,)).unwrap();
+            told.push(format!("{rows:?}"));
+        }
+        let all = told.join("\n");
+        assert!(all.contains(&owner_by(&first)), "{all}");
+        assert!(!all.contains(secret(&first)), "{all}");
+        drop(running.take_stdin());
+        running.wait();
+        // What is shown of it is no token.
+        is_void(server, &first.replace(secret(&first), &owner_by(&first)));
+        release(server, &first).output().expect_code(0);
+    }
+
     fn a_command_does_not_see_the_token_with_scrub_env(server) {
         let token = token(acquire(server, &unique("scrub")));
         let at = || Dblock::at(server, "run").env("DBLOCK_TOKEN", &token);
@@ -468,7 +511,7 @@ both_servers_with_tables! {
         trapping.wait_line("ready", SOON);
         trapping.signal(Signal::SIGINT);
         trapping.wait().expect_code(3).expect_stdout("ready\nheard\n");
-        assert_eq!(owner(&mut admin, &name, 0).as_deref(), token.rsplit('.').next());
+        assert_eq!(owner(&mut admin, &name, 0).as_deref(), Some(&*owner_by(&token)));
         acquire(server, &name).output().expect_code(75);
         run(server, &token).args(["--name", &name]).command(["true"]).output().expect_code(0);
         let output = run(server, &token).args(["--name", &unique("other")]).sh("echo ran").output();
@@ -564,7 +607,7 @@ both_servers_with_tables! {
         running.signal(Signal::SIGKILL);
         running.wait().expect_signal(Signal::SIGKILL);
         eventually_gone(command, SOON);
-        assert_eq!(owner(&mut admin, &name, 0).as_deref(), token.rsplit('.').next());
+        assert_eq!(owner(&mut admin, &name, 0).as_deref(), Some(&*owner_by(&token)));
         release(server, &token).output().expect_code(0);
     }
 
@@ -824,9 +867,9 @@ both_servers_with_tables! {
         proxy.delay(Duration::ZERO);
         proxy.cut();
         let token = one_word(&acquiring.wait().expect_code(0).stdout);
-        let own = token.rsplit('.').next();
+        let own = owner_by(&token);
         let owners = [0, 1].map(|slot| owner(&mut admin, &name, slot));
-        assert_eq!(owners.iter().flatten().map(String::as_str).collect::<Vec<_>>(), [own.unwrap()]);
+        assert_eq!(owners.iter().flatten().map(String::as_str).collect::<Vec<_>>(), [&*own]);
         release(server, &token).output().expect_code(0);
         assert_eq!([0, 1].map(|slot| owner(&mut admin, &name, slot)), [None, None]);
     }

@@ -23,4 +23,4 @@ pub use inspect::Rows;
 pub use kill::{Ended, Freed, RowKilling, RowOutcome, RowVictim};
 pub use probe::{RowProbe, TablesFound, clock_of};
 pub use row_lock::{RowLock, RowSpec};
-pub use token::Token;
+pub use token::{Token, owner_of};
