@@ -162,7 +162,7 @@ impl<'a> Lock<'a> {
     /// # Errors
     /// The tables cannot be used.
     pub fn record_skip(&mut self, holders: &Holders, limit: Duration) -> Result<(), Failure> {
-        let (Some(recorder), Some(session)) = (&self.recorder, self.backend.session()) else {
+        let (Some(recorder), Some(session)) = (&mut self.recorder, self.backend.session()) else {
             return Ok(());
         };
         let line = format!("{} is {holders}; not run", self.spec.name);

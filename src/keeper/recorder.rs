@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{TableUse, Task};
 use crate::base::clock::Moment;
-use crate::cron::{AlreadyRan, Tick};
+use crate::cron::{AlreadyRan, Once, Tick};
 use crate::db::{Fault, Plain, Session};
-use crate::history::{AskLastSuccess, Journal, Outcome, RunEnd, RunFacts};
+use crate::history::{AskLastSuccess, Journal, Outcome, RunEnd, RunFacts, Successes};
 use crate::lock::{Backend, Grant};
 use crate::schema::{self, Tables};
 
@@ -60,17 +60,10 @@ impl<'a> Recorder<'a> {
         let due = match &self.tables.once {
             None => Ok(None),
             Some(once) => {
-                let ask = AskLastSuccess {
-                    tables: tables.clone(),
-                    name: self.journal.facts.name.clone(),
-                };
-                let found = session.run(&ask).map_err(|fault| tables.explain(fault))?;
+                let found = self.find_tick(once, session)?;
                 once.judge(&found, self.journal.requested.elapsed())
             }
         };
-        if let Ok(Some(tick)) = &due {
-            self.journal.facts.tick = Some(tick.at().as_microsecond());
-        }
         let facts = &mut self.journal.facts;
         facts.slot_name = self.tables.slot_names.get(grant.slot as usize).cloned();
         if !self.is_row && due.is_ok() {
@@ -82,15 +75,30 @@ impl<'a> Recorder<'a> {
         Ok(due)
     }
 
+    /// Asks for the last success, and notes the tick that the run is for.
+    fn find_tick(&mut self, once: &Once, session: &mut Session) -> Result<Successes, Fault> {
+        let ask = AskLastSuccess {
+            tables: self.journal.tables.clone(),
+            name: self.journal.facts.name.clone(),
+        };
+        let found = session.run(&ask);
+        let found = found.map_err(|fault| self.journal.tables.explain(fault))?;
+        let tick = once.tick(found.now, self.journal.requested.elapsed());
+        self.journal.facts.tick = tick.map(|tick| tick.at().as_microsecond());
+        Ok(found)
+    }
+
     /// Records a run that did not run, on a session that was not granted the lock.
     ///
     /// # Errors
     /// It is not recorded. [`Fault::Final`]: the tables cannot be used.
-    pub fn record_skip(&self, message: &str, session: &mut Session) -> Result<(), Fault> {
-        let tables = &self.journal.tables;
+    pub fn record_skip(&mut self, message: &str, session: &mut Session) -> Result<(), Fault> {
         if !self.is_row {
             schema::prepare(session)?;
-            tables.check(session)?;
+            self.journal.tables.check(session)?;
+        }
+        if let Some(once @ Once::At(_)) = &self.tables.once {
+            self.find_tick(once, session)?;
         }
         self.carry_out(&self.skip(message, false), session)
     }

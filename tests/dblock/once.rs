@@ -56,6 +56,24 @@ both_servers! {
         assert_eq!(stored.as_deref(), Some("12-31 23:00"), "in UTC");
     }
 
+    fn a_skip_has_the_tick_that_it_was_for(shared) {
+        let server = Server::durable(shared.kind);
+        for durable in [&[][..], &["--durable"]] {
+            let name = unique("skipped-tick");
+            let mut first = run(server, &name, &YEARLY).args(durable).stdin(std::process::Stdio::piped()).sh("echo began; cat").spawn();
+            first.wait_line("began", SOON);
+            run(server, &name, &YEARLY).args(durable).command(["true"]).output().expect_code(75);
+            drop(first.take_stdin());
+            first.wait().expect_code(0);
+            // Once the lock was taken, once the tick had run.
+            run(server, &name, &YEARLY).args(durable).command(["true"]).output().expect_code(75);
+            let query = "SELECT outcome, DATE_FORMAT(tick, '%m-%d %H:%i') FROM dblock.dblock_runs WHERE name = ? ORDER BY requested_at";
+            let found: Vec<(String, Option<String>)> = server.admin().exec(query, (&name,)).unwrap();
+            let expected = ["ran", "skipped", "skipped"].map(|outcome| (outcome.to_owned(), Some("01-01 00:00".to_owned())));
+            assert_eq!(found, expected, "{durable:?}");
+        }
+    }
+
     fn a_later_tick_is_run_again(shared) {
         let server = Server::durable(shared.kind);
         let name = unique("later");
