@@ -19,7 +19,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::{json_printable, seconds};
-use crate::db::Connector;
+use crate::db::{Connector, Fault, Plain};
 use crate::history::{Journal, Outcome, RunEnd, RunFacts};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, die_with, harden};
@@ -39,6 +39,9 @@ const PATIENCE: f64 = 0.8;
 
 /// For all that is neither connecting nor waiting.
 const BESIDES: Duration = Duration::from_secs(5);
+
+/// How long the server may take to record that the lock was taken, for each answer.
+const RECORD_LIMIT: Duration = Duration::from_secs(2);
 
 /// What became of it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -273,9 +276,16 @@ fn hold_row(
                 fence: grant.fence.unwrap_or_default(),
                 secret: secret.to_owned(),
             };
-            pass_on(&mut lock, &token, lease, &journal, link)
+            let sent = pass_on(&mut lock, &token, lease, &journal, link);
+            if let Some(session) = lock.session() {
+                journal.prune_now_and_then(session);
+            }
+            sent
         }
-        Err(holders) => link.send(&Message::Item(Acquisition::Taken(holders))),
+        Err(holders) => {
+            record_skip(&mut lock, &holders, &acquire.lock.name, &journal);
+            link.send(&Message::Item(Acquisition::Taken(holders)))
+        }
     };
     // The session ends before this process is ended.
     drop(lock);
@@ -318,6 +328,21 @@ fn wait_for_row(
                 sleep(pause);
             }
         }
+    }
+}
+
+/// Records that the lock was taken. What is remembered of it matters less than the answer.
+fn record_skip(lock: &mut RowLock, holders: &Holders, name: &Name, journal: &Journal) {
+    let Some(session) = lock.session() else {
+        return;
+    };
+    let line = format!("{name} is {holders}; not acquired");
+    let skip = Plain(journal.skip(&line, Outcome::Skipped));
+    let done = session.answer_within(RECORD_LIMIT);
+    let done = done.map_err(|error| Fault::Gone(error.to_string()));
+    match done.and_then(|()| session.run(&skip)) {
+        Ok(()) => journal.prune_now_and_then(session),
+        Err(fault) => session.tell(Level::Warning, &format!("cannot record the skip: {fault}")),
     }
 }
 

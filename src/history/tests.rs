@@ -368,6 +368,53 @@ on_both_servers! {
         journal.prune(&mut fixture.session).unwrap();
     }
 
+    fn names_that_never_run_again_are_pruned_too_and_each_time_a_little(fixture) {
+        fixture.client.query_drop("UPDATE dblock_meta SET keep_seconds = 3600, keep_runs = 20").unwrap();
+        // 40 names, 2500 runs each, one a minute; and one that runs.
+        let digits = "(SELECT 0 n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 \
+                      UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
+        let insert = format!(
+            "INSERT INTO dblock_runs (run, name, requested_at, ended_at, outcome) SELECT LEFT(SHA2(number, 256), 32), CONCAT('job', number MOD 40), \
+             UTC_TIMESTAMP(6) - INTERVAL 1 + number DIV 40 MINUTE, UTC_TIMESTAMP(6), 'skipped' FROM (SELECT a.n + 10 * b.n + 100 * c.n \
+             + 1000 * d.n + 10000 * e.n AS number FROM {digits} a, {digits} b, {digits} c, {digits} d, {digits} e) numbers"
+        );
+        fixture.client.query_drop(insert).unwrap();
+        let journal = fixture.journal(9, "job7");
+        let mut count = |condition: &str| -> usize {
+            let sql = format!("SELECT COUNT(*) FROM dblock_runs WHERE {condition}");
+            fixture.client.query_first(sql).unwrap().unwrap()
+        };
+        let old = "requested_at < UTC_TIMESTAMP(6) - INTERVAL 65 MINUTE";
+        assert!(count("TRUE") == 100_000 && count(old) > 97_000);
+        let (mut rounds, mut left) = (0, 100_000);
+        while count(old) > 0 {
+            // What is deleted at most, whatever there is.
+            for _ in 0..25 {
+                journal.prune(&mut fixture.session).unwrap();
+            }
+            rounds += 25;
+            let now = count("TRUE");
+            assert!(left - now <= 25 * 2 * 50, "{}", left - now);
+            left = now;
+            assert!(rounds < 8_000, "{left} are left after {rounds}");
+        }
+        // An hour of each, which is more than the last 20.
+        assert!((40 * 58..=40 * 66).contains(&left), "{left}");
+    }
+
+    fn pruning_does_not_wait_for_a_row_that_somebody_has_locked(fixture) {
+        fixture.client.query_drop("UPDATE dblock_meta SET keep_seconds = 1, keep_runs = 1").unwrap();
+        for (number, age) in [(1, 9), (2, 0)] {
+            fixture.client.query_drop(format!("INSERT INTO dblock_runs (run, name, requested_at, ended_at) VALUES ('{number:032x}', 'job', UTC_TIMESTAMP(6) - INTERVAL {age} MINUTE, UTC_TIMESTAMP(6))")).unwrap();
+        }
+        fixture.client.query_drop("BEGIN").unwrap();
+        fixture.client.query_drop(format!("UPDATE dblock_runs SET host = 'x' WHERE run = '{:032x}'", 1)).unwrap();
+        let begun = Moment::now();
+        assert!(fixture.journal(9, "job").prune(&mut fixture.session).is_err());
+        assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+        fixture.client.query_drop("COMMIT").unwrap();
+    }
+
     fn pruning_waits_for_no_run_that_is_kept(fixture) {
         fixture.client.query_drop("UPDATE dblock_meta SET keep_seconds = 1, keep_runs = 1").unwrap();
         for (number, age) in [(1, 9), (2, 8), (3, 0)] {

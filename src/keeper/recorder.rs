@@ -10,9 +10,6 @@ use crate::history::{AskLastSuccess, Journal, Outcome, RunEnd, RunFacts, Success
 use crate::lock::{Backend, Grant};
 use crate::schema::{self, Tables};
 
-/// One in so many runs removes what is too old from the history.
-const PRUNES_ONE_IN: u32 = 16;
-
 /// Records one run.
 pub struct Recorder<'a> {
     journal: Journal,
@@ -154,9 +151,8 @@ impl<'a> Recorder<'a> {
 
     /// Removes what is too old from the history, now and then.
     pub fn prune_now_and_then(&self, backend: &mut dyn Backend) {
-        let is_chosen = getrandom::u32().is_ok_and(|chance| chance % PRUNES_ONE_IN == 0);
-        if is_chosen && let Some(session) = backend.session() {
-            let _ = self.journal.prune(session);
+        if let Some(session) = backend.session() {
+            self.journal.prune_now_and_then(session);
         }
     }
 }

@@ -5,7 +5,9 @@ use std::fs;
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
-use crate::harness::{Dblock, Kind, Records, SOON, Server, both_servers, eventually, unique};
+use crate::harness::{
+    Dblock, Kind, Records, SOON, Server, Tables, both_servers, eventually, unique,
+};
 
 fn run(server: &Server, name: &str, options: &[&str]) -> Dblock {
     Dblock::run_at(&server.url(), name).args(options)
@@ -141,6 +143,35 @@ both_servers! {
         let ended = "SELECT outcome FROM dblock.dblock_runs WHERE name = ?";
         let outcome: Option<String> = server.admin().exec_first(ended, (&name,)).unwrap();
         assert_eq!(outcome.as_deref(), Some("ran"));
+    }
+
+    fn ordinary_runs_keep_the_history_as_short_as_it_is_to_be(shared) {
+        let tables = Tables::with(shared, &["--keep", "1d,5"]);
+        let mut admin = tables.admin();
+        // Of a name that runs, and of one that does not any more.
+        for number in 0..500 {
+            let name = if number < 250 { "runs" } else { "rests" };
+            let insert = format!(
+                "INSERT INTO dblock_runs (run, name, requested_at, ended_at, outcome) VALUES (LEFT(SHA2('{number}', 256), 32), '{name}', \
+                 UTC_TIMESTAMP(6) - INTERVAL 2 DAY - INTERVAL {number} SECOND, UTC_TIMESTAMP(6), 'skipped')"
+            );
+            admin.query_drop(insert).unwrap();
+        }
+        let mut old = |name: &str| -> u64 {
+            let count = "SELECT COUNT(*) FROM dblock_runs WHERE name = ? AND requested_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY";
+            admin.exec_first(count, (name,)).unwrap().unwrap()
+        };
+        let mut rounds = 0;
+        while old("runs") > 0 || old("rests") > 5 {
+            let hosts = [(); 10].map(|()| tables.at("run").args(["--name", "runs", "--record"]).command(["true"]).spawn());
+            for host in hosts {
+                let code = host.wait().code;
+                assert!([Some(0), Some(75)].contains(&code), "{code:?}");
+            }
+            rounds += 1;
+            assert!(rounds < 300, "{} and {} are left", old("runs"), old("rests"));
+        }
+        assert_eq!(old("rests"), 5, "the last of each name stay");
     }
 
     fn a_success_is_recorded_before_the_hold_is_over(shared) {

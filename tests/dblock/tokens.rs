@@ -41,6 +41,17 @@ fn one_word(stdout: &str) -> String {
     word.to_owned()
 }
 
+/// What the history says of a lock, the oldest first.
+#[track_caller]
+fn history(server: &Server, name: &str) -> Vec<Value> {
+    let output = Dblock::at(server, "history")
+        .args([name, "--json"])
+        .output();
+    output.expect_code(0).expect_silence();
+    let whole: Value = serde_json::from_str(&output.stdout).unwrap();
+    whole["runs"].as_array().unwrap().clone()
+}
+
 fn renew(server: &Server, token: &str) -> Dblock {
     Dblock::at(server, "renew").arg(token)
 }
@@ -189,6 +200,27 @@ both_servers_with_tables! {
         let mut plain = Dblock::run_at(&server.url(), &name).sh("echo runs; exec sleep 600").spawn();
         plain.wait_line("runs", SOON);
         acquire(server, &name).output().expect_code(75).expect_one_line(&format!("{name} is held by "));
+    }
+
+    fn an_acquire_that_found_the_lock_taken_is_a_skip_in_the_history(server) {
+        let name = unique("skip");
+        let first = token(acquire(server, &name));
+        acquire(server, &name).output().expect_code(75).expect_one_line(&format!("{name} is held by "));
+        acquire(server, &name).args(["--wait", "0.2"]).output().expect_code(75).expect_one_line("held by");
+        release(server, &first).output().expect_code(0);
+        let found = history(server, &name);
+        let outcomes: Vec<_> = found.iter().map(|run| run["outcome"].as_str().unwrap()).collect();
+        assert_eq!(outcomes, ["released", "skipped", "skipped"], "{found:#?}");
+        for skip in &found[1..] {
+            let message = skip["message"].as_str().unwrap();
+            assert!(message.starts_with(&format!("{name} is held by ")) && message.ends_with("; not acquired"), "{message}");
+            assert_eq!((&skip["program"], &skip["acquired"]), (&"dblock acquire".into(), &Value::Null));
+        }
+        // Of a plain lock, too.
+        let name = unique("skip");
+        let _client = server.hold(&name);
+        acquire(server, &name).output().expect_code(75);
+        assert_eq!(history(server, &name)[0]["outcome"], "skipped");
     }
 
     fn who_waits_gets_it_when_it_is_released(server) {
