@@ -247,6 +247,7 @@ fn hold_row(
         owner_name: acquire.owner.clone(),
         token: None,
         ttl: Some(ttl),
+        on_withdrawal: vec![journal.withdrawal()],
         on_grant: Box::new(journal.on_grant(&journal.facts.run, &acquire.slot_names)),
     };
     let verbosity = Verbosity {

@@ -108,6 +108,7 @@ fn act(
         token: Some((token.slot, token.fence)),
         ttl: of_token.ttl,
         on_grant: Box::new(|_, _| Vec::new()),
+        on_withdrawal: Vec::new(),
     };
     let verbosity = Verbosity {
         when_waiting: false,

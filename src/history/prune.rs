@@ -11,7 +11,7 @@ use crate::schema::Tables;
 const BATCH: usize = 50;
 
 /// How long the server may take for each answer: no run waits for long because of those before it.
-const LIMIT: Duration = Duration::from_millis(500);
+pub(super) const LIMIT: Duration = Duration::from_millis(500);
 
 /// One in so many runs removes what is too old.
 const PRUNES_ONE_IN: u32 = 16;
@@ -21,18 +21,18 @@ impl Journal {
     pub fn prune_now_and_then(&self, session: &mut Session) {
         let is_chosen = getrandom::u32().is_ok_and(|chance| chance % PRUNES_ONE_IN == 0);
         if is_chosen {
-            let _ = self.prune(session);
+            let _ = self.prune(session, LIMIT);
         }
     }
 
     /// Deletes some runs of this name and of another that are older than the history is kept, but none of the newest that are kept in
     /// any case, and none that has not ended and is not a day old. It waits for nobody's lock but that of a row which it deletes, and
-    /// not for long. The session may not be of use afterwards.
+    /// no longer than the `limit` for any answer: the session may be of no use afterwards.
     ///
     /// # Errors
     /// Those of a statement. Nothing is lost by them: the next run deletes the same.
-    pub fn prune(&self, session: &mut Session) -> Result<(), Fault> {
-        let limited = session.answer_within(LIMIT);
+    pub fn prune(&self, session: &mut Session, limit: Duration) -> Result<(), Fault> {
+        let limited = session.answer_within(limit);
         limited.map_err(|error| Fault::Gone(error.to_string()))?;
         let Some(keep) = session.run(&AskKeep(&self.tables))? else {
             return Ok(());

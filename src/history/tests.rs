@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};
 
+use super::prune::LIMIT;
 use super::*;
 use crate::base::clock::Moment;
 use crate::db::{
@@ -51,6 +52,9 @@ fn start(kind: &str) -> Server {
         _script: script,
     }
 }
+
+/// More than a busy server takes for an answer.
+const AMPLE: Duration = Duration::from_secs(60);
 
 /// Empty tables.
 struct Fixture {
@@ -247,6 +251,58 @@ on_both_servers! {
         assert_eq!(fixture.lines("slot, fence, connection", "dblock_runs"), ["1 9 5"]);
     }
 
+    fn of_a_run_that_was_granted_twice_the_latest_grant_counts(fixture) {
+        // The client's session may assign all columns at once, where the server can do that.
+        for mode in ["STRICT_ALL_TABLES", "STRICT_ALL_TABLES,SIMULTANEOUS_ASSIGNMENT"] {
+            if fixture.session.run(&Sql(format!("SET SESSION sql_mode='{mode}'"))).is_err() {
+                continue;
+            }
+            let grant = |fence: u32, slot: u32| format!("REPLACE INTO dblock_locks (name, slot, fence, owner) VALUES ('job', {slot}, {fence}, '{:032x}')", 0xabc);
+            let mut journal = fixture.journal(0xabc, "job");
+            let row = "slot, fence, connection, slot_name, IFNULL(outcome, '-'), IFNULL(message, '-'), acquired_at";
+            fixture.client.query_drop(grant(7, 1)).unwrap();
+            journal.facts.slot_name = Some("one".to_owned());
+            fixture.run(journal.start(1, 5, Some(&journal.facts.run)));
+            let first = fixture.lines(row, "dblock_runs").remove(0);
+            assert!(first.starts_with("1 7 5 one - - "), "{first}");
+            // The same grant again, from another session.
+            fixture.run(journal.start(1, 6, Some(&journal.facts.run)));
+            assert_eq!(fixture.lines(row, "dblock_runs"), [&*first]);
+            // Meanwhile somebody has taken the row for one that had expired.
+            fixture.client.query_drop("UPDATE dblock_runs SET ended_at = UTC_TIMESTAMP(6), outcome = 'lost', message = 'expired'").unwrap();
+            fixture.client.query_drop(grant(9, 2)).unwrap();
+            journal.facts.slot_name = Some("two".to_owned());
+            fixture.run(journal.start(2, 6, Some(&journal.facts.run)));
+            let second = fixture.lines(row, "dblock_runs").remove(0);
+            assert!(second.starts_with("2 9 6 two - - "), "{second}");
+            assert_ne!(first.rsplit(' ').next(), second.rsplit(' ').next());
+            // How it ended stays.
+            fixture.end(&journal, &success(1, 0));
+            fixture.run(journal.start(2, 6, Some(&journal.facts.run)));
+            assert_eq!(fixture.lines("outcome", "dblock_runs"), ["ran"]);
+            fixture.client.query_drop("DELETE FROM dblock_runs").unwrap();
+            // Without a row.
+            fixture.run(journal.start(3, 5, None));
+            fixture.run(journal.start(4, 8, None));
+            assert_eq!(fixture.lines("slot, IFNULL(fence, '-'), connection", "dblock_runs"), ["4 - 8"]);
+            fixture.run(journal.skip("job is held by web2", Outcome::Skipped));
+            assert_eq!(fixture.lines("outcome, IFNULL(slot, '-'), IFNULL(connection, '-'), IFNULL(acquired_at, '-')", "dblock_runs"), ["skipped - - -"]);
+            fixture.client.query_drop("DELETE FROM dblock_runs").unwrap();
+            fixture.client.query_drop("DELETE FROM dblock_locks").unwrap();
+        }
+    }
+
+    fn a_run_that_never_started_is_forgotten(fixture) {
+        let journal = fixture.journal(1, "job");
+        fixture.run(journal.start(0, 1, None));
+        fixture.run(journal.withdrawal());
+        assert_eq!(fixture.lines("run", "dblock_runs"), [""; 0]);
+        fixture.run(journal.start(0, 1, None));
+        fixture.end(&journal, &success(1, 0));
+        fixture.run(journal.withdrawal());
+        assert_eq!(fixture.lines("outcome", "dblock_runs"), ["ran"]);
+    }
+
     fn a_run_that_did_not_run_is_recorded_with_the_reason(fixture) {
         let mut journal = fixture.journal(2, "job");
         journal.facts.connection = Some(4);
@@ -355,7 +411,7 @@ on_both_servers! {
         let journal = fixture.journal(1000, "job");
         let mut left = Vec::new();
         for _ in 0..3 {
-            journal.prune(&mut fixture.session).unwrap();
+            journal.prune(&mut fixture.session, AMPLE).unwrap();
             left.push(fixture.lines("COUNT(*)", "dblock_runs WHERE name = 'job'").remove(0));
         }
         // Five that are kept in any case, and the one that may still run.
@@ -365,7 +421,7 @@ on_both_servers! {
         assert_eq!(fixture.lines("COUNT(*)", "dblock_runs WHERE name = 'other'"), ["1"]);
         // Without a word on how long, nothing is deleted.
         fixture.client.query_drop("DELETE FROM dblock_meta").unwrap();
-        journal.prune(&mut fixture.session).unwrap();
+        journal.prune(&mut fixture.session, AMPLE).unwrap();
     }
 
     fn names_that_never_run_again_are_pruned_too_and_each_time_a_little(fixture) {
@@ -390,7 +446,7 @@ on_both_servers! {
         while count(old) > 0 {
             // What is deleted at most, whatever there is.
             for _ in 0..25 {
-                journal.prune(&mut fixture.session).unwrap();
+                journal.prune(&mut fixture.session, AMPLE).unwrap();
             }
             rounds += 25;
             let now = count("TRUE");
@@ -410,7 +466,7 @@ on_both_servers! {
         fixture.client.query_drop("BEGIN").unwrap();
         fixture.client.query_drop(format!("UPDATE dblock_runs SET host = 'x' WHERE run = '{:032x}'", 1)).unwrap();
         let begun = Moment::now();
-        assert!(fixture.journal(9, "job").prune(&mut fixture.session).is_err());
+        assert!(fixture.journal(9, "job").prune(&mut fixture.session, LIMIT).is_err());
         assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
         fixture.client.query_drop("COMMIT").unwrap();
     }
@@ -423,7 +479,7 @@ on_both_servers! {
         fixture.client.query_drop("BEGIN").unwrap();
         fixture.client.query_drop(format!("UPDATE dblock_runs SET host = 'x' WHERE run = '{:032x}'", 3)).unwrap();
         let begun = Moment::now();
-        fixture.journal(9, "job").prune(&mut fixture.session).unwrap();
+        fixture.journal(9, "job").prune(&mut fixture.session, AMPLE).unwrap();
         assert!(begun.elapsed() < Duration::from_secs(1));
         fixture.client.query_drop("COMMIT").unwrap();
         assert_eq!(fixture.lines("CONV(run, 16, 10)", "dblock_runs"), ["3"]);

@@ -177,6 +177,7 @@ fn backend(
             Some(task.lock.ttl)
         },
         on_grant: Box::new(recorder.on_grant(&owner)),
+        on_withdrawal: vec![recorder.withdrawal()],
         owner,
     };
     let row = RowLock::new(connector, task.lock, task.run_id, verbosity, spec);

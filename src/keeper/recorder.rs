@@ -40,6 +40,11 @@ impl<'a> Recorder<'a> {
         self.journal.on_grant(owner, &self.tables.slot_names)
     }
 
+    /// The statement that forgets a run that was granted and never started.
+    pub fn withdrawal(&self) -> String {
+        self.journal.withdrawal()
+    }
+
     /// The lock is granted on the backend's session: records that, and finds out whether the run is due, and for which tick.
     ///
     /// # Errors

@@ -865,6 +865,7 @@ both_servers_with_tables! {
             eventually("it has been granted and released", SOON, || {
                 sessions_of(&mut admin, &account) == 0 && owner(&mut admin, &name, 0).is_none()
             });
+            assert!(history(server, &name).iter().all(|run| !run["ended"].is_null()), "{:#?}", history(server, &name));
         }
         let token = token(acquire(server, &name));
         assert_eq!(fence(&token), 4);
@@ -884,9 +885,16 @@ both_servers_with_tables! {
         proxy.thaw();
         // The first one comes behind it now.
         let second = one_word(&second.wait().expect_code(0).stdout);
+        // The grant that nobody knew of is as if it had never been.
+        let found = history(server, &name);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!((&found[0]["outcome"], &found[0]["fence"]), (&"running".into(), &fence(&second).into()));
         release(server, &second).output().expect_code(0);
         let first = one_word(&first.wait().expect_code(0).stdout);
         assert!(fence(&first) > fence(&second), "{first} {second}");
+        let found = history(server, &name);
+        let running = found.iter().find(|run| run["outcome"] == "running").expect("it holds the lock");
+        assert_eq!(running["fence"], fence(&first), "{found:#?}");
         release(server, &first).output().expect_code(0);
     }
 

@@ -151,11 +151,19 @@ impl RowLock {
 
     /// Releases the row, and then the named lock. `false`: the row was another's.
     pub(super) fn release_row(&mut self, also: &[String]) -> Result<bool, Fault> {
-        let mut session = self.reach()?;
         let Grant { slot, fence, .. } = self.grant;
+        if fence.is_none() && self.spec.token.is_some() {
+            // It is the script's, and was not gone on with.
+            return Ok(true);
+        }
+        let mut session = self.reach()?;
+        let mut also = also.to_vec();
+        if fence.is_none() {
+            also.extend_from_slice(&self.spec.on_withdrawal);
+        }
         let write_id = self.next_write_id();
         let change = Change::giving_back(slot, fence, self.spec.token.is_some());
-        let write = self.statements.write(change, write_id, &self.terms(also));
+        let write = self.statements.write(change, write_id, &self.terms(&also));
         // In the same packet: whoever waits for the named lock waits for nothing else.
         let named = self
             .named_slot

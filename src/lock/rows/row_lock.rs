@@ -45,6 +45,8 @@ pub struct RowSpec {
     pub ttl: Option<Duration>,
     /// The statements that are carried out in the transaction of a grant, by the slot and the session's number.
     pub on_grant: Box<dyn Fn(u32, u64) -> Vec<String>>,
+    /// Those of the release of a grant that nobody has used.
+    pub on_withdrawal: Vec<String>,
 }
 
 /// How far the server's named locks serve as the queue.

@@ -98,21 +98,23 @@ impl Statements {
             }
             Change::HandBack { slot, fence } => {
                 let update = self.renewal(change, slot, fence, write_id, terms);
-                self.transaction("hand back row", slot, terms.also, &update)
+                let look = Look(self.look_at(slot));
+                Self::transaction("hand back row", terms.also, &update, look)
             }
             Change::Release { slot, fence } => {
                 let free = self.freeing(write_id);
                 let update = format!("{free} WHERE {}", self.is_own(slot, fence));
-                self.transaction("release row", slot, terms.also, &update)
+                let look = Look(self.look_at(slot));
+                Self::transaction("release row", terms.also, &update, look)
             }
             Change::ReleaseAny => {
                 let free = format!(
-                    "/* dblock release rows */ {} WHERE name = {} AND owner = {}",
+                    "{} WHERE name = {} AND owner = {}",
                     self.freeing(write_id),
                     self.name,
                     self.owner
                 );
-                Write::before_look(vec![free], self.look())
+                Self::transaction("release rows", terms.also, &free, self.look())
             }
         }
     }
@@ -185,9 +187,9 @@ impl Statements {
     }
 
     /// The look comes before the commit: after it another may be granted the slot at once.
-    fn transaction(&self, what: &str, slot: u32, also: &[String], update: &str) -> Write {
+    fn transaction(what: &str, also: &[String], update: &str, look: Look) -> Write {
         let named = |sql: &str| format!("/* dblock {what} */ {sql}");
-        let end = [named(update), self.look_at(slot), named("COMMIT")];
+        let end = [named(update), look.0, named("COMMIT")];
         let statements = [named("START TRANSACTION")]
             .into_iter()
             .chain(also.iter().cloned())
