@@ -54,6 +54,9 @@ impl Supervisor<'_> {
             if self.lock.is_held() {
                 self.lost_at_the_end("the keeper is gone");
             }
+            if let Some(line) = self.unrecorded(&releasing.conclusion) {
+                self.log.warning(line);
+            }
             return true;
         }
         false
@@ -82,22 +85,40 @@ impl Supervisor<'_> {
                 }
             }
             Event::Deadline => {
-                if self.lock.is_held() {
-                    if self.grant.is_some_and(|grant| grant.fence.is_some()) {
-                        self.log.warning(format_args!(
-                            "the server did not answer; it frees {name} when the TTL is over"
-                        ));
-                    } else {
-                        self.log.warning(format_args!(
-                            "the server did not answer; it frees {name} when it sees that dblock is gone"
-                        ));
+                let has_row = self.grant.is_some_and(|grant| grant.fence.is_some());
+                let frees = match (self.lock.is_held(), has_row) {
+                    (false, _) => None,
+                    (true, true) => Some(format!("it frees {name} when the TTL is over")),
+                    (true, false) => {
+                        Some(format!("it frees {name} when it sees that dblock is gone"))
                     }
+                };
+                let unrecorded = self.unrecorded(&releasing.conclusion);
+                let lines: Vec<String> = frees.into_iter().chain(unrecorded).collect();
+                if !lines.is_empty() {
+                    let lines = lines.join("; ");
+                    self.log
+                        .warning(format_args!("the server did not answer; {lines}"));
                 }
                 releasing.finished = true;
             }
             Event::Message(_) | Event::KeeperGone => {}
         }
         Phase::Releasing(releasing)
+    }
+
+    /// What is to be said of a run that was to be recorded, where no server has answered that it is; it may be all the same. After a
+    /// hold there is nobody to hear it: stderr is closed.
+    fn unrecorded(&self, conclusion: &anyhow::Result<Conclusion>) -> Option<String> {
+        let end = self.run_end(conclusion)?;
+        let once = self.job.tables.as_ref()?.once.as_ref();
+        Some(match once.filter(|_| end.succeeded) {
+            None => "the run may not have been recorded".to_owned(),
+            Some(_) => format!(
+                "this success may not have been recorded, and then {} is run again",
+                self.job.lock.name
+            ),
+        })
     }
 
     fn lost_at_the_end(&mut self, cause: &str) {

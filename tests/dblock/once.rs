@@ -6,7 +6,7 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Kind, Records, SOON, Server, Tables, both_servers, eventually, unique,
+    Dblock, Kind, Proxy, Records, SOON, Server, Tables, both_servers, eventually, unique,
 };
 
 fn run(server: &Server, name: &str, options: &[&str]) -> Dblock {
@@ -172,6 +172,36 @@ both_servers! {
             assert!(rounds < 300, "{} and {} are left", old("runs"), old("rests"));
         }
         assert_eq!(old("rests"), 5, "the last of each name stay");
+    }
+
+    fn a_run_that_could_not_be_recorded_is_told(shared) {
+        let server = Server::durable(shared.kind);
+        let again = "this success may not have been recorded, and then ";
+        let run_only = "the run may not have been recorded";
+        for (options, script, told) in [
+            (&["--record"][..], "exit 0", Some(run_only)),
+            (&["--durable"], "exit 0", Some(run_only)),
+            (&["--once-per", "1h"], "exit 0", Some(again)),
+            (&["--once-per", "1h", "--durable"], "exit 0", Some(again)),
+            (&["--once-per", "1h"], "exit 3", Some(run_only)),
+            (&[], "exit 0", None),
+        ] {
+            let name = unique("silent");
+            let proxy = Proxy::to(server);
+            let script = format!("echo began; read line; {script}");
+            let mut begun = run(server, &name, options).env("DBLOCK_URL", proxy.url()).args(["--connect-timeout", "1"])
+                .stdin(std::process::Stdio::piped()).sh(&script).spawn();
+            begun.wait_line("began", SOON);
+            proxy.freeze();
+            drop(begun.take_stdin());
+            let end = begun.wait_within(SOON);
+            assert!([Some(0), Some(3)].contains(&end.code), "{end:?}");
+            end.expect_one_line("the server did not answer; it frees ");
+            match told {
+                Some(told) => drop(end.expect_said([told])),
+                None => assert!(!end.stderr.contains("recorded"), "{end:?}"),
+            }
+        }
     }
 
     fn a_success_is_recorded_before_the_hold_is_over(shared) {
