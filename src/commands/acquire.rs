@@ -247,6 +247,8 @@ fn hold_row(
         owner_name: acquire.owner.clone(),
         token: None,
         ttl: Some(ttl),
+        command_run: None,
+        on_token_end: journal.on_token_end(),
         on_withdrawal: vec![journal.withdrawal()],
         on_grant: Box::new(journal.on_grant(&journal.facts.run, &acquire.slot_names)),
     };

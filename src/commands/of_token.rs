@@ -108,6 +108,8 @@ fn act(
         token: Some((token.slot, token.fence)),
         ttl: of_token.ttl,
         on_grant: Box::new(|_, _| Vec::new()),
+        command_run: None,
+        on_token_end: journal.on_token_end(),
         on_withdrawal: Vec::new(),
     };
     let verbosity = Verbosity {

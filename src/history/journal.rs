@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Outcome, RunEnd, RunFacts};
 use crate::base::clock::Moment;
 use crate::db::text_literal;
+use crate::lock::rows::{RecordTokenEnd, TokenEnd};
 use crate::schema::{RUNS, Tables};
 
 /// Writes of one run.
@@ -86,6 +87,12 @@ impl Journal {
             self.tables.runs(),
             text_literal(&self.facts.run)
         )
+    }
+
+    /// What records that a script has lost its lock to this run.
+    pub fn on_token_end(&self) -> RecordTokenEnd {
+        let by = format!("{}, pid {}", self.facts.host, self.facts.pid);
+        recorder_of_token_ends(&self.tables, by)
     }
 
     /// What is carried out in the transaction of a grant: [`Journal::start`] for the slot and the session's number, where the slot's
@@ -216,6 +223,28 @@ impl Journal {
         ]
         .join(", ")
     }
+}
+
+/// Why a script has lost its lock whose time was over.
+pub const EXPIRED: &str = "expired: it was neither renewed nor released in time";
+
+/// What records that a script has lost its lock, for whoever takes it from that: `by`.
+pub fn recorder_of_token_ends(tables: &Tables, by: String) -> RecordTokenEnd {
+    let runs = tables.runs();
+    Box::new(move |owner, end| {
+        let message = match end {
+            TokenEnd::TakenOver => format!("taken over for the same owner by {by}"),
+            TokenEnd::Expired => EXPIRED.to_owned(),
+            TokenEnd::Killed(killer) => format!("ended by dblock kill on {killer}"),
+        };
+        format!(
+            "/* dblock record token end */ UPDATE {runs} SET outcome = {}, message = {}, ended_at = UTC_TIMESTAMP(6) \
+             WHERE run = {} AND ended_at IS NULL",
+            text_literal(Outcome::Lost.word()),
+            text("message", Some(&message)),
+            text_literal(owner)
+        )
+    })
 }
 
 /// The moment so long ago, by the server's clock.

@@ -13,7 +13,8 @@ use std::time::Duration;
 use nix::unistd::{Pid, gethostname};
 use serde::{Deserialize, Serialize};
 
-pub use journal::Journal;
+pub use journal::EXPIRED;
+pub use journal::{Journal, recorder_of_token_ends};
 pub use list::{Entry, Filter, Since, State, list, reach};
 pub use success::LastSuccess;
 pub use success::{AskLastSuccess, Successes};

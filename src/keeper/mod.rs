@@ -177,6 +177,8 @@ fn backend(
             Some(task.lock.ttl)
         },
         on_grant: Box::new(recorder.on_grant(&owner)),
+        command_run: token.map(|_| recorder.run().to_owned()),
+        on_token_end: recorder.on_token_end(),
         on_withdrawal: vec![recorder.withdrawal()],
         owner,
     };

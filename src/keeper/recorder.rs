@@ -7,6 +7,7 @@ use crate::base::clock::Moment;
 use crate::cron::{AlreadyRan, Once, Tick};
 use crate::db::{Fault, Plain, Session};
 use crate::history::{AskLastSuccess, Journal, Outcome, RunEnd, RunFacts, Successes};
+use crate::lock::rows::RecordTokenEnd;
 use crate::lock::{Backend, Grant};
 use crate::schema::{self, Tables};
 
@@ -38,6 +39,16 @@ impl<'a> Recorder<'a> {
     /// The statements that record a grant, by the slot and the session's number, for a row that is to belong to this `owner`.
     pub fn on_grant(&self, owner: &str) -> impl Fn(u32, u64) -> Vec<String> + use<> {
         self.journal.on_grant(owner, &self.tables.slot_names)
+    }
+
+    /// The run's number.
+    pub fn run(&self) -> &str {
+        &self.journal.facts.run
+    }
+
+    /// What records that a script has lost its lock to this run, or with its command.
+    pub fn on_token_end(&self) -> RecordTokenEnd {
+        self.journal.on_token_end()
     }
 
     /// The statement that forgets a run that was granted and never started.

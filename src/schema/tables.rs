@@ -66,6 +66,9 @@ pub const LOCKS: Table = Table {
         ("write_id", "BIGINT UNSIGNED NOT NULL DEFAULT 0"),
         // What holds it: the name of a `HolderKind`.
         ("kind", "VARCHAR(16) NULL"),
+        // The run whose command is under a script's grant, and until when that may go on without another renewal.
+        ("command_run", OPTIONAL_ID),
+        ("command_until", MOMENT),
         // What `acquire --owner` says.
         ("owner_name", "VARCHAR(200) NULL"),
         ("ttl_seconds", "INT UNSIGNED NULL"),

@@ -223,6 +223,111 @@ both_servers_with_tables! {
         assert_eq!(history(server, &name)[0]["outcome"], "skipped");
     }
 
+    fn the_history_says_why_a_script_has_lost_its_lock(server) {
+        let (name, mut admin) = (unique("why"), server.admin());
+        let owned = || acquire(server, &name).args(["--owner", "me"]);
+        let told = |at: usize| history(server, &name)[at].clone();
+        let lost = |at: usize, why: &str| {
+            let run = told(at);
+            let message = run["message"].as_str().unwrap_or_default();
+            assert!(run["outcome"] == "lost" && message.starts_with(why), "{why}: {run:#}");
+            run
+        };
+        // Taken over.
+        token(owned());
+        let second = token(owned());
+        let taken = lost(0, "taken over for the same owner by ");
+        assert!(!taken["ended"].is_null() && taken["message"].as_str().unwrap().contains(", pid "), "{taken:#}");
+        assert_eq!(told(1)["outcome"], "running");
+        // Its time is over; it may come back as long as nobody has acquired it.
+        expire(&mut admin, &name);
+        assert!(lost(1, "expired: it was neither renewed nor released in time")["ended"].is_null());
+        renew(server, &second).output().expect_code(0);
+        assert_eq!(told(1)["outcome"], "running");
+        expire(&mut admin, &name);
+        let third = token(acquire(server, &name));
+        assert!(!lost(1, "expired: it was neither renewed nor released in time")["ended"].is_null());
+        is_void(server, &second);
+        // Ended, while it is a script's, and while a command is under it; and by force.
+        let kill = || Dblock::at(server, "kill").arg(&name);
+        kill().output().expect_code(0);
+        lost(2, "ended by dblock kill on ");
+        is_void(server, &third);
+        for (at, force) in [(3, None), (5, Some("--force"))] {
+            let under = token(acquire(server, &name));
+            let mut running = run(server, &under).without_terminal().sh("echo runs; exec sleep 600").spawn();
+            running.wait_line("runs", SOON);
+            assert_eq!((&told(at)["outcome"], &told(at + 1)["outcome"]), (&"running".into(), &"running".into()));
+            kill().args(force).output().expect_code(0);
+            running.wait_within(SOON).expect_code(74);
+            lost(at, "ended by dblock kill on ");
+            assert_eq!((&told(at + 1)["outcome"], &told(at + 1)["program"]), (&"lost".into(), &"sh".into()));
+        }
+        // A durable run takes a script's row, too.
+        token(acquire(server, &name));
+        expire(&mut admin, &name);
+        Dblock::run(server, &name).command(["true"]).output().expect_code(0);
+        assert!(!lost(7, "expired")["ended"].is_null());
+        let failed = Dblock::at(server, "history").args([&name, "--failed", "--json"]).output();
+        let failed: Value = serde_json::from_str(&failed.stdout).unwrap();
+        assert_eq!(failed["runs"].as_array().unwrap().len(), 8, "{failed:#}");
+    }
+
+    fn one_command_at_a_time_is_under_a_token(server) {
+        let name = unique("two");
+        let first = token(acquire(server, &name));
+        let mut running = run(server, &first).sh("echo runs; read line; exit 5").stdin(std::process::Stdio::piped()).spawn();
+        running.wait_line("runs", SOON);
+        let refused = run(server, &first).sh("echo ran").output();
+        let pid = format!("pid {}", running.pid());
+        refused.expect_code(75).expect_stdout("").expect_one_line(&format!("{name} is held by "));
+        refused.expect_said([&*pid]);
+        run(server, &first).args(["-E", "9"]).sh("echo ran").output().expect_code(9).expect_stdout("");
+        // The script may renew its lock meanwhile.
+        renew(server, &first).output().expect_code(0);
+        drop(running.take_stdin());
+        running.wait().expect_code(5).expect_silence();
+        run(server, &first).sh("echo second").output().expect_code(0).expect_stdout("second\n");
+        let outcomes: Vec<_> = history(server, &name).iter().map(|run| run["outcome"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(outcomes, ["running", "ran", "skipped", "skipped", "ran"]);
+        release(server, &first).output().expect_code(0);
+    }
+
+    fn a_command_whose_host_has_died_keeps_its_token_no_longer_than_its_lease(server) {
+        let (name, mut admin) = (unique("died"), server.admin());
+        let first = token(acquire(server, &name).args(["--ttl", "1h"]));
+        let mut dead = run(server, &first).without_terminal().sh("echo shell $$; exec sleep 600").spawn();
+        let command = dead.wait_pid("shell");
+        let keeper = dead.keeper(Some(command));
+        let stopped = [Frozen::new(dead.pid()), Frozen::new(keeper)];
+        let mut run_until = |when: &str| {
+            let update = format!("UPDATE dblock.dblock_locks SET command_until = UTC_TIMESTAMP(6) {when} WHERE name = ?");
+            admin.exec_drop(update, (&name,)).unwrap();
+        };
+        // It may live.
+        run(server, &first).sh("echo ran").output().expect_code(75).expect_stdout("");
+        renew(server, &first).args(["--ttl", "4s"]).output().expect_code(0);
+        assert!(held_for(&mut server.admin(), &name) > 3000.0);
+        run_until("- INTERVAL 1 SECOND");
+        renew(server, &first).args(["--ttl", "40s"]).output().expect_code(0);
+        let left = held_for(&mut server.admin(), &name);
+        assert!(left <= 40.0 && left > 30.0, "{left}");
+        let status = Dblock::at(server, "status").args(["--json", &name]).output();
+        assert!(status.stdout.contains("\"kind\": \"token\""), "{status:?}");
+        let mut next = run(server, &first).sh("echo next; read line").stdin(std::process::Stdio::piped()).spawn();
+        next.wait_line("next", SOON);
+        // The other one lives after all, and finds that out.
+        drop(stopped);
+        let session = server.holder(&format!("#{}", owner_by(&first)));
+        if let Some(session) = session {
+            let _ = server.admin().query_drop(format!("KILL {session}"));
+        }
+        dead.wait_within(SOON).expect_code(74).expect_said(["its row says that it is held by"]);
+        drop(next.take_stdin());
+        next.wait().expect_code(1).expect_silence();
+        release(server, &first).output().expect_code(0);
+    }
+
     fn who_waits_gets_it_when_it_is_released(server) {
         let name = unique("waits");
         let first = token(acquire(server, &name));

@@ -10,13 +10,14 @@ use super::clock::{Clock, disagreement};
 use super::row_lock::{CONFLICT_PAUSE, Queue, RowLock, by_chance, gone};
 use super::state::SlotState;
 use super::statements::{AskClock, Terms, Write};
+use super::token_end::TokenEnd;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::{Fault, Session};
 use crate::lock::named::{Decision, Opening, Request, Turns};
-use crate::lock::{Attempt, Caller, Grant, Holder, Holders, Lease};
+use crate::lock::{Attempt, Caller, Grant, Holder, HolderKind, Holders, Lease};
 
 /// From a lost session to the next attempt.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -278,7 +279,7 @@ impl RowLock {
                 self.compare_clocks(row.map_or(self.ttl, |row| row.ttl), session)?;
             }
             let write_id = self.next_write_id();
-            let write = self.claiming(change, write_id, session);
+            let write = self.claiming(change, &rows, write_id, session);
             sent = Moment::now();
             match self.write(&write, session) {
                 Ok(seen) => {
@@ -315,18 +316,40 @@ impl RowLock {
         }
     }
 
-    fn claiming(&self, change: Change, write_id: u64, session: &Session) -> Write {
-        let also = match change {
+    fn claiming(
+        &self,
+        change: Change,
+        rows: &[SlotState],
+        write_id: u64,
+        session: &Session,
+    ) -> Write {
+        let mut also = match change {
             Change::Take { slot }
             | Change::TakeExpired { slot, .. }
             | Change::TakeOver { slot, .. } => (self.spec.on_grant)(slot, session.handshake_id()),
             _ => Vec::new(),
         };
+        also.extend(self.end_of_token(change, rows));
         let terms = Terms {
             ttl: Some(self.ttl),
             ..self.terms(&also)
         };
         self.statements.write(change, write_id, &terms)
+    }
+
+    /// What the history is to say of the script whose slot is taken.
+    fn end_of_token(&self, change: Change, rows: &[SlotState]) -> Option<String> {
+        let (slot, fence, end) = match change {
+            Change::TakeExpired { slot, fence } => (slot, fence, TokenEnd::Expired),
+            Change::TakeOver { slot, fence } => (slot, fence, TokenEnd::TakenOver),
+            _ => return None,
+        };
+        let mut rows = rows.iter();
+        let row = rows.find(|row| row.slot == slot && row.fence == fence)?;
+        let owner = row.owner.as_deref();
+        let record = (self.spec.on_token_end)(owner.filter(|_| row.kind != HolderKind::Run)?, end);
+        // One that lives and was late says itself how its run has ended.
+        Some(self.statements.if_own(&record, slot, fence + 1))
     }
 
     /// Refuses a server whose clock is behind that of one which wrote a row.

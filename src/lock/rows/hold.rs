@@ -7,6 +7,7 @@ use super::holding::{Holding, Released, Renewed, after_release_of_any};
 use super::row_lock::{Queue, RowLock, gone};
 use super::state::SlotState;
 use super::statements::Written;
+use super::token_end::TokenEnd;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -30,10 +31,15 @@ impl RowLock {
         let proved = match self.renew_row() {
             Ok(Renewal::Confirmed(proved)) => proved,
             Ok(Renewal::Lost(cause)) => {
+                if let Some(holders) = self.other_command.take() {
+                    return Ok(Attempt::Taken(holders));
+                }
                 let line = format!("the token does not hold {} any more: {cause}", self.name);
                 return Err(Failure::new(Reason::LockLost, line));
             }
             Ok(Renewal::Killed(killer)) => {
+                // There is no command yet.
+                let _ = self.release_row(&[]);
                 let line = format!("{} was ended by {killer}", self.name);
                 return Err(Failure::new(Reason::LockLost, line));
             }
@@ -89,6 +95,7 @@ impl RowLock {
         let renewal = match renewed {
             Renewed::Confirmed => Renewal::Confirmed(sent),
             Renewed::Killed => {
+                self.killed_by = rows.first().and_then(|row| row.kill_requested_by.clone());
                 self.begin_end(&mut session);
                 let killer = rows.first().and_then(SlotState::killer);
                 Renewal::Killed(Box::new(killer.unwrap_or_default()))
@@ -99,6 +106,11 @@ impl RowLock {
             }
             Renewed::Lost(Some(row)) if row.is_owned() => {
                 let holders = self.holders(&rows);
+                let holding = self.holding(fence);
+                let is_own = row.owner.as_deref() == Some(holding.owner) && row.fence == fence;
+                if is_own && holding.has_another_command(row) {
+                    self.other_command = Some(holders.clone());
+                }
                 Renewal::Lost(format!("its row says that it is {holders}"))
             }
             Renewed::Lost(Some(_)) => Renewal::Lost("its row says that nobody holds it".to_owned()),
@@ -146,6 +158,7 @@ impl RowLock {
             owner: &self.spec.owner,
             slot: self.grant.slot,
             fence,
+            command_run: self.spec.command_run.as_deref(),
         }
     }
 
@@ -160,6 +173,13 @@ impl RowLock {
         let mut also = also.to_vec();
         if fence.is_none() {
             also.extend_from_slice(&self.spec.on_withdrawal);
+        }
+        if let (Some(fence), true, Some(killer)) =
+            (fence, self.spec.token.is_none(), &self.killed_by)
+            && self.spec.kind == HolderKind::TokenRun
+        {
+            let record = (self.spec.on_token_end)(&self.spec.owner, TokenEnd::Killed(killer));
+            also.push(self.statements.if_own(&record, slot, fence));
         }
         let write_id = self.next_write_id();
         let change = Change::giving_back(slot, fence, self.spec.token.is_some());

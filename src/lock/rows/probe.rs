@@ -173,6 +173,7 @@ impl RowProbe {
     ) -> Result<Vec<SlotState>, Fault> {
         let terms = Terms {
             kind: HolderKind::Run,
+            command_run: None,
             owner_name: None,
             ttl: Some(DEFAULT_TTL),
             also: &[],

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::change::Change;
-use super::state::{COLUMNS, SlotState};
+use super::state::{COLUMNS, HOLDER, SlotState};
 use crate::db::{Batch, Fault, Plain, Row, Statement, first_value, text_literal};
 use crate::lock::{HolderKind, Name};
 use crate::schema::{AskVersion, PREPARE, Tables, Version};
@@ -22,6 +22,8 @@ pub struct Statements {
 pub struct Terms<'a> {
     /// What is to hold it.
     pub kind: HolderKind,
+    /// The run whose command is to be under a script's grant, of [`HolderKind::TokenRun`].
+    pub command_run: Option<&'a str>,
     /// What `acquire --owner` says: whoever says the same takes the lock over.
     pub owner_name: Option<&'a str>,
     /// For how long it is held from now on; `None`: for as long as its row says, and a grant not at all.
@@ -58,7 +60,7 @@ impl Statements {
 
     fn look_sql(&self, what: &str, slots: &str) -> String {
         format!(
-            "/* dblock {what} */ SELECT {COLUMNS} FROM {} l LEFT JOIN {} r ON r.run = l.owner WHERE l.name = {} AND {slots}",
+            "/* dblock {what} */ SELECT {COLUMNS} FROM {} l LEFT JOIN {} r ON {HOLDER} WHERE l.name = {} AND {slots}",
             self.tables.locks(),
             self.tables.runs(),
             self.name
@@ -134,7 +136,8 @@ impl Statements {
         let ttl = terms.ttl.unwrap_or_default().as_secs().to_string();
         let update = format!(
             "UPDATE {} SET fence = fence + 1, owner = {}, write_id = {write_id}, kind = '{}', owner_name = {owner_name}, \
-             acquired_at = UTC_TIMESTAMP(6), {}, kill_requested_at = NULL, kill_requested_by = NULL WHERE {} AND {condition}",
+             acquired_at = UTC_TIMESTAMP(6), {}, command_run = NULL, command_until = NULL, kill_requested_at = NULL, \
+             kill_requested_by = NULL WHERE {} AND {condition}",
             self.tables.locks(),
             self.owner,
             terms.kind.name(),
@@ -167,19 +170,32 @@ impl Statements {
         let ttl = match terms.ttl.map(|ttl| ttl.as_secs()) {
             None => kept.to_owned(),
             Some(ttl) if terms.kind == HolderKind::Run => ttl.to_string(),
-            Some(ttl) => format!(
-                "IF(kind = '{}', GREATEST({kept}, {ttl}), {ttl})",
-                HolderKind::TokenRun.name()
+            Some(ttl) => {
+                format!("IF(command_until > UTC_TIMESTAMP(6), GREATEST({kept}, {ttl}), {ttl})")
+            }
+        };
+        let (command, is_own_command) = match (change, terms.command_run.map(text_literal)) {
+            (_, None) => (String::new(), String::new()),
+            (Change::HandBack { .. }, Some(run)) => (
+                format!(
+                    ", kind = '{}', command_run = NULL, command_until = NULL",
+                    HolderKind::Token.name()
+                ),
+                format!(" AND IFNULL(command_run, {run}) = {run}"),
+            ),
+            // One command at a time; that of a host which is dead has been ended when its time is over.
+            (_, Some(run)) => (
+                format!(
+                    ", kind = '{}', command_run = {run}, command_until = UTC_TIMESTAMP(6) + INTERVAL {ttl} SECOND",
+                    HolderKind::TokenRun.name()
+                ),
+                format!(
+                    " AND (IFNULL(command_run, {run}) = {run} OR command_until <= UTC_TIMESTAMP(6))"
+                ),
             ),
         };
-        let kind = match (change, terms.kind) {
-            (Change::HandBack { .. }, _) => Some(HolderKind::Token),
-            (_, kind @ HolderKind::TokenRun) => Some(kind),
-            _ => None,
-        };
-        let kind = kind.map_or_else(String::new, |kind| format!(", kind = '{}'", kind.name()));
         format!(
-            "UPDATE {} SET write_id = {write_id}, {}{kind} WHERE {}",
+            "UPDATE {} SET write_id = {write_id}, {}{command} WHERE {}{is_own_command}",
             self.tables.locks(),
             lasting(&ttl),
             self.is_own(slot, fence)
@@ -217,27 +233,64 @@ impl Statements {
         Write::before_look(vec![request], Look(self.look_at(slot)))
     }
 
-    /// Takes a slot that was granted with this fence from its owner, who is not asked, if this still holds of the row.
-    pub fn free(&self, slot: u32, fence: u64, write_id: u64, only: Only) -> Write {
+    /// Takes a slot that was granted with this fence from its owner, who is not asked, if this still holds of the row, and has the
+    /// history say so, if there is something to `record`.
+    pub fn free(
+        &self,
+        slot: u32,
+        fence: u64,
+        write_id: u64,
+        only: Only,
+        record: Option<String>,
+    ) -> Write {
         let condition = match only {
             Only::Expired => {
                 " AND IFNULL(expires_at, UTC_TIMESTAMP(6)) <= UTC_TIMESTAMP(6)".to_owned()
             }
-            Only::Token => format!(" AND kind = '{}'", HolderKind::Token.name()),
+            Only::Token => format!(
+                " AND kind <> '{}' AND IFNULL(command_until, UTC_TIMESTAMP(6)) <= UTC_TIMESTAMP(6)",
+                HolderKind::Run.name()
+            ),
             Only::Always => String::new(),
         };
-        let free = format!(
-            "/* dblock free row */ {} WHERE {}{condition}",
+        let named = |sql: &str| format!("/* dblock free row */ {sql}");
+        let free = named(&format!(
+            "{} WHERE {}{condition}",
             self.freeing(write_id),
             self.is_own(slot, fence)
-        );
-        Write::before_look(vec![free], Look(self.look_at(slot)))
+        ));
+        let is_freed = format!("owner IS NULL AND fence = {fence} AND write_id = {write_id}");
+        let statements = match record {
+            None => vec![free],
+            Some(record) => vec![
+                named("START TRANSACTION"),
+                free,
+                self.if_row(&record, slot, &is_freed),
+                named("COMMIT"),
+            ],
+        };
+        Write::before_look(statements, Look(self.look_at(slot)))
+    }
+
+    /// A statement that ends with a condition, with another one: that this holds of the row of a slot.
+    fn if_row(&self, statement: &str, slot: u32, condition: &str) -> String {
+        format!(
+            "{statement} AND EXISTS (SELECT 1 FROM {} WHERE {} AND {condition})",
+            self.tables.locks(),
+            self.place(slot)
+        )
+    }
+
+    /// The same: that the row is this owner's, by the grant with this fence.
+    pub fn if_own(&self, statement: &str, slot: u32, fence: u64) -> String {
+        let is_own = format!("owner = {} AND fence = {fence}", self.owner);
+        self.if_row(statement, slot, &is_own)
     }
 
     fn freeing(&self, write_id: u64) -> String {
         format!(
-            "UPDATE {} SET owner = NULL, owner_name = NULL, write_id = {write_id}, expires_at = NULL, kill_requested_at = NULL, \
-             kill_requested_by = NULL",
+            "UPDATE {} SET owner = NULL, owner_name = NULL, write_id = {write_id}, expires_at = NULL, command_run = NULL, \
+             command_until = NULL, kill_requested_at = NULL, kill_requested_by = NULL",
             self.tables.locks()
         )
     }
