@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use super::{Outcome, RunEnd, RunFacts};
+use super::{Outcome, RunEnd, RunFacts, recorder_of_token_ends};
 use crate::base::clock::Moment;
 use crate::db::text_literal;
-use crate::lock::rows::{RecordTokenEnd, TokenEnd};
+use crate::lock::rows::RecordTokenEnd;
 use crate::schema::{RUNS, Tables};
 
 /// Writes of one run.
@@ -225,28 +225,6 @@ impl Journal {
     }
 }
 
-/// Why a script has lost its lock whose time was over.
-pub const EXPIRED: &str = "expired: it was neither renewed nor released in time";
-
-/// What records that a script has lost its lock, for whoever takes it from that: `by`.
-pub fn recorder_of_token_ends(tables: &Tables, by: String) -> RecordTokenEnd {
-    let runs = tables.runs();
-    Box::new(move |owner, end| {
-        let message = match end {
-            TokenEnd::TakenOver => format!("taken over for the same owner by {by}"),
-            TokenEnd::Expired => EXPIRED.to_owned(),
-            TokenEnd::Killed(killer) => format!("ended by dblock kill on {killer}"),
-        };
-        format!(
-            "/* dblock record token end */ UPDATE {runs} SET outcome = {}, message = {}, ended_at = UTC_TIMESTAMP(6) \
-             WHERE run = {} AND ended_at IS NULL",
-            text_literal(Outcome::Lost.word()),
-            text("message", Some(&message)),
-            text_literal(owner)
-        )
-    })
-}
-
 /// The moment so long ago, by the server's clock.
 pub(super) fn ago(span: Duration) -> String {
     // A server's interval is a signed number, and its dates begin with the year 0.
@@ -277,7 +255,7 @@ fn number(number: Option<impl ToString>) -> String {
 }
 
 /// A text for a column of the history, cut to what that takes.
-fn text(column: &str, text: Option<&str>) -> String {
+pub(super) fn text(column: &str, text: Option<&str>) -> String {
     let literal = |text: &str| {
         let cut: String = text.chars().take(RUNS.width(column)).collect();
         text_literal(&cut)

@@ -7,17 +7,17 @@ mod prune;
 mod success;
 #[cfg(test)]
 mod tests;
+mod token_end;
 
 use std::time::Duration;
 
 use nix::unistd::{Pid, gethostname};
 use serde::{Deserialize, Serialize};
 
-pub use journal::EXPIRED;
-pub use journal::{Journal, recorder_of_token_ends};
+pub use journal::Journal;
 pub use list::{Entry, Filter, Since, State, list, reach};
-pub use success::LastSuccess;
-pub use success::{AskLastSuccess, Successes};
+pub use success::{AskLastSuccess, LastSuccess, Successes};
+pub use token_end::{EXPIRED, recorder_of_token_ends};
 
 use crate::base::user::local_user;
 use crate::lock::Name;
