@@ -53,9 +53,9 @@ impl Supervisor<'_> {
         if self.keeper.is_closed() {
             if self.lock.is_held() {
                 self.lost_at_the_end("the keeper is gone");
-            }
-            if let Some(line) = self.unrecorded(&releasing.conclusion) {
-                self.log.warning(line);
+                if let Some(line) = self.unrecorded(&releasing.conclusion) {
+                    self.log.warning(line);
+                }
             }
             return true;
         }
