@@ -52,10 +52,10 @@ impl Supervisor<'_> {
         }
         if self.keeper.is_closed() {
             if self.lock.is_held() {
-                self.lost_at_the_end("the keeper is gone");
-                if let Some(line) = self.unrecorded(&releasing.conclusion) {
-                    self.log.warning(line);
-                }
+                let unrecorded = self.unrecorded(&releasing.conclusion);
+                let causes = ["the keeper is gone".to_owned()].into_iter();
+                let causes: Vec<String> = causes.chain(unrecorded).collect();
+                self.lost_at_the_end(&causes.join("; "));
             }
             return true;
         }
