@@ -17,7 +17,9 @@ use crate::isolated::process::{detach, harden};
 use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Verbosity;
 use crate::lock::rows::{RowLock, RowSpec};
-use crate::lock::{Caller, DEFAULT_TTL, Holders, Introduction, LockSpec, OnLockLost, Wait};
+use crate::lock::{
+    Caller, DEFAULT_TTL, HolderKind, Holders, Introduction, LockSpec, OnLockLost, Wait, run_lock_of,
+};
 use crate::schema::Tables;
 use crate::settings::OfToken;
 
@@ -78,7 +80,7 @@ fn act(
     work: Work,
 ) -> Result<(), Failure> {
     harden(parent)?;
-    let token = &of_token.token;
+    let (token, owner) = (&of_token.token, of_token.token.owner());
     let attributes = Introduction::of_command(command, parent, DEFAULT_TTL).attributes();
     let listener = listener_of::<()>(link, level);
     let connector = Connector::new(&of_token.connection, attributes, DEFAULT_TTL, listener)?;
@@ -95,24 +97,27 @@ fn act(
         tables: Tables::new(&of_token.connection.database),
         facts: RunFacts {
             slot: Some(token.slot),
-            ..RunFacts::here(&token.owner, &token.name, parent, command)
+            ..RunFacts::here(&owner, &token.name, parent, command)
         },
         requested: Moment::now(),
     };
     let row = RowSpec {
         tables: journal.tables.clone(),
-        owner: token.owner.clone(),
-        kind: "token",
+        owner: owner.clone(),
+        kind: HolderKind::Token,
         owner_name: None,
         token: Some((token.slot, token.fence)),
         ttl: of_token.ttl,
         on_grant: Box::new(|_, _| Vec::new()),
+        command_run: None,
+        on_token_end: journal.on_token_end(),
+        on_withdrawal: Vec::new(),
     };
     let verbosity = Verbosity {
         when_waiting: false,
         when_taken: false,
     };
-    let mut lock = RowLock::new(connector, &spec, &token.owner, verbosity, row);
+    let mut lock = RowLock::new(connector, &spec, &run_lock_of(&owner), verbosity, row);
     let only_read_only = OnlyReadOnly::new(of_token.connection.connect_timeout);
     let caller = Alone(Rc::clone(link), only_read_only);
     while let Some(pause) = work(&mut lock, &caller, &journal)? {

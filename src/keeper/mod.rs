@@ -22,7 +22,7 @@ use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, fork_isolated, harden};
 use crate::lock::named::{NamedLock, Verbosity};
 use crate::lock::rows::{RowLock, RowSpec, Token};
-use crate::lock::{Backend, Grant, Introduction, Lease, LockSpec};
+use crate::lock::{Backend, Grant, HolderKind, Introduction, Lease, LockSpec};
 use crate::schema::Tables;
 use event_loop::Guard;
 use lock::{Lock, State};
@@ -166,11 +166,15 @@ fn backend(
     let token = tables.token.as_ref();
     let owner = token.map_or_else(
         || task.run_id.trim_start_matches('#').to_owned(),
-        |token| token.owner.clone(),
+        Token::owner,
     );
     let spec = RowSpec {
         tables: Tables::new(&task.connection.database),
-        kind: if token.is_some() { "token_run" } else { "run" },
+        kind: if token.is_some() {
+            HolderKind::TokenRun
+        } else {
+            HolderKind::Run
+        },
         owner_name: None,
         token: token.map(|token| (token.slot, token.fence)),
         ttl: if token.is_some() {
@@ -179,6 +183,9 @@ fn backend(
             Some(task.lock.ttl)
         },
         on_grant: Box::new(recorder.on_grant(&owner)),
+        command_run: token.map(|_| recorder.run().to_owned()),
+        on_token_end: recorder.on_token_end(),
+        on_withdrawal: vec![recorder.withdrawal()],
         owner,
     };
     let row = RowLock::new(connector, task.lock, task.run_id, verbosity, spec);

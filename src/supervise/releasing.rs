@@ -65,7 +65,8 @@ impl Supervisor<'_> {
                 return false;
             }
             if self.lock.is_held() {
-                self.end_without_release("the keeper is gone");
+                let unrecorded = self.unrecorded(&releasing.conclusion);
+                self.end_without_release("the keeper is gone", unrecorded);
             }
             return true;
         }
@@ -95,12 +96,19 @@ impl Supervisor<'_> {
                 }
             }
             Event::Deadline => {
-                if self.lock.is_held() {
-                    self.say_unreleased("the server did not answer");
+                let frees = if self.lock.is_held() {
+                    Some(self.frees("it"))
                 } else if self.keeper.claims() {
-                    self.log.warning(format_args!(
-                        "the server did not answer; if it has granted {name}, it frees that when the TTL is over"
-                    ));
+                    Some(format!(
+                        "if it has granted {name}, it frees that when the TTL is over"
+                    ))
+                } else {
+                    None
+                };
+                let unrecorded = self.unrecorded(&releasing.conclusion);
+                if frees.is_some() || unrecorded.is_some() {
+                    let line = in_one_line("the server did not answer", [frees, unrecorded]);
+                    self.log.warning(line);
                 }
                 releasing.finished = true;
             }
@@ -127,6 +135,20 @@ impl Supervisor<'_> {
         is_replaced
     }
 
+    /// What is to be said of a run that was to be recorded, where no server has answered that it is; it may be all the same. After a
+    /// hold there is nobody to hear it: stderr is closed.
+    fn unrecorded(&self, conclusion: &anyhow::Result<Conclusion>) -> Option<String> {
+        let end = self.run_end(conclusion)?;
+        let once = self.job.tables.as_ref()?.once.as_ref();
+        Some(match once.filter(|_| end.succeeded) {
+            None => "the run may not have been recorded".to_owned(),
+            Some(_) => format!(
+                "this success may not have been recorded, and then {} is run again",
+                self.job.lock.name
+            ),
+        })
+    }
+
     fn lost_at_the_end(&mut self, cause: &str) {
         self.lock.lose();
         self.log.error(format_args!(
@@ -136,27 +158,33 @@ impl Supervisor<'_> {
     }
 
     /// The keeper is gone, and the lock with it, if it does not outlive that.
-    fn end_without_release(&mut self, cause: &str) {
+    fn end_without_release(&mut self, cause: &str, unrecorded: Option<String>) {
         if self.is_durable() {
-            self.say_unreleased(cause);
+            let line = in_one_line(cause, [Some(self.frees("the server")), unrecorded]);
+            self.log.warning(line);
         } else {
-            self.lost_at_the_end(cause);
+            self.lost_at_the_end(&in_one_line(cause, [unrecorded]));
         }
     }
 
-    fn say_unreleased(&self, cause: &str) {
+    /// When the server, which is called so, frees a lock that was not released.
+    fn frees(&self, server: &str) -> String {
         let name = &self.job.lock.name;
         let when = if self.is_durable() {
             "when the TTL is over"
         } else {
             "when it sees that dblock is gone"
         };
-        self.log
-            .warning(format_args!("{cause}; the server frees {name} {when}"));
+        format!("{server} frees {name} {when}")
     }
 
     pub(super) fn end_releasing(&mut self, releasing: Releasing) -> Phase {
         self.keeper.end();
         Phase::Done(releasing.conclusion)
     }
+}
+
+fn in_one_line<const N: usize>(cause: &str, rest: [Option<String>; N]) -> String {
+    let parts = [Some(cause.to_owned())].into_iter().chain(rest);
+    parts.flatten().collect::<Vec<_>>().join("; ")
 }

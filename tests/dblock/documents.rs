@@ -825,6 +825,7 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
                 "lock/explorer.rs",
                 "lock/named/model",
                 "lock/rows/model",
+                "history/tests.rs",
                 "commands/check",
                 "settings/cli",
             ];

@@ -11,13 +11,14 @@ use super::prepare::prepare_and_ask;
 use super::row_lock::{CONFLICT_PAUSE, Queue, RowLock, gone};
 use super::state::SlotState;
 use super::statements::{AskClock, Terms, Write};
+use super::token_end::TokenEnd;
 use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::{Fault, Session};
 use crate::lock::named::{Decision, Opening, Request, Turn, Turns};
-use crate::lock::{Attempt, Caller, Grant, Holder, Holders, Lease};
+use crate::lock::{Attempt, Caller, Grant, Holder, HolderKind, Holders, Lease};
 
 /// From a lost session to the next attempt.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -227,7 +228,7 @@ impl RowLock {
         self.announce_claim(true, caller)?;
         let (change, write_id) = (Change::Take { slot }, self.next_write_id());
         let proof = self.request.proof(slot, granted);
-        let write = self.claiming(change, Some(&proof), write_id, session);
+        let write = self.claiming(change, &[], Some(&proof), write_id, session);
         let sent = Moment::now();
         let fence = match self.write(&write.without_look(), session) {
             Ok(written) => written.fence,
@@ -352,7 +353,7 @@ impl RowLock {
                 self.compare_clocks(row.map_or(self.ttl, |row| row.ttl), session)?;
             }
             let write_id = self.next_write_id();
-            let mut write = self.claiming(change, None, write_id, session);
+            let mut write = self.claiming(change, &rows, None, write_id, session);
             // There is no other that would have to be looked at.
             let alone = change.granted().filter(|_| self.slots == 1);
             if alone.is_some() {
@@ -404,20 +405,37 @@ impl RowLock {
     fn claiming(
         &self,
         change: Change,
+        rows: &[SlotState],
         proof: Option<&str>,
         write_id: u64,
         session: &Session,
     ) -> Write {
-        let also = match change.granted() {
+        let mut also = match change.granted() {
             Some(slot) => (self.spec.on_grant)(slot, session.handshake_id()),
             None => Vec::new(),
         };
+        also.extend(self.end_of_token(change, rows));
         let terms = Terms {
             ttl: Some(self.ttl),
             proof,
             ..self.terms(&also)
         };
         self.statements.write(change, write_id, &terms)
+    }
+
+    /// What the history is to say of the script whose slot is taken.
+    fn end_of_token(&self, change: Change, rows: &[SlotState]) -> Option<String> {
+        let (slot, fence, end) = match change {
+            Change::TakeExpired { slot, fence } => (slot, fence, TokenEnd::Expired),
+            Change::TakeOver { slot, fence } => (slot, fence, TokenEnd::TakenOver),
+            _ => return None,
+        };
+        let mut rows = rows.iter();
+        let row = rows.find(|row| row.slot == slot && row.fence == fence)?;
+        let owner = row.owner.as_deref();
+        let record = (self.spec.on_token_end)(owner.filter(|_| row.kind != HolderKind::Run)?, end);
+        // One that lives and was late says itself how its run has ended.
+        Some(self.statements.if_own(&record, slot, fence + 1))
     }
 
     /// Refuses a server whose clock is behind that of one which wrote a row.

@@ -7,12 +7,13 @@ use super::holding::{Holding, Released, Renewed, after_release_of_any};
 use super::row_lock::{Queue, RowLock, gone};
 use super::state::SlotState;
 use super::statements::Written;
+use super::token_end::TokenEnd;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::db::{Fault, Plain, Session};
 use crate::lock::named::Request;
-use crate::lock::{Attempt, Backend, Caller, Grant, Lease, Renewal, run_lock_of};
+use crate::lock::{Attempt, Backend, Caller, Grant, HolderKind, Lease, Renewal, run_lock_of};
 
 impl RowLock {
     /// Goes on with the grant that a script has.
@@ -30,10 +31,15 @@ impl RowLock {
         let proved = match self.renew_row() {
             Ok(Renewal::Confirmed(proved)) => proved,
             Ok(Renewal::Lost(cause)) => {
+                if let Some(holders) = self.other_command.take() {
+                    return Ok(Attempt::Taken(holders));
+                }
                 let line = format!("the token does not hold {} any more: {cause}", self.name);
                 return Err(Failure::new(Reason::LockLost, line));
             }
             Ok(Renewal::Killed(killer)) => {
+                // There is no command yet.
+                let _ = self.release_row(&[]);
                 let line = format!("{} was ended by {killer}", self.name);
                 return Err(Failure::new(Reason::LockLost, line));
             }
@@ -96,6 +102,7 @@ impl RowLock {
                 Renewal::Confirmed(sent)
             }
             Renewed::Killed => {
+                self.killed_by = rows.first().and_then(|row| row.kill_requested_by.clone());
                 self.begin_end(&mut session);
                 let killer = rows.first().and_then(SlotState::killer);
                 Renewal::Killed(Box::new(killer.unwrap_or_default()))
@@ -106,6 +113,11 @@ impl RowLock {
             }
             Renewed::Lost(Some(row)) if row.is_owned() => {
                 let holders = self.holders(&rows);
+                let holding = self.holding(fence);
+                let is_own = row.owner.as_deref() == Some(holding.owner) && row.fence == fence;
+                if is_own && holding.has_another_command(row) {
+                    self.other_command = Some(holders.clone());
+                }
                 Renewal::Lost(format!("its row says that it is {holders}"))
             }
             Renewed::Lost(Some(_)) => Renewal::Lost("its row says that nobody holds it".to_owned()),
@@ -124,7 +136,7 @@ impl RowLock {
 
     /// Takes the named lock again, which excludes callers without rows; the row stays held without it.
     pub(super) fn regain_named_lock(&mut self, session: &mut Session) {
-        if self.queue != Queue::Excludes || self.spec.kind != "run" {
+        if self.queue != Queue::Excludes || self.spec.kind != HolderKind::Run {
             if self.queue != Queue::None {
                 // By it `dblock kill` finds the session.
                 let _ = Request::mark(&run_lock_of(&self.spec.owner), session);
@@ -153,16 +165,32 @@ impl RowLock {
             owner: &self.spec.owner,
             slot: self.grant.slot,
             fence,
+            command_run: self.spec.command_run.as_deref(),
         }
     }
 
     /// Releases the row, and then the named lock. `false`: the row was another's.
     pub(super) fn release_row(&mut self, also: &[String]) -> Result<bool, Fault> {
-        let mut session = self.reach()?;
         let Grant { slot, fence, .. } = self.grant;
+        if fence.is_none() && self.spec.token.is_some() {
+            // It is the script's, and was not gone on with.
+            return Ok(true);
+        }
+        let mut session = self.reach()?;
+        let mut also = also.to_vec();
+        if fence.is_none() {
+            also.extend_from_slice(&self.spec.on_withdrawal);
+        }
+        if let (Some(fence), true, Some(killer)) =
+            (fence, self.spec.token.is_none(), &self.killed_by)
+            && self.spec.kind == HolderKind::TokenRun
+        {
+            let record = (self.spec.on_token_end)(&self.spec.owner, TokenEnd::Killed(killer));
+            also.push(self.statements.if_own(&record, slot, fence));
+        }
         let write_id = self.next_write_id();
         let change = Change::giving_back(slot, fence, self.spec.token.is_some());
-        let write = self.statements.write(change, write_id, &self.terms(also));
+        let write = self.statements.write(change, write_id, &self.terms(&also));
         // In the same packet: whoever waits for the named lock waits for nothing else.
         let named = self
             .named_slot

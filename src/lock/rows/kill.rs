@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::inspect::Rows;
 use super::statements::Only;
+use super::token_end::{RecordTokenEnd, TokenEnd};
 use crate::base::clock::Moment;
 use crate::db::{Client, Fault};
 use crate::lock::named::{Inspector, Killed, Killing};
@@ -40,6 +41,8 @@ pub struct RowKilling<'a> {
     pub force: bool,
     /// Who asks for it.
     pub killer: String,
+    /// What records that a script has lost its grant by it.
+    pub on_token_end: RecordTokenEnd,
 }
 
 /// What was heard of a holder that was asked to end.
@@ -179,9 +182,10 @@ impl RowKilling<'_> {
         };
         let write_id = u64::from(getrandom::u32().unwrap_or_default());
         let fence = row.durable.fence;
+        let record = self.end_of_token(row, why);
         let write = rows
             .statements_of(row, name)
-            .free(row.slot, fence, write_id, only);
+            .free(row.slot, fence, write_id, only, record);
         let after = rows.write(&write, self.inspector())?;
         if after.is_none_or(|after| after.write_id != write_id) {
             return Ok(None);
@@ -323,8 +327,20 @@ impl RowKilling<'_> {
     fn free_token(&mut self, rows: &Rows, row: &HeldRow) -> Result<(), Fault> {
         let write_id = u64::from(getrandom::u32().unwrap_or_default());
         let statements = rows.statements_of(row, self.named.name);
-        let free = statements.free(row.slot, row.durable.fence, write_id, Only::Token);
+        let record = self.end_of_token(row, Freed::Token);
+        let fence = row.durable.fence;
+        let free = statements.free(row.slot, fence, write_id, Only::Token, record);
         rows.write(&free, self.inspector()).map(drop)
+    }
+
+    /// What the history is to say of the script whose grant is ended.
+    fn end_of_token(&self, row: &HeldRow, why: Freed) -> Option<String> {
+        let end = match why {
+            Freed::Expired => TokenEnd::Expired,
+            Freed::Token | Freed::Forced => TokenEnd::Killed(&self.killer),
+        };
+        let is_token = row.durable.kind != HolderKind::Run;
+        is_token.then(|| (self.on_token_end)(&row.owner, end))
     }
 
     fn unmark(&mut self, markers: &[String]) -> Result<(), Fault> {

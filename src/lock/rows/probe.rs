@@ -14,7 +14,7 @@ use crate::base::exit::Failure;
 use crate::db::server_facts::median;
 use crate::db::{Fault, NO_PRIVILEGE, NO_TABLE, Plain, Row, Session, Statement, text_literal};
 use crate::lock::named::CHECKED;
-use crate::lock::{DEFAULT_TTL, Name, run_id_lock};
+use crate::lock::{DEFAULT_TTL, HolderKind, Name, run_id_lock};
 use crate::schema::{AskVersion, Tables, Version};
 
 /// A write that meets another one is tried so often, with a pause.
@@ -169,7 +169,8 @@ impl RowProbe {
         session: &mut Session,
     ) -> Result<Vec<SlotState>, Fault> {
         let terms = Terms {
-            kind: "run",
+            kind: HolderKind::Run,
+            command_run: None,
             owner_name: None,
             ttl: Some(DEFAULT_TTL),
             also: &[],

@@ -10,6 +10,7 @@ use super::clock::{Clock, disagreement};
 use super::prepare::{fit_for_lock, prepare};
 use super::state::SlotState;
 use super::statements::{Prepared, RollBack, Statements, Terms, Write, Written};
+use super::token_end::RecordTokenEnd;
 use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -17,8 +18,8 @@ use crate::base::text::shown;
 use crate::db::{Client, Connector, Fault, Session};
 use crate::lock::named::{Request, Verbosity};
 use crate::lock::{
-    Attempt, Backend, Caller, Grant, Holder, Holders, LockSpec, MOST_NAMED, Name, Reattempt,
-    Refusal, Renewal,
+    Attempt, Backend, Caller, Grant, Holder, HolderKind, Holders, LockSpec, MOST_NAMED, Name,
+    Reattempt, Refusal, Renewal,
 };
 use crate::schema::Tables;
 
@@ -39,8 +40,10 @@ pub struct RowSpec {
     pub tables: Tables,
     /// Whom the row is to belong to: 32 hex digits that nobody else has.
     pub owner: String,
-    /// `run`, `token` or `token_run`.
-    pub kind: &'static str,
+    /// What is to hold it.
+    pub kind: HolderKind,
+    /// The run whose command is to be under the grant of a script.
+    pub command_run: Option<String>,
     /// What `acquire --owner` says.
     pub owner_name: Option<String>,
     /// The slot and the fence of a grant that a script has; `None`: a new one is asked for.
@@ -49,6 +52,10 @@ pub struct RowSpec {
     pub ttl: Option<Duration>,
     /// The statements that are carried out in the transaction of a grant, by the slot and the session's number.
     pub on_grant: Box<dyn Fn(u32, u64) -> Vec<String>>,
+    /// What records that a script has lost its grant to this one, or with its command.
+    pub on_token_end: RecordTokenEnd,
+    /// Those of the release of a grant that nobody has used.
+    pub on_withdrawal: Vec<String>,
 }
 
 /// How far the server's named locks serve as the queue.
@@ -83,6 +90,10 @@ pub struct RowLock {
     pub(super) may_hold: bool,
     /// Whether it may have been released already: the answer was lost, or the process that got it has died.
     pub(super) may_be_released: bool,
+    /// Who has another command under the grant of the script, as was seen last.
+    pub(super) other_command: Option<Holders>,
+    /// Who ends the command under the grant of a script, and with it the grant.
+    pub(super) killed_by: Option<String>,
     pub(super) clock: Option<Clock>,
     pub(super) only_read_only: Option<String>,
 }
@@ -112,6 +123,8 @@ impl RowLock {
             write_id: getrandom::u32().map_or(1, u64::from) << 16,
             may_hold: false,
             may_be_released: false,
+            other_command: None,
+            killed_by: None,
             clock: None,
             only_read_only: None,
         }
@@ -179,6 +192,7 @@ impl RowLock {
     pub(super) fn terms<'a>(&'a self, also: &'a [String]) -> Terms<'a> {
         Terms {
             kind: self.spec.kind,
+            command_run: self.spec.command_run.as_deref(),
             owner_name: self.spec.owner_name.as_deref(),
             ttl: self.spec.ttl,
             also,

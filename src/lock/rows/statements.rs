@@ -5,12 +5,12 @@
 use std::time::Duration;
 
 use super::change::Change;
-use super::state::{COLUMNS, SlotState};
+use super::state::{COLUMNS, HOLDER, SlotState};
 use crate::db::cluster::{HAS_NOT_JOINED, IS_MULTI_PRIMARY, NOT_JOINED, is_wsrep};
 use crate::db::server_facts::READ_ONLY;
 use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
-use crate::lock::Name;
 use crate::lock::named::{First, FirstAnswer};
+use crate::lock::{HolderKind, Name};
 use crate::schema::{AskVersion, Tables, Version, prepare_sql};
 
 /// Writes the statements of one owner of one lock.
@@ -24,8 +24,10 @@ pub struct Statements {
 
 /// What a write says of the grant that it is about.
 pub struct Terms<'a> {
-    /// `run`, `token` or `token_run`.
-    pub kind: &'static str,
+    /// What is to hold it.
+    pub kind: HolderKind,
+    /// The run whose command is to be under a script's grant, of [`HolderKind::TokenRun`].
+    pub command_run: Option<&'a str>,
     /// What `acquire --owner` says: whoever says the same takes the lock over.
     pub owner_name: Option<&'a str>,
     /// For how long it is held from now on; `None`: for as long as its row says, and a grant not at all.
@@ -64,7 +66,7 @@ impl Statements {
 
     fn look_sql(&self, what: &str, slots: &str) -> String {
         format!(
-            "/* dblock {what} */ SELECT {COLUMNS} FROM {} l LEFT JOIN {} r ON r.run = l.owner WHERE l.name = {} AND {slots}",
+            "/* dblock {what} */ SELECT {COLUMNS} FROM {} l LEFT JOIN {} r ON {HOLDER} WHERE l.name = {} AND {slots}",
             self.tables.locks(),
             self.tables.runs(),
             self.name
@@ -118,12 +120,13 @@ impl Statements {
             }
             Change::ReleaseAny => {
                 let free = format!(
-                    "/* dblock release rows */ {} WHERE name = {} AND owner = {}",
+                    "{} WHERE name = {} AND owner = {}",
                     self.freeing(write_id),
                     self.name,
                     self.owner
                 );
-                Write::before_look(vec![free], 0, self.look())
+                // The look comes before the commit, as the rows were by then.
+                Self::transaction("release rows", terms, &free).look_before_commit(self.look())
             }
         }
     }
@@ -148,10 +151,11 @@ impl Statements {
         // So that the answer has the fence.
         let update = format!(
             "UPDATE {} SET fence = LAST_INSERT_ID(fence + 1), owner = {}, write_id = {write_id}, kind = '{}', owner_name = {owner_name}, \
-             acquired_at = UTC_TIMESTAMP(6), {}, kill_requested_at = NULL, kill_requested_by = NULL WHERE {} AND {condition}",
+             acquired_at = UTC_TIMESTAMP(6), {}, command_run = NULL, command_until = NULL, kill_requested_at = NULL, \
+             kill_requested_by = NULL WHERE {} AND {condition}",
             self.tables.locks(),
             self.owner,
-            terms.kind,
+            terms.kind.name(),
             lasting(&ttl),
             self.place(slot),
         );
@@ -183,16 +187,33 @@ impl Statements {
         let kept = "IFNULL(ttl_seconds, 0)";
         let ttl = match terms.ttl.map(|ttl| ttl.as_secs()) {
             None => kept.to_owned(),
-            Some(ttl) if terms.kind == "run" => ttl.to_string(),
-            Some(ttl) => format!("IF(kind = 'token_run', GREATEST({kept}, {ttl}), {ttl})"),
+            Some(ttl) if terms.kind == HolderKind::Run => ttl.to_string(),
+            Some(ttl) => {
+                format!("IF(command_until > UTC_TIMESTAMP(6), GREATEST({kept}, {ttl}), {ttl})")
+            }
         };
-        let kind = match change {
-            Change::HandBack { .. } => ", kind = 'token'",
-            _ if terms.kind == "token_run" => ", kind = 'token_run'",
-            _ => "",
+        let (command, is_own_command) = match (change, terms.command_run.map(text_literal)) {
+            (_, None) => (String::new(), String::new()),
+            (Change::HandBack { .. }, Some(run)) => (
+                format!(
+                    ", kind = '{}', command_run = NULL, command_until = NULL",
+                    HolderKind::Token.name()
+                ),
+                format!(" AND IFNULL(command_run, {run}) = {run}"),
+            ),
+            // One command at a time; that of a host which is dead has been ended when its time is over.
+            (_, Some(run)) => (
+                format!(
+                    ", kind = '{}', command_run = {run}, command_until = UTC_TIMESTAMP(6) + INTERVAL {ttl} SECOND",
+                    HolderKind::TokenRun.name()
+                ),
+                format!(
+                    " AND (IFNULL(command_run, {run}) = {run} OR command_until <= UTC_TIMESTAMP(6))"
+                ),
+            ),
         };
         format!(
-            "UPDATE {} SET write_id = {write_id}, {}{kind} WHERE {}",
+            "UPDATE {} SET write_id = {write_id}, {}{command} WHERE {}{is_own_command}",
             self.tables.locks(),
             lasting(&ttl),
             self.is_own(slot, fence)
@@ -204,7 +225,7 @@ impl Statements {
     fn transaction(what: &str, terms: &Terms, update: &str) -> Write {
         let named = |sql: &str| format!("/* dblock {what} */ {sql}");
         let mut statements = vec![named("START TRANSACTION")];
-        let update_at = if terms.kind == "run" {
+        let update_at = if terms.kind == HolderKind::Run {
             1
         } else {
             1 + terms.also.len()
@@ -235,25 +256,63 @@ impl Statements {
         Write::before_look(vec![request], 0, self.look_at_slot(slot))
     }
 
-    /// Takes a slot that was granted with this fence from its owner, who is not asked, if this still holds of the row.
-    pub fn free(&self, slot: u32, fence: u64, write_id: u64, only: Only) -> Write {
+    /// Takes a slot that was granted with this fence from its owner, who is not asked, if this still holds of the row, and has the
+    /// history say so, if there is something to `record`.
+    pub fn free(
+        &self,
+        slot: u32,
+        fence: u64,
+        write_id: u64,
+        only: Only,
+        record: Option<String>,
+    ) -> Write {
         let condition = match only {
-            Only::Expired => " AND IFNULL(expires_at, UTC_TIMESTAMP(6)) <= UTC_TIMESTAMP(6)",
-            Only::Token => " AND kind = 'token'",
-            Only::Always => "",
+            Only::Expired => {
+                " AND IFNULL(expires_at, UTC_TIMESTAMP(6)) <= UTC_TIMESTAMP(6)".to_owned()
+            }
+            Only::Token => format!(
+                " AND kind <> '{}' AND IFNULL(command_until, UTC_TIMESTAMP(6)) <= UTC_TIMESTAMP(6)",
+                HolderKind::Run.name()
+            ),
+            Only::Always => String::new(),
         };
-        let free = format!(
-            "/* dblock free row */ {} WHERE {}{condition}",
+        let named = |sql: &str| format!("/* dblock free row */ {sql}");
+        let free = named(&format!(
+            "{} WHERE {}{condition}",
             self.freeing(write_id),
             self.is_own(slot, fence)
-        );
-        Write::before_look(vec![free], 0, self.look_at_slot(slot))
+        ));
+        let is_freed = format!("owner IS NULL AND fence = {fence} AND write_id = {write_id}");
+        let (statements, update_at) = match record {
+            None => (vec![free], 0),
+            Some(record) => {
+                let record = self.if_row(&record, slot, &is_freed);
+                let (begin, end) = (named("START TRANSACTION"), named("COMMIT"));
+                (vec![begin, free, record, end], 1)
+            }
+        };
+        Write::before_look(statements, update_at, self.look_at_slot(slot))
+    }
+
+    /// A statement that ends with a condition, with another one: that this holds of the row of a slot.
+    fn if_row(&self, statement: &str, slot: u32, condition: &str) -> String {
+        format!(
+            "{statement} AND EXISTS (SELECT 1 FROM {} WHERE {} AND {condition})",
+            self.tables.locks(),
+            self.place(slot)
+        )
+    }
+
+    /// The same: that the row is this owner's, by the grant with this fence.
+    pub fn if_own(&self, statement: &str, slot: u32, fence: u64) -> String {
+        let is_own = format!("owner = {} AND fence = {fence}", self.owner);
+        self.if_row(statement, slot, &is_own)
     }
 
     fn freeing(&self, write_id: u64) -> String {
         format!(
-            "UPDATE {} SET owner = NULL, owner_name = NULL, write_id = {write_id}, expires_at = NULL, kill_requested_at = NULL, \
-             kill_requested_by = NULL",
+            "UPDATE {} SET owner = NULL, owner_name = NULL, write_id = {write_id}, expires_at = NULL, command_run = NULL, \
+             command_until = NULL, kill_requested_at = NULL, kill_requested_by = NULL",
             self.tables.locks()
         )
     }
@@ -308,6 +367,14 @@ impl Write {
             release: None,
             statements,
         }
+    }
+
+    /// The same transaction with a look at what it has done so far.
+    fn look_before_commit(mut self, look: Look) -> Self {
+        let commit = self.statements.len() - 1;
+        self.statements.insert(commit, look.0);
+        self.look = Some(commit);
+        self
     }
 
     /// The same without the look, for whoever looks only where no row was changed.

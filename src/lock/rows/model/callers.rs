@@ -264,6 +264,7 @@ impl World {
             owner: owner(number),
             slot,
             fence: fence.expect("it is held"),
+            command_run: None,
         }
     }
 
