@@ -50,6 +50,8 @@ pub struct Task<'a> {
     pub shown: Level,
     /// What it does with dblock's tables; `None`: it needs none.
     pub tables: Option<&'a TableUse>,
+    /// The tick that the run is for, as text, where a keeper before has found it.
+    pub tick: Option<&'a str>,
 }
 
 /// What a run does with dblock's tables. It is recorded there.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{TableUse, Task};
 use crate::base::clock::Moment;
-use crate::cron::{AlreadyRan, Once, Tick};
+use crate::cron::{AlreadyRan, Once, Tick, tick_in_micros};
 use crate::db::{Fault, Plain, Session};
 use crate::history::{AskLastSuccess, Journal, Outcome, RunEnd, RunFacts, Successes};
 use crate::lock::rows::RecordTokenEnd;
@@ -24,7 +24,10 @@ impl<'a> Recorder<'a> {
     pub fn new(task: &Task, tables: &'a TableUse) -> Self {
         let introduction = &task.introduction;
         let (pid, program) = (introduction.pid, &introduction.command);
-        let facts = RunFacts::here(task.run_id, &task.lock.name, pid, program);
+        let facts = RunFacts {
+            tick: task.tick.and_then(tick_in_micros),
+            ..RunFacts::here(task.run_id, &task.lock.name, pid, program)
+        };
         Self {
             journal: Journal {
                 tables: Tables::new(&task.connection.database),

@@ -20,7 +20,7 @@ use crate::base::exit::{Ending, Failure, Reason, TIMED_OUT, TIMED_OUT_KILLED};
 use crate::base::processes::Processes;
 use crate::base::text::shown;
 use crate::keeper::message::{FromKeeper, ToKeeper};
-use crate::keeper::{self, Work};
+use crate::keeper::{self, Task, Work};
 use crate::lock::{Grant, OnLockLost};
 
 /// A supervisor that finds the lease over so long after its time was stopped, or the machine slept.
@@ -251,7 +251,10 @@ impl Supervisor<'_> {
         grant: Grant,
         command: Option<Processes>,
     ) -> Result<(), Failure> {
-        let task = self.job.task(self.run_id, false, self.log.shown);
+        let task = Task {
+            tick: self.tick.as_deref(),
+            ..self.job.task(self.run_id, false, self.log.shown)
+        };
         self.keeper.replace(keeper::fork_off(Work::Resume(
             task,
             grant,

@@ -1,12 +1,13 @@
 //! `--once-at`, `--once-per` and `--record`: once per tick across hosts, and what is remembered.
 
 use std::fs;
+use std::io::Write;
 
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Kind, Proxy, Records, SOON, Server, Tables, both_servers, eventually, unique,
+    Dblock, Kind, Proxy, Records, SOON, Server, Tables, both_servers, eventually, send, unique,
 };
 
 fn run(server: &Server, name: &str, options: &[&str]) -> Dblock {
@@ -201,6 +202,23 @@ both_servers! {
                 Some(told) => drop(end.expect_said([told])),
                 None => assert!(!end.stderr.contains("recorded"), "{end:?}"),
             }
+        }
+    }
+
+    fn a_success_counts_for_its_tick_though_another_keeper_records_it(shared) {
+        let server = Server::durable(shared.kind);
+        for durable in [&[][..], &["--durable"]] {
+            let name = unique("replaced");
+            let mut begun = run(server, &name, &YEARLY).args(durable).arg("-v").stdin(std::process::Stdio::piped())
+                .sh("echo began $$; read line").spawn();
+            let command = begun.wait_pid("began");
+            send(begun.keeper(Some(command)), Signal::SIGKILL);
+            let goes_on = if durable.is_empty() { "reacquired after" } else { "on a new session" };
+            begun.wait_stderr(goes_on, SOON);
+            begun.take_stdin().write_all(b"\n").unwrap();
+            begun.wait_within(SOON).expect_code(0);
+            let again = run(server, &name, &YEARLY).args(durable).command(["true"]).output();
+            again.expect_code(75);
         }
     }
 
