@@ -13,6 +13,7 @@ use crate::base::exit::{Ending, Failure};
 use crate::base::log::Level;
 use crate::base::text::{in_seconds, json_printable, moment, printable, seconds};
 use crate::db::{Client, Fault};
+use crate::history;
 use crate::isolated::link::{Link, cut};
 use crate::isolated::query::{self, Limits};
 use crate::lock::named::{Census, Found, Holding, Reported, Waiter};
@@ -162,8 +163,12 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
             rows.push(free);
         }
         for holder in &lock.holders {
-            let has_expired = holder.durable.as_ref().is_some_and(has_expired);
-            let state = if has_expired { EXPIRED } else { "held" };
+            let expired = holder.durable.as_ref().filter(|row| has_expired(row));
+            let state = match expired.map(|row| row.kind) {
+                None => "held",
+                Some(HolderKind::Token) => history::EXPIRED,
+                Some(_) => EXPIRED,
+            };
             let idle = holder.idle.map(|span| in_seconds(span).to_string());
             let mut row = row(
                 &lock.name,

@@ -140,6 +140,17 @@ both_servers_with_tables! {
         assert!(line.contains("expired: its host died or lost the server"), "{table}");
     }
 
+    fn a_token_whose_time_is_over_was_not_renewed(server) {
+        let name = unique("token");
+        Dblock::at(server, "acquire").args(["--name", &name]).output().expect_code(0);
+        let expire = "UPDATE dblock.dblock_locks SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE name = ?";
+        server.admin().exec_drop(expire, (&name,)).unwrap();
+        let (line, table) = line_of(server, &name);
+        assert!(line.contains("expired: it was neither renewed nor released in time"), "{table}");
+        let told = Dblock::at(server, "kill").arg(&name).output();
+        assert!(told.expect_code(0).stdout.contains("its time was over, for it was neither renewed nor released in time"), "{told:#?}");
+    }
+
     fn who_has_only_the_named_lock_of_anothers_row_waits(server) {
         let name = unique("head");
         server.row_of_a_stranger(&name, 0, 600);
