@@ -88,6 +88,7 @@ fn take_census(status: &Status, shown: Level, link: &Rc<Link>, parent: Pid) -> R
         (Rc::clone(link), parent),
         |asker| {
             let inspector = &mut asker.inspector;
+            inspector.warn_of_read_only();
             let tables = Tables::new(&status.connection.database);
             // Tables that cannot be used hide no named lock.
             let (rows, unusable) = match Rows::open(tables, inspector) {
@@ -97,9 +98,12 @@ fn take_census(status: &Status, shown: Level, link: &Rc<Link>, parent: Pid) -> R
             };
             let excludes =
                 !inspector.is_node && rows.as_ref().is_none_or(|rows| !rows.is_multi_primary);
-            let held = match &rows {
-                Some(rows) => rows.held(&status.names, inspector)?,
-                None => Vec::new(),
+            let held = rows
+                .as_ref()
+                .map(|rows| rows.held(&status.names, inspector));
+            let (rows, held, unusable) = match held {
+                Some(Err(Fault::Final(failure))) => (None, Vec::new(), Some(failure.line)),
+                held => (rows, held.transpose()?.unwrap_or_default(), unusable),
             };
             if rows.is_none() {
                 inspector.warn_of_node();
