@@ -86,7 +86,7 @@ pub enum Work<'a> {
     /// Go on for a keeper that has died, for the command if it still runs: reacquire its lock, or hold it on with this lease if it
     /// does not end with its session.
     Resume(Task<'a>, Grant, Option<Lease>, Option<Processes>),
-    /// Record that a signal ended the wait for the lock, with this line; it was requested then.
+    /// Record that a signal ended the wait for the lock, and why; it was requested then.
     RecordInterruption(Task<'a>, String, Moment),
     /// Guard the command: no server can be reached, and it runs without a lock.
     GuardOnly,
@@ -109,8 +109,8 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
     let (task, lost) = match work {
         Work::Acquire(task) => (task, None),
         Work::Resume(task, grant, lease, command) => (task, Some((grant, lease, command))),
-        Work::RecordInterruption(task, line, requested) => {
-            return record_interruption(&task, &line, requested, link, supervisor);
+        Work::RecordInterruption(task, why, requested) => {
+            return record_interruption(&task, &why, requested, link, supervisor);
         }
         Work::GuardOnly => {
             detach(link, c"dblock-keeper")?;
@@ -166,7 +166,7 @@ fn connector(task: &Task, link: &Rc<Link>, supervisor: Pid) -> Result<Connector,
 /// Records that a signal ended the wait for the lock. The keeper that waited cannot: the server had not answered it.
 fn record_interruption(
     task: &Task,
-    line: &str,
+    why: &str,
     requested: Moment,
     link: &Rc<Link>,
     supervisor: Pid,
@@ -178,14 +178,14 @@ fn record_interruption(
     let mut recorder = Recorder::new(task, tables).requested_at(requested);
     // Until the supervisor ends this process.
     loop {
-        let recorded = connector.connect(|session| {
+        let done = connector.connect(|session| {
             schema::prepare(session)?;
             if is_read_only(session)? {
                 return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
             }
-            recorder.record_skip(line, Outcome::Interrupted, session)
+            recorder.record_skip(why, Outcome::Interrupted, session)
         });
-        match recorded {
+        match done {
             Ok(_) => break,
             Err(Fault::Final(failure)) => return Err(failure),
             Err(_) => sleep(connector.pause()),

@@ -175,7 +175,7 @@ both_servers! {
 
     fn the_history_says_by_what_a_lock_was_lost(shared) {
         let server = Server::durable(shared.kind);
-        let begin = |name: &str, options: &[&str]| {
+        let start = |name: &str, options: &[&str]| {
             let mut begun = run(server, name, options).args(["--ttl", "4"])
                 .stdin(std::process::Stdio::piped()).sh("echo began; cat").spawn();
             begun.wait_line("began", SOON);
@@ -186,13 +186,13 @@ both_servers! {
             server.admin().exec_drop(delete, (name,)).unwrap();
         };
         let name = unique("gone");
-        let mut begun = begin(&name, &["--durable"]);
+        let mut begun = start(&name, &["--durable"]);
         lose(&name);
         begun.wait_within(SOON).expect_code(74);
         let line = format!("{name} was lost, and the command was ended for it: its row is gone");
         assert_eq!(end_of(server, &name), ("lost".to_owned(), Some(74), Some(line)));
         let name = unique("killed");
-        let mut begun = begin(&name, &["--durable"]);
+        let mut begun = start(&name, &["--durable"]);
         Dblock::at(server, "kill").arg(&name).output().expect_code(0);
         begun.wait_within(SOON).expect_code(74);
         let (_, _, why) = end_of(server, &name);
@@ -200,7 +200,7 @@ both_servers! {
         assert!(why.starts_with(&format!("{name} was lost, and the command was ended for it: ended by ")) && why.contains(", pid "), "{why}");
         for (option, cause) in [("--durable", "its row is gone"), ("--record", "")] {
             let name = unique("ignored");
-            let mut begun = begin(&name, &[option, "--on-lock-lost", "ignore"]);
+            let mut begun = start(&name, &[option, "--on-lock-lost", "ignore"]);
             if option == "--durable" {
                 lose(&name);
             } else {
