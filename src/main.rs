@@ -9,6 +9,7 @@ mod history;
 mod isolated;
 mod keeper;
 mod lock;
+mod queue;
 mod schema;
 mod settings;
 mod supervise;

@@ -1,0 +1,8 @@
+//! The queue: jobs in tables, claimed by workers. Its rules, which are pure, and its SQL; it knows no process.
+//!
+//! A job has a row in the wide table of jobs, and one in the narrow table of its state: due, delayed, running, dead or done. Jobs that
+//! were put together may share the latter: a block, which is claimed and given back as a whole.
+
+mod queues;
+
+pub use queues::{Claim, FindQueue, Queue};
