@@ -3,6 +3,8 @@
 //! A job has a row in the wide table of jobs, and one in the narrow table of its state: due, delayed, running, dead or done. Jobs that
 //! were put together may share the latter: a block, which is claimed and given back as a whole.
 
+mod jobs;
 mod queues;
 
-pub use queues::{Claim, FindQueue, Queue};
+pub use jobs::{Due, LONGEST_PAYLOAD, State, Traits};
+pub use queues::{Claim, FindQueue, Properties, Queue};
