@@ -4,7 +4,13 @@
 //! were put together may share the latter: a block, which is claimed and given back as a whole.
 
 mod jobs;
+mod put;
 mod queues;
+mod reach;
+mod wake;
 
 pub use jobs::{Due, LONGEST_PAYLOAD, State, Traits};
+pub use put::{MOST_BYTES, MOST_JOBS, Outcome, Put, Putter};
 pub use queues::{Claim, FindQueue, Properties, Queue};
+pub use reach::{For, no_such_queue, open, reach};
+pub use wake::{wake, wake_lock};
