@@ -3,13 +3,20 @@
 //! A job has a row in the wide table of jobs, and one in the narrow table of its state: due, delayed, running, dead or done. Jobs that
 //! were put together may share the latter: a block, which is claimed and given back as a whole.
 
+mod change;
+mod entries;
 mod jobs;
+mod manage;
+mod prune;
 mod put;
 mod queues;
 mod reach;
 mod wake;
 
+pub use change::{Changed, cancel, retry, retry_dead};
 pub use jobs::{Due, LONGEST_PAYLOAD, State, Traits};
+pub use manage::{Created, create, delete, pause};
+pub use prune::prune;
 pub use put::{MOST_BYTES, MOST_JOBS, Outcome, Put, Putter};
 pub use queues::{Claim, FindQueue, Properties, Queue};
 pub use reach::{For, no_such_queue, open, reach};

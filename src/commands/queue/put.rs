@@ -104,7 +104,13 @@ pub fn put(command_line: CommandLine) -> anyhow::Result<Ending> {
         Finished::Signal(signal) => {
             // Where nothing has begun there is nothing to say.
             if printer.has_session {
-                log.error(format_args!("stopped by a signal{}", printer.what_is_put()));
+                let put = printer.what_is_put();
+                let put = if put.is_empty() {
+                    "; nothing is put"
+                } else {
+                    &put
+                };
+                log.error(format_args!("stopped by a signal{put}"));
             }
             Ok(Ending::Signal(signal))
         }
@@ -282,15 +288,11 @@ impl Printer<'_> {
         let (jobs, in_doubt) = (self.jobs, self.in_doubt);
         let queue = &self.put.queue;
         let mut text = match jobs {
-            0 => "; nothing is put".to_owned(),
+            0 => String::new(),
             1 => "; 1 job is put".to_owned(),
             jobs => format!("; {jobs} jobs are put"),
         };
         if in_doubt > 0 {
-            text = match jobs {
-                0 => String::new(),
-                _ => text,
-            };
             let _ = write!(
                 text,
                 "; it is not known whether the {} of {in_doubt} is put: see dblock queue status {queue}",
