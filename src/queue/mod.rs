@@ -6,18 +6,22 @@
 mod change;
 mod entries;
 mod jobs;
+mod list;
 mod manage;
 mod prune;
 mod put;
 mod queues;
 mod reach;
+mod status;
 mod wake;
 
 pub use change::{Changed, cancel, retry, retry_dead};
 pub use jobs::{Due, LONGEST_PAYLOAD, State, Traits};
+pub use list::{Details, Listed, list, show};
 pub use manage::{Created, create, delete, pause};
 pub use prune::prune;
 pub use put::{MOST_BYTES, MOST_JOBS, Outcome, Put, Putter};
 pub use queues::{Claim, FindQueue, Properties, Queue};
 pub use reach::{For, no_such_queue, open, reach};
+pub use status::{Count, Found, MINUTES, Summary, Worker, status};
 pub use wake::{wake, wake_lock};

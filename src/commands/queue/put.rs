@@ -524,7 +524,7 @@ impl Feeder<'_> {
             }
             Fault::ReadOnly(cause) => {
                 let line = format!("{server} {cause}; name the server that takes writes");
-                Err(Failure::new(Reason::Unreachable, line))
+                Err(Failure::new(Reason::Configuration, line))
             }
             fault @ (Fault::Conflict(_) | Fault::Interrupted(_)) => {
                 let line = format!("{server} did not put the jobs in time: {fault}");
