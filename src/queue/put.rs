@@ -186,7 +186,7 @@ impl<'a> Putter<'a> {
                 Fault::Exists(cause) if self.traits.key.is_some() => Err(Fault::Conflict(cause)),
                 fault => Err(Fault::Final(Failure::new(
                     Reason::Internal,
-                    format!("the server refused to put jobs: {fault}"),
+                    format!("the server refused a statement: {fault}"),
                 ))),
             },
             _ => Ok(Outcome::NoQueue),
@@ -205,12 +205,12 @@ impl<'a> Putter<'a> {
 
     fn send(&self, session: &mut Session, payloads: &[&[u8]]) -> Result<Put, Fault> {
         let mut statements = self.begin(payloads);
-        let parts = self.parts(payloads);
-        if !parts.is_empty() {
+        if payloads
+            .iter()
+            .any(|payload| payload.len() > LONGEST_INLINE)
+        {
             send(session, statements)?;
-            for packet in parts {
-                send(session, vec![packet])?;
-            }
+            self.send_parts(session, payloads)?;
             statements = Vec::new();
         }
         statements.extend(self.end(payloads.len()));
@@ -268,13 +268,12 @@ impl<'a> Putter<'a> {
         ]
     }
 
-    /// The statements that put the parts of long payloads, a packet each.
-    fn parts(&self, payloads: &[&[u8]]) -> Vec<String> {
+    /// Puts the parts of long payloads, some with each packet.
+    fn send_parts(&self, session: &mut Session, payloads: &[&[u8]]) -> Result<(), Fault> {
         let begin = format!(
             "/* dblock queue put */ INSERT INTO {} (job, part, data) VALUES ",
             self.tables.of(&JOB_PARTS)
         );
-        let mut packets = Vec::new();
         let (mut packet, mut bytes) = (String::new(), 0);
         for (number, payload) in payloads.iter().enumerate() {
             if payload.len() <= LONGEST_INLINE {
@@ -282,7 +281,7 @@ impl<'a> Putter<'a> {
             }
             for (part, data) in payload.chunks(PART).enumerate() {
                 if bytes > 0 && bytes + data.len() > PARTS_OF_PACKET {
-                    packets.push(std::mem::take(&mut packet));
+                    send(session, vec![std::mem::take(&mut packet)])?;
                     bytes = 0;
                 }
                 packet.push_str(if bytes == 0 { &begin } else { "," });
@@ -292,8 +291,7 @@ impl<'a> Putter<'a> {
                 bytes += data.len();
             }
         }
-        packets.extend(Some(packet).filter(|packet| !packet.is_empty()));
-        packets
+        send(session, vec![packet])
     }
 
     /// Says that this turn was carried out, unless it was before, has the jobs wait, and ends the transaction.

@@ -210,7 +210,7 @@ in_each_shell! {
     }
 
     fn the_command_of_a_worker_comes_behind_its_queue(offered) {
-        assert_eq!(offered("dblock queue work mails --dr"), ["--drain"]);
+        assert_eq!(offered("dblock queue work --dr"), ["--drain"]);
         for line in ["work mails -- ec", "work -j 4 mails ec", "work mails --grace 5 ec"] {
             has(&offered(&format!("dblock queue {line}")), &["echo"]);
         }
