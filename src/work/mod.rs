@@ -61,5 +61,5 @@ pub enum Until {
 /// # Errors
 /// What kept it from that.
 pub fn work(_: &Spec, _: Log) -> anyhow::Result<Ending> {
-    Err(Failure::new(Reason::Internal, "the worker is yet to come").into())
+    Err(Failure::new(Reason::Internal, "unfinished").into())
 }

@@ -784,7 +784,7 @@ const OTHER_TEXTS: [&str; 15] = [
 ];
 
 /// Texts that are no lines of dblock's, by their beginning.
-const NO_LINES: [&str; 24] = [
+const NO_LINES: [&str; 25] = [
     // Of other programs and libraries, which are looked for.
     "For more information",
     "BEGIN ENCRYPTED PRIVATE KEY",
@@ -811,6 +811,8 @@ const NO_LINES: [&str; 24] = [
     "the OS user's name",
     "host, port, socket",
     "time-zone of once-at",
+    // What a process is called.
+    "dblock queue ",
     "time-zone, or the host",
     "(with a password)",
 ];

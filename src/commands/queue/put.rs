@@ -346,7 +346,8 @@ impl Progress {
         if self.is_shown && self.next <= Moment::now() {
             self.next = Moment::now() + PROGRESS;
             self.is_there = true;
-            let line = format!("\r{jobs} jobs put\x1b[K");
+            let line = format!("{jobs} jobs put");
+            let line = format!("\r{line}\x1b[K");
             let _ = write_at_once(io::stderr().as_fd(), line.as_bytes());
         }
     }
