@@ -19,9 +19,11 @@ pub use change::{Changed, cancel, retry, retry_dead};
 pub use jobs::{Due, LONGEST_PAYLOAD, State, Traits};
 pub use list::{Details, Listed, list, show};
 pub use manage::{Created, create, delete, pause};
+#[allow(unused_imports, reason = "the worker prunes")]
 pub use prune::prune;
 pub use put::{MOST_BYTES, MOST_JOBS, Outcome, Put, Putter};
 pub use queues::{Claim, FindQueue, Properties, Queue};
 pub use reach::{For, no_such_queue, open, reach};
 pub use status::{Count, Found, MINUTES, Summary, Worker, status};
+#[allow(unused_imports, reason = "the worker waits with the lock held")]
 pub use wake::{wake, wake_lock};

@@ -9,7 +9,7 @@ use crate::db::ConnectOptions;
 
 /// What a worker is asked to do.
 #[derive(Debug)]
-#[expect(dead_code, reason = "the worker is yet to come")]
+#[allow(dead_code, reason = "the worker is yet to come")]
 pub struct Spec {
     /// The queue: a name by the rules of [`crate::lock::Name`].
     pub queue: String,
@@ -37,7 +37,6 @@ pub struct Spec {
 
 /// Several jobs for one command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(dead_code, reason = "the worker is yet to come")]
 pub struct Batch {
     /// So many at most, 1 to 10000.
     pub jobs: u32,

@@ -9,7 +9,9 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::pty::Shell;
-use crate::harness::{Dblock, Output, Proxy, SOON, Server, Tables, both_servers, eventually};
+use crate::harness::{
+    Dblock, Output, Proxy, SOON, Server, Tables, both_servers, eventually, numbered_lines,
+};
 
 /// Tables with the queue `q`.
 fn with_queue<'a>(server: &'a Server, options: &[&str]) -> Tables<'a> {
@@ -166,7 +168,7 @@ both_servers! {
 
     fn many_lines_are_put_in_their_order(server) {
         let tables = with_queue(server, &["--shards", "7"]);
-        let lines: String = (1..=5432).map(|number| format!("{number}\n")).collect();
+        let lines = numbered_lines(5432);
         let output = fed(put(&tables, &["--lines", "--priority", "-3"]), lines.as_bytes());
         output.expect_code(0).expect_silence();
         let numbers: Vec<String> = (1..=5432).map(|number| number.to_string()).collect();
@@ -182,7 +184,7 @@ both_servers! {
 
     fn what_is_put_together_is_a_block(server) {
         let tables = with_queue(server, &["--claim", "blocks", "--shards", "4"]);
-        let lines: String = (1..=1500).map(|number| format!("{number}\n")).collect();
+        let lines = numbered_lines(1500);
         fed(put(&tables, &["--lines", "--every", "1h"]), lines.as_bytes()).expect_code(0).expect_silence();
         let blocks: Vec<(u64, u64, u64, u32, u64)> = tables.admin().query("SELECT job, last_job, block, jobs, every_us FROM dblock_due ORDER BY job").unwrap();
         assert!((2..10).contains(&blocks.len()), "{blocks:?}");
@@ -283,7 +285,7 @@ both_servers! {
         let tables = with_queue(server, &[]);
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let lines: String = (1..=3000).map(|number| format!("{number}\n")).collect();
+        let lines = numbered_lines(3000);
         fed(put(&tables, &["--lines"]).stdout(writer), lines.as_bytes()).expect_code(0).expect_silence();
         assert_eq!(count(&tables, "dblock_due"), 3000);
     }
@@ -312,7 +314,7 @@ both_servers! {
     fn a_stream_that_is_cut_again_and_again_is_put_once(server) {
         let tables = with_queue(server, &["--shards", "3"]);
         let proxy = Proxy::to(server);
-        let lines: String = (1..=20_000).map(|number| format!("{number}\n")).collect();
+        let lines = numbered_lines(20_000);
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(lines.as_bytes()).unwrap();
         std::io::Seek::rewind(&mut file).unwrap();
@@ -359,7 +361,7 @@ both_servers! {
 
     fn two_streams_at_once_are_both_put(server) {
         let tables = with_queue(server, &["--shards", "2"]);
-        let lines: String = (1..=6000).map(|number| format!("{number}\n")).collect();
+        let lines = numbered_lines(6000);
         let runs: Vec<_> = (0..3).map(|_| {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(lines.as_bytes()).unwrap();

@@ -117,8 +117,8 @@ pub fn put(command_line: CommandLine) -> anyhow::Result<Ending> {
             Ok(Ending::Signal(signal))
         }
         Finished::Failed(failure) => {
-            let line = format!("{}{}", failure.line, printer.what_is_put());
-            Err(Failure { line, ..failure }.into())
+            let whole = format!("{}{}", failure.line, printer.what_is_put());
+            Err(Failure::new(failure.reason, whole).into())
         }
     }
 }
@@ -235,13 +235,10 @@ impl Printer<'_> {
     }
 
     fn receive(&mut self) -> Option<Finished> {
-        let message = match self.link.receive::<Message<Fed>>() {
-            Ok(Some((message, _))) => message,
-            Ok(None) | Err(_) => {
-                let line = "the process that puts the jobs has ended";
-                let failure = Failure::new(Reason::Internal, line);
-                return Some(self.ended(Finished::Failed(failure)));
-            }
+        let Ok(Some((message, _))) = self.link.receive::<Message<Fed>>() else {
+            let line = "the process that puts the jobs has ended";
+            let failure = Failure::new(Reason::Internal, line);
+            return Some(self.ended(Finished::Failed(failure)));
         };
         match message {
             Message::Note(level, line) => {

@@ -174,7 +174,7 @@ fn entry((queue, workers): &OfQueue) -> Value {
 
 fn worker(worker: &Worker) -> Value {
     json!({
-        "worker": worker.worker,
+        "worker": worker.number,
         "host": worker.host,
         "pid": worker.pid,
         "user": worker.user,

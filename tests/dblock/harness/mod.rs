@@ -143,6 +143,13 @@ pub fn unique(what: &str) -> String {
     )
 }
 
+/// The numbers from 1 to `last`, a line each.
+pub fn numbered_lines(last: u32) -> String {
+    (1..=last).fold(String::new(), |lines, number| {
+        lines + &format!("{number}\n")
+    })
+}
+
 /// Waits until `condition` holds, and panics when it does not within `deadline`. The only place that sleeps.
 #[track_caller]
 pub fn eventually(what: &str, deadline: Duration, mut condition: impl FnMut() -> bool) {
