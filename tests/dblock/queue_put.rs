@@ -196,14 +196,35 @@ both_servers! {
     }
 
     fn ids_go_by_the_step_of_the_server(server) {
-        let tables = with_queue(server, &["--shards", "2"]);
         // As on a node of a cluster.
-        server.admin().query_drop("SET GLOBAL auto_increment_increment = 1").unwrap();
-        let session = "SET SESSION auto_increment_increment = 5";
-        tables.admin().query_drop(session).unwrap();
-        let output = put(&tables, &["a", "b", "c"]).output();
-        let all: Vec<u64> = tables.admin().query("SELECT job FROM dblock_due ORDER BY job").unwrap();
-        assert_eq!(ids(&output), all);
+        let server = Server::private_with(server.kind, &["--auto-increment-increment=5", "--auto-increment-offset=3"]);
+        for claim in ["rows", "blocks"] {
+            let tables = with_queue(&server, &["--shards", "2", "--claim", claim]);
+            let long = "x".repeat(20_000);
+            let output = put(&tables, &["a", "b", &long, "d"]).output();
+            output.expect_code(0).expect_silence();
+            let all: Vec<u64> = tables.admin().query("SELECT id FROM dblock_jobs ORDER BY id").unwrap();
+            assert_eq!(ids(&output), all);
+            assert!(all.windows(2).all(|pair| pair[1] - pair[0] == 5), "{all:?}");
+            assert_eq!(texts(&tables), ["a", "b", &long, "d"]);
+            let (first, last): (u64, u64) = tables.admin().query_first("SELECT MIN(job), MAX(GREATEST(job, last_job)) FROM dblock_due").unwrap().unwrap();
+            assert_eq!((first, last), (all[0], all[3]));
+        }
+    }
+
+    fn a_server_that_takes_no_writes_is_passed_over_or_told(server) {
+        let tables = with_queue(server, &[]);
+        let replica = Server::private(server.kind);
+        let also_there = Tables::named(&replica, &tables.database);
+        also_there.init().output().expect_code(0);
+        also_there.at("queue").args(["create", "q"]).output().expect_code(0);
+        replica.admin().query_drop("SET GLOBAL read_only = 1").unwrap();
+        put(&also_there, &["x", "--connect-timeout", "2"]).output().expect_code(78).expect_stdout("").expect_one_line("name the server that takes writes");
+        also_there.at("queue").args(["pause", "q"]).output().expect_code(78).expect_one_line("name the server that takes writes");
+        also_there.at("queue").args(["status", "q"]).output().expect_code(0).expect_silence();
+        let both = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/", replica.port, server.port);
+        put(&tables, &["x"]).env("DBLOCK_URL", both).output().expect_code(0).expect_silence();
+        assert_eq!((count(&tables, "dblock_jobs"), count(&also_there, "dblock_jobs")), (1, 0));
     }
 
     fn a_delayed_job_is_due_by_the_clock_of_the_server(server) {
