@@ -185,8 +185,7 @@ impl Printer<'_> {
             }
             let is_ready = ready[1].any().unwrap_or(true);
             while let Some(received) = self.signals.next()? {
-                if self.signals.act_on(received.signal) && self.signals.asks_to_end(received.signal)
-                {
+                if self.signals.act_on(received.signal) {
                     let signal = received.signal as i32;
                     // Nothing was put yet, or nobody wants to wait.
                     if !self.has_session || self.signal.is_some() {
