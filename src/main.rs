@@ -13,6 +13,7 @@ mod queue;
 mod schema;
 mod settings;
 mod supervise;
+mod work;
 
 use std::fmt::Display;
 
