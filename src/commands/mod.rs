@@ -8,6 +8,7 @@ pub mod init;
 mod inquiry;
 pub mod kill;
 mod of_token;
+pub mod queue;
 pub mod release;
 pub mod renew;
 pub mod run;

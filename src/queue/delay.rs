@@ -21,9 +21,13 @@ mod tests {
 
     #[test]
     fn it_doubles_up_to_an_hour_and_half_of_it_is_by_chance() {
-        let seconds = |attempt, chance| retry_delay(Duration::from_secs(10), attempt, chance).as_secs();
+        let seconds =
+            |attempt, chance| retry_delay(Duration::from_secs(10), attempt, chance).as_secs();
         assert_eq!([seconds(1, 0.0), seconds(1, 1.0)], [5, 10]);
-        assert_eq!([seconds(2, 1.0), seconds(3, 1.0), seconds(4, 0.0)], [20, 40, 40]);
+        assert_eq!(
+            [seconds(2, 1.0), seconds(3, 1.0), seconds(4, 0.0)],
+            [20, 40, 40]
+        );
         assert_eq!([seconds(20, 1.0), seconds(u32::MAX, 0.0)], [3600, 1800]);
         let day = Duration::from_secs(86400);
         assert_eq!(retry_delay(day, 5, 1.0), day);

@@ -4,17 +4,25 @@
 //! were put together may share the latter: a block, which is claimed and given back as a whole.
 
 mod delay;
+mod jobs;
 mod opening;
+mod put;
 mod queues;
+mod reach;
 mod turn;
 mod wake;
 mod worker;
 
 pub use delay::retry_delay;
-pub use opening::{Opened, no_queue, open};
-pub use queues::{Claim, FindQueue, Queue};
-pub use turn::{AskRunning, AskTurn, Ended, LONGEST_ERROR, Outcome, Standing, Turn, TurnOver, Unit, Want};
-pub use wake::wake_lock;
+pub use jobs::{Due, LONGEST_PAYLOAD, State, Traits};
+pub use opening::{Opened, open_for_work};
+pub use put::{MOST_BYTES, MOST_JOBS, Outcome, Put, Putter};
+pub use queues::{Claim, FindQueue, Properties, Queue};
+pub use reach::{For, no_such_queue, open, reach};
+pub use turn::{
+    AskRunning, AskTurn, Ended, JobEnd, LONGEST_ERROR, Standing, Turn, TurnOver, Unit, Want,
+};
+pub use wake::{wake, wake_lock};
 pub use worker::{
     AskCandidates, AskShards, AwaitHead, BlockJob, Idle, LookOrSleep, ReadBlock, ReadPart,
     Register, Renew, WorkerFacts, leave, promote, rescue,

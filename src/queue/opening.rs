@@ -1,6 +1,6 @@
 //! What makes a session fit for a worker, and what its server can do.
 
-use super::{FindQueue, Queue};
+use super::{FindQueue, Queue, no_such_queue};
 use crate::base::exit::{Failure, Reason};
 use crate::db::server_facts::{Product, is_mariadb};
 use crate::db::{Fault, Plain, Row, Session, Statement};
@@ -20,7 +20,7 @@ pub struct Opened {
 ///
 /// # Errors
 /// [`Fault::ReadOnly`] where the server takes no writes; [`Fault::Final`] where the tables or the queue are not there.
-pub fn open(tables: &Tables, name: &str, session: &mut Session) -> Result<Opened, Fault> {
+pub fn open_for_work(tables: &Tables, name: &str, session: &mut Session) -> Result<Opened, Fault> {
     schema::prepare(session)?;
     session.run(&Plain(
         "/* dblock queue open */ SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
@@ -32,7 +32,7 @@ pub fn open(tables: &Tables, name: &str, session: &mut Session) -> Result<Opened
     tables.check_queues(session)?;
     let found = session.run(&FindQueue { tables, name });
     let Some(queue) = found.map_err(|fault| tables.explain(fault))? else {
-        return Err(Fault::Final(no_queue(name)));
+        return Err(Fault::Final(no_such_queue(name)));
     };
     if server.logs_statements {
         let line = format!(
@@ -51,12 +51,6 @@ pub fn open(tables: &Tables, name: &str, session: &mut Session) -> Result<Opened
         queue,
         skips_locked: server.skips_locked && !several_write,
     })
-}
-
-/// There is no queue of this name.
-pub fn no_queue(name: &str) -> Failure {
-    let line = format!("there is no queue {name}; create it with dblock queue create {name}");
-    Failure::new(Reason::Configuration, line)
 }
 
 struct ServerAnswer {
@@ -97,7 +91,9 @@ fn skips_locked(version: &str, comment: &str) -> bool {
     }
     // MariaDB may put `5.5.5-` in front for old clients.
     let version = version.strip_prefix("5.5.5-").unwrap_or(version);
-    let mut numbers = version.split(['.', '-']).map(|part| part.parse::<u32>().ok());
+    let mut numbers = version
+        .split(['.', '-'])
+        .map(|part| part.parse::<u32>().ok());
     let found = [(); 3].map(|()| numbers.next().flatten().unwrap_or_default());
     if is_mariadb(version, comment) {
         found >= [10, 6, 0]
@@ -127,10 +123,23 @@ mod tests {
 
     #[test]
     fn locked_rows_are_skipped_where_the_server_has_that_and_means_it() {
-        for version in ["8.0.1", "9.7.4-2", "8.4.0-commercial", "10.6.0-MariaDB", "5.5.5-11.4.2-MariaDB-log"] {
+        for version in [
+            "8.0.1",
+            "9.7.4-2",
+            "8.4.0-commercial",
+            "10.6.0-MariaDB",
+            "5.5.5-11.4.2-MariaDB-log",
+        ] {
             assert!(skips_locked(version, ""), "{version}");
         }
-        for version in ["5.7.44", "8.0.0-dmr", "10.5.29-MariaDB", "5.5.5-10.4.1-MariaDB", "8.0.11-TiDB-v8.5.0", ""] {
+        for version in [
+            "5.7.44",
+            "8.0.0-dmr",
+            "10.5.29-MariaDB",
+            "5.5.5-10.4.1-MariaDB",
+            "8.0.11-TiDB-v8.5.0",
+            "",
+        ] {
             assert!(!skips_locked(version, ""), "{version}");
         }
     }

@@ -17,6 +17,9 @@ pub enum Claim {
 }
 
 impl Claim {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Rows, Self::Blocks];
+
     /// Its word on the command line and in the table.
     pub fn word(self) -> &'static str {
         match self {
@@ -27,10 +30,25 @@ impl Claim {
 
     /// The one with this word.
     pub fn of_word(word: &str) -> Option<Self> {
-        [Self::Rows, Self::Blocks]
-            .into_iter()
-            .find(|claim| claim.word() == word)
+        Self::ALL.into_iter().find(|claim| claim.word() == word)
     }
+}
+
+/// What a queue is created with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Properties {
+    /// What a worker claims at once.
+    pub claim: Claim,
+    /// In how many parts its jobs are kept, 1 to 1024.
+    pub shards: u16,
+    /// How often a job is started before it is dead, 1 or more.
+    pub max_attempts: u32,
+    /// From the first failure to the next attempt; it doubles with each.
+    pub retry_delay: Duration,
+    /// The lease of a worker, in whole seconds.
+    pub ttl: Duration,
+    /// How long done jobs are kept, in whole seconds; zero: they are deleted.
+    pub keep: Duration,
 }
 
 /// A queue.

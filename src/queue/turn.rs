@@ -50,7 +50,7 @@ pub struct Unit {
 
 /// What became of a job, or of all jobs of a block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
+pub enum JobEnd {
     /// It is done.
     Done,
     /// It has failed, and is due again after this time.
@@ -69,9 +69,9 @@ pub struct Ended {
     /// What was claimed.
     pub unit: Unit,
     /// What became of its jobs, those apart that are named.
-    pub outcome: Outcome,
+    pub outcome: JobEnd,
     /// Jobs of a block of which something else became, by their numbers.
-    pub others: Vec<(u64, Outcome)>,
+    pub others: Vec<(u64, JobEnd)>,
 }
 
 /// A turn.
@@ -192,10 +192,13 @@ impl Turn<'_> {
 
     /// Notes the errors of jobs of a block that are started again with it.
     fn note_errors_in_block(&self, ended: &Ended) -> Vec<String> {
-        let failed = ended.others.iter().filter_map(|(job, outcome)| match outcome {
-            Outcome::Retry(_, error) | Outcome::Dead(error) => Some((job, error)),
-            _ => None,
-        });
+        let failed = ended
+            .others
+            .iter()
+            .filter_map(|(job, outcome)| match outcome {
+                JobEnd::Retry(_, error) | JobEnd::Dead(error) => Some((job, error)),
+                _ => None,
+            });
         failed
             .map(|(job, error)| {
                 format!(
@@ -341,7 +344,7 @@ impl Turn<'_> {
         let mut statements = self.drop_canceled(units);
         let (given_back, delayed): (Vec<&Ended>, Vec<&Ended>) = units
             .iter()
-            .partition(|ended| ended.outcome == Outcome::GivenBack);
+            .partition(|ended| ended.outcome == JobEnd::GivenBack);
         if !given_back.is_empty() {
             let values = ["r.attempt - 1", "r.every_us", "r.due_at"];
             statements.push(self.put_into(&DUE, values, None, &given_back));
@@ -352,11 +355,11 @@ impl Turn<'_> {
             let mut uncounted = vec![0];
             for ended in &delayed {
                 let delay = match &ended.outcome {
-                    Outcome::Later(delay) => {
+                    JobEnd::Later(delay) => {
                         uncounted.push(ended.unit.job);
                         *delay
                     }
-                    Outcome::Retry(delay, _) => *delay,
+                    JobEnd::Retry(delay, _) => *delay,
                     _ => Duration::ZERO,
                 };
                 let _ = write!(
@@ -367,9 +370,13 @@ impl Turn<'_> {
                 );
             }
             let attempt = format!("r.attempt - (r.job IN ({}))", numbers(&uncounted));
-            let due =
-                format!("UTC_TIMESTAMP(6) + INTERVAL (CASE r.job{delays} END) MICROSECOND");
-            statements.push(self.put_into(&DELAYED, [&attempt, "r.every_us", &due], None, &delayed));
+            let due = format!("UTC_TIMESTAMP(6) + INTERVAL (CASE r.job{delays} END) MICROSECOND");
+            statements.push(self.put_into(
+                &DELAYED,
+                [&attempt, "r.every_us", &due],
+                None,
+                &delayed,
+            ));
             statements.push(self.take_out(&delayed));
         }
         statements
@@ -394,7 +401,7 @@ impl Turn<'_> {
         let done: Vec<u64> = ended
             .others
             .iter()
-            .filter(|(_, outcome)| *outcome == Outcome::Done)
+            .filter(|(_, outcome)| *outcome == JobEnd::Done)
             .map(|(job, _)| *job)
             .collect();
         if !done.is_empty() {
@@ -402,11 +409,16 @@ impl Turn<'_> {
         }
         for (job, outcome) in &ended.others {
             let (table, attempt, due, died) = match outcome {
-                Outcome::Done => continue,
-                Outcome::Retry(delay, _) => (&DELAYED, "r.attempt", after(*delay), ""),
-                Outcome::Later(delay) => (&DELAYED, "r.attempt - 1", after(*delay), ""),
-                Outcome::Dead(_) => (&DEAD, "r.attempt", "r.due_at".to_owned(), ", UTC_TIMESTAMP(6)"),
-                Outcome::GivenBack => (&DUE, "r.attempt - 1", "r.due_at".to_owned(), ""),
+                JobEnd::Done => continue,
+                JobEnd::Retry(delay, _) => (&DELAYED, "r.attempt", after(*delay), ""),
+                JobEnd::Later(delay) => (&DELAYED, "r.attempt - 1", after(*delay), ""),
+                JobEnd::Dead(_) => (
+                    &DEAD,
+                    "r.attempt",
+                    "r.due_at".to_owned(),
+                    ", UTC_TIMESTAMP(6)",
+                ),
+                JobEnd::GivenBack => (&DUE, "r.attempt - 1", "r.due_at".to_owned(), ""),
             };
             let column = if died.is_empty() { "" } else { ", died_at" };
             statements.push(format!(
@@ -417,7 +429,7 @@ impl Turn<'_> {
                 self.table(&JOBS)
             ));
             let error = match outcome {
-                Outcome::Retry(_, error) | Outcome::Dead(error) => format!(
+                JobEnd::Retry(_, error) | JobEnd::Dead(error) => format!(
                     ", j.failed_at = UTC_TIMESTAMP(6), j.last_error = {}",
                     error_literal(error)
                 ),
@@ -428,7 +440,7 @@ impl Turn<'_> {
                 self.table(&JOBS)
             ));
         }
-        if ended.outcome == Outcome::GivenBack {
+        if ended.outcome == JobEnd::GivenBack {
             // The rest is a block again, from its first job that is left on.
             let left = format!(
                 "(SELECT MIN(id) AS first, COUNT(*) AS jobs FROM {} WHERE id BETWEEN {} AND {} AND block = {}) l",
@@ -462,13 +474,13 @@ impl Turn<'_> {
                 statements.extend(self.note_errors_in_block(ended));
             }
             match &ended.outcome {
-                Outcome::Done => finished.push(ended),
-                Outcome::Retry(_, error) => {
+                JobEnd::Done => finished.push(ended),
+                JobEnd::Retry(_, error) => {
                     errors.push((ended, error.as_str()));
                     returned.push(ended);
                 }
-                Outcome::Later(_) | Outcome::GivenBack => returned.push(ended),
-                Outcome::Dead(error) => {
+                JobEnd::Later(_) | JobEnd::GivenBack => returned.push(ended),
+                JobEnd::Dead(error) => {
                     errors.push((ended, error.as_str()));
                     // It is to repeat for ever.
                     if ended.unit.repeats {
@@ -483,7 +495,10 @@ impl Turn<'_> {
             statements.push(self.note_errors(&errors));
         }
         for (units, act) in [
-            (finished, Self::finish as fn(&Self, &[&Ended]) -> Vec<String>),
+            (
+                finished,
+                Self::finish as fn(&Self, &[&Ended]) -> Vec<String>,
+            ),
             (returned, Self::return_units),
             (dead, Self::bury),
         ] {
@@ -720,7 +735,10 @@ fn singles<'a>(units: &[&'a Ended]) -> Vec<&'a Ended> {
 }
 
 fn after(delay: Duration) -> String {
-    format!("UTC_TIMESTAMP(6) + INTERVAL {} MICROSECOND", delay.as_micros())
+    format!(
+        "UTC_TIMESTAMP(6) + INTERVAL {} MICROSECOND",
+        delay.as_micros()
+    )
 }
 
 fn numbers(jobs: &[u64]) -> String {

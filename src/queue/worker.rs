@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
+use super::Queue;
 use super::turn::{CARRIED, Standing, standing};
 use crate::db::{Batch, Fault, Plain, Row, Session, Statement, first_value, text_literal};
-use crate::schema::{
-    DEAD, DELAYED, DUE, JOB_KEYS, JOBS, RUNNING, Tables, WORKERS,
-};
-use super::Queue;
+use crate::schema::{DEAD, DELAYED, DUE, JOB_KEYS, JOBS, RUNNING, Tables, WORKERS};
 
 /// What a worker says of itself.
 #[derive(Debug, Clone)]
@@ -141,7 +139,10 @@ impl Statement for FindDead<'_> {
     type Answer = Option<u64>;
 
     fn sql(&self) -> String {
-        format!("/* dblock queue find dead */ {}", find_dead(self.tables, self.queue))
+        format!(
+            "/* dblock queue find dead */ {}",
+            find_dead(self.tables, self.queue)
+        )
     }
 
     fn decode(&self, rows: &[Row]) -> Result<Option<u64>, Fault> {
@@ -260,7 +261,11 @@ impl Batch for LockDelayed<'_> {
                 "SELECT job FROM {} WHERE queue = {} AND due_at <= UTC_TIMESTAMP(6) ORDER BY due_at, job LIMIT {PROMOTED} FOR UPDATE{}",
                 self.tables.of(&DELAYED),
                 self.queue.id,
-                if self.skips_locked { " SKIP LOCKED" } else { "" }
+                if self.skips_locked {
+                    " SKIP LOCKED"
+                } else {
+                    ""
+                }
             ),
         ]
     }
@@ -372,7 +377,12 @@ impl Statement for AskCandidates<'_> {
 
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
         rows.iter()
-            .map(|row| Ok((row.get(0)?.unwrap_or_default(), row.get(1)?.unwrap_or_default())))
+            .map(|row| {
+                Ok((
+                    row.get(0)?.unwrap_or_default(),
+                    row.get(1)?.unwrap_or_default(),
+                ))
+            })
             .collect()
     }
 }

@@ -8,8 +8,8 @@ mod tables;
 pub use install::{Installed, Installer, Keep};
 pub use statements::{AskMultiPrimary, PREPARE};
 pub use tables::{
-    DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS, PUTS, QUEUE_MINUTES, QUEUES, RUNNING, RUNS, Table,
-    VERSION, WORKERS,
+    DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS, PUTS, QUEUE_MINUTES, QUEUES, RUNNING,
+    RUNS, Table, VERSION, WORKERS,
 };
 
 use statements::Prepare;

@@ -130,7 +130,7 @@ pub fn since(text: &str) -> Result<Since, String> {
 }
 
 /// A time as RFC 3339 writes it, or a date with or without a time of day, which are UTC: microseconds since 1970.
-fn time(text: &str) -> Result<i64, String> {
+pub fn time(text: &str) -> Result<i64, String> {
     let wrong = || {
         format!(
             "{} is neither a duration, as 2h, nor a time, as 2026-11-22, 2026-11-22 08:30 or 2026-11-22T08:30:00+01:00",

@@ -70,7 +70,8 @@ impl Supervisor<'_> {
             self.lock = LockState::None;
         }
         // As timeout(1) has it, also when the command's SIGKILL came from elsewhere.
-        let killed = termination.killed || command.child.ended() == Some(Ending::Signal(libc::SIGKILL));
+        let killed =
+            termination.killed || command.child.ended() == Some(Ending::Signal(libc::SIGKILL));
         self.finish_command(command, Ok(cause), killed)
     }
 }

@@ -74,7 +74,11 @@ impl Termination {
             };
             self.pause = (2 * self.pause).min(most);
             let then = Moment::now() + self.pause;
-            if kill_now { then } else { then.min(self.kill_at) }
+            if kill_now {
+                then
+            } else {
+                then.min(self.kill_at)
+            }
         } else {
             self.kill_at
         };

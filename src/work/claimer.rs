@@ -22,9 +22,9 @@ use crate::isolated::link::{Link, Next, cut, next};
 use crate::isolated::process::{detach, fork_isolated, harden};
 use crate::lock::{Introduction, Lease};
 use crate::queue::{
-    self, AskCandidates, AskRunning, AskShards, AskTurn, AwaitHead, Claim, Ended, Idle, LookOrSleep, Opened,
-    Outcome, Queue, ReadBlock, ReadPart, Register, Renew, Turn, TurnOver, Unit, Want, WorkerFacts,
-    wake_lock,
+    self, AskCandidates, AskRunning, AskShards, AskTurn, AwaitHead, Claim, Ended, Idle, JobEnd,
+    LookOrSleep, Opened, Queue, ReadBlock, ReadPart, Register, Renew, Turn, TurnOver, Unit, Want,
+    WorkerFacts, wake_lock,
 };
 use crate::schema::Tables;
 
@@ -86,7 +86,8 @@ fn claim(
             notes.send_if_heard(&FromClaimer::Note(level, cut(text)));
         }
     });
-    let attributes = Introduction::of_command("dblock queue work", parent, SESSION_LIMIT).attributes();
+    let attributes =
+        Introduction::of_command("dblock queue work", parent, SESSION_LIMIT).attributes();
     let connector = Connector::new(&spec.connection, attributes, SESSION_LIMIT, listener)?;
     detach(link, c"dblock-claimer")?;
     let tables = Tables::new(&spec.connection.database);
@@ -252,7 +253,7 @@ impl Claimer<'_> {
                 session
                     .answer_within(limit)
                     .map_err(|error| Fault::Gone(in_words(&error)))?;
-                queue::open(tables, name, session)
+                queue::open_for_work(tables, name, session)
             });
             match opened {
                 Ok((session, opened)) => {
@@ -277,9 +278,14 @@ impl Claimer<'_> {
         let rolls_back = Plain("/* dblock queue roll back */ ROLLBACK".to_owned());
         match fault {
             Fault::Final(failure) => Err(Stop::Failed(failure)),
-            Fault::Conflict(_) | Fault::Interrupted(_) if session.run(&rolls_back).is_ok() => Ok(None),
+            Fault::Conflict(_) | Fault::Interrupted(_) if session.run(&rolls_back).is_ok() => {
+                Ok(None)
+            }
             fault => {
-                session.tell(Level::Info, &format!("lost the session with {session}: {fault}"));
+                session.tell(
+                    Level::Info,
+                    &format!("lost the session with {session}: {fault}"),
+                );
                 if let Some(session) = self.session.take() {
                     self.connector.try_last(&session);
                 }
@@ -289,10 +295,7 @@ impl Claimer<'_> {
     }
 
     /// Asks as often as it takes. Only for what may be carried out twice.
-    fn insist<T>(
-        &mut self,
-        mut ask: impl FnMut(&mut Session) -> Result<T, Fault>,
-    ) -> Turned<T> {
+    fn insist<T>(&mut self, mut ask: impl FnMut(&mut Session) -> Result<T, Fault>) -> Turned<T> {
         let mut pause = Duration::from_millis(2);
         loop {
             if let Some(answer) = self.ask(&mut ask)? {
@@ -325,7 +328,11 @@ impl Claimer<'_> {
                 proved: sent,
             };
             self.shard = chance_below(queue.shards);
-            self.say(&FromClaimer::Registered(Box::new(queue.clone()), number, lease));
+            self.say(&FromClaimer::Registered(
+                Box::new(queue.clone()),
+                number,
+                lease,
+            ));
             self.worker = Some(Worker {
                 number,
                 queue,
@@ -334,7 +341,11 @@ impl Claimer<'_> {
                 known: None,
             });
         }
-        if self.worker.as_ref().is_some_and(|worker| worker.lease.is_none()) {
+        if self
+            .worker
+            .as_ref()
+            .is_some_and(|worker| worker.lease.is_none())
+        {
             self.renew()?;
         }
         if let Some(known) = self.worker()?.known.take() {
@@ -354,7 +365,7 @@ impl Claimer<'_> {
         let unknown = units.into_iter().filter(|unit| !known.contains(&unit.job));
         self.ended.extend(unknown.map(|unit| Ended {
             unit,
-            outcome: Outcome::GivenBack,
+            outcome: JobEnd::GivenBack,
             others: Vec::new(),
         }));
         if !self.ended.is_empty() {
@@ -453,7 +464,10 @@ impl Claimer<'_> {
             self.say(&FromClaimer::Note(Level::Info, line));
         }
         if idle.is_delayed_due {
-            let skips = self.opened.as_ref().is_some_and(|opened| opened.skips_locked);
+            let skips = self
+                .opened
+                .as_ref()
+                .is_some_and(|opened| opened.skips_locked);
             self.ask(|session| queue::promote(&tables, &queue, skips, session))?;
         }
         Ok(())
@@ -485,7 +499,11 @@ impl Claimer<'_> {
             tables: &tables,
             queue: &queue,
             // Who is not the head waits there.
-            limit: if self.is_head { LOOK.min(left) } else { Duration::ZERO },
+            limit: if self.is_head {
+                LOOK.min(left)
+            } else {
+                Duration::ZERO
+            },
         };
         let Some(idle) = self.ask(|session| session.run(&look))? else {
             // It was woken.
@@ -509,9 +527,7 @@ impl Claimer<'_> {
             tables: &tables,
             queue: &queue,
         };
-        let mut shards = self
-            .ask(|session| session.run(&ask))?
-            .unwrap_or_default();
+        let mut shards = self.ask(|session| session.run(&ask))?.unwrap_or_default();
         let offset = usize::from(shard) % shards.len().max(1);
         shards.rotate_left(offset);
         for shard in shards {
@@ -548,7 +564,11 @@ impl Claimer<'_> {
         };
         // What the server can do is known with the session.
         self.session()?;
-        if self.opened.as_ref().is_some_and(|opened| opened.skips_locked) {
+        if self
+            .opened
+            .as_ref()
+            .is_some_and(|opened| opened.skips_locked)
+        {
             return Ok(Some(Want {
                 limit,
                 shard,
@@ -562,9 +582,7 @@ impl Claimer<'_> {
             shard,
             limit: limit.saturating_mul(CANDIDATES),
         };
-        let mut among = self
-            .ask(|session| session.run(&ask))?
-            .unwrap_or_default();
+        let mut among = self.ask(|session| session.run(&ask))?.unwrap_or_default();
         while among.len() > limit as usize {
             let at = usize::from(chance_below(u16::try_from(among.len()).unwrap_or(u16::MAX)));
             among.swap_remove(at);
@@ -584,7 +602,11 @@ impl Claimer<'_> {
         let (number, queue, last) = (worker.number, worker.queue.clone(), worker.turn);
         let last = last.unwrap_or_default();
         let lock = self.lock.clone();
-        let counts = if self.counted.elapsed() > LOOK { self.counts } else { (0, 0) };
+        let counts = if self.counted.elapsed() > LOOK {
+            self.counts
+        } else {
+            (0, 0)
+        };
         let mut is_known = true;
         let mut pause = Duration::from_millis(2);
         let outcome = loop {
@@ -663,7 +685,9 @@ impl Claimer<'_> {
     }
 
     fn send_claimed(&self, claimed: Vec<Claimed>, file: &File) {
-        let _ = self.link.send_with(&FromClaimer::Claimed(claimed), file.as_fd());
+        let _ = self
+            .link
+            .send_with(&FromClaimer::Claimed(claimed), file.as_fd());
     }
 
     /// Bytes that it has.
@@ -708,7 +732,8 @@ impl Claimer<'_> {
             };
             let found = self.insist(|session| session.run(&read))?;
             for job in &found {
-                let length = self.write_payload(&mut file, job.id, job.parts, job.payload.as_deref())?;
+                let length =
+                    self.write_payload(&mut file, job.id, job.parts, job.payload.as_deref())?;
                 jobs.push(Job {
                     id: job.id,
                     offset: at,
@@ -726,7 +751,7 @@ impl Claimer<'_> {
             // All of them were canceled.
             self.ended.push(Ended {
                 unit: unit.clone(),
-                outcome: Outcome::Done,
+                outcome: JobEnd::Done,
                 others: Vec::new(),
             });
         }

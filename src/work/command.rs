@@ -11,13 +11,13 @@ use std::time::Duration;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::pipe2;
 
-use super::payload::{self, Payload};
 use super::Spec;
+use super::payload::{self, Payload};
 use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::log::write_at_once;
 use crate::base::text::{in_words, shown};
-use crate::queue::{LONGEST_ERROR, Outcome, Queue, retry_delay};
+use crate::queue::{JobEnd, LONGEST_ERROR, Queue, retry_delay};
 use crate::supervise::{Child, Signals, Streams, Termination, change};
 
 /// Bytes of an argument at most (execve(2)), with the one that ends it.
@@ -101,8 +101,14 @@ impl Command {
         let mut changes = vec![
             change("DBLOCK_QUEUE", Some(&spec.queue)),
             change("DBLOCK_JOB_ID", Some(&numbers(&|task| task.id.to_string()))),
-            change("DBLOCK_ATTEMPT", Some(&numbers(&|task| task.attempt.to_string()))),
-            change("DBLOCK_FENCE", Some(&numbers(&|task| task.fence.to_string()))),
+            change(
+                "DBLOCK_ATTEMPT",
+                Some(&numbers(&|task| task.attempt.to_string())),
+            ),
+            change(
+                "DBLOCK_FENCE",
+                Some(&numbers(&|task| task.fence.to_string())),
+            ),
         ];
         changes.extend(spec.scrubbed.iter().map(|&name| change(name, None)));
         let started = Moment::now();
@@ -150,7 +156,8 @@ impl Command {
             match stderr.read(&mut bytes) {
                 Ok(0) => self.stderr = None,
                 Ok(length) => {
-                    let _ = write_at_once(std::os::fd::AsFd::as_fd(&io::stderr()), &bytes[..length]);
+                    let _ =
+                        write_at_once(std::os::fd::AsFd::as_fd(&io::stderr()), &bytes[..length]);
                     self.said.extend(&bytes[..length]);
                     let excess = self.said.len().saturating_sub(LONGEST_ERROR);
                     self.said.drain(..excess);
@@ -163,26 +170,44 @@ impl Command {
     }
 
     /// What became of its jobs, each; and how it ended. It must be over.
-    pub fn outcome(&mut self, spec: &Spec, queue: &Queue, is_stopping: bool) -> (Vec<(Task, Outcome)>, Ending) {
-        let ending = self.child.ended().unwrap_or(Ending::Code(Reason::Internal.code()));
+    pub fn outcome(
+        &mut self,
+        spec: &Spec,
+        queue: &Queue,
+        is_stopping: bool,
+    ) -> (Vec<(Task, JobEnd)>, Ending) {
+        let ending = self
+            .child
+            .ended()
+            .unwrap_or(Ending::Code(Reason::Internal.code()));
         self.pass_on_stderr();
         let said: Vec<u8> = self.said.iter().copied().collect();
         let said = String::from_utf8_lossy(&said).trim().to_owned();
         let cause = self.termination.as_ref().map(|(cause, _)| *cause);
         // Who asks the worker to end from a terminal asks its commands, too.
-        let was_asked = is_stopping && matches!(ending, Ending::Signal(libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT));
+        let was_asked = is_stopping
+            && matches!(
+                ending,
+                Ending::Signal(libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT)
+            );
         let end = match (cause, ending) {
             (Some(Cause::Stopped | Cause::LeaseOver), _) => End::GivenBack,
             (None, _) if was_asked => End::GivenBack,
-            (Some(Cause::TimedOut), _) => {
-                End::Failed(format!("timed out after {}", shown(spec.timeout.unwrap_or_default())), false)
-            }
+            (Some(Cause::TimedOut), _) => End::Failed(
+                format!(
+                    "timed out after {}",
+                    shown(spec.timeout.unwrap_or_default())
+                ),
+                false,
+            ),
             (None, Ending::Code(0)) => End::Done,
             (None, Ending::Code(CONFLICT)) => End::Later,
             (None, Ending::Code(code)) => {
                 End::Failed(format!("exit {code}"), spec.bury_on.contains(&code))
             }
-            (None, Ending::Signal(signal)) => End::Failed(format!("died of signal {signal}"), false),
+            (None, Ending::Signal(signal)) => {
+                End::Failed(format!("died of signal {signal}"), false)
+            }
         };
         let each = std::mem::take(&mut self.tasks).into_iter().map(|task| {
             let outcome = end.of(&task, queue, &said);
@@ -202,28 +227,28 @@ enum End {
 }
 
 impl End {
-    fn of(&self, task: &Task, queue: &Queue, said: &str) -> Outcome {
+    fn of(&self, task: &Task, queue: &Queue, said: &str) -> JobEnd {
         match self {
-            Self::Done => Outcome::Done,
-            Self::Later => Outcome::Later(queue.retry_delay),
-            Self::GivenBack => Outcome::GivenBack,
+            Self::Done => JobEnd::Done,
+            Self::Later => JobEnd::Later(queue.retry_delay),
+            Self::GivenBack => JobEnd::GivenBack,
             Self::Failed(why, for_good) => failed(task, queue, why, said, *for_good),
         }
     }
 }
 
 /// What becomes of a job that has failed.
-pub fn failed(task: &Task, queue: &Queue, why: &str, said: &str, for_good: bool) -> Outcome {
+pub fn failed(task: &Task, queue: &Queue, why: &str, said: &str, for_good: bool) -> JobEnd {
     let error = if said.is_empty() {
         why.to_owned()
     } else {
         format!("{why}: {said}")
     };
     if for_good || task.attempt >= queue.max_attempts {
-        return Outcome::Dead(error);
+        return JobEnd::Dead(error);
     }
     let chance = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
-    Outcome::Retry(retry_delay(queue.retry_delay, task.attempt, chance), error)
+    JobEnd::Retry(retry_delay(queue.retry_delay, task.attempt, chance), error)
 }
 
 /// The command's arguments; in place of each that is `{}` stands the payload.
@@ -236,14 +261,18 @@ fn arguments(spec: &Spec, tasks: &[Task]) -> Result<Vec<OsString>, Unstarted> {
             continue;
         };
         if task.payload.length >= LONGEST_ARGUMENT {
-            return Err(Unstarted::Job("its payload is longer than an argument may be".to_owned()));
+            return Err(Unstarted::Job(
+                "its payload is longer than an argument may be".to_owned(),
+            ));
         }
         let payload = task.payload.as_argument().map_err(|error| {
             let line = format!("cannot read a payload: {}", in_words(&error));
             Unstarted::Worker(Failure::new(Reason::OsRefused, line))
         })?;
         if payload.as_bytes().contains(&0) {
-            return Err(Unstarted::Job("its payload has a NUL byte, which no argument can have".to_owned()));
+            return Err(Unstarted::Job(
+                "its payload has a NUL byte, which no argument can have".to_owned(),
+            ));
         }
         arguments.push(payload);
     }

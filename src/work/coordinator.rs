@@ -29,7 +29,7 @@ use crate::base::text::{in_words, shown};
 use crate::base::user::local_user;
 use crate::isolated::link::Link;
 use crate::lock::{Lease, own_host, run_id_lock};
-use crate::queue::{Ended, Outcome, Queue, Unit, WorkerFacts};
+use crate::queue::{Ended, JobEnd, Queue, Unit, WorkerFacts};
 use crate::supervise::{Received, Signals, is_over, reap_orphan, stop};
 
 /// From a turn in which nothing was due to the next, while commands run.
@@ -136,7 +136,7 @@ struct Open {
     jobs: u32,
     ended: u32,
     /// Those that are not simply done, or where the rest is given back, all that have ended.
-    others: Vec<(u64, Outcome)>,
+    others: Vec<(u64, JobEnd)>,
     done: Vec<u64>,
     /// Whether a job of it was given back.
     is_given_back: bool,
@@ -212,7 +212,7 @@ impl Coordinator<'_> {
         };
         self.conclusion.get_or_insert(conclusion);
         for task in std::mem::take(&mut self.buffer) {
-            self.note_outcome(&task, Outcome::GivenBack);
+            self.note_outcome(&task, JobEnd::GivenBack);
         }
         // An idle worker waits for the server.
         if self.turn == Turning::UnderWay(true)
@@ -223,15 +223,15 @@ impl Coordinator<'_> {
     }
 
     /// Hands in what became of a job.
-    fn note_outcome(&mut self, task: &Task, outcome: Outcome) {
+    fn note_outcome(&mut self, task: &Task, outcome: JobEnd) {
         let Some(open) = self.units.get_mut(&task.unit) else {
             return;
         };
         open.ended += 1;
         match &outcome {
-            Outcome::Done => self.counts.0 += 1,
-            Outcome::Retry(..) | Outcome::Dead(_) => self.counts.1 += 1,
-            Outcome::Later(_) | Outcome::GivenBack => {}
+            JobEnd::Done => self.counts.0 += 1,
+            JobEnd::Retry(..) | JobEnd::Dead(_) => self.counts.1 += 1,
+            JobEnd::Later(_) | JobEnd::GivenBack => {}
         }
         let is_single = open.unit.block == 0;
         if is_single {
@@ -245,17 +245,17 @@ impl Coordinator<'_> {
             return;
         }
         match outcome {
-            Outcome::Done => open.done.push(task.id),
-            Outcome::GivenBack => open.is_given_back = true,
+            JobEnd::Done => open.done.push(task.id),
+            JobEnd::GivenBack => open.is_given_back = true,
             outcome => open.others.push((task.id, outcome)),
         }
         if open.ended == open.jobs
             && let Some(mut open) = self.units.remove(&task.unit)
         {
-            let mut outcome = Outcome::Done;
+            let mut outcome = JobEnd::Done;
             if open.is_given_back {
-                outcome = Outcome::GivenBack;
-                let done = open.done.into_iter().map(|job| (job, Outcome::Done));
+                outcome = JobEnd::GivenBack;
+                let done = open.done.into_iter().map(|job| (job, JobEnd::Done));
                 open.others.extend(done);
             }
             self.ended.push(Ended {
@@ -301,23 +301,23 @@ impl Coordinator<'_> {
         while reap_orphan(&own) {}
     }
 
-    fn say_outcome(&self, task: &Task, outcome: &Outcome, took: Duration) {
+    fn say_outcome(&self, task: &Task, outcome: &JobEnd, took: Duration) {
         let (id, span) = (task.id, shown(took));
         let first_line = |error: &str| error.lines().next().unwrap_or_default().to_owned();
         match outcome {
-            Outcome::Done => self.log.info(format_args!("job {id} is done after {span}")),
-            Outcome::Later(delay) => self.log.info(format_args!(
+            JobEnd::Done => self.log.info(format_args!("job {id} is done after {span}")),
+            JobEnd::Later(delay) => self.log.info(format_args!(
                 "job {id} wants to be started again; in {}",
                 shown(*delay)
             )),
-            Outcome::GivenBack => self.log.info(format_args!("job {id} is given back")),
-            Outcome::Retry(delay, error) => self.log.info(format_args!(
+            JobEnd::GivenBack => self.log.info(format_args!("job {id} is given back")),
+            JobEnd::Retry(delay, error) => self.log.info(format_args!(
                 "job {id} failed, attempt {}: {}; again in {}",
                 task.attempt,
                 first_line(error),
                 shown(*delay)
             )),
-            Outcome::Dead(error) => self.log.warning(format_args!(
+            JobEnd::Dead(error) => self.log.warning(format_args!(
                 "job {id} is dead, attempt {}: {}",
                 task.attempt,
                 first_line(error)
@@ -330,7 +330,11 @@ impl Coordinator<'_> {
         let kill_after = self.spec.kill_after;
         for command in &mut self.commands {
             if command.termination.is_none() && is_over(command.time_over) {
-                let jobs: Vec<_> = command.tasks.iter().map(|task| task.id.to_string()).collect();
+                let jobs: Vec<_> = command
+                    .tasks
+                    .iter()
+                    .map(|task| task.id.to_string())
+                    .collect();
                 self.log.info(format_args!(
                     "job {} has run for {}; ending it",
                     jobs.join(" "),
@@ -424,7 +428,7 @@ impl Coordinator<'_> {
                 }
                 Err(Unstarted::Worker(failure)) => {
                     for task in tasks {
-                        self.note_outcome(&task, Outcome::GivenBack);
+                        self.note_outcome(&task, JobEnd::GivenBack);
                     }
                     self.stop(self.spec.grace, Err(failure.into()));
                 }
@@ -438,14 +442,34 @@ impl Coordinator<'_> {
             return 0;
         }
         let jobs = self.spec.jobs_of_command();
-        let slots = if self.spec.until == Until::Once { 1 } else { self.spec.jobs };
-        let ahead = if self.spec.until == Until::Once { 0 } else { self.pace.ahead(slots, jobs) };
-        let running: usize = self.commands.iter().map(|command| command.tasks.len()).sum();
+        let slots = if self.spec.until == Until::Once {
+            1
+        } else {
+            self.spec.jobs
+        };
+        let ahead = if self.spec.until == Until::Once {
+            0
+        } else {
+            self.pace.ahead(slots, jobs)
+        };
+        let running: usize = self
+            .commands
+            .iter()
+            .map(|command| command.tasks.len())
+            .sum();
         let in_hand = u32::try_from(self.buffer.len() + running).unwrap_or(u32::MAX);
-        let want = slots.saturating_mul(jobs).saturating_add(ahead).saturating_sub(in_hand);
+        let want = slots
+            .saturating_mul(jobs)
+            .saturating_add(ahead)
+            .saturating_sub(in_hand);
         // Not one by one where many are claimed ahead.
-        let is_hungry = self.commands.len() < self.spec.jobs as usize && self.buffer.len() < jobs as usize;
-        if is_hungry || want >= ahead / 2 { want } else { 0 }
+        let is_hungry =
+            self.commands.len() < self.spec.jobs as usize && self.buffer.len() < jobs as usize;
+        if is_hungry || want >= ahead / 2 {
+            want
+        } else {
+            0
+        }
     }
 
     fn is_idle(&self) -> bool {
@@ -465,7 +489,11 @@ impl Coordinator<'_> {
         }
         let is_ending = self.mode != Mode::Working;
         if is_ending && self.registered.is_none() {
-            return self.commands.is_empty().then(|| self.conclusion.take()).flatten();
+            return self
+                .commands
+                .is_empty()
+                .then(|| self.conclusion.take())
+                .flatten();
         }
         if self.turn != Turning::Ready || self.registered.is_none() {
             return None;
@@ -485,7 +513,11 @@ impl Coordinator<'_> {
             return None;
         }
         if is_idle && self.nothing_due && self.spec.until != Until::Stopped {
-            let code = if self.spec.until == Until::Once { CONFLICT } else { 0 };
+            let code = if self.spec.until == Until::Once {
+                CONFLICT
+            } else {
+                0
+            };
             self.stop(Duration::ZERO, Ok(Ending::Code(code)));
             return self.take_turn();
         }
@@ -505,7 +537,7 @@ impl Coordinator<'_> {
         for one in &ended {
             let mut others = one.others.as_slice();
             loop {
-                let weight = |(_, outcome): &(u64, Outcome)| 64 + 6 * error_of(outcome).len();
+                let weight = |(_, outcome): &(u64, JobEnd)| 64 + 6 * error_of(outcome).len();
                 let mut room = LONGEST_MESSAGE;
                 let count = others
                     .iter()
@@ -517,7 +549,8 @@ impl Coordinator<'_> {
                     .max(1)
                     .min(others.len());
                 let (now, rest) = others.split_at(count);
-                let own = 300 + 6 * error_of(&one.outcome).len() + now.iter().map(weight).sum::<usize>();
+                let own =
+                    300 + 6 * error_of(&one.outcome).len() + now.iter().map(weight).sum::<usize>();
                 if size + own > LONGEST_MESSAGE && !message.is_empty() {
                     self.send(&ToClaimer::Ended(std::mem::take(&mut message)));
                     size = 0;
@@ -550,10 +583,8 @@ impl Coordinator<'_> {
     fn wait(&mut self) -> io::Result<()> {
         self.alarm.set(self.deadline())?;
         let readable = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
-        let mut descriptors: Vec<PollFd> = vec![
-            readable(self.signals.as_fd()),
-            readable(self.alarm.as_fd()),
-        ];
+        let mut descriptors: Vec<PollFd> =
+            vec![readable(self.signals.as_fd()), readable(self.alarm.as_fd())];
         let claimer = self.claimer.as_ref().map(|(_, link)| link.as_fd());
         descriptors.extend(claimer.map(readable));
         let first_stderr = descriptors.len();
@@ -593,9 +624,20 @@ impl Coordinator<'_> {
             self.grace.unwrap_or(over)
         });
         // One whose commands are being ended already is not looked at again and again.
-        let lease = lease.filter(|_| self.commands.iter().any(|command| command.termination.is_none()));
+        let lease = lease.filter(|_| {
+            self.commands
+                .iter()
+                .any(|command| command.termination.is_none())
+        });
         let stop = match self.mode {
-            Mode::Ending(until) if self.commands.iter().any(|command| command.termination.is_none()) => Some(until),
+            Mode::Ending(until)
+                if self
+                    .commands
+                    .iter()
+                    .any(|command| command.termination.is_none()) =>
+            {
+                Some(until)
+            }
             _ => None,
         };
         let connect = (self.registered.is_none() && self.mode == Mode::Working)
@@ -605,7 +647,10 @@ impl Coordinator<'_> {
             Turning::Leaving => Some(self.look_at),
             _ => None,
         };
-        [commands, lease, stop, connect, look].into_iter().flatten().min()
+        [commands, lease, stop, connect, look]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn on_signal(&mut self, received: Received) {
@@ -618,7 +663,11 @@ impl Coordinator<'_> {
         }
         if self.signals.asks_to_end(signal) {
             let again = self.mode != Mode::Working;
-            let grace = if again { Duration::ZERO } else { self.spec.grace };
+            let grace = if again {
+                Duration::ZERO
+            } else {
+                self.spec.grace
+            };
             if !again {
                 let running = self.commands.len();
                 self.log.info(format_args!(
@@ -642,12 +691,16 @@ impl Coordinator<'_> {
 
     fn on_claimer(&mut self) {
         loop {
-            let Some((_, link)) = &self.claimer else { return };
+            let Some((_, link)) = &self.claimer else {
+                return;
+            };
             match link.receive::<FromClaimer>() {
                 Ok(Some((message, descriptor))) => self.on_message(message, descriptor),
                 Ok(None) | Err(_) => return self.on_claimer_gone(),
             }
-            let Some((_, link)) = &self.claimer else { return };
+            let Some((_, link)) = &self.claimer else {
+                return;
+            };
             if !link.is_readable() {
                 return;
             }
@@ -686,7 +739,7 @@ impl Coordinator<'_> {
                 if self.mode != Mode::Working {
                     // What was claimed while the worker was asked to end.
                     for task in std::mem::take(&mut self.buffer) {
-                        self.note_outcome(&task, Outcome::GivenBack);
+                        self.note_outcome(&task, JobEnd::GivenBack);
                     }
                 }
             }
@@ -728,7 +781,9 @@ impl Coordinator<'_> {
     /// Others have the jobs.
     fn lose(&mut self, why: &str) {
         let running = self.commands.len();
-        self.log.error(format_args!("the worker was lost: {why}; ending {running} commands"));
+        self.log.error(format_args!(
+            "the worker was lost: {why}; ending {running} commands"
+        ));
         self.units.clear();
         self.buffer.clear();
         self.ended.clear();
@@ -746,16 +801,22 @@ impl Coordinator<'_> {
 
     /// The claimer has ended: another one goes on, unless it said that none can.
     fn on_claimer_gone(&mut self) {
-        let is_expected = self.turn == Turning::Leaving || self.mode != Mode::Working && self.registered.is_none();
+        let is_expected = self.turn == Turning::Leaving
+            || self.mode != Mode::Working && self.registered.is_none();
         let how = self.end_claimer();
         if self.conclusion.as_ref().is_some_and(Result::is_err) || is_expected {
             return;
         }
-        self.log.info(format_args!("the claimer {how}; another one goes on"));
+        self.log
+            .info(format_args!("the claimer {how}; another one goes on"));
         std::thread::sleep(PAUSE);
         let resumed = self.registered.as_ref().map(|(queue, worker)| {
             let unsent = self.ended.iter().chain(&self.handed);
-            let known = self.units.keys().copied().chain(unsent.map(|ended| ended.unit.job));
+            let known = self
+                .units
+                .keys()
+                .copied()
+                .chain(unsent.map(|ended| ended.unit.job));
             Resumed {
                 queue: queue.clone(),
                 worker: *worker,
@@ -790,9 +851,9 @@ impl Coordinator<'_> {
     }
 }
 
-fn error_of(outcome: &Outcome) -> &str {
+fn error_of(outcome: &JobEnd) -> &str {
     match outcome {
-        Outcome::Retry(_, error) | Outcome::Dead(error) => error,
+        JobEnd::Retry(_, error) | JobEnd::Dead(error) => error,
         _ => "",
     }
 }

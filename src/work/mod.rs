@@ -16,50 +16,50 @@ pub use coordinator::work;
 
 use crate::db::ConnectOptions;
 
-/// What a worker is to do.
+/// What a worker is asked to do.
 #[derive(Debug)]
 pub struct Spec {
-    /// The name of its queue.
+    /// The queue: a name by the rules of [`crate::lock::Name`].
     pub queue: String,
     /// The server.
     pub connection: ConnectOptions,
-    /// How many commands run at once.
+    /// How many commands run at once, 1 to 1000.
     pub jobs: u32,
-    /// How one command gets several jobs; `None`: it gets one.
+    /// Whether one command gets several jobs; `None`: each has a command of its own.
     pub batch: Option<Batch>,
-    /// How long a command may run; `None` without limit.
+    /// How long a command may run, from its start; `None` without limit. Never zero.
     pub timeout: Option<Duration>,
-    /// From SIGTERM to SIGKILL when dblock ends a command.
+    /// From SIGTERM to SIGKILL when dblock ends a command; zero sends both at once.
     pub kill_after: Duration,
-    /// When to stop.
+    /// When the worker ends by itself.
     pub until: Until,
-    /// How long commands may run on when the worker is asked to end.
+    /// How long after the first signal that asks it to end its commands may go on.
     pub grace: Duration,
-    /// Exit codes after which a job is dead at once.
+    /// The exit codes of a command that bury its job, each from 1 to 255 and once; 75 is never among them.
     pub bury_on: Vec<u8>,
-    /// Variables that commands do not get.
+    /// Variables that the commands do not get.
     pub scrubbed: Vec<&'static str>,
-    /// What to run: program and arguments, never empty.
+    /// What to run: program and arguments, never empty. An argument that is exactly `{}` stands for the payload.
     pub command: Vec<OsString>,
 }
 
-/// Several jobs for one command, on its stdin.
+/// Several jobs for one command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batch {
-    /// So many at most.
+    /// So many at most, 1 to 10000.
     pub jobs: u32,
-    /// The byte that ends each.
+    /// What stands behind each payload on the command's stdin: a line break or NUL.
     pub separator: u8,
 }
 
-/// When a worker stops by itself.
+/// When a worker ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
-    /// Never.
+    /// Never: a signal stops it.
     Stopped,
-    /// When nothing is due.
+    /// When nothing is due and nothing runs.
     Drained,
-    /// When it has run one command.
+    /// When one command has run.
     Once,
 }
 

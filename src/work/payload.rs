@@ -1,6 +1,6 @@
 //! Payloads, in files that only memory has: of what was claimed together in one, and of each command in one of its own, its stdin.
 
-use std::ffi::{OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;

@@ -38,7 +38,7 @@ fn main() {
 
 /// dblock with all of its subcommands defined.
 fn command_line() -> Command {
-    cli::dblock(|command, define| define(command))
+    cli::dblock(cli::Defined::Now)
 }
 
 /// The same as clap knows it when it runs. dblock's own `help` has no page, for there is `man`.

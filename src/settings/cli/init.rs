@@ -12,7 +12,7 @@ pub const DEFINITION: Definition = Definition {
     about: "Create dblock's tables, or upgrade them",
     define,
     settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
-    arguments: None,
+    arguments: &[],
 };
 
 /// The settings of this subcommand alone.
