@@ -20,10 +20,10 @@ pub use put::{MOST_BYTES, MOST_JOBS, Outcome, Put, Putter};
 pub use queues::{Claim, FindQueue, Properties, Queue};
 pub use reach::{For, no_such_queue, open, reach};
 pub use turn::{
-    AskRunning, AskTurn, Ended, JobEnd, LONGEST_ERROR, Standing, Turn, TurnOver, Unit, Want,
+    AskRunning, AskTurn, Ended, JobEnd, LONGEST_ERROR, Turn, TurnOver, Unit, Want,
 };
 pub use wake::{wake, wake_lock};
 pub use worker::{
-    AskCandidates, AskShards, AwaitHead, BlockJob, Idle, LookOrSleep, ReadBlock, ReadPart,
+    AskCandidates, AskShards, AwaitHead, FindRegistration, Idle, LookOrSleep, ReadBlock, ReadPart,
     Register, Renew, WorkerFacts, leave, promote, rescue,
 };

@@ -3,7 +3,7 @@
 use super::{FindQueue, Queue, no_such_queue};
 use crate::base::exit::{Failure, Reason};
 use crate::db::server_facts::{Product, is_mariadb};
-use crate::db::{Fault, Plain, Row, Session, Statement};
+use crate::db::{Fault, Plain, Row, Session, Statement, quoted_identifier};
 use crate::schema::{self, AskMultiPrimary, Tables};
 
 /// A server as a worker knows it.
@@ -30,6 +30,11 @@ pub fn open_for_work(tables: &Tables, name: &str, session: &mut Session) -> Resu
         return Err(Fault::ReadOnly("is read-only".to_owned()));
     }
     tables.check_queues(session)?;
+    // A statement that deletes from several tables wants a database for their short names.
+    session.run(&Plain(format!(
+        "/* dblock queue use */ USE {}",
+        quoted_identifier(tables.database())
+    )))?;
     let found = session.run(&FindQueue { tables, name });
     let Some(queue) = found.map_err(|fault| tables.explain(fault))? else {
         return Err(Fault::Final(no_such_queue(name)));

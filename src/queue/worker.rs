@@ -25,6 +25,7 @@ pub struct WorkerFacts {
 }
 
 /// Registers a worker; its number.
+#[derive(Clone, Copy)]
 pub struct Register<'a> {
     /// Where.
     pub tables: &'a Tables,
@@ -41,14 +42,8 @@ impl Batch for Register<'_> {
         let (workers, facts) = (self.tables.of(&WORKERS), self.facts);
         let run = text_literal(&facts.run);
         vec![
-            // One whose registration was not answered has never claimed anything.
             format!(
-                "/* dblock queue register */ UPDATE {workers} SET expires_at = NULL, gone_at = UTC_TIMESTAMP(6) \
-                 WHERE queue = {} AND expires_at IS NOT NULL AND run = {run} AND turn = 0",
-                self.queue.id
-            ),
-            format!(
-                "INSERT INTO {workers} (run, queue, host, pid, user, program, slots, ttl_seconds, started_at, renewed_at, expires_at) \
+                "/* dblock queue register */ INSERT INTO {workers} (run, queue, host, pid, user, program, slots, ttl_seconds, started_at, renewed_at, expires_at) \
                  VALUES ({run}, {}, {}, {}, {}, {}, {}, {ttl}, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), \
                  UTC_TIMESTAMP(6) + INTERVAL {ttl} SECOND)",
                 self.queue.id,
@@ -69,6 +64,32 @@ impl Batch for Register<'_> {
         }
         let number = results.last().map_or(Ok(None), |rows| first_value(rows))?;
         number.ok_or_else(|| Fault::Gone("no answer".to_owned()))
+    }
+}
+
+/// Finds a registration whose answer was lost; its number.
+pub struct FindRegistration<'a>(pub Register<'a>);
+
+impl Statement for FindRegistration<'_> {
+    type Answer = Option<u64>;
+
+    fn sql(&self) -> String {
+        let Register {
+            tables,
+            queue,
+            facts,
+        } = self.0;
+        format!(
+            "/* dblock queue find registration */ SELECT worker FROM {} WHERE queue = {} AND expires_at > UTC_TIMESTAMP(6) AND run = {} \
+             AND turn = 0 LIMIT 1",
+            tables.of(&WORKERS),
+            queue.id,
+            text_literal(&facts.run)
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<u64>, Fault> {
+        first_value(rows)
     }
 }
 
@@ -497,12 +518,12 @@ impl Statement for LookOrSleep<'_> {
         let (tables, id) = (self.tables, self.queue.id);
         let micros = self.limit.as_micros();
         format!(
-            "/* dblock queue idle */ SELECT due, delayed, dead, queued, IF(due OR delayed <= 0 OR dead OR NOT queued, 0, \
-             SLEEP(LEAST({micros}, IFNULL(delayed, {micros})) / 1000000)) FROM (SELECT \
-             EXISTS (SELECT 1 FROM {queues} WHERE id = {id} AND paused_at IS NULL) AND EXISTS (SELECT 1 FROM {due} WHERE queue = {id}) AS due, \
+            "/* dblock queue idle */ SELECT is_due, delayed_for, has_dead, has_queue, IF(is_due OR delayed_for <= 0 OR has_dead \
+             OR NOT has_queue, 0, SLEEP(LEAST({micros}, IFNULL(delayed_for, {micros})) / 1000000)) FROM (SELECT \
+             EXISTS (SELECT 1 FROM {queues} WHERE id = {id} AND paused_at IS NULL) AND EXISTS (SELECT 1 FROM {due} WHERE queue = {id}) AS is_due, \
              (SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), due_at) FROM {delayed} WHERE queue = {id} ORDER BY due_at LIMIT 1) \
-             AS delayed, EXISTS ({dead}) AS dead, \
-             EXISTS (SELECT 1 FROM {queues} WHERE id = {id} AND deleted_at IS NULL) AS queued) look",
+             AS delayed_for, EXISTS ({dead}) AS has_dead, \
+             EXISTS (SELECT 1 FROM {queues} WHERE id = {id} AND deleted_at IS NULL) AS has_queue) look",
             queues = tables.of(&crate::schema::QUEUES),
             due = tables.of(&DUE),
             delayed = tables.of(&DELAYED),

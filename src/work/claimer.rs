@@ -22,7 +22,7 @@ use crate::isolated::link::{Link, Next, cut, next};
 use crate::isolated::process::{detach, fork_isolated, harden};
 use crate::lock::{Introduction, Lease};
 use crate::queue::{
-    self, AskCandidates, AskRunning, AskShards, AskTurn, AwaitHead, Claim, Ended, Idle, JobEnd,
+    self, AskCandidates, AskRunning, AskShards, AskTurn, AwaitHead, Claim, Ended, FindRegistration, Idle, JobEnd,
     LookOrSleep, Opened, Queue, ReadBlock, ReadPart, Register, Renew, Turn, TurnOver, Unit, Want,
     WorkerFacts, wake_lock,
 };
@@ -113,7 +113,7 @@ fn claim(
         counted: Moment::now(),
         shard: 0,
         is_head: false,
-        looked: Moment::now(),
+        looked: Moment::START,
     };
     claimer.run()
 }
@@ -320,8 +320,15 @@ impl Claimer<'_> {
                 queue: &queue,
                 facts,
             };
-            let Some(number) = self.ask(|session| session.run_batch(&register))? else {
-                return Ok(());
+            let number = match self.ask(|session| session.run_batch(&register))? {
+                Some(number) => number,
+                None => {
+                    let find = FindRegistration(register);
+                    match self.insist(|session| session.run(&find))? {
+                        Some(number) => number,
+                        None => return Ok(()),
+                    }
+                }
             };
             let lease = Lease {
                 ttl: queue.ttl,
