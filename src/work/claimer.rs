@@ -186,6 +186,7 @@ impl Claimer<'_> {
                         Err(Stop::Failed(failure)) => return Err(failure),
                     }
                 }
+                Next::Message(ToClaimer::Stop) => {}
                 Next::Message(ToClaimer::Leave { counts }) => {
                     self.count(counts);
                     self.leave();
@@ -513,8 +514,8 @@ impl Claimer<'_> {
             },
         };
         let Some(idle) = self.ask(|session| session.run(&look))? else {
-            // It was woken.
-            return Ok(true);
+            // It was woken, or the session is lost.
+            return Ok(self.session.is_some());
         };
         self.act_on(idle)?;
         Ok(idle.is_due || idle.is_delayed_due || idle.has_dead)

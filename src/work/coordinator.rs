@@ -218,6 +218,7 @@ impl Coordinator<'_> {
         if self.turn == Turning::UnderWay(true)
             && let Some(session) = &self.session
         {
+            self.send(&ToClaimer::Stop);
             let _ = shutdown(session.as_raw_fd(), Shutdown::Both);
         }
     }

@@ -70,6 +70,8 @@ pub enum ToClaimer {
         /// How many jobs are done, and how many attempts have failed, since the last turn.
         counts: (u64, u64),
     },
+    /// Wait no longer for something to be due.
+    Stop,
     /// Hand in what has ended, and take leave: nothing runs any more.
     Leave {
         /// As with a turn.
