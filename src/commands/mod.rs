@@ -18,11 +18,12 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::time::SystemTime;
 
 use nix::errno::Errno;
 
 use crate::base::exit::{Failure, Reason};
-use crate::base::text::in_words;
+use crate::base::text::{in_words, moment};
 use crate::supervise::was_closed;
 
 /// Prints what was asked for. A reader that has seen enough, as `head`, is no error.
@@ -70,4 +71,13 @@ fn in_columns(rows: &[Vec<String>]) -> String {
         let _ = writeln!(table, "{}", line.trim_end());
     }
     table
+}
+
+/// A moment for people.
+fn to_the_second(at: SystemTime) -> String {
+    moment(at)
+        .chars()
+        .take(19)
+        .collect::<String>()
+        .replace('T', " ")
 }

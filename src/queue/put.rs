@@ -2,10 +2,13 @@
 //! conditional on it: so one whose answer was lost is known again, and may be sent again at any time.
 
 use std::fmt::Write;
+use std::time::Duration;
 
-use super::jobs::{Due, State, Traits};
+use super::entries::moment;
+use super::jobs::{Due, Traits};
 use super::queues::{Claim, Queue};
 use super::wake::wake;
+use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::db::{Batch, Fault, Plain, Row, Session, Statement, first_value, text_literal};
 use crate::schema::{DELAYED, DUE, JOB_KEYS, JOB_PARTS, JOBS, PUTS, QUEUES, Tables};
@@ -67,6 +70,8 @@ pub struct Putter<'a> {
     shard: u16,
     /// The number of the jobs of the transaction that is under way.
     block: u64,
+    /// When the last one was committed.
+    committed: Moment,
 }
 
 impl<'a> Putter<'a> {
@@ -75,15 +80,15 @@ impl<'a> Putter<'a> {
     /// # Errors
     /// [`Reason::OsRefused`] when the system has no random bits.
     pub fn new(tables: &'a Tables, queue: Queue, traits: &'a Traits) -> Result<Self, Failure> {
-        let put = (u128::from(random()?) << 64) | u128::from(random()?);
         let shard = random()? % u64::from(queue.shards.max(1));
         Ok(Self {
             tables,
             traits,
-            put: format!("{put:032x}"),
+            put: new_put()?,
             turn: 0,
             shard: u16::try_from(shard).unwrap_or_default(),
             block: new_block()?,
+            committed: Moment::now(),
             queue,
         })
     }
@@ -171,11 +176,17 @@ impl<'a> Putter<'a> {
         })?;
         match (found, fault) {
             (Some(queue), fault) if queue.id == self.queue.id => match fault {
+                // Its row was deleted, as those are that have not changed for long.
+                Fault::Unmet(cause) if self.committed.elapsed() > IDLE => {
+                    self.put = new_put().map_err(Fault::Final)?;
+                    self.turn = 0;
+                    Err(Fault::Conflict(cause))
+                }
                 // The job that had the key is done meanwhile.
                 Fault::Exists(cause) if self.traits.key.is_some() => Err(Fault::Conflict(cause)),
                 fault => Err(Fault::Final(Failure::new(
                     Reason::Internal,
-                    format!("the server refused to put jobs: {fault}"),
+                    format!("the server refused a statement: {fault}"),
                 ))),
             },
             _ => Ok(Outcome::NoQueue),
@@ -184,6 +195,7 @@ impl<'a> Putter<'a> {
 
     fn commit(&mut self, jobs: usize) -> Result<(), Fault> {
         self.turn += 1;
+        self.committed = Moment::now();
         let shards = usize::from(self.queue.shards.max(1));
         let shard = (usize::from(self.shard) + jobs) % shards;
         self.shard = u16::try_from(shard).unwrap_or_default();
@@ -193,12 +205,12 @@ impl<'a> Putter<'a> {
 
     fn send(&self, session: &mut Session, payloads: &[&[u8]]) -> Result<Put, Fault> {
         let mut statements = self.begin(payloads);
-        let parts = self.parts(payloads);
-        if !parts.is_empty() {
+        if payloads
+            .iter()
+            .any(|payload| payload.len() > LONGEST_INLINE)
+        {
             send(session, statements)?;
-            for packet in parts {
-                send(session, vec![packet])?;
-            }
+            self.send_parts(session, payloads)?;
             statements = Vec::new();
         }
         statements.extend(self.end(payloads.len()));
@@ -256,13 +268,12 @@ impl<'a> Putter<'a> {
         ]
     }
 
-    /// The statements that put the parts of long payloads, a packet each.
-    fn parts(&self, payloads: &[&[u8]]) -> Vec<String> {
+    /// Puts the parts of long payloads, some with each packet.
+    fn send_parts(&self, session: &mut Session, payloads: &[&[u8]]) -> Result<(), Fault> {
         let begin = format!(
             "/* dblock queue put */ INSERT INTO {} (job, part, data) VALUES ",
             self.tables.of(&JOB_PARTS)
         );
-        let mut packets = Vec::new();
         let (mut packet, mut bytes) = (String::new(), 0);
         for (number, payload) in payloads.iter().enumerate() {
             if payload.len() <= LONGEST_INLINE {
@@ -270,7 +281,7 @@ impl<'a> Putter<'a> {
             }
             for (part, data) in payload.chunks(PART).enumerate() {
                 if bytes > 0 && bytes + data.len() > PARTS_OF_PACKET {
-                    packets.push(std::mem::take(&mut packet));
+                    send(session, vec![std::mem::take(&mut packet)])?;
                     bytes = 0;
                 }
                 packet.push_str(if bytes == 0 { &begin } else { "," });
@@ -280,8 +291,7 @@ impl<'a> Putter<'a> {
                 bytes += data.len();
             }
         }
-        packets.extend(Some(packet).filter(|packet| !packet.is_empty()));
-        packets
+        send(session, vec![packet])
     }
 
     /// Says that this turn was carried out, unless it was before, has the jobs wait, and ends the transaction.
@@ -325,10 +335,7 @@ impl<'a> Putter<'a> {
                     span.as_micros()
                 ),
             ),
-            Due::At(micros) => (
-                &DELAYED,
-                format!("TIMESTAMP'1970-01-01 00:00:00' + INTERVAL {micros} MICROSECOND"),
-            ),
+            Due::At(micros) => (&DELAYED, moment(micros)),
         };
         let every = self.traits.every;
         let every = every.map_or_else(|| "NULL".to_owned(), |span| span.as_micros().to_string());
@@ -368,17 +375,17 @@ impl<'a> Putter<'a> {
         let shard = (usize::from(self.shard) + number) % usize::from(self.queue.shards.max(1));
         u16::try_from(shard).unwrap_or_default()
     }
-
-    /// The state in which jobs are put.
-    pub fn state(&self) -> State {
-        match self.traits.due {
-            Due::Now => State::Due,
-            Due::After(_) | Due::At(_) => State::Delayed,
-        }
-    }
 }
 
 const COMMIT: &str = "COMMIT";
+
+/// After so long the row of a put may have been deleted.
+const IDLE: Duration = Duration::from_secs(12 * 3600);
+
+fn new_put() -> Result<String, Failure> {
+    let put = (u128::from(random()?) << 64) | u128::from(random()?);
+    Ok(format!("{put:032x}"))
+}
 
 fn random() -> Result<u64, Failure> {
     getrandom::u64().map_err(|error| {

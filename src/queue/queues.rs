@@ -74,6 +74,20 @@ pub struct Queue {
     pub paused: bool,
 }
 
+impl Queue {
+    /// What it was created with.
+    pub fn properties(&self) -> Properties {
+        Properties {
+            claim: self.claim,
+            shards: self.shards,
+            max_attempts: self.max_attempts,
+            retry_delay: self.retry_delay,
+            ttl: self.ttl,
+            keep: self.keep,
+        }
+    }
+}
+
 /// Finds a queue by its name; `None`: there is no such, or it is being deleted.
 pub struct FindQueue<'a> {
     /// Where.

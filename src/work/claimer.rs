@@ -22,14 +22,18 @@ use crate::isolated::link::{Link, Next, cut, next};
 use crate::isolated::process::{detach, fork_isolated, harden};
 use crate::lock::{Introduction, Lease};
 use crate::queue::{
-    self, AskCandidates, AskRunning, AskShards, AskTurn, AwaitHead, Claim, Ended, FindRegistration, Idle, JobEnd,
-    LookOrSleep, Opened, Queue, ReadBlock, ReadPart, Register, Renew, Turn, TurnOver, Unit, Want,
-    WorkerFacts, wake_lock,
+    self, AskCandidates, AskRunning, AskShards, AskTurn, AwaitHead, Claim, Ended, FindRegistration,
+    Idle, JobEnd, LookOrSleep, Opened, Queue, ReadBlock, ReadPart, Register, Renew, Turn, TurnOver,
+    Unit, Want, WorkerFacts, wake_lock,
 };
 use crate::schema::Tables;
 
 /// Before a worker that has jobs claims again while there was nothing, and from one look at other workers to the next.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// From one deletion of what is too old to the next, and how long it takes at most.
+const PRUNE: Duration = Duration::from_secs(10);
+const LONGEST_PRUNE: Duration = Duration::from_millis(200);
 
 /// How long an idle worker waits behind others at most.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -114,6 +118,7 @@ fn claim(
         shard: 0,
         is_head: false,
         looked: Moment::START,
+        pruned: Moment::now(),
     };
     claimer.run()
 }
@@ -151,6 +156,8 @@ struct Claimer<'a> {
     is_head: bool,
     /// When it was last looked for delayed jobs and dead workers.
     looked: Moment,
+    /// When what is too old was last deleted.
+    pruned: Moment,
 }
 
 /// Why a turn comes to nothing.
@@ -477,6 +484,12 @@ impl Claimer<'_> {
                 .as_ref()
                 .is_some_and(|opened| opened.skips_locked);
             self.ask(|session| queue::promote(&tables, &queue, skips, session))?;
+        }
+        if self.pruned.elapsed() > PRUNE {
+            self.pruned = Moment::now();
+            let mut prune = || self.ask(|session| queue::prune(&tables, &queue, session));
+            let begun = Moment::now();
+            while prune()? == Some(true) && begun.elapsed() < LONGEST_PRUNE {}
         }
         Ok(())
     }

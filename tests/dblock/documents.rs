@@ -765,7 +765,7 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 8] = [
+const OTHER_TEXTS: [&str; 15] = [
     "lock/named/statements/mod.rs",
     "lock/rows/statements.rs",
     "cron/cronie.rs",
@@ -773,6 +773,13 @@ const OTHER_TEXTS: [&str; 8] = [
     "schema/statements.rs",
     "schema/tables.rs",
     "history/journal.rs",
+    "queue/change.rs",
+    "queue/entries.rs",
+    "queue/list.rs",
+    "queue/manage.rs",
+    "queue/prune.rs",
+    "queue/put.rs",
+    "queue/status.rs",
     "base/static_glibc.rs",
 ];
 

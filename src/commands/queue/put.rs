@@ -15,6 +15,7 @@ use super::records::{Next, Records, check_files};
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::{Level, Log, write_at_once};
+use crate::base::text::shown;
 use crate::commands::inquiry::listener_of;
 use crate::db::{Connector, Fault, Session};
 use crate::isolated::link::{Link, cut};
@@ -23,9 +24,9 @@ use crate::isolated::query::Message;
 use crate::lock::{DEFAULT_TTL, Introduction};
 use crate::queue::{FindQueue, For, Outcome, Put, Putter, no_such_queue, open};
 use crate::schema::Tables;
+use crate::settings;
 use crate::settings::cli::CommandLine;
 use crate::settings::queue::{QueuePut, Source};
-use crate::settings::{self};
 use crate::supervise::{Signals, was_closed};
 
 /// From one try to the next after another transaction was in the way.
@@ -93,6 +94,7 @@ pub fn put(command_line: CommandLine) -> anyhow::Result<Ending> {
         in_doubt: 0,
         deadline: Some(Moment::now() + put.connection.connect_timeout),
         has_session: false,
+        last_note: "connecting".to_owned(),
         signal: None,
         progress: Progress::new(&put, log),
     };
@@ -104,7 +106,13 @@ pub fn put(command_line: CommandLine) -> anyhow::Result<Ending> {
         Finished::Signal(signal) => {
             // Where nothing has begun there is nothing to say.
             if printer.has_session {
-                log.error(format_args!("stopped by a signal{}", printer.what_is_put()));
+                let put = printer.what_is_put();
+                let put = if put.is_empty() {
+                    "; nothing is put"
+                } else {
+                    &put
+                };
+                log.error(format_args!("stopped by a signal{put}"));
             }
             Ok(Ending::Signal(signal))
         }
@@ -146,6 +154,8 @@ struct Printer<'a> {
     /// When a server must have been found.
     deadline: Option<Moment>,
     has_session: bool,
+    /// What was done last.
+    last_note: String,
     /// The signal that ends it, once the transaction under way is over.
     signal: Option<i32>,
     progress: Progress,
@@ -207,9 +217,8 @@ impl Printer<'_> {
         if let Some(signal) = self.signal {
             return Finished::Signal(signal);
         }
-        let limit = crate::base::text::shown(self.put.connection.connect_timeout);
-        let line = format!("no server could be reached within {limit}");
-        Finished::Failed(Failure::new(Reason::Unreachable, line))
+        let limit = self.put.connection.connect_timeout;
+        Finished::Failed(unreachable(limit, &self.last_note))
     }
 
     /// Prints a piece. A reader that has seen enough, as `head`, is no error: the jobs are put all the same.
@@ -237,7 +246,10 @@ impl Printer<'_> {
         match message {
             Message::Note(level, line) => {
                 self.progress.remove();
-                self.log.say(level, line);
+                self.log.say(level, &line);
+                if level == Level::Info {
+                    self.last_note = line;
+                }
             }
             Message::Reached(_) => (self.has_session, self.deadline) = (true, None),
             Message::Item(Fed::Put(put)) => {
@@ -282,15 +294,11 @@ impl Printer<'_> {
         let (jobs, in_doubt) = (self.jobs, self.in_doubt);
         let queue = &self.put.queue;
         let mut text = match jobs {
-            0 => "; nothing is put".to_owned(),
+            0 => String::new(),
             1 => "; 1 job is put".to_owned(),
             jobs => format!("; {jobs} jobs are put"),
         };
         if in_doubt > 0 {
-            text = match jobs {
-                0 => String::new(),
-                _ => text,
-            };
             let _ = write!(
                 text,
                 "; it is not known whether the {} of {in_doubt} is put: see dblock queue status {queue}",
@@ -350,12 +358,20 @@ impl Progress {
     }
 }
 
+fn unreachable(limit: Duration, cause: &str) -> Failure {
+    let line = format!(
+        "no server could be reached within {}: {cause}",
+        shown(limit)
+    );
+    Failure::new(Reason::Unreachable, line)
+}
+
 /// The life of the process that has the session.
-fn feed(put: &QueuePut, shown: Level, link: &Rc<Link>, parent: Pid) -> Result<(), Failure> {
+fn feed(put: &QueuePut, level: Level, link: &Rc<Link>, parent: Pid) -> Result<(), Failure> {
     harden(parent)?;
     let command = "dblock queue put";
     let attributes = Introduction::of_command(command, parent, DEFAULT_TTL).attributes();
-    let listener = listener_of::<Fed>(link, shown);
+    let listener = listener_of::<Fed>(link, level);
     let connector = Connector::new(&put.connection, attributes, DEFAULT_TTL, listener)?;
     // The files that are to be put may be named by descriptors, as /dev/fd/63.
     detach_with_descriptors(c"dblock-put")?;
@@ -489,7 +505,9 @@ impl Feeder<'_> {
                 Ok((session, ())) => return Ok(session),
                 Err(Fault::Final(failure)) => return Err(failure),
                 Err(fault) if since.elapsed() >= self.limit.mul_f64(0.9) => {
-                    return Err(Failure::new(Reason::Unreachable, fault.to_string()));
+                    let servers = self.connector.passed_over();
+                    let cause = servers.last().map(|server| server.line.clone());
+                    return Err(unreachable(self.limit, &cause.unwrap_or(fault.to_string())));
                 }
                 Err(_) => sleep(self.connector.pause()),
             }
@@ -522,10 +540,13 @@ impl Feeder<'_> {
             }
             Fault::ReadOnly(cause) => {
                 let line = format!("{server} {cause}; name the server that takes writes");
-                Err(Failure::new(Reason::Unreachable, line))
+                Err(Failure::new(Reason::Configuration, line))
             }
             fault @ (Fault::Conflict(_) | Fault::Interrupted(_)) => {
-                let line = format!("{server} did not put the jobs in time: {fault}");
+                let line = format!(
+                    "{server} did not answer within {}: {fault}",
+                    shown(self.limit)
+                );
                 Err(Failure::new(Reason::Unreachable, line))
             }
             fault => Err(fault.into_failure(&server)),

@@ -41,7 +41,7 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-The payload is cut in the table; --json has all of it, as payload where it is UTF-8, and else as payload_base64. It needs no more
+The payload is cut in the table; --json has all of it, as payload where it is UTF-8, and else as payload_hex. It needs no more
 than SELECT on dblock's tables; a replica will do.
 
 Exit codes: 0; 69 no server in time; 77 the account was refused; 78 there is no such queue or job, no tables, or bad
