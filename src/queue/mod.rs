@@ -31,7 +31,7 @@ pub use queues::{Claim, FindQueue, Properties, Queue};
 pub use reach::{For, no_such_queue, open, reach};
 pub use status::{Count, Found, MINUTES, Summary, Worker, status};
 pub use turn::{AskRunning, AskTurn, Ended, JobEnd, LONGEST_ERROR, Turn, TurnOver, Unit, Want};
-pub use wake::{wake, wake_lock};
+pub use wake::wake_lock;
 pub use worker::{
     AskCandidates, AskShards, AwaitHead, FindRegistration, Idle, LookOrSleep, ReadBlock, ReadPart,
     Register, Renew, WorkerFacts, leave, promote, rescue,

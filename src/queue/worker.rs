@@ -487,6 +487,7 @@ impl Statement for ReadPart<'_> {
 }
 
 /// What an idle worker learns.
+#[expect(clippy::struct_excessive_bools, reason = "columns of an answer")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Idle {
     /// Whether something is due.

@@ -185,9 +185,13 @@ impl Claimer<'_> {
             let due = self.renewal_due();
             match next::<ToClaimer>(self.link, due) {
                 Next::Message(ToClaimer::Ended(ended)) => self.take_in(ended),
-                Next::Message(ToClaimer::Turn { want, wait, counts }) => {
+                Next::Message(ToClaimer::Turn {
+                    want,
+                    waits,
+                    counts,
+                }) => {
                     self.count(counts);
-                    match self.take_turn(want, wait) {
+                    match self.take_turn(want, waits) {
                         Ok(()) => {}
                         Err(Stop::Lost) => self.lose(),
                         Err(Stop::Failed(failure)) => return Err(failure),
@@ -328,15 +332,13 @@ impl Claimer<'_> {
                 queue: &queue,
                 facts,
             };
-            let number = match self.ask(|session| session.run_batch(&register))? {
-                Some(number) => number,
-                None => {
-                    let find = FindRegistration(register);
-                    match self.insist(|session| session.run(&find))? {
-                        Some(number) => number,
-                        None => return Ok(()),
-                    }
-                }
+            let mut number = self.ask(|session| session.run_batch(&register))?;
+            if number.is_none() {
+                let find = FindRegistration(register);
+                number = self.insist(|session| session.run(&find))?;
+            }
+            let Some(number) = number else {
+                return Ok(());
             };
             let lease = Lease {
                 ttl: queue.ttl,
@@ -433,13 +435,12 @@ impl Claimer<'_> {
     }
 
     /// Hands in what has ended, and claims what is due; with `wait` until there is something.
-    fn take_turn(&mut self, want: u32, wait: bool) -> Turned<()> {
-        let is_busy = !wait;
-        if is_busy && self.looked.elapsed() > LOOK {
+    fn take_turn(&mut self, want: u32, waits: bool) -> Turned<()> {
+        if !waits && self.looked.elapsed() > LOOK {
             self.look_after_others()?;
         }
         let mut had = self.exchange(want)?;
-        while wait && had == 0 {
+        while waits && had == 0 {
             if self.link.is_readable() {
                 break;
             }

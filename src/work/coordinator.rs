@@ -522,11 +522,15 @@ impl Coordinator<'_> {
             self.stop(Duration::ZERO, Ok(Ending::Code(code)));
             return self.take_turn();
         }
-        let wait = is_idle && self.nothing_due;
+        let waits = is_idle && self.nothing_due;
         self.send_ended();
         let counts = std::mem::take(&mut self.counts);
-        self.send(&ToClaimer::Turn { want, wait, counts });
-        self.turn = Turning::UnderWay(wait);
+        self.send(&ToClaimer::Turn {
+            want,
+            waits,
+            counts,
+        });
+        self.turn = Turning::UnderWay(waits);
         None
     }
 
@@ -664,6 +668,13 @@ impl Coordinator<'_> {
         }
         if self.signals.asks_to_end(signal) {
             let again = self.mode != Mode::Working;
+            if matches!(self.mode, Mode::Ending(until) if is_over(Some(until))) {
+                for command in &mut self.commands {
+                    if let Some((_, termination)) = &mut command.termination {
+                        termination.hurry();
+                    }
+                }
+            }
             let grace = if again {
                 Duration::ZERO
             } else {
@@ -680,7 +691,7 @@ impl Coordinator<'_> {
         }
         if signal == Signal::SIGCONT || !from_terminal {
             for command in &self.commands {
-                if !(from_terminal && !command.child.processes.own_group) {
+                if !from_terminal || command.child.processes.own_group {
                     command.child.processes.signal(signal as i32);
                 }
             }
