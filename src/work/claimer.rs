@@ -117,6 +117,7 @@ fn claim(
         counted: Moment::now(),
         shard: 0,
         is_head: false,
+        is_idle: false,
         looked: Moment::START,
         pruned: Moment::now(),
     };
@@ -154,6 +155,8 @@ struct Claimer<'a> {
     shard: u16,
     /// Whether the session holds the lock of the idle worker that is woken next.
     is_head: bool,
+    /// Whether it has waited for that since its last turn: the server keeps the session for a short time then.
+    is_idle: bool,
     /// When it was last looked for delayed jobs and dead workers.
     looked: Moment,
     /// When what is too old was last deleted.
@@ -257,6 +260,7 @@ impl Claimer<'_> {
 
     fn connect(&mut self) -> Turned<Session> {
         self.is_head = false;
+        self.is_idle = false;
         loop {
             let (tables, name) = (&self.tables, &self.spec.queue);
             let opened = self.connector.connect(|session| {
@@ -510,12 +514,16 @@ impl Claimer<'_> {
                 lock: &lock,
                 limit: left.min(LONGEST_WAIT).as_secs().max(1),
             };
-            self.is_head = self
-                .ask(|session| session.run_batch(&head))?
-                .unwrap_or_default();
+            self.is_idle = true;
+            let waited = self.ask(|session| match session.run_batch(&head) {
+                // Each looks for itself, where there are no such locks.
+                Err(Fault::NoNamedLocks(_)) => Ok(true),
+                waited => waited,
+            })?;
             if self.session.is_none() {
                 return Ok(false);
             }
+            self.is_head = waited.unwrap_or_default();
         }
         let look = LookOrSleep {
             tables: &tables,
@@ -641,7 +649,7 @@ impl Claimer<'_> {
                 ended: &ended,
                 counts,
                 want: want.cloned(),
-                release: self.is_head.then_some(&*lock),
+                release: self.is_idle.then_some(&*lock),
             };
             let asked = if is_known {
                 self.ask(|session| session.run_batch(&turn))
@@ -662,6 +670,7 @@ impl Claimer<'_> {
         self.ended = ended;
         if outcome.is_ok() {
             self.is_head = false;
+            self.is_idle = false;
             if counts != (0, 0) {
                 self.counts = (self.counts.0 - counts.0, self.counts.1 - counts.1);
                 self.counted = Moment::now();

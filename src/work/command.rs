@@ -14,7 +14,7 @@ use nix::unistd::pipe2;
 use super::Spec;
 use super::payload::{self, Payload};
 use crate::base::clock::Moment;
-use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
+use crate::base::exit::{CONFLICT, Ending, Failure, Reason, TIMED_OUT, TIMED_OUT_KILLED};
 use crate::base::log::write_at_once;
 use crate::base::text::{in_words, shown};
 use crate::queue::{JobEnd, LONGEST_ERROR, Queue, retry_delay};
@@ -169,7 +169,7 @@ impl Command {
         }
     }
 
-    /// What became of its jobs, each; and how it ended. It must be over.
+    /// What became of its jobs, each; and how it ended, as `dblock run` tells it. It must be over.
     pub fn outcome(
         &mut self,
         spec: &Spec,
@@ -213,6 +213,17 @@ impl Command {
             let outcome = end.of(&task, queue, &said);
             (task, outcome)
         });
+        let killed = |termination: &Termination| {
+            termination.killed || ending == Ending::Signal(libc::SIGKILL)
+        };
+        let ending = match &self.termination {
+            Some((Cause::TimedOut, termination)) => Ending::Code(if killed(termination) {
+                TIMED_OUT_KILLED
+            } else {
+                TIMED_OUT
+            }),
+            _ => ending,
+        };
         (each.collect(), ending)
     }
 }

@@ -38,6 +38,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Before a claimer that died is replaced by another.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// So many claimers may die one after the other before the worker gives up.
+const MOST_DEATHS: u32 = 5;
+
 /// A lease that is found over so long after its time: this process was stopped, or the machine slept.
 const OVERSLEPT: Duration = Duration::from_millis(500);
 
@@ -88,7 +91,10 @@ pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         nothing_due: false,
         pace: Pace::default(),
         mode: Mode::Working,
-        begun: Moment::now(),
+        begun: Some(Moment::now()),
+        hand_in_by: None,
+        is_silent: false,
+        deaths: 0,
         last_note: "connecting".to_owned(),
         started_any: false,
         conclusion: None,
@@ -175,7 +181,14 @@ struct Coordinator<'a> {
     nothing_due: bool,
     pace: Pace,
     mode: Mode,
-    begun: Moment,
+    /// When it began to seek a server; `None`: it was registered since.
+    begun: Option<Moment>,
+    /// Until when the server is to learn what became of the last jobs; `None`: some run, or more are claimed.
+    hand_in_by: Option<Moment>,
+    /// Whether it was said that no server answers.
+    is_silent: bool,
+    /// How many claimers have died since the last turn was over.
+    deaths: u32,
     /// What was under way last, for the error when no server is reached.
     last_note: String,
     started_any: bool,
@@ -278,7 +291,9 @@ impl Coordinator<'_> {
             let mut command = self.commands.swap_remove(at);
             let is_stopping = self.mode != Mode::Working;
             let took = command.started.elapsed();
+            // Of a worker that was lost its commands have no jobs any more.
             let Some((queue, _)) = self.registered.clone() else {
+                command.child.reap();
                 continue;
             };
             let (outcomes, ending) = command.outcome(self.spec, &queue, is_stopping);
@@ -352,25 +367,48 @@ impl Coordinator<'_> {
             }
         }
         self.check_lease();
-        if self.registered.is_none() && self.claimer.is_some() && self.mode == Mode::Working {
-            let limit = self.spec.connection.connect_timeout;
-            if is_over(Some(self.begun + limit)) {
-                let line = format!(
-                    "no server could be reached within {}: {}",
-                    shown(limit),
+        let limit = self.spec.connection.connect_timeout;
+        if is_over(self.reach_by()) {
+            let line = format!(
+                "no server could be reached within {}: {}",
+                shown(limit),
+                self.last_note
+            );
+            let failure = Failure::new(Reason::Unreachable, line);
+            self.stop(Duration::ZERO, Err(failure.into()));
+        }
+        if self.mode != Mode::Working && self.commands.is_empty() && self.claimer.is_some() {
+            let until = *self.hand_in_by.get_or_insert(Moment::now() + limit);
+            if is_over(Some(until)) {
+                self.log.error(format_args!(
+                    "no server learns what became of the last jobs; those that are not done are others' when the lease is over: {}",
                     self.last_note
-                );
-                let failure = Failure::new(Reason::Unreachable, line);
-                self.stop(Duration::ZERO, Err(failure.into()));
+                ));
+                self.end_claimer();
             }
         }
+    }
+
+    /// By when a server is to be reached; `None`: one was, and is sought for as long as it takes, or nothing more is wanted.
+    fn reach_by(&self) -> Option<Moment> {
+        if self.mode != Mode::Working || self.claimer.is_none() {
+            return None;
+        }
+        // One that is to end by itself does not wait for ever.
+        let lease = self.lease.filter(|_| self.spec.until != Until::Stopped);
+        let since = self.begun.or(lease.map(Lease::over))?;
+        Some(since + self.spec.connection.connect_timeout)
     }
 
     fn check_lease(&mut self) {
         let Some(lease) = self.lease else { return };
         let over = lease.end_command(self.spec.kill_after);
-        if !is_over(Some(over)) || self.commands.is_empty() {
+        if !is_over(Some(over)) {
             self.grace = None;
+            return;
+        }
+        if self.commands.is_empty() {
+            self.say_silence(lease);
             return;
         }
         if over.elapsed() > OVERSLEPT && self.grace.is_none() {
@@ -388,9 +426,21 @@ impl Coordinator<'_> {
             command.end(Cause::LeaseOver, kill_after);
         }
         if any {
+            self.is_silent = true;
             self.log.error(format_args!(
                 "the server has not answered for {}; ending the commands, whose jobs will be others'",
                 shown(lease.proved.elapsed())
+            ));
+        }
+    }
+
+    /// Says once that no server answers, while nothing runs.
+    fn say_silence(&mut self, lease: Lease) {
+        if !std::mem::replace(&mut self.is_silent, true) {
+            self.log.warning(format_args!(
+                "no server has answered for {}: {}; trying again",
+                shown(lease.proved.elapsed()),
+                self.last_note
             ));
         }
     }
@@ -504,7 +554,6 @@ impl Coordinator<'_> {
             let counts = std::mem::take(&mut self.counts);
             self.send(&ToClaimer::Leave { counts });
             self.turn = Turning::Leaving;
-            self.look_at = Moment::now() + self.spec.connection.connect_timeout;
             return None;
         }
         let want = self.want();
@@ -645,14 +694,17 @@ impl Coordinator<'_> {
             }
             _ => None,
         };
-        let connect = (self.registered.is_none() && self.mode == Mode::Working)
-            .then(|| self.begun + self.spec.connection.connect_timeout);
+        let connect = self.reach_by();
+        let hand_in = self.hand_in_by.filter(|_| self.claimer.is_some());
+        let silence = self
+            .lease
+            .filter(|_| self.commands.is_empty() && !self.is_silent);
+        let silence = silence.map(|lease| lease.end_command(self.spec.kill_after));
         let look = match self.turn {
             Turning::Ready if self.want() > 0 && self.registered.is_some() => Some(self.look_at),
-            Turning::Leaving => Some(self.look_at),
             _ => None,
         };
-        [commands, lease, stop, connect, look]
+        [commands, lease, stop, connect, hand_in, silence, look]
             .into_iter()
             .flatten()
             .min()
@@ -729,6 +781,7 @@ impl Coordinator<'_> {
             }
             FromClaimer::Session => self.session = descriptor,
             FromClaimer::Registered(queue, number, lease) => {
+                self.begun = None;
                 self.registered = Some((*queue, number));
                 self.lease = Some(lease);
                 self.turn = Turning::Ready;
@@ -736,6 +789,9 @@ impl Coordinator<'_> {
             FromClaimer::Confirmed(sent) => {
                 if let Some(lease) = &mut self.lease {
                     lease.proved = sent;
+                }
+                if std::mem::take(&mut self.is_silent) {
+                    self.log.warning("the server answers again");
                 }
             }
             FromClaimer::Claimed(claimed) => {
@@ -745,6 +801,7 @@ impl Coordinator<'_> {
             }
             FromClaimer::TurnOver { nothing_due } => {
                 self.handed.clear();
+                self.deaths = 0;
                 self.turn = Turning::Ready;
                 self.nothing_due = nothing_due;
                 self.look_at = Moment::now() + LOOK;
@@ -804,7 +861,6 @@ impl Coordinator<'_> {
         self.lease = None;
         self.turn = Turning::Ready;
         self.nothing_due = false;
-        self.begun = Moment::now();
         for command in &mut self.commands {
             command.tasks.clear();
             command.end(Cause::LeaseOver, Duration::ZERO);
@@ -818,6 +874,14 @@ impl Coordinator<'_> {
         let how = self.end_claimer();
         if self.conclusion.as_ref().is_some_and(Result::is_err) || is_expected {
             return;
+        }
+        self.deaths += 1;
+        if self.deaths > MOST_DEATHS {
+            let failure = Failure::new(
+                Reason::Internal,
+                format!("the claimer {how}, again and again"),
+            );
+            return self.stop(Duration::ZERO, Err(failure.into()));
         }
         self.log
             .info(format_args!("the claimer {how}; another one goes on"));
