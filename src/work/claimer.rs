@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::thread::sleep;
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 
 use super::message::{Claimed, FromClaimer, Job, ToClaimer};
@@ -185,8 +186,7 @@ impl Claimer<'_> {
                     }
                 }
             }
-            let due = self.renewal_due();
-            match next::<ToClaimer>(self.link, due) {
+            match self.next() {
                 Next::Message(ToClaimer::Ended(ended)) => self.take_in(ended),
                 Next::Message(ToClaimer::Turn {
                     want,
@@ -215,6 +215,28 @@ impl Claimer<'_> {
                 },
             }
         }
+    }
+
+    /// The next message, or that a renewal is due: it is at once when the server has ended the session.
+    fn next(&mut self) -> Next<ToClaimer> {
+        let due = self.renewal_due();
+        while let Some(session) = &self.session {
+            let left = due.map_or(LONGEST_WAIT, |due| due.since(Moment::now()));
+            let millis = u16::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u16::MAX);
+            let readable = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
+            let mut descriptors = [readable(self.link.as_fd()), readable(session.as_fd())];
+            let ready = poll(&mut descriptors, PollTimeout::from(millis));
+            let [says, has_ended] = descriptors.map(|descriptor| descriptor.any() == Some(true));
+            if says || due.is_some_and(|due| due <= Moment::now()) {
+                break;
+            }
+            if ready.is_ok() && has_ended {
+                session.tell(Level::Info, &format!("{session} has ended the session"));
+                self.session = None;
+                return Next::Late;
+            }
+        }
+        next(self.link, due)
     }
 
     fn count(&mut self, (done, failed): (u64, u64)) {
