@@ -4,26 +4,35 @@
 //! were put together may share the latter: a block, which is claimed and given back as a whole.
 
 mod change;
+mod delay;
 mod entries;
 mod jobs;
 mod list;
 mod manage;
+mod opening;
 mod prune;
 mod put;
 mod queues;
 mod reach;
 mod status;
+mod turn;
 mod wake;
+mod worker;
 
 pub use change::{Changed, cancel, retry, retry_dead};
+pub use delay::retry_delay;
 pub use jobs::{Due, LONGEST_PAYLOAD, State, Traits};
 pub use list::{Details, Listed, list, show};
 pub use manage::{Created, create, delete, pause};
-#[allow(unused_imports, reason = "the worker prunes")]
+pub use opening::{Opened, open_for_work};
 pub use prune::prune;
 pub use put::{MOST_BYTES, MOST_JOBS, Outcome, Put, Putter};
 pub use queues::{Claim, FindQueue, Properties, Queue};
 pub use reach::{For, no_such_queue, open, reach};
 pub use status::{Count, Found, MINUTES, Summary, Worker, status};
-#[allow(unused_imports, reason = "the worker waits with the lock held")]
-pub use wake::{wake, wake_lock};
+pub use turn::{AskRunning, AskTurn, Ended, JobEnd, LONGEST_ERROR, Turn, TurnOver, Unit, Want};
+pub use wake::wake_lock;
+pub use worker::{
+    AskCandidates, AskShards, AwaitHead, FindRegistration, Idle, LookOrSleep, ReadBlock, ReadPart,
+    Register, Renew, WorkerFacts, leave, promote, rescue,
+};

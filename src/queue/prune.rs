@@ -7,17 +7,15 @@ use crate::db::{Fault, Plain, Session};
 use crate::schema::{PUTS, QUEUE_MINUTES, Tables, WORKERS};
 
 /// How long is kept what is only looked up.
-#[allow(dead_code, reason = "the worker prunes")]
 const KEPT: &str = "INTERVAL 1 DAY";
 
 /// Deletes, a few hundred rows each: jobs of the queue that are done and were kept for as long as it says, its counts of minutes and its
 /// workers that are gone for more than a day, and the notes of all puts that are older than a day. Each statement is a transaction of
-/// its own: there must be none under way.
+/// its own: there must be none under way. Whether there may be more.
 ///
 /// # Errors
 /// Those of a statement; nothing depends on it.
-#[allow(dead_code, reason = "the worker prunes")]
-pub fn prune(tables: &Tables, queue: &Queue, session: &mut Session) -> Result<(), Fault> {
+pub fn prune(tables: &Tables, queue: &Queue, session: &mut Session) -> Result<bool, Fault> {
     let id = queue.id;
     let which = format!(
         "WHERE n.queue = {id} AND n.done_at < UTC_TIMESTAMP(6) - INTERVAL {} SECOND ORDER BY n.queue, n.done_at, n.job \
@@ -29,10 +27,12 @@ pub fn prune(tables: &Tables, queue: &Queue, session: &mut Session) -> Result<()
         state: State::Done,
         which,
     })?;
+    let is_full = done.len() == MOST_ENTRIES;
     // A block has a thousand jobs.
     if done.iter().any(super::entries::Entry::is_block) {
         done.truncate(1);
     }
+    let has_more = is_full || done.iter().any(super::entries::Entry::is_block);
     delete_entries(&done, tables, session)?;
     for statement in [
         format!(
@@ -52,7 +52,7 @@ pub fn prune(tables: &Tables, queue: &Queue, session: &mut Session) -> Result<()
             "/* dblock queue prune */ {statement} LIMIT {MOST_DELETED}"
         )))?;
     }
-    Ok(())
+    Ok(has_more)
 }
 
 #[cfg(test)]

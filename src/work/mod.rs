@@ -1,15 +1,23 @@
-//! `dblock queue work`: claims jobs of a queue, and runs a command for each.
+//! `dblock queue work`: a worker. Its coordinator runs commands, each for a job or some; its claimer, a process of its own, has the
+//! session. The coordinator knows no SQL and never waits for a server.
+
+mod ahead;
+mod claimer;
+mod command;
+mod coordinator;
+mod message;
+mod payload;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
-use crate::base::exit::{Ending, Failure, Reason};
-use crate::base::log::Log;
+pub use coordinator::work;
+
 use crate::db::ConnectOptions;
 
 /// What a worker is asked to do.
 #[derive(Debug)]
-#[allow(dead_code, reason = "the worker is yet to come")]
 pub struct Spec {
     /// The queue: a name by the rules of [`crate::lock::Name`].
     pub queue: String,
@@ -55,10 +63,19 @@ pub enum Until {
     Once,
 }
 
-/// Works off a queue, and returns how dblock is to end.
-///
-/// # Errors
-/// What kept it from that.
-pub fn work(_: &Spec, _: Log) -> anyhow::Result<Ending> {
-    Err(Failure::new(Reason::Internal, "unfinished").into())
+/// The server keeps a claimer's session for so long without a statement before it is known how long the queue's leases last.
+const SESSION_LIMIT: Duration = Duration::from_secs(60);
+
+impl Spec {
+    /// The name of the command's program, without its folder.
+    fn program(&self) -> String {
+        let program = self.command.first().map(Path::new);
+        let name = program.and_then(|path| path.file_name().or(Some(path.as_os_str())));
+        name.unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// How many jobs a command gets at most.
+    fn jobs_of_command(&self) -> u32 {
+        self.batch.map_or(1, |batch| batch.jobs)
+    }
 }
