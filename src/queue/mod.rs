@@ -6,9 +6,12 @@
 mod change;
 mod delay;
 mod entries;
+mod exchange;
 mod jobs;
 mod list;
 mod manage;
+#[cfg(test)]
+mod model;
 mod opening;
 mod prune;
 mod put;
@@ -21,6 +24,7 @@ mod worker;
 
 pub use change::{Changed, cancel, retry, retry_dead};
 pub use delay::retry_delay;
+pub use exchange::{Exchange, Step, Verdict};
 pub use jobs::{Due, LONGEST_PAYLOAD, State, Traits};
 pub use list::{Details, Listed, list, show};
 pub use manage::{Created, create, delete, pause};

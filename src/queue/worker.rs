@@ -99,6 +99,8 @@ pub struct Renew<'a> {
     pub tables: &'a Tables,
     /// The worker's number.
     pub worker: u64,
+    /// Whether another claimer goes on with it: what the one before has sent and is still to be carried out comes too late then.
+    pub resumes: bool,
 }
 
 impl Batch for Renew<'_> {
@@ -107,9 +109,10 @@ impl Batch for Renew<'_> {
     fn statements(&self) -> Vec<String> {
         vec![
             format!(
-                "/* dblock queue renew */ UPDATE {} SET renewed_at = UTC_TIMESTAMP(6), \
+                "/* dblock queue renew */ UPDATE {} SET turn = turn + {}, renewed_at = UTC_TIMESTAMP(6), \
                  expires_at = UTC_TIMESTAMP(6) + INTERVAL ttl_seconds SECOND WHERE worker = {} AND expires_at IS NOT NULL",
                 self.tables.of(&WORKERS),
+                u8::from(self.resumes),
                 self.worker
             ),
             standing(self.tables, self.worker),

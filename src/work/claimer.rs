@@ -23,9 +23,9 @@ use crate::isolated::link::{Link, Next, cut, next};
 use crate::isolated::process::{detach, fork_isolated, harden};
 use crate::lock::{Introduction, Lease};
 use crate::queue::{
-    self, AskCandidates, AskRunning, AskShards, AskTurn, AwaitHead, Claim, Ended, FindRegistration,
-    Idle, JobEnd, LookOrSleep, Opened, Queue, ReadBlock, ReadPart, Register, Renew, Turn, TurnOver,
-    Unit, Want, WorkerFacts, wake_lock,
+    self, AskCandidates, AskRunning, AskShards, AskTurn, AwaitHead, Claim, Ended, Exchange,
+    FindRegistration, Idle, JobEnd, LookOrSleep, Opened, Queue, ReadBlock, ReadPart, Register,
+    Renew, Step, Turn, TurnOver, Unit, Verdict, Want, WorkerFacts, wake_lock,
 };
 use crate::schema::Tables;
 
@@ -437,6 +437,7 @@ impl Claimer<'_> {
         let renew = Renew {
             tables: &tables,
             worker: number,
+            resumes: self.worker()?.lease.is_none(),
         };
         loop {
             let sent = Moment::now();
@@ -596,10 +597,8 @@ impl Claimer<'_> {
         if want.is_none() && self.ended.is_empty() {
             return Ok(0);
         }
-        let (over, sent) = self.carry_out(want.as_ref())?;
+        let over = self.carry_out(want.as_ref())?;
         self.ended.clear();
-        self.worker()?.turn = over.standing.turn;
-        self.confirm(sent);
         let had = self.pass_on(&over)?;
         self.check_queue(over.standing.has_queue)?;
         Ok(had)
@@ -647,8 +646,8 @@ impl Claimer<'_> {
         }))
     }
 
-    /// Carries out a turn once, however often it must be asked what became of it; and when what proved the lease was sent.
-    fn carry_out(&mut self, want: Option<&Want>) -> Turned<(TurnOver, Moment)> {
+    /// Carries out a turn once, however often it must be asked what became of it.
+    fn carry_out(&mut self, want: Option<&Want>) -> Turned<TurnOver> {
         let (tables, ended) = (self.tables.clone(), std::mem::take(&mut self.ended));
         let worker = self.worker()?;
         let (number, queue, last) = (worker.number, worker.queue.clone(), worker.turn);
@@ -659,31 +658,32 @@ impl Claimer<'_> {
         } else {
             (0, 0)
         };
-        let mut is_known = true;
+        let mut exchange = Exchange::after(last);
         let mut pause = Duration::from_millis(2);
+        // Where an answer was lost the lease counts from the first time: what is only looked up renews nothing.
+        let sent = Moment::now();
         let outcome = loop {
-            let sent = Moment::now();
             let turn = Turn {
                 tables: &tables,
                 queue: &queue,
                 worker: number,
-                number: last + 1,
+                number: exchange.number(),
                 ended: &ended,
                 counts,
                 want: want.cloned(),
                 release: self.is_idle.then_some(&*lock),
             };
-            let asked = if is_known {
-                self.ask(|session| session.run_batch(&turn))
-            } else {
-                self.ask(|session| session.run_batch(&AskTurn(&turn)))
-            };
+            let asked = self.ask(|session| match exchange.step() {
+                Step::CarryOut => session.run_batch(&turn),
+                Step::LookUp => session.run_batch(&AskTurn(&turn)),
+            });
             match asked {
-                Ok(Some(over)) if over.standing.turn == Some(last + 1) => break Ok((over, sent)),
-                Ok(Some(over)) if over.standing.turn.is_none() => break Err(Stop::Lost),
-                // It was not carried out: once more. By now it cannot be carried out twice.
-                Ok(Some(_)) => is_known = true,
-                Ok(None) => is_known = false,
+                Ok(Some(over)) => match exchange.on_answer(over.standing.turn) {
+                    Verdict::Done => break Ok(over),
+                    Verdict::Lost => break Err(Stop::Lost),
+                    Verdict::Again => {}
+                },
+                Ok(None) => exchange.on_silence(),
                 Err(stop) => break Err(stop),
             }
             sleep(pause);
@@ -693,6 +693,8 @@ impl Claimer<'_> {
         if outcome.is_ok() {
             self.is_head = false;
             self.is_idle = false;
+            self.worker()?.turn = Some(exchange.number());
+            self.confirm(sent);
             if counts != (0, 0) {
                 self.counts = (self.counts.0 - counts.0, self.counts.1 - counts.1);
                 self.counted = Moment::now();
