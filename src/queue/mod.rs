@@ -38,5 +38,5 @@ pub use turn::{AskRunning, AskTurn, Ended, JobEnd, LONGEST_ERROR, Turn, TurnOver
 pub use wake::wake_lock;
 pub use worker::{
     AskCandidates, AskShards, AwaitHead, FindRegistration, Idle, LookOrSleep, ReadBlock, ReadPart,
-    Register, Renew, WorkerFacts, leave, promote, rescue,
+    Register, Renew, WorkerFacts, leave, promote, rescue, vanish,
 };

@@ -108,6 +108,10 @@ struct Row {
 }
 
 /// What a worker knows.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what may be so at the same time"
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Worker {
     is_dead: bool,

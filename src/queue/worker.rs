@@ -136,6 +136,16 @@ pub fn leave(tables: &Tables, worker: u64) -> Plain {
     ))
 }
 
+/// Deletes what is left of a worker whose queue was deleted.
+pub fn vanish(tables: &Tables, worker: u64) -> [Plain; 2] {
+    [RUNNING, WORKERS].map(|table| {
+        Plain(format!(
+            "/* dblock queue vanish */ DELETE FROM {} WHERE worker = {worker}",
+            tables.of(&table)
+        ))
+    })
+}
+
 /// Gives what dead workers had to others: the lease of each is over. How many workers that were.
 ///
 /// # Errors

@@ -453,10 +453,14 @@ impl Claimer<'_> {
         }
     }
 
-    fn check_queue(&self, is_there: bool) -> Turned<()> {
+    fn check_queue(&mut self, is_there: bool) -> Turned<()> {
         if is_there {
             return Ok(());
         }
+        // The worker's row is the last that is left of it.
+        let number = self.worker()?.number;
+        let vanish = queue::vanish(&self.tables, number);
+        let _ = self.ask(|session| vanish.iter().try_for_each(|delete| session.run(delete)));
         let line = format!("the queue {} was deleted", self.spec.queue);
         Err(Stop::Failed(Failure::new(Reason::Configuration, line)))
     }
