@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 
 use super::message::{Claimed, FromClaimer, Job, ToClaimer};
 use super::payload;
-use super::{SESSION_LIMIT, Spec};
+use super::{SESSION_LIMIT, Spec, Until};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
@@ -117,6 +117,7 @@ fn claim(
         counted: Moment::now(),
         shard: 0,
         is_head: false,
+        awaits_head: false,
         looked: Moment::START,
         pruned: Moment::now(),
     };
@@ -154,6 +155,8 @@ struct Claimer<'a> {
     shard: u16,
     /// Whether the session holds the lock of the idle worker that is woken next.
     is_head: bool,
+    /// Whether the session has asked for that lock, and is not kept for long by the server.
+    awaits_head: bool,
     /// When it was last looked for delayed jobs and dead workers.
     looked: Moment,
     /// When what is too old was last deleted.
@@ -252,7 +255,7 @@ impl Claimer<'_> {
     }
 
     fn connect(&mut self) -> Turned<Session> {
-        self.is_head = false;
+        (self.is_head, self.awaits_head) = (false, false);
         loop {
             let (tables, name) = (&self.tables, &self.spec.queue);
             let opened = self.connector.connect(|session| {
@@ -436,9 +439,15 @@ impl Claimer<'_> {
     fn take_turn(&mut self, want: u32, wait: bool) -> Turned<()> {
         let is_busy = !wait;
         if is_busy && self.looked.elapsed() > LOOK {
-            self.look_after_others()?;
+            self.look()?;
         }
         let mut had = self.exchange(want)?;
+        // A worker that ends when nothing is due does not end on the word of a glance at what nobody else was claiming.
+        if is_busy && had == 0 && want > 0 && self.spec.until != Until::Stopped && self.look()? {
+            sleep(Duration::from_millis(2));
+            self.say(&FromClaimer::TurnOver { nothing_due: false });
+            return Ok(());
+        }
         while wait && had == 0 {
             if self.link.is_readable() {
                 break;
@@ -453,8 +462,8 @@ impl Claimer<'_> {
         Ok(())
     }
 
-    /// Once a second, while the worker is not idle.
-    fn look_after_others(&mut self) -> Turned<()> {
+    /// Looks after delayed jobs and dead workers; whether there may be something to claim.
+    fn look(&mut self) -> Turned<bool> {
         self.looked = Moment::now();
         let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
         let look = LookOrSleep {
@@ -462,10 +471,11 @@ impl Claimer<'_> {
             queue: &queue,
             limit: Duration::ZERO,
         };
-        if let Some(idle) = self.ask(|session| session.run(&look))? {
-            self.act_on(idle)?;
-        }
-        Ok(())
+        let Some(idle) = self.ask(|session| session.run(&look))? else {
+            return Ok(true);
+        };
+        self.act_on(idle)?;
+        Ok(idle.is_due || idle.is_delayed_due && !idle.is_paused || idle.has_dead)
     }
 
     fn act_on(&mut self, idle: Idle) -> Turned<()> {
@@ -509,6 +519,7 @@ impl Claimer<'_> {
                 lock: &lock,
                 limit: left.min(LONGEST_WAIT).as_secs().max(1),
             };
+            self.awaits_head = true;
             self.is_head = self
                 .ask(|session| session.run_batch(&head))?
                 .unwrap_or_default();
@@ -531,7 +542,7 @@ impl Claimer<'_> {
             return Ok(self.session.is_some());
         };
         self.act_on(idle)?;
-        Ok(idle.is_due || idle.is_delayed_due || idle.has_dead)
+        Ok(idle.is_due || idle.is_delayed_due && !idle.is_paused || idle.has_dead)
     }
 
     /// One turn, or where several shards have jobs some more, until so many are claimed as are wanted. How many were.
@@ -630,8 +641,12 @@ impl Claimer<'_> {
         };
         let mut is_known = true;
         let mut pause = Duration::from_millis(2);
+        // When what renewed the lease was sent: the turn, not the question what became of it.
+        let mut sent = Moment::now();
         let outcome = loop {
-            let sent = Moment::now();
+            if is_known {
+                sent = Moment::now();
+            }
             let turn = Turn {
                 tables: &tables,
                 queue: &queue,
@@ -640,7 +655,7 @@ impl Claimer<'_> {
                 ended: &ended,
                 counts,
                 want: want.cloned(),
-                release: self.is_head.then_some(&*lock),
+                release: self.awaits_head.then_some(&*lock),
             };
             let asked = if is_known {
                 self.ask(|session| session.run_batch(&turn))
@@ -660,7 +675,10 @@ impl Claimer<'_> {
         };
         self.ended = ended;
         if outcome.is_ok() {
-            self.is_head = false;
+            // Where the answer was lost, it may hold the lock still: the next turn releases it.
+            if is_known {
+                (self.is_head, self.awaits_head) = (false, false);
+            }
             if counts != (0, 0) {
                 self.counts = (self.counts.0 - counts.0, self.counts.1 - counts.1);
                 self.counted = Moment::now();
