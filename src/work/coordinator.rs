@@ -35,6 +35,9 @@ use crate::supervise::{Received, Signals, is_over, reap_orphan, stop};
 /// From a turn in which nothing was due to the next, while commands run.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How long a worker that has nothing any more waits for the server to know that it is gone.
+const LEAVE: Duration = Duration::from_millis(800);
+
 /// Before a claimer that died is replaced by another.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -88,6 +91,7 @@ pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         nothing_due: false,
         pace: Pace::default(),
         mode: Mode::Working,
+        leave_by: None,
         begun: Moment::now(),
         last_note: "connecting".to_owned(),
         started_any: false,
@@ -175,6 +179,8 @@ struct Coordinator<'a> {
     nothing_due: bool,
     pace: Pace,
     mode: Mode,
+    /// By when the claimer must have handed in what has ended; `None`: something runs, or more is to be run.
+    leave_by: Option<Moment>,
     begun: Moment,
     /// What was under way last, for the error when no server is reached.
     last_note: String,
@@ -278,17 +284,24 @@ impl Coordinator<'_> {
             let mut command = self.commands.swap_remove(at);
             let is_stopping = self.mode != Mode::Working;
             let took = command.started.elapsed();
-            let Some((queue, _)) = self.registered.clone() else {
-                continue;
-            };
-            let (outcomes, ending) = command.outcome(self.spec, &queue, is_stopping);
-            self.pace.note(took);
-            for (task, outcome) in outcomes {
-                self.say_outcome(&task, &outcome, took);
-                self.note_outcome(&task, outcome);
+            let was_lost = matches!(command.termination, Some((Cause::LeaseOver, _)));
+            // Where the worker is lost, others have the jobs.
+            let mut ending = None;
+            if let Some((queue, _)) = self.registered.clone() {
+                let (outcomes, ended) = command.outcome(self.spec, &queue, is_stopping);
+                ending = Some(ended);
+                for (task, outcome) in outcomes {
+                    self.say_outcome(&task, &outcome, took);
+                    self.note_outcome(&task, outcome);
+                }
             }
+            self.pace.note(took);
             if self.spec.until == Until::Once {
-                self.stop(self.spec.grace, Ok(ending));
+                let conclusion = match ending {
+                    Some(ending) if !was_lost => Ok(ending),
+                    _ => Err(Failure::new(Reason::LockLost, "the lease was lost").into()),
+                };
+                self.stop(self.spec.grace, conclusion);
             }
             self.lingering.extend(command.stderr.take());
             command.child.reap();
@@ -352,6 +365,7 @@ impl Coordinator<'_> {
             }
         }
         self.check_lease();
+        self.check_leave();
         if self.registered.is_none() && self.claimer.is_some() && self.mode == Mode::Working {
             let limit = self.spec.connection.connect_timeout;
             if is_over(Some(self.begun + limit)) {
@@ -364,6 +378,36 @@ impl Coordinator<'_> {
                 self.stop(Duration::ZERO, Err(failure.into()));
             }
         }
+    }
+
+    /// A worker that ends does not wait for a server for ever.
+    fn check_leave(&mut self) {
+        if self.mode == Mode::Working || !self.commands.is_empty() || self.claimer.is_none() {
+            return;
+        }
+        let unrecorded = self.ended.len() + self.handed.len();
+        // A turn may be claiming what nobody else knows of.
+        let limit = if unrecorded > 0 || self.turn == Turning::UnderWay(false) {
+            self.spec.connection.connect_timeout
+        } else {
+            LEAVE
+        };
+        let by = *self.leave_by.get_or_insert_with(|| Moment::now() + limit);
+        if !is_over(Some(by)) {
+            return;
+        }
+        if unrecorded > 0 {
+            let line = format!(
+                "no server could be reached within {}, and how {unrecorded} jobs have ended is not recorded: {}",
+                shown(limit),
+                self.last_note
+            );
+            let failure = Failure::new(Reason::Unreachable, line);
+            if !matches!(self.conclusion, Some(Err(_))) {
+                self.conclusion = Some(Err(failure.into()));
+            }
+        }
+        self.end_claimer();
     }
 
     fn check_lease(&mut self) {
@@ -504,7 +548,6 @@ impl Coordinator<'_> {
             let counts = std::mem::take(&mut self.counts);
             self.send(&ToClaimer::Leave { counts });
             self.turn = Turning::Leaving;
-            self.look_at = Moment::now() + self.spec.connection.connect_timeout;
             return None;
         }
         let want = self.want();
@@ -645,10 +688,9 @@ impl Coordinator<'_> {
             .then(|| self.begun + self.spec.connection.connect_timeout);
         let look = match self.turn {
             Turning::Ready if self.want() > 0 && self.registered.is_some() => Some(self.look_at),
-            Turning::Leaving => Some(self.look_at),
             _ => None,
         };
-        [commands, lease, stop, connect, look]
+        [commands, lease, stop, connect, look, self.leave_by]
             .into_iter()
             .flatten()
             .min()
