@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use super::message::{Claimed, FromClaimer, Job, ToClaimer};
 use super::payload;
-use super::{SESSION_LIMIT, Spec};
+use super::{SESSION_LIMIT, Spec, Until};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
@@ -118,7 +118,8 @@ fn claim(
         counted: Moment::now(),
         shard: 0,
         is_head: false,
-        is_idle: false,
+        awaits_head: false,
+        has_named_locks: true,
         looked: Moment::START,
         pruned: Moment::now(),
     };
@@ -156,8 +157,10 @@ struct Claimer<'a> {
     shard: u16,
     /// Whether the session holds the lock of the idle worker that is woken next.
     is_head: bool,
-    /// Whether it has waited for that since its last turn: the server keeps the session for a short time then.
-    is_idle: bool,
+    /// Whether the session has asked for that lock, and is not kept for long by the server.
+    awaits_head: bool,
+    /// Whether the server has such locks, as far as is known.
+    has_named_locks: bool,
     /// When it was last looked for delayed jobs and dead workers.
     looked: Moment,
     /// When what is too old was last deleted.
@@ -281,8 +284,7 @@ impl Claimer<'_> {
     }
 
     fn connect(&mut self) -> Turned<Session> {
-        self.is_head = false;
-        self.is_idle = false;
+        (self.is_head, self.awaits_head) = (false, false);
         loop {
             let (tables, name) = (&self.tables, &self.spec.queue);
             let opened = self.connector.connect(|session| {
@@ -465,12 +467,18 @@ impl Claimer<'_> {
         Err(Stop::Failed(Failure::new(Reason::Configuration, line)))
     }
 
-    /// Hands in what has ended, and claims what is due; with `wait` until there is something.
+    /// Hands in what has ended, and claims what is due; where it `waits`, until there is something.
     fn take_turn(&mut self, want: u32, waits: bool) -> Turned<()> {
         if !waits && self.looked.elapsed() > LOOK {
-            self.look_after_others()?;
+            self.look()?;
         }
         let mut had = self.exchange(want)?;
+        // A worker that ends when nothing is due does not end on the word of a glance at what nobody else was claiming.
+        if !waits && had == 0 && want > 0 && self.spec.until != Until::Stopped && self.look()? {
+            sleep(Duration::from_millis(2));
+            self.say(&FromClaimer::TurnOver { nothing_due: false });
+            return Ok(());
+        }
         while waits && had == 0 {
             if self.link.is_readable() {
                 break;
@@ -485,8 +493,8 @@ impl Claimer<'_> {
         Ok(())
     }
 
-    /// Once a second, while the worker is not idle.
-    fn look_after_others(&mut self) -> Turned<()> {
+    /// Looks after delayed jobs and dead workers; whether there may be something to claim.
+    fn look(&mut self) -> Turned<bool> {
         self.looked = Moment::now();
         let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
         let look = LookOrSleep {
@@ -494,10 +502,11 @@ impl Claimer<'_> {
             queue: &queue,
             limit: Duration::ZERO,
         };
-        if let Some(idle) = self.ask(|session| session.run(&look))? {
-            self.act_on(idle)?;
-        }
-        Ok(())
+        let Some(idle) = self.ask(|session| session.run(&look))? else {
+            return Ok(true);
+        };
+        self.act_on(idle)?;
+        Ok(idle.is_due || idle.is_delayed_due && !idle.is_paused || idle.has_dead)
     }
 
     fn act_on(&mut self, idle: Idle) -> Turned<()> {
@@ -541,16 +550,17 @@ impl Claimer<'_> {
                 lock: &lock,
                 limit: left.min(LONGEST_WAIT).as_secs().max(1),
             };
-            self.is_idle = true;
+            self.awaits_head = true;
             let waited = self.ask(|session| match session.run_batch(&head) {
                 // Each looks for itself, where there are no such locks.
-                Err(Fault::NoNamedLocks(_)) => Ok(true),
-                waited => waited,
+                Err(Fault::NoNamedLocks(_)) => Ok(None),
+                waited => waited.map(Some),
             })?;
+            self.has_named_locks = waited != Some(None);
+            self.is_head = waited.is_some_and(|waited| waited != Some(false));
             if self.session.is_none() {
                 return Ok(false);
             }
-            self.is_head = waited.unwrap_or_default();
         }
         let look = LookOrSleep {
             tables: &tables,
@@ -567,7 +577,7 @@ impl Claimer<'_> {
             return Ok(self.session.is_some());
         };
         self.act_on(idle)?;
-        Ok(idle.is_due || idle.is_delayed_due || idle.has_dead)
+        Ok(idle.is_due || idle.is_delayed_due && !idle.is_paused || idle.has_dead)
     }
 
     /// One turn, or where several shards have jobs some more, until so many are claimed as are wanted. How many were.
@@ -675,7 +685,8 @@ impl Claimer<'_> {
                 ended: &ended,
                 counts,
                 want: want.cloned(),
-                release: self.is_idle.then_some(&*lock),
+                awakes: self.awaits_head,
+                release: (self.awaits_head && self.has_named_locks).then_some(&*lock),
             };
             let asked = self.ask(|session| match exchange.step() {
                 Step::CarryOut => session.run_batch(&turn),
@@ -695,8 +706,10 @@ impl Claimer<'_> {
         };
         self.ended = ended;
         if outcome.is_ok() {
-            self.is_head = false;
-            self.is_idle = false;
+            // Where the answer was lost, it may hold the lock still: the next turn releases it.
+            if exchange.step() == Step::CarryOut {
+                (self.is_head, self.awaits_head) = (false, false);
+            }
             self.worker()?.turn = Some(exchange.number());
             self.confirm(sent);
             if counts != (0, 0) {

@@ -253,7 +253,11 @@ pub fn failed(task: &Task, queue: &Queue, why: &str, said: &str, for_good: bool)
     let error = if said.is_empty() {
         why.to_owned()
     } else {
-        format!("{why}: {said}")
+        // Of what it said the end is kept.
+        let room = LONGEST_ERROR.saturating_sub(why.chars().count() + 2);
+        let excess = said.chars().count().saturating_sub(room);
+        let end: String = said.chars().skip(excess).collect();
+        format!("{why}: {}", end.trim_start())
     };
     if for_good || task.attempt >= queue.max_attempts {
         return JobEnd::Dead(error);

@@ -35,6 +35,9 @@ use crate::supervise::{Received, Signals, is_over, reap_orphan, stop};
 /// From a turn in which nothing was due to the next, while commands run.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How long a worker that has nothing any more waits for the server to know that it is gone.
+const LEAVE: Duration = Duration::from_millis(800);
+
 /// Before a claimer that died is replaced by another.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -91,8 +94,8 @@ pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         nothing_due: false,
         pace: Pace::default(),
         mode: Mode::Working,
+        leave_by: None,
         begun: Some(Moment::now()),
-        hand_in_by: None,
         is_silent: false,
         deaths: 0,
         last_note: "connecting".to_owned(),
@@ -181,10 +184,10 @@ struct Coordinator<'a> {
     nothing_due: bool,
     pace: Pace,
     mode: Mode,
+    /// By when the claimer must have handed in what has ended; `None`: something runs, or more is to be run.
+    leave_by: Option<Moment>,
     /// When it began to seek a server; `None`: it was registered since.
     begun: Option<Moment>,
-    /// Until when the server is to learn what became of the last jobs; `None`: some run, or more are claimed.
-    hand_in_by: Option<Moment>,
     /// Whether it was said that no server answers.
     is_silent: bool,
     /// How many claimers have died since the last turn was over.
@@ -291,19 +294,24 @@ impl Coordinator<'_> {
             let mut command = self.commands.swap_remove(at);
             let is_stopping = self.mode != Mode::Working;
             let took = command.started.elapsed();
-            // Of a worker that was lost its commands have no jobs any more.
-            let Some((queue, _)) = self.registered.clone() else {
-                command.child.reap();
-                continue;
-            };
-            let (outcomes, ending) = command.outcome(self.spec, &queue, is_stopping);
-            self.pace.note(took);
-            for (task, outcome) in outcomes {
-                self.say_outcome(&task, &outcome, took);
-                self.note_outcome(&task, outcome);
+            let was_lost = matches!(command.termination, Some((Cause::LeaseOver, _)));
+            // Where the worker is lost, others have the jobs.
+            let mut ending = None;
+            if let Some((queue, _)) = self.registered.clone() {
+                let (outcomes, ended) = command.outcome(self.spec, &queue, is_stopping);
+                ending = Some(ended);
+                for (task, outcome) in outcomes {
+                    self.say_outcome(&task, &outcome, took);
+                    self.note_outcome(&task, outcome);
+                }
             }
+            self.pace.note(took);
             if self.spec.until == Until::Once {
-                self.stop(self.spec.grace, Ok(ending));
+                let conclusion = match ending {
+                    Some(ending) if !was_lost => Ok(ending),
+                    _ => Err(Failure::new(Reason::LockLost, "the lease was lost").into()),
+                };
+                self.stop(self.spec.grace, conclusion);
             }
             self.lingering.extend(command.stderr.take());
             command.child.reap();
@@ -367,25 +375,15 @@ impl Coordinator<'_> {
             }
         }
         self.check_lease();
-        let limit = self.spec.connection.connect_timeout;
+        self.check_leave();
         if is_over(self.reach_by()) {
             let line = format!(
                 "no server could be reached within {}: {}",
-                shown(limit),
+                shown(self.spec.connection.connect_timeout),
                 self.last_note
             );
             let failure = Failure::new(Reason::Unreachable, line);
             self.stop(Duration::ZERO, Err(failure.into()));
-        }
-        if self.mode != Mode::Working && self.commands.is_empty() && self.claimer.is_some() {
-            let until = *self.hand_in_by.get_or_insert(Moment::now() + limit);
-            if is_over(Some(until)) {
-                self.log.error(format_args!(
-                    "no server learns what became of the last jobs; those that are not done are others' when the lease is over: {}",
-                    self.last_note
-                ));
-                self.end_claimer();
-            }
         }
     }
 
@@ -398,6 +396,36 @@ impl Coordinator<'_> {
         let lease = self.lease.filter(|_| self.spec.until != Until::Stopped);
         let since = self.begun.or(lease.map(Lease::over))?;
         Some(since + self.spec.connection.connect_timeout)
+    }
+
+    /// A worker that ends does not wait for a server for ever.
+    fn check_leave(&mut self) {
+        if self.mode == Mode::Working || !self.commands.is_empty() || self.claimer.is_none() {
+            return;
+        }
+        let unrecorded = self.ended.len() + self.handed.len();
+        // A turn may be claiming what nobody else knows of.
+        let limit = if unrecorded > 0 || self.turn == Turning::UnderWay(false) {
+            self.spec.connection.connect_timeout
+        } else {
+            LEAVE
+        };
+        let by = *self.leave_by.get_or_insert_with(|| Moment::now() + limit);
+        if !is_over(Some(by)) {
+            return;
+        }
+        if unrecorded > 0 {
+            let line = format!(
+                "no server could be reached within {}, and how {unrecorded} jobs have ended is not recorded: {}",
+                shown(limit),
+                self.last_note
+            );
+            let failure = Failure::new(Reason::Unreachable, line);
+            if !matches!(self.conclusion, Some(Err(_))) {
+                self.conclusion = Some(Err(failure.into()));
+            }
+        }
+        self.end_claimer();
     }
 
     fn check_lease(&mut self) {
@@ -695,7 +723,7 @@ impl Coordinator<'_> {
             _ => None,
         };
         let connect = self.reach_by();
-        let hand_in = self.hand_in_by.filter(|_| self.claimer.is_some());
+        let hand_in = self.leave_by.filter(|_| self.claimer.is_some());
         let silence = self
             .lease
             .filter(|_| self.commands.is_empty() && !self.is_silent);

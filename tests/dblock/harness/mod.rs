@@ -6,6 +6,7 @@ mod dblock;
 mod fake;
 pub mod host;
 mod island;
+pub mod jobs;
 mod namespace;
 pub mod pages;
 mod pair;
@@ -25,6 +26,7 @@ pub use dblock::{
 };
 pub use fake::{Answer, Fake, error, framed, greeting, trickle, until_closed};
 pub use island::Island;
+pub use jobs::Jobs;
 pub use pair::Pair;
 pub use process::{
     Frozen, PAIR, copy_program, group_of, is_stopped, quoted, runs, send, stat_field, write_program,
