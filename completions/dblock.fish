@@ -108,7 +108,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand run" -l hold-at-least -d '
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l once-at -d 'Do not run again for a tick that a run of this name has succeeded for: the last time that CRON names, five fields as in a crontab, by the server\'s clock' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l time-zone -d 'The time zone of --once-at, as Europe/Berlin or UTC [default: the host\'s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l once-per -d 'Do not run again until so long after the last success of this name began' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand run" -l token -d 'Run under a lock that dblock acquire has acquired, and renew it meanwhile; - reads the token from stdin, and DBLOCK_TOKEN names it where no lock is named. The lock is not released' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand run" -l token -d 'Run under a lock that dblock acquire has acquired, and renew it meanwhile; - reads the token from stdin, and DBLOCK_TOKEN names it where no lock is named. The lock is not released. One command at a time is under a token' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l if-unreachable -d 'No server in time: fail with 69, or run the command without the lock, with a warning [default: fail]' -r -f -a "fail\t''
 run\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand run" -l report -d 'Append one line of JSON to this file at the end of each run, skips and failures included; - is stdout' -r -F
@@ -240,7 +240,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand config" -l hold-at-least -
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l once-at -d 'Do not run again for a tick that a run of this name has succeeded for: the last time that CRON names, five fields as in a crontab, by the server\'s clock' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l time-zone -d 'The time zone of --once-at, as Europe/Berlin or UTC [default: the host\'s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l once-per -d 'Do not run again until so long after the last success of this name began' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand config" -l token -d 'Run under a lock that dblock acquire has acquired, and renew it meanwhile; - reads the token from stdin, and DBLOCK_TOKEN names it where no lock is named. The lock is not released' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand config" -l token -d 'Run under a lock that dblock acquire has acquired, and renew it meanwhile; - reads the token from stdin, and DBLOCK_TOKEN names it where no lock is named. The lock is not released. One command at a time is under a token' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l if-unreachable -d 'No server in time: fail with 69, or run the command without the lock, with a warning [default: fail]' -r -f -a "fail\t''
 run\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand config" -l report -d 'Append one line of JSON to this file at the end of each run, skips and failures included; - is stdout' -r -F

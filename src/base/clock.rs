@@ -35,6 +35,12 @@ impl Moment {
     }
 }
 
+/// A span of half this length or more, by chance: those who wait for the same do not all come back at once.
+pub fn by_chance(span: Duration) -> Duration {
+    let chance = getrandom::u32().unwrap_or(u32::MAX);
+    span.mul_f64(0.5 + 0.5 * f64::from(chance) / f64::from(u32::MAX))
+}
+
 impl Add<Duration> for Moment {
     type Output = Self;
 

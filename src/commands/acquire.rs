@@ -1,7 +1,7 @@
 //! `dblock acquire`: a lock that spans several commands of a script. A process of its own acquires the row, and releases it again
 //! unless it learns that the token was printed.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 use std::thread::sleep;
@@ -13,31 +13,32 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::inquiry::listener_of;
+use super::inquiry::{OnlyReadOnly, listener_of};
 use super::print_to_reader;
 use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::{json_printable, seconds};
-use crate::db::Connector;
+use crate::db::{Connector, Fault, Plain};
 use crate::history::{Journal, Outcome, RunEnd, RunFacts};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, die_with, harden};
 use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Verbosity;
-use crate::lock::rows::{RowLock, RowSpec, Token};
+use crate::lock::rows::{RowLock, RowSpec, Token, owner_of};
 use crate::lock::{
-    self, Attempt, Backend, Caller, Grant, Holders, Introduction, Lease, Name, Wait,
+    self, Attempt, Backend, Caller, Grant, HolderKind, Holders, Introduction, Lease, Name, Wait,
+    run_lock_of,
 };
 use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Acquire};
 
-/// How much of the connect time-out goes by before it is said that every server is read-only.
-const PATIENCE: f64 = 0.8;
-
 /// For all that is neither connecting nor waiting.
 const BESIDES: Duration = Duration::from_secs(5);
+
+/// How long the server may take to record that the lock was taken, for each answer.
+const RECORD_LIMIT: Duration = Duration::from_secs(2);
 
 /// What became of it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -76,11 +77,11 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
         Wait::Forever => None,
     };
     let name = &acquire.lock.name;
-    let owner = lock::run_id_lock()?;
+    let secret = lock::random_id()?;
     let mut ending = Ok(Ending::Code(0));
     query::ask_and_answer(
         "the acquisition",
-        |link, parent| hold_row(&acquire, &owner, log.shown, &link, parent),
+        |link, parent| hold_row(&acquire, &secret, log.shown, &link, parent),
         Limits { connect, whole },
         log,
         |outcome: Acquisition, link| match outcome {
@@ -142,29 +143,19 @@ struct Waiting {
     parent: Pid,
     /// Whether the row may be held without anybody's knowing.
     may_be_held: Cell<bool>,
-    /// That every server is read-only, as the latest round showed.
-    only_read_only: RefCell<Option<String>>,
-}
-
-impl Waiting {
-    /// Why no longer to look for a server that takes writes.
-    fn read_only_since(&self, begun: Moment, patience: Duration) -> Option<Failure> {
-        let line = self.only_read_only.borrow().clone()?;
-        let line = Failure::new(Reason::Configuration, line);
-        (begun.elapsed() > patience).then_some(line)
-    }
+    only_read_only: OnlyReadOnly,
 }
 
 impl Caller for Waiting {
     fn on_server(&self, server: &str) {
-        self.only_read_only.take();
+        self.only_read_only.note(None);
         let _ = self
             .link
             .send(&Message::<Acquisition>::Reached(cut(server)));
     }
 
     fn on_read_only(&self, server: Option<&str>) {
-        *self.only_read_only.borrow_mut() = server.map(cut);
+        self.only_read_only.note(server);
     }
 
     fn on_wait(&self, holders: &Holders) {
@@ -211,7 +202,7 @@ impl Waiting {
 /// The life of the process that acquires the row.
 fn hold_row(
     acquire: &Acquire,
-    owner: &str,
+    secret: &str,
     level: Level,
     link: &Rc<Link>,
     parent: Pid,
@@ -230,36 +221,61 @@ fn hold_row(
     let ttl = acquire.lock.ttl;
     let connector = Connector::new(&acquire.connection, attributes.attributes(), ttl, listener)?;
     detach(link, c"dblock-acquire")?;
+    let owner = owner_of(secret);
     let journal = Journal {
         tables: Tables::new(&acquire.connection.database),
-        facts: RunFacts::here(owner, &acquire.lock.name, parent, "dblock acquire"),
+        facts: RunFacts::here(&owner, &acquire.lock.name, parent, "dblock acquire"),
         requested: Moment::now(),
     };
     let spec = RowSpec {
         tables: journal.tables.clone(),
-        owner: owner.trim_start_matches('#').to_owned(),
-        kind: "token",
+        owner: owner.clone(),
+        kind: HolderKind::Token,
         owner_name: acquire.owner.clone(),
         token: None,
         ttl: Some(ttl),
+        command_run: None,
+        on_token_end: journal.on_token_end(),
+        on_withdrawal: vec![journal.withdrawal()],
         on_grant: Box::new(journal.on_grant(&journal.facts.run, &acquire.slot_names)),
     };
     let verbosity = Verbosity {
         when_waiting: Level::Info <= level,
         when_taken: true,
     };
-    let mut lock = RowLock::new(connector, &acquire.lock, owner, verbosity, spec);
+    let mut lock = RowLock::new(
+        connector,
+        &acquire.lock,
+        &run_lock_of(&owner),
+        verbosity,
+        spec,
+    );
     let waiting = Waiting {
         name: acquire.lock.name.clone(),
         link: Rc::clone(link),
         parent,
         may_be_held: Cell::new(false),
-        only_read_only: RefCell::new(None),
+        only_read_only: OnlyReadOnly::new(acquire.connection.connect_timeout),
     };
-    let attempt = wait_for_row(&mut lock, &waiting, acquire.connection.connect_timeout);
+    let attempt = wait_for_row(&mut lock, &waiting);
     let outcome = match attempt? {
-        Ok((grant, lease)) => pass_on(&mut lock, grant, lease, acquire, &journal, link),
-        Err(holders) => link.send(&Message::Item(Acquisition::Taken(holders))),
+        Ok((grant, lease)) => {
+            let token = Token {
+                name: acquire.lock.name.clone(),
+                slot: grant.slot,
+                fence: grant.fence.unwrap_or_default(),
+                secret: secret.to_owned(),
+            };
+            let sent = pass_on(&mut lock, &token, lease, &journal, link);
+            if let Some(session) = lock.session() {
+                journal.prune_now_and_then(session);
+            }
+            sent
+        }
+        Err(holders) => {
+            record_skip(&mut lock, &holders, &acquire.lock.name, &journal);
+            link.send(&Message::Item(Acquisition::Taken(holders)))
+        }
     };
     // The session ends before this process is ended.
     drop(lock);
@@ -273,17 +289,15 @@ fn hold_row(
 fn wait_for_row(
     lock: &mut RowLock,
     waiting: &Waiting,
-    connect_timeout: Duration,
 ) -> Result<Result<(Grant, Lease), Holders>, Failure> {
-    let (begun, patience) = (Moment::now(), connect_timeout.mul_f64(PATIENCE));
     loop {
         let pause = match lock.try_acquire(waiting) {
             Ok(Attempt::Acquired(grant, lease)) => return Ok(Ok((grant, lease))),
             Ok(Attempt::Taken(holders)) => return Ok(Err(holders)),
-            Ok(Attempt::Retry(pause)) => match waiting.read_only_since(begun, patience) {
-                Some(failure) => return Err(failure),
-                None => pause,
-            },
+            Ok(Attempt::Retry(pause)) => {
+                waiting.only_read_only.check()?;
+                pause
+            }
             Err(failure) => {
                 if waiting.may_be_held.get() {
                     lock.withdraw(&[]);
@@ -305,27 +319,34 @@ fn wait_for_row(
     }
 }
 
+/// Records that the lock was taken. What is remembered of it matters less than the answer.
+fn record_skip(lock: &mut RowLock, holders: &Holders, name: &Name, journal: &Journal) {
+    let Some(session) = lock.session() else {
+        return;
+    };
+    let line = format!("{name} is {holders}; not acquired");
+    let skip = Plain(journal.skip(&line, Outcome::Skipped));
+    let done = session.answer_within(RECORD_LIMIT);
+    let done = done.map_err(|error| Fault::Gone(error.to_string()));
+    match done.and_then(|()| session.run(&skip)) {
+        Ok(()) => journal.prune_now_and_then(session),
+        Err(fault) => session.tell(Level::Warning, &format!("cannot record the skip: {fault}")),
+    }
+}
+
 /// Passes the token on, and releases the row again unless it was printed.
 fn pass_on(
     lock: &mut RowLock,
-    grant: Grant,
+    token: &Token,
     lease: Lease,
-    acquire: &Acquire,
     journal: &Journal,
     link: &Link,
 ) -> io::Result<()> {
     lock.hand_over();
-    let fence = grant.fence.unwrap_or_default();
-    let token = Token {
-        name: acquire.lock.name.clone(),
-        slot: grant.slot,
-        fence,
-        owner: journal.facts.run.clone(),
-    };
     let acquired = Acquisition::Acquired {
         token: token.to_string(),
-        slot: grant.slot,
-        fence,
+        slot: token.slot,
+        fence: token.fence,
         lease,
     };
     let sent = link.send(&Message::Item(acquired));

@@ -11,7 +11,7 @@ use super::{in_columns, print, to_the_second};
 use crate::base::exit::{Ending, Failure};
 use crate::base::log::Level;
 use crate::base::text::{in_seconds, json_printable, moment, printable, seconds, shown};
-use crate::history::{Entry, State, list, reach};
+use crate::history::{EXPIRED, Entry, State, list, reach};
 use crate::isolated::link::Link;
 use crate::isolated::query::{self, Limits};
 use crate::schema::Tables;
@@ -83,13 +83,14 @@ fn outcome(run: &Entry) -> &str {
     match &run.state {
         State::Ended(word) => word,
         State::Running => "running",
-        State::Vanished => "lost",
+        State::Expired | State::Vanished => "lost",
         State::Unknown => "unknown",
     }
 }
 
 fn message(run: &Entry) -> Option<&str> {
     match run.state {
+        State::Expired => Some(EXPIRED),
         State::Vanished => Some(VANISHED),
         State::Unknown => Some(UNKNOWN),
         State::Ended(_) | State::Running => run.message.as_deref(),

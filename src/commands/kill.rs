@@ -13,6 +13,7 @@ use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::{in_seconds, printable, shown};
 use crate::db::Client;
+use crate::history::recorder_of_token_ends;
 use crate::isolated::link::Link;
 use crate::isolated::query::{self, Limits};
 use crate::lock::named::{KillOutcome, Killed, Killing, Victim};
@@ -72,6 +73,8 @@ fn end_holder(kill: &Kill, level: Level, link: Rc<Link>, parent: Pid) -> Result<
         level,
         (link, parent),
         |asker| {
+            let tables = Tables::new(&kill.connection.database);
+            let by = format!("{}, pid {parent}", own_host());
             let named = Killing {
                 inspector: &mut asker.inspector,
                 name: &kill.name,
@@ -82,9 +85,10 @@ fn end_holder(kill: &Kill, level: Level, link: Rc<Link>, parent: Pid) -> Result<
             };
             let mut killing = RowKilling {
                 named,
-                tables: Tables::new(&kill.connection.database),
                 force: kill.force,
-                killer: format!("{}, pid {parent}", own_host()),
+                on_token_end: recorder_of_token_ends(&tables, by.clone()),
+                tables,
+                killer: by,
             };
             let killed = killing.end()?;
             asker.report(killed);
@@ -262,7 +266,7 @@ fn row_in_words(kill: &Kill, slot: u32, outcome: &RowOutcome) -> (u8, String) {
             );
             (CONFLICT, line)
         }
-        RowOutcome::NotHeard {
+        RowOutcome::Unanswered {
             holder,
             after,
             renewal_in,

@@ -1,11 +1,12 @@
 //! What `renew` and `release` share: a process that acts for a script's token.
 
 use std::rc::Rc;
+use std::thread::sleep;
 use std::time::Duration;
 
 use nix::unistd::Pid;
 
-use super::inquiry::listener_of;
+use super::inquiry::{OnlyReadOnly, listener_of};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Log};
@@ -16,20 +17,20 @@ use crate::isolated::process::{detach, harden};
 use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Verbosity;
 use crate::lock::rows::{RowLock, RowSpec};
-use crate::lock::{Caller, DEFAULT_TTL, Holders, Introduction, LockSpec, OnLockLost, Wait};
+use crate::lock::{
+    Caller, DEFAULT_TTL, HolderKind, Holders, Introduction, LockSpec, OnLockLost, Wait, run_lock_of,
+};
 use crate::schema::Tables;
 use crate::settings::OfToken;
+
+/// One attempt to do something with a lock; how long to wait before the next, if it came to nothing.
+type Work = fn(&mut RowLock, &dyn Caller, &Journal) -> Result<Option<Duration>, Failure>;
 
 /// Has `work` done with the lock of a token.
 ///
 /// # Errors
 /// [`Reason::LockLost`](crate::base::exit::Reason) where the token does not hold the lock any more.
-pub fn act_on(
-    of_token: &OfToken,
-    command: &str,
-    log: Log,
-    work: fn(&mut RowLock, &dyn Caller, &Journal) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+pub fn act_on(of_token: &OfToken, command: &str, log: Log, work: Work) -> Result<(), Failure> {
     let connect = of_token.connection.connect_timeout;
     // It is one or two statements: that a server was reached is known when they are done.
     let limits = Limits {
@@ -48,14 +49,16 @@ pub fn act_on(
 }
 
 /// Nobody waits here.
-struct Alone(Rc<Link>);
+struct Alone(Rc<Link>, OnlyReadOnly);
 
 impl Caller for Alone {
     fn on_server(&self, server: &str) {
         let _ = self.0.send(&Message::<()>::Reached(cut(server)));
     }
 
-    fn on_read_only(&self, _: Option<&str>) {}
+    fn on_read_only(&self, server: Option<&str>) {
+        self.1.note(server);
+    }
 
     fn on_wait(&self, _: &Holders) {}
 
@@ -74,10 +77,10 @@ fn act(
     level: Level,
     link: &Rc<Link>,
     parent: Pid,
-    work: fn(&mut RowLock, &dyn Caller, &Journal) -> Result<(), Failure>,
+    work: Work,
 ) -> Result<(), Failure> {
     harden(parent)?;
-    let token = &of_token.token;
+    let (token, owner) = (&of_token.token, of_token.token.owner());
     let attributes = Introduction::of_command(command, parent, DEFAULT_TTL).attributes();
     let listener = listener_of::<()>(link, level);
     let connector = Connector::new(&of_token.connection, attributes, DEFAULT_TTL, listener)?;
@@ -94,26 +97,33 @@ fn act(
         tables: Tables::new(&of_token.connection.database),
         facts: RunFacts {
             slot: Some(token.slot),
-            ..RunFacts::here(&token.owner, &token.name, parent, command)
+            ..RunFacts::here(&owner, &token.name, parent, command)
         },
         requested: Moment::now(),
     };
     let row = RowSpec {
         tables: journal.tables.clone(),
-        owner: token.owner.clone(),
-        kind: "token",
+        owner: owner.clone(),
+        kind: HolderKind::Token,
         owner_name: None,
         token: Some((token.slot, token.fence)),
         ttl: of_token.ttl,
         on_grant: Box::new(|_, _| Vec::new()),
+        command_run: None,
+        on_token_end: journal.on_token_end(),
+        on_withdrawal: Vec::new(),
     };
     let verbosity = Verbosity {
         when_waiting: false,
         when_taken: false,
     };
-    let mut lock = RowLock::new(connector, &spec, &token.owner, verbosity, row);
-    let caller = Alone(Rc::clone(link));
-    work(&mut lock, &caller, &journal)?;
+    let mut lock = RowLock::new(connector, &spec, &run_lock_of(&owner), verbosity, row);
+    let only_read_only = OnlyReadOnly::new(of_token.connection.connect_timeout);
+    let caller = Alone(Rc::clone(link), only_read_only);
+    while let Some(pause) = work(&mut lock, &caller, &journal)? {
+        caller.1.check()?;
+        sleep(pause);
+    }
     // The session ends before this process is ended.
     drop(lock);
     let _ = link.send(&Message::<()>::Done);

@@ -1,7 +1,5 @@
 //! `dblock renew`: holds a lock of `dblock acquire` for longer.
 
-use std::thread::sleep;
-
 use super::of_token::act_on;
 use crate::base::exit::Ending;
 use crate::lock::{Attempt, Backend};
@@ -16,10 +14,10 @@ pub fn renew(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (of_token, log) = settings::of_token(command_line)?;
     act_on(&of_token, "dblock renew", log, |lock, caller, _| {
         // Its first renewal is how a process gets to know whether it holds the lock.
-        while let Attempt::Retry(pause) = lock.try_acquire(caller)? {
-            sleep(pause);
-        }
-        Ok(())
+        Ok(match lock.try_acquire(caller)? {
+            Attempt::Retry(pause) => Some(pause),
+            Attempt::Acquired(..) | Attempt::Taken(_) => None,
+        })
     })?;
     log.info(format_args!("renewed {}", of_token.token.name));
     Ok(Ending::Code(0))

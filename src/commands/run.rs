@@ -38,7 +38,7 @@ fn run_under_lock(run: &Run, log: Log, record: &mut RunRecord) -> anyhow::Result
         Failure::new(Reason::OsRefused, line)
     })?;
     let run_id = lock::run_id_lock()?;
-    let name_holder = run.tells_of_skip(log.shown);
+    let name_holder = run.reports_skip(log.shown);
     let run_if_unreachable = run.if_unreachable == IfUnreachable::Run;
     let supervisor = Supervisor::new(
         &run.job,

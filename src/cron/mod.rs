@@ -23,5 +23,5 @@ mod cronie;
 mod golden;
 
 pub use once::{AlreadyRan, EARLY, Once};
-pub use schedule::{Schedule, Tick};
+pub use schedule::{Schedule, Tick, tick_in_micros};
 pub use zone::Zone;

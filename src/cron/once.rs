@@ -40,6 +40,18 @@ pub struct AlreadyRan {
 }
 
 impl Once {
+    /// The tick that a run is for which was requested so long ago, by the server's clock, be it due or not.
+    pub fn tick(&self, now: i64, requested_ago: Duration) -> Option<Tick> {
+        let Self::At(schedule) = self else {
+            return None;
+        };
+        let now = Timestamp::from_microsecond(now).unwrap_or(Timestamp::MAX);
+        // However long it has waited for the lock: the next tick has a run of its own.
+        let requested = now.saturating_sub(requested_ago).unwrap_or(now);
+        let early = requested.saturating_add(EARLY).unwrap_or(requested);
+        schedule.last_at_or_before(early)
+    }
+
     /// The tick that a run is for which was requested so long ago, if it is for one; or why it is not due.
     ///
     /// # Errors
@@ -62,11 +74,7 @@ impl Once {
         };
         match self {
             Self::At(schedule) => {
-                let now = Timestamp::from_microsecond(found.now).unwrap_or(Timestamp::MAX);
-                // However long it has waited for the lock: the next tick has a run of its own.
-                let requested = now.saturating_sub(requested_ago).unwrap_or(now);
-                let early = requested.saturating_add(EARLY).unwrap_or(requested);
-                let tick = schedule.last_at_or_before(early);
+                let tick = self.tick(found.now, requested_ago);
                 let micros = tick.map(|tick| tick.at().as_microsecond());
                 match &found.last {
                     Some(last) if tick.is_some() && last.tick >= micros => {

@@ -128,6 +128,11 @@ impl Tick {
     }
 }
 
+/// The moment of a tick that is shown so, in microseconds since 1970.
+pub fn tick_in_micros(shown: &str) -> Option<i64> {
+    shown.parse().ok().map(Timestamp::as_microsecond)
+}
+
 impl fmt::Display for Tick {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         // RFC 3339 has no seconds in offsets, which zones had until 1972.

@@ -15,6 +15,7 @@ use super::fault::Fault;
 use super::session::Session;
 use super::target::{ConnectOptions, Target};
 use super::tls::{Tls, check_public_key};
+use crate::base::clock::by_chance;
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Listener};
 use crate::base::user::os_user;
@@ -194,24 +195,21 @@ impl Connector {
 
     /// The server of this session fell silent, or refused what was asked: the others are tried before it.
     pub fn try_last(&self, session: &Session) {
-        let server = session.to_string();
-        // Behind a name stands the address that was taken.
-        let server = server.split(" (").next().unwrap_or_default();
-        self.failed.replace(Some(server.to_owned()));
+        self.failed.replace(Some(session.target().to_owned()));
     }
 
-    /// What each other server answers, in a session that is opened for it and may take so long to come about and to answer. Those that
-    /// do not are left out; and so is the server of this name, as a session shows it.
+    /// What each server but that of the session answers, in a session that is opened for it and may take so long to come about and to
+    /// answer. Those that do not are left out.
     pub fn survey<T>(
         &self,
         limit: Duration,
-        but: &str,
+        but: &Session,
         mut ask: impl FnMut(&mut Session) -> Result<T, Fault>,
     ) -> Vec<(String, T)> {
         let others = self
             .targets
             .iter()
-            .filter(|target| target.to_string() != but);
+            .filter(|target| target.to_string() != but.target());
         let answered = others.filter_map(|target| self.ask(target, limit, &mut ask).ok());
         answered.collect()
     }
@@ -255,9 +253,7 @@ impl Connector {
         let doubled = 1u32.checked_shl(self.full_rounds.get());
         let pause = PAUSE.saturating_mul(doubled.unwrap_or(u32::MAX));
         let longest = LONGEST_PAUSE.min(self.attempt_limit.get() / PART_OF_LIMIT);
-        let pause = pause.min(longest.max(PAUSE));
-        let chance = getrandom::u32().unwrap_or(u32::MAX);
-        pause.mul_f64(0.5 + 0.5 * f64::from(chance) / f64::from(u32::MAX))
+        by_chance(pause.min(longest.max(PAUSE)))
     }
 
     /// How long each server gets for an answer.

@@ -196,7 +196,8 @@ impl Fault {
             1007 | 1050 | 1060..=1062 => Self::Exists(message_of(&error)),
             // A subquery with two rows where there may be one: so a statement is made that fails unless something is so.
             1242 => Self::Unmet(message_of(&error)),
-            1049 | 1146 | 1054 | 1932 => Self::NoSuchTable(message_of(&error)),
+            1054 | 1932 => Self::NoSuchTable(message_of(&error)),
+            code if NO_TABLE.contains(&code) => Self::NoSuchTable(message_of(&error)),
             _ if error.state.starts_with("08") => Self::Gone(message_of(&error)),
             // Galera of some releases; Percona XtraDB Cluster in its strict mode, by the number of any unknown error.
             1235 | 1105 if error.message.contains("GET_LOCK") => Self::NoNamedLocks(Failure::new(
@@ -260,6 +261,12 @@ impl Fault {
         ))
     }
 }
+
+/// There is no such database or table.
+pub const NO_TABLE: [u16; 2] = [1049, 1146];
+
+/// The account may not do this to a database, a table or a column, be it there or not.
+pub const NO_PRIVILEGE: [u16; 3] = [1044, 1142, 1143];
 
 /// Too many connections: of all, of an account by `max_user_connections`, of an account by a limit of its own, also of so many
 /// an hour.
@@ -326,12 +333,11 @@ pub fn is_about_the_account(error: &mysql::MySqlError) -> bool {
     // SQLSTATE class 28 is "invalid authorization". Besides: no privilege, host not allowed or blocked, an old or
     // unknown plugin, password expired, account locked (by MySQL, for too many wrong passwords, by MariaDB), TLS demanded.
     error.state.starts_with("28")
+        || NO_PRIVILEGE.contains(&error.code)
         || matches!(
             error.code,
-            1044 | 1045
-                | 1129
+            1045 | 1129
                 | 1130
-                | 1142
                 | 1227
                 | 1251
                 | 1370

@@ -1,6 +1,7 @@
 //! A session with a MySQL or MariaDB server (the `mysql` crate): which hosts to try, login, TLS, statements out, typed answers and faults
 //! in. It knows no lock.
 
+pub mod cluster;
 mod connect;
 mod fault;
 mod peer;
@@ -12,14 +13,14 @@ mod tls;
 mod tls_error;
 
 pub use connect::{Connector, PassedOver};
-pub use fault::Fault;
+pub use fault::{Fault, NO_PRIVILEGE, NO_TABLE};
 pub use peer::{
     ALL_ATTRIBUTES, Claims, Client, OWN_ATTRIBUTES, PROGRAM, claims, client, read_address,
 };
 pub use server_facts::{AskSessionInfo, SessionInfo};
 pub use session::Session;
 pub use statement::{
-    Batch, LIST, Plain, Row, Statement, first_value, quoted_identifier, text_literal,
+    Batch, LIST, Plain, Reply, Row, Statement, first_value, quoted_identifier, text_literal,
 };
 pub use target::{
     ConnectOptions, DeferredPassword, Identity, Password, Protocol, SslMode, Target, TlsOptions,

@@ -152,6 +152,18 @@ impl Statement for Shown {
     }
 }
 
+/// Why a server that takes no writes will not do.
+pub const READ_ONLY: &str = "is read-only, as a replica is; name the server that takes writes";
+
+/// Whether a server takes no writes.
+///
+/// # Errors
+/// The session must be dropped.
+pub fn is_read_only(session: &mut Session) -> Result<bool, Fault> {
+    Ok(Shown::Variable("read_only").is_on(session)?
+        || Shown::Variable("innodb_read_only").is_on(session)?)
+}
+
 /// How the account logs in.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Login {

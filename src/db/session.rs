@@ -12,7 +12,7 @@ use nix::sys::socket::{SockaddrStorage, getpeername, setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::fault::Fault;
-use super::statement::{self, Batch, Echo, Statement};
+use super::statement::{self, Batch, Echo, Reply, Statement};
 use super::tls;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
@@ -23,6 +23,7 @@ const PROMISED: Duration = Duration::from_secs(2);
 /// A session: as long as it lives, so do its locks. Dropping it says good-bye to the server.
 pub struct Session {
     conn: Conn,
+    target: String,
     server: String,
     opened_in: Duration,
     agreed: Option<Agreed>,
@@ -30,17 +31,18 @@ pub struct Session {
 }
 
 impl Session {
-    /// Wraps a connection that is ready for statements, with the TLS that was `agreed` on. Its time limit on reading was for the
+    /// Wraps a connection to a server, as it was named and as it is shown, that is ready for statements, with the TLS that was `agreed` on. Its time limit on reading was for the
     /// handshake: a statement that waits for a lock may take hours. The limit on writing stays.
     pub(super) fn new(
         conn: Conn,
-        server: String,
+        (target, server): (String, String),
         opened_in: Duration,
         agreed: Option<Agreed>,
         listener: Listener,
     ) -> Result<Self, Fault> {
         let session = Self {
             conn,
+            target,
             server,
             opened_in,
             agreed,
@@ -114,21 +116,23 @@ impl Session {
     pub fn run_batch<B: Batch>(&mut self, batch: &B) -> Result<B::Answer, Fault> {
         let statements = batch.statements().join("; ");
         (self.listener)(Level::Statement, &statements);
-        let mut results = Vec::new();
-        let read = self.read_results(&statements, &mut results);
+        let mut replies = Vec::new();
+        let read = self.read_replies(&statements, &mut replies);
         let fault = read.err().map(Fault::of_statement);
-        batch.decode(&results, fault)
+        batch.decode(&replies, fault)
     }
 
-    fn read_results(
-        &mut self,
-        statements: &str,
-        results: &mut Vec<Vec<statement::Row>>,
-    ) -> mysql::Result<()> {
+    fn read_replies(&mut self, statements: &str, replies: &mut Vec<Reply>) -> mysql::Result<()> {
         let mut all = self.conn.query_iter(statements)?;
         while let Some(one) = all.iter() {
+            let changed = one.affected_rows();
+            let insert_id = one.last_insert_id().filter(|id| *id > 0);
             let rows = one.map(|row| row.map(statement::Row));
-            results.push(rows.collect::<mysql::Result<_>>()?);
+            replies.push(Reply {
+                rows: rows.collect::<mysql::Result<_>>()?,
+                changed,
+                insert_id,
+            });
         }
         Ok(())
     }
@@ -196,6 +200,11 @@ impl Session {
     /// Tells whoever listens to this session.
     pub fn tell(&self, level: Level, line: &str) {
         (self.listener)(level, line);
+    }
+
+    /// The server as the user named it; shown is also which address that was.
+    pub fn target(&self) -> &str {
+        &self.target
     }
 
     /// The number of the session as the handshake gave it. Behind a proxy it is the proxy's.

@@ -34,11 +34,22 @@ pub trait Batch {
     /// The texts. The first begins with a comment that names all of them.
     fn statements(&self) -> Vec<String>;
 
-    /// Reads the rows of each statement that succeeded, in order.
+    /// Reads the answer of each statement that succeeded, in order.
     ///
     /// # Errors
     /// As [`Statement::decode`]; and the `fault` of the one after them, unless the answer does not need it.
-    fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<Self::Answer, Fault>;
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Self::Answer, Fault>;
+}
+
+/// What the server answers to one of several statements.
+#[derive(Debug)]
+pub struct Reply {
+    /// Its rows.
+    pub rows: Vec<Row>,
+    /// How many rows it has changed.
+    pub changed: u64,
+    /// What it gave to `LAST_INSERT_ID`; `None`: nothing.
+    pub insert_id: Option<u64>,
 }
 
 /// Rows of a list at most, ten for each of more sessions than a server has.

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use super::{Outcome, RunEnd, RunFacts};
+use super::{Outcome, RunEnd, RunFacts, recorder_of_token_ends};
 use crate::base::clock::Moment;
 use crate::db::text_literal;
+use crate::lock::rows::RecordTokenEnd;
 use crate::schema::{RUNS, Tables};
 
 /// Writes of one run.
@@ -26,23 +27,72 @@ const FACTS: &str =
 impl Journal {
     /// The statement that records that the run was granted this slot on this session. Where the slot's row is to belong to an
     /// `owner` it records nothing unless it does: it belongs into the transaction that grants the row, behind the statement that
-    /// takes it.
+    /// takes it. Of a run that is granted again, after an answer was lost, the latest grant counts.
     pub fn start(&self, slot: u32, connection: u64, owner: Option<&str>) -> String {
         let facts = self.facts(Some(slot), Some(connection));
-        let insert = format!(
-            "/* dblock record start */ INSERT IGNORE INTO {} ({FACTS}, acquired_at, fence)",
-            self.tables.runs()
-        );
-        if let Some(owner) = owner {
-            format!(
-                "{insert} SELECT {facts}, UTC_TIMESTAMP(6), fence FROM {} WHERE name = {} AND slot = {slot} AND owner = {}",
-                self.tables.locks(),
-                text_literal(&self.facts.name),
-                text_literal(owner)
-            )
-        } else {
-            format!("{insert} VALUES ({facts}, UTC_TIMESTAMP(6), NULL)")
-        }
+        let runs = self.tables.runs();
+        let insert =
+            format!("/* dblock record start */ INSERT INTO {runs} ({FACTS}, acquired_at, fence)");
+        // A grant of a row is known by its fence, any other one by its session.
+        let (source, grant) = match owner {
+            Some(owner) => (
+                format!(
+                    "SELECT {facts}, UTC_TIMESTAMP(6), l.fence FROM {} l WHERE l.name = {} AND l.slot = {slot} AND l.owner = {}",
+                    self.tables.locks(),
+                    text_literal(&self.facts.name),
+                    text_literal(owner)
+                ),
+                [("slot", slot.to_string()), ("fence", "l.fence".to_owned())],
+            ),
+            None => (
+                format!("VALUES ({facts}, UTC_TIMESTAMP(6), NULL)"),
+                [
+                    ("slot", slot.to_string()),
+                    ("connection", connection.to_string()),
+                ],
+            ),
+        };
+        let is_same = grant
+            .iter()
+            .map(|(column, value)| format!("{runs}.{column} <=> {value}"));
+        let is_same = is_same.collect::<Vec<_>>().join(" AND ");
+        let slot_name = text("slot_name", self.facts.slot_name.as_deref());
+        let connection = connection.to_string();
+        let again = [
+            ("slot_name", &*slot_name),
+            ("connection", &connection),
+            ("acquired_at", "UTC_TIMESTAMP(6)"),
+            ("started_at", "NULL"),
+            ("ended_at", "NULL"),
+            ("outcome", "NULL"),
+            ("message", "NULL"),
+        ]
+        .into_iter()
+        .filter(|(column, _)| grant.iter().all(|(of_grant, _)| of_grant != column))
+        .map(|(column, value)| {
+            format!("{runs}.{column} = IF({is_same}, {runs}.{column}, {value})")
+        });
+        // What tells the grants apart comes last, for the server may assign one column after the other.
+        let last = grant
+            .iter()
+            .map(|(column, value)| format!("{runs}.{column} = {value}"));
+        let again = again.chain(last).collect::<Vec<_>>().join(", ");
+        format!("{insert} {source} ON DUPLICATE KEY UPDATE {again}")
+    }
+
+    /// The statement that forgets a run that was granted and never started. It belongs into the transaction that frees the row.
+    pub fn withdrawal(&self) -> String {
+        format!(
+            "/* dblock forget start */ DELETE FROM {} WHERE run = {} AND ended_at IS NULL",
+            self.tables.runs(),
+            text_literal(&self.facts.run)
+        )
+    }
+
+    /// What records that a script has lost its lock to this run.
+    pub fn on_token_end(&self) -> RecordTokenEnd {
+        let by = format!("{}, pid {}", self.facts.host, self.facts.pid);
+        recorder_of_token_ends(&self.tables, by)
     }
 
     /// What is carried out in the transaction of a grant: [`Journal::start`] for the slot and the session's number, where the slot's
@@ -100,15 +150,27 @@ impl Journal {
         )
     }
 
-    /// The statement that records a run that did not run, and why.
+    /// The statement that records a run that did not run, and why; also one that had been granted before, on a session that was lost.
     pub fn skip(&self, message: &str, outcome: Outcome) -> String {
+        let (outcome, message) = (text_literal(outcome.word()), text("message", Some(message)));
+        let again = [
+            ("slot", "NULL"),
+            ("slot_name", "NULL"),
+            ("fence", "NULL"),
+            ("connection", "NULL"),
+            ("acquired_at", "NULL"),
+            ("outcome", &*outcome),
+            ("message", &*message),
+            // Last, for the server may assign one column after the other.
+            ("ended_at", "UTC_TIMESTAMP(6)"),
+        ]
+        .map(|(column, value)| format!("{column} = IF(ended_at IS NULL, {value}, {column})"));
         format!(
-            "/* dblock record skip */ INSERT IGNORE INTO {} ({FACTS}, ended_at, outcome, message) \
-             VALUES ({}, UTC_TIMESTAMP(6), {}, {})",
+            "/* dblock record skip */ INSERT INTO {} ({FACTS}, ended_at, outcome, message) \
+             VALUES ({}, UTC_TIMESTAMP(6), {outcome}, {message}) ON DUPLICATE KEY UPDATE {}",
             self.tables.runs(),
             self.facts(self.facts.slot, self.facts.connection),
-            text_literal(outcome.word()),
-            text("message", Some(message))
+            again.join(", ")
         )
     }
 
@@ -193,7 +255,7 @@ fn number(number: Option<impl ToString>) -> String {
 }
 
 /// A text for a column of the history, cut to what that takes.
-fn text(column: &str, text: Option<&str>) -> String {
+pub(super) fn text(column: &str, text: Option<&str>) -> String {
     let literal = |text: &str| {
         let cut: String = text.chars().take(RUNS.width(column)).collect();
         text_literal(&cut)

@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use super::Outcome;
 use super::journal::{ago, micros, moment};
 use crate::base::exit::{Failure, Reason};
-use crate::db::server_facts::Shown;
+use crate::db::cluster::AskMultiPrimary;
+use crate::db::server_facts::{Shown, is_read_only};
 use crate::db::{Connector, Fault, Row, Session, Statement, text_literal};
-use crate::lock::Name;
-use crate::schema::{self, AskMultiPrimary, RUNS, Tables};
+use crate::lock::{HolderKind, Name};
+use crate::schema::{self, RUNS, Tables};
 
 /// Rows that are asked for at once.
 const PAGE: usize = 500;
@@ -72,6 +73,8 @@ pub enum State {
     Ended(String),
     /// It has the lock.
     Running,
+    /// It is a script's lock, whose time is over.
+    Expired,
     /// It has not, and nobody has written how it ended.
     Vanished,
     /// One of both: this server does not know.
@@ -86,7 +89,7 @@ impl Entry {
                 self.exit_code != Some(0) || self.signal.is_some()
             }
             State::Ended(word) => FAILURES.iter().any(|failure| failure.word() == word),
-            State::Vanished => true,
+            State::Expired | State::Vanished => true,
             State::Running | State::Unknown => false,
         }
     }
@@ -102,7 +105,12 @@ const FAILURES: [Outcome; 3] = [Outcome::TimedOut, Outcome::Lost, Outcome::Faile
 pub fn reach(connector: &Connector, tables: &Tables) -> Result<Session, Failure> {
     // Another server may have them.
     let passed_over = |fault| match fault {
-        Fault::Final(failure) if failure.reason == Reason::Configuration => {
+        Fault::Final(failure)
+            if matches!(
+                failure.reason,
+                Reason::Configuration | Reason::AccountRefused
+            ) =>
+        {
             Fault::Untrusted(failure)
         }
         fault => fault,
@@ -165,10 +173,8 @@ pub fn list(
 
 /// Whether the sessions of all runs are this server's own, so that one which is not there is gone.
 fn sees_sessions(session: &mut Session) -> Result<bool, Fault> {
-    for variable in ["read_only", "innodb_read_only", "wsrep_on"] {
-        if Shown::Variable(variable).is_on(session)? {
-            return Ok(false);
-        }
+    if is_read_only(session)? || Shown::Variable("wsrep_on").is_on(session)? {
+        return Ok(false);
     }
     Ok(!matches!(session.try_run(&AskMultiPrimary)?, Ok(true)))
 }
@@ -239,13 +245,16 @@ impl Statement for AskRuns<'_> {
             "UTC_TIMESTAMP(6)",
         ]
         .map(micros);
+        let locks = self.tables.locks();
         format!(
             "/* dblock history */ SELECT {requested}, {now}, r.run, r.name, r.slot, r.slot_name, r.fence, {tick}, r.attempt, r.host, \
              r.pid, r.user, r.program, r.connection, {acquired}, {started}, {ended}, r.outcome, r.exit_code, r.signal_name, \
-             r.message, r.ended_at IS NULL AND (IS_USED_LOCK(CONCAT('#', r.run)) IS NOT NULL OR EXISTS (SELECT 1 FROM {} l \
-             WHERE l.name = r.name AND l.slot = r.slot AND l.owner = r.run AND l.expires_at > UTC_TIMESTAMP(6))) \
-             FROM {} r {}ORDER BY r.requested_at DESC, r.run DESC LIMIT {}",
-            self.tables.locks(),
+             r.message, r.ended_at IS NULL AND (IS_USED_LOCK(CONCAT('#', r.run)) IS NOT NULL OR EXISTS (SELECT 1 FROM {locks} l \
+             WHERE l.name = r.name AND l.slot = r.slot AND (l.owner = r.run AND l.expires_at > UTC_TIMESTAMP(6) \
+             OR l.command_run = r.run AND l.command_until > UTC_TIMESTAMP(6)))), \
+             r.ended_at IS NULL AND EXISTS (SELECT 1 FROM {locks} l WHERE l.name = r.name AND l.slot = r.slot AND l.owner = r.run \
+             AND l.kind <> '{}' AND l.expires_at <= UTC_TIMESTAMP(6)) FROM {} r {}ORDER BY r.requested_at DESC, r.run DESC LIMIT {}",
+            HolderKind::Run.name(),
             self.tables.runs(),
             self.conditions(),
             self.limit
@@ -267,10 +276,11 @@ impl AskRuns<'_> {
         };
         let requested: i64 = row.get(0)?.unwrap_or_default();
         let ended = at(16)?;
-        let runs: Option<bool> = row.get(21)?;
+        let [runs, has_expired] = [row.get::<bool>(21)?, row.get(22)?];
         let state = match (ended, runs) {
             (Some(_), _) => State::Ended(text(17, "outcome")?.unwrap_or_default()),
             (None, Some(true)) => State::Running,
+            (None, _) if has_expired == Some(true) => State::Expired,
             (None, _) if self.sees_sessions => State::Vanished,
             (None, _) => State::Unknown,
         };

@@ -1,35 +1,58 @@
-//! Pruning: each run takes a few old ones of its name along, so that the history stays as long as `dblock init --keep` says, and nobody
-//! ever has to delete much at once.
+//! Pruning: now and then a run takes a few old ones along, of its own name and of another one, which may never run again. So the
+//! history stays as long as `dblock init --keep` says, and nobody ever has to delete much at once.
+
+use std::time::Duration;
 
 use super::Journal;
 use crate::db::{Fault, Row, Session, Statement, text_literal};
 use crate::schema::Tables;
 
-/// Rows that are deleted at most.
+/// Rows of a name that are deleted at most. With two names, and one run in so many, that is more than are added meanwhile.
 const BATCH: usize = 50;
 
+/// How long the server may take for each answer: no run waits for long because of those before it.
+pub(super) const LIMIT: Duration = Duration::from_millis(500);
+
+/// One in so many runs removes what is too old.
+const PRUNES_ONE_IN: u32 = 16;
+
 impl Journal {
-    /// Deletes some runs of this name that are older than the history is kept, but none of the newest that are kept in any case, and
-    /// none that has not ended and is not a day old. It waits for nobody's lock but that of a row which it deletes.
+    /// Removes what is too old from the history, now and then.
+    pub fn prune_now_and_then(&self, session: &mut Session) {
+        let is_chosen = getrandom::u32().is_ok_and(|chance| chance % PRUNES_ONE_IN == 0);
+        if is_chosen {
+            let _ = self.prune(session, LIMIT);
+        }
+    }
+
+    /// Deletes some runs of this name and of another that are older than the history is kept, but none of the newest that are kept in
+    /// any case, and none that has not ended and is not a day old. It waits for nobody's lock but that of a row which it deletes, and
+    /// no longer than the `limit` for any answer: the session may be of no use afterwards.
     ///
     /// # Errors
     /// Those of a statement. Nothing is lost by them: the next run deletes the same.
-    pub fn prune(&self, session: &mut Session) -> Result<(), Fault> {
+    pub fn prune(&self, session: &mut Session, limit: Duration) -> Result<(), Fault> {
+        let limited = session.answer_within(limit);
+        limited.map_err(|error| Fault::Gone(error.to_string()))?;
         let Some(keep) = session.run(&AskKeep(&self.tables))? else {
             return Ok(());
         };
-        let old = session.run(&AskOld {
-            tables: &self.tables,
-            name: &self.facts.name,
-            keep,
-        })?;
+        self.prune_name(&self.facts.name, keep, session)?;
+        let another = session.run(&AskAnyName(&self.tables))?;
+        match another.filter(|name| *name != self.facts.name) {
+            Some(name) => self.prune_name(&name, keep, session),
+            None => Ok(()),
+        }
+    }
+
+    fn prune_name(&self, name: &str, keep: Kept, session: &mut Session) -> Result<(), Fault> {
+        let tables = &self.tables;
+        let old = session.run(&AskOld { tables, name, keep })?;
         if old.is_empty() {
             return Ok(());
         }
-        session.run(&Delete {
-            tables: &self.tables,
-            runs: &old,
-        })
+        let runs = &old;
+        session.run(&Delete { tables, runs })
     }
 }
 
@@ -62,6 +85,26 @@ impl Statement for AskKeep<'_> {
             .get(0)?
             .zip(row.get(1)?)
             .map(|(seconds, runs)| Kept { seconds, runs }))
+    }
+}
+
+/// Asks for the name of one run by chance: one that has many comes often, and the names that never run again come too.
+struct AskAnyName<'a>(&'a Tables);
+
+impl Statement for AskAnyName<'_> {
+    type Answer = Option<String>;
+
+    fn sql(&self) -> String {
+        // A run's number is one by chance.
+        let chance = getrandom::u64().unwrap_or_default();
+        format!(
+            "/* dblock any name */ SELECT name FROM {} WHERE run >= '{chance:016x}' ORDER BY run LIMIT 1",
+            self.0.runs()
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        rows.first().map_or(Ok(None), |row| row.text(0))
     }
 }
 

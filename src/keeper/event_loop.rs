@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
-use nix::sys::signal::{Signal, raise};
 use nix::unistd::Pid;
 
+use super::caller::Supervisor;
 use super::lock::{Lock, State};
 use super::message::{FromKeeper, ToKeeper};
 use crate::base::clock::{Alarm, Moment};
@@ -19,9 +19,7 @@ use crate::base::processes::Processes;
 use crate::base::text::in_words;
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::die_with;
-use crate::lock::{
-    Attempt, Caller, Grant, Holders, Lease, OnLockLost, Reattempt, Refusal, Renewal,
-};
+use crate::lock::{Attempt, Caller, Grant, Lease, OnLockLost, Reattempt, Refusal, Renewal};
 
 /// At most from one attempt to reacquire a lock to the next: who had it is to be there before those who wait for it, also at a
 /// full server.
@@ -37,60 +35,6 @@ const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(1);
 
 /// How long the server may take to record that a run was skipped, for each answer.
 const RECORD_LIMIT: Duration = Duration::from_secs(2);
-
-/// The supervisor as a lock's backend knows it.
-struct Supervisor<'a>(&'a Link, Pid);
-
-impl Caller for Supervisor<'_> {
-    fn on_server(&self, server: &str) {
-        let _ = self.0.send(&FromKeeper::Reached(cut(server)));
-    }
-
-    fn on_read_only(&self, server: Option<&str>) {
-        let server = server.map(str::to_owned);
-        let _ = self.0.send(&FromKeeper::OnlyReadOnly(server));
-    }
-
-    fn on_wait(&self, holders: &Holders) {
-        let _ = self.0.send(&FromKeeper::Waiting(holders.clone()));
-    }
-
-    /// Until it is known whether the lock is held, the end of the supervisor is not that of the keeper; and the supervisor does not
-    /// end the keeper once it has answered.
-    fn on_claim(&self, may_be_held: bool) -> bool {
-        if may_be_held {
-            let _ = prctl::set_pdeathsig(None);
-        } else if die_with(self.1).is_err() {
-            let _ = raise(Signal::SIGKILL);
-        }
-        let sent = self.0.send(&FromKeeper::Claiming(may_be_held));
-        sent.is_ok() && (!may_be_held || self.is_answered())
-    }
-
-    fn ask_alive(&self) {
-        let _ = self.0.send(&FromKeeper::AreYouThere);
-    }
-
-    /// Goes no further while the supervisor is stopped: it could start no command, and the others would wait for nothing.
-    /// The server ends the session of a waiter that keeps silent, and gives its place to the next.
-    fn await_alive(&self) {
-        self.is_answered();
-    }
-}
-
-impl Supervisor<'_> {
-    /// Waits for [`ToKeeper::Here`]; `false`: the supervisor wants nothing of the lock any more.
-    fn is_answered(&self) -> bool {
-        while let Ok(Some((message, _))) = self.0.receive() {
-            match message {
-                ToKeeper::Here => return true,
-                ToKeeper::Release(_) => return false,
-                _ => {}
-            }
-        }
-        false
-    }
-}
 
 /// Acquires the lock, holds it while the command runs, and ends the command when the supervisor is gone.
 pub struct Guard<'a> {
@@ -179,6 +123,10 @@ impl<'a> Guard<'a> {
                     || lock.state == State::Abandoned && self.command_has_ended;
                 if reacquires {
                     return Next::Reacquire;
+                }
+                // Its end comes before another renewal.
+                if self.command_has_ended && self.has_message() {
+                    return Next::Wait(None);
                 }
                 let due = lock.renewal_due().map(|due| self.retry.unwrap_or(due));
                 if due.is_some_and(|due| self.renews_now || due <= Moment::now()) {

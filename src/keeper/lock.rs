@@ -143,7 +143,10 @@ impl<'a> Lock<'a> {
                 Ok(false)
             }
             Err(fault) => {
-                let _ = self.backend.release(&[]);
+                // What a session has recorded by itself the next grant mends.
+                let has_row = self.backend.outlives_session();
+                let record = has_row.then(|| recorder.withdrawal());
+                let _ = self.backend.release(record.as_slice());
                 self.backend.drop_held();
                 match fault {
                     Fault::Final(failure) => Err(Some(failure)),
@@ -162,7 +165,7 @@ impl<'a> Lock<'a> {
     /// # Errors
     /// The tables cannot be used.
     pub fn record_skip(&mut self, holders: &Holders, limit: Duration) -> Result<(), Failure> {
-        let (Some(recorder), Some(session)) = (&self.recorder, self.backend.session()) else {
+        let (Some(recorder), Some(session)) = (&mut self.recorder, self.backend.session()) else {
             return Ok(());
         };
         let line = format!("{} is {holders}; not run", self.spec.name);
@@ -225,10 +228,12 @@ impl<'a> Lock<'a> {
         }
     }
 
-    /// Records how the run ended, and gives the lock back; the keeper's last message.
+    /// Records how the run ended, or forgets one that was not started, and gives the lock back; the keeper's last message.
     pub fn release(&mut self, end: Option<&RunEnd>, link: &Link) -> FromKeeper {
-        let record = self.recorder.as_ref().zip(end);
-        let record = record.map(|(recorder, end)| recorder.end(end));
+        let record = self.recorder.as_ref().map(|recorder| match end {
+            Some(end) => recorder.end(end),
+            None => vec![recorder.withdrawal()],
+        });
         let cause = match self.backend.release(&record.unwrap_or_default()) {
             Ok(was_held) => {
                 if let Some(recorder) = &self.recorder {

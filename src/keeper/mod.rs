@@ -1,6 +1,7 @@
 //! The process that holds the lock: it acquires, renews, reacquires and releases it. When the supervisor dies, it ends the command
 //! first and releases the lock afterwards.
 
+mod caller;
 mod event_loop;
 mod lock;
 pub mod message;
@@ -21,7 +22,7 @@ use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, fork_isolated, harden};
 use crate::lock::named::{NamedLock, Verbosity};
 use crate::lock::rows::{RowLock, RowSpec, Token};
-use crate::lock::{Backend, Grant, Introduction, Lease, LockSpec};
+use crate::lock::{Backend, Grant, HolderKind, Introduction, Lease, LockSpec};
 use crate::schema::Tables;
 use event_loop::Guard;
 use lock::{Lock, State};
@@ -49,6 +50,8 @@ pub struct Task<'a> {
     pub shown: Level,
     /// What it does with dblock's tables; `None`: it needs none.
     pub tables: Option<&'a TableUse>,
+    /// The tick that the run is for, as text, where a keeper before has found it.
+    pub tick: Option<&'a str>,
 }
 
 /// What a run does with dblock's tables. It is recorded there.
@@ -64,6 +67,13 @@ pub struct TableUse {
     pub once: Option<Once>,
     /// The names of the slots, in their order; empty where they have none.
     pub slot_names: Vec<String>,
+}
+
+impl TableUse {
+    /// Whether the lock is kept as a row.
+    pub fn is_row(&self) -> bool {
+        self.durable || self.token.is_some()
+    }
 }
 
 /// What a keeper is to do.
@@ -147,9 +157,7 @@ fn backend(
     grant: Option<Grant>,
     recorder: Option<&Recorder>,
 ) -> Box<dyn Backend> {
-    let tables = task
-        .tables
-        .filter(|tables| tables.durable || tables.token.is_some());
+    let tables = task.tables.filter(|tables| tables.is_row());
     let (Some(tables), Some(recorder)) = (tables, recorder) else {
         let named = NamedLock::new(connector, task.lock, task.run_id, verbosity);
         return Box::new(match grant {
@@ -160,11 +168,15 @@ fn backend(
     let token = tables.token.as_ref();
     let owner = token.map_or_else(
         || task.run_id.trim_start_matches('#').to_owned(),
-        |token| token.owner.clone(),
+        Token::owner,
     );
     let spec = RowSpec {
         tables: Tables::new(&task.connection.database),
-        kind: if token.is_some() { "token_run" } else { "run" },
+        kind: if token.is_some() {
+            HolderKind::TokenRun
+        } else {
+            HolderKind::Run
+        },
         owner_name: None,
         token: token.map(|token| (token.slot, token.fence)),
         ttl: if token.is_some() {
@@ -173,6 +185,9 @@ fn backend(
             Some(task.lock.ttl)
         },
         on_grant: Box::new(recorder.on_grant(&owner)),
+        command_run: token.map(|_| recorder.run().to_owned()),
+        on_token_end: recorder.on_token_end(),
+        on_withdrawal: vec![recorder.withdrawal()],
         owner,
     };
     let row = RowLock::new(connector, task.lock, task.run_id, verbosity, spec);

@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use super::{TableUse, Task};
 use crate::base::clock::Moment;
-use crate::cron::{AlreadyRan, Tick};
+use crate::cron::{AlreadyRan, Once, Tick, tick_in_micros};
 use crate::db::{Fault, Plain, Session};
-use crate::history::{AskLastSuccess, Journal, Outcome, RunEnd, RunFacts};
+use crate::history::{AskLastSuccess, Journal, Outcome, RunEnd, RunFacts, Successes};
+use crate::lock::rows::RecordTokenEnd;
 use crate::lock::{Backend, Grant};
 use crate::schema::{self, Tables};
-
-/// One in so many runs removes what is too old from the history.
-const PRUNES_ONE_IN: u32 = 16;
 
 /// Records one run.
 pub struct Recorder<'a> {
@@ -26,7 +24,10 @@ impl<'a> Recorder<'a> {
     pub fn new(task: &Task, tables: &'a TableUse) -> Self {
         let introduction = &task.introduction;
         let (pid, program) = (introduction.pid, &introduction.command);
-        let facts = RunFacts::here(task.run_id, &task.lock.name, pid, program);
+        let facts = RunFacts {
+            tick: task.tick.and_then(tick_in_micros),
+            ..RunFacts::here(task.run_id, &task.lock.name, pid, program)
+        };
         Self {
             journal: Journal {
                 tables: Tables::new(&task.connection.database),
@@ -34,13 +35,28 @@ impl<'a> Recorder<'a> {
                 requested: Moment::now(),
             },
             tables,
-            is_row: tables.durable || tables.token.is_some(),
+            is_row: tables.is_row(),
         }
     }
 
     /// The statements that record a grant, by the slot and the session's number, for a row that is to belong to this `owner`.
     pub fn on_grant(&self, owner: &str) -> impl Fn(u32, u64) -> Vec<String> + use<> {
         self.journal.on_grant(owner, &self.tables.slot_names)
+    }
+
+    /// The run's number.
+    pub fn run(&self) -> &str {
+        &self.journal.facts.run
+    }
+
+    /// What records that a script has lost its lock to this run, or with its command.
+    pub fn on_token_end(&self) -> RecordTokenEnd {
+        self.journal.on_token_end()
+    }
+
+    /// The statement that forgets a run that was granted and never started.
+    pub fn withdrawal(&self) -> String {
+        self.journal.withdrawal()
     }
 
     /// The lock is granted on the backend's session: records that, and finds out whether the run is due, and for which tick.
@@ -60,17 +76,10 @@ impl<'a> Recorder<'a> {
         let due = match &self.tables.once {
             None => Ok(None),
             Some(once) => {
-                let ask = AskLastSuccess {
-                    tables: tables.clone(),
-                    name: self.journal.facts.name.clone(),
-                };
-                let found = session.run(&ask).map_err(|fault| tables.explain(fault))?;
+                let found = self.find_tick(once, session)?;
                 once.judge(&found, self.journal.requested.elapsed())
             }
         };
-        if let Ok(Some(tick)) = &due {
-            self.journal.facts.tick = Some(tick.at().as_microsecond());
-        }
         let facts = &mut self.journal.facts;
         facts.slot_name = self.tables.slot_names.get(grant.slot as usize).cloned();
         if !self.is_row && due.is_ok() {
@@ -82,15 +91,30 @@ impl<'a> Recorder<'a> {
         Ok(due)
     }
 
+    /// Asks for the last success, and notes the tick that the run is for.
+    fn find_tick(&mut self, once: &Once, session: &mut Session) -> Result<Successes, Fault> {
+        let ask = AskLastSuccess {
+            tables: self.journal.tables.clone(),
+            name: self.journal.facts.name.clone(),
+        };
+        let found = session.run(&ask);
+        let found = found.map_err(|fault| self.journal.tables.explain(fault))?;
+        let tick = once.tick(found.now, self.journal.requested.elapsed());
+        self.journal.facts.tick = tick.map(|tick| tick.at().as_microsecond());
+        Ok(found)
+    }
+
     /// Records a run that did not run, on a session that was not granted the lock.
     ///
     /// # Errors
     /// It is not recorded. [`Fault::Final`]: the tables cannot be used.
-    pub fn record_skip(&self, message: &str, session: &mut Session) -> Result<(), Fault> {
-        let tables = &self.journal.tables;
+    pub fn record_skip(&mut self, message: &str, session: &mut Session) -> Result<(), Fault> {
         if !self.is_row {
             schema::prepare(session)?;
-            tables.check(session)?;
+            self.journal.tables.check(session)?;
+        }
+        if let Some(once @ Once::At(_)) = &self.tables.once {
+            self.find_tick(once, session)?;
         }
         self.carry_out(&self.skip(message, false), session)
     }
@@ -146,9 +170,8 @@ impl<'a> Recorder<'a> {
 
     /// Removes what is too old from the history, now and then.
     pub fn prune_now_and_then(&self, backend: &mut dyn Backend) {
-        let is_chosen = getrandom::u32().is_ok_and(|chance| chance % PRUNES_ONE_IN == 0);
-        if is_chosen && let Some(session) = backend.session() {
-            let _ = self.journal.prune(session);
+        if let Some(session) = backend.session() {
+            self.journal.prune_now_and_then(session);
         }
     }
 }

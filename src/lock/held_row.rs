@@ -11,9 +11,10 @@ use crate::db::Client;
 const MOST_WRITES: u64 = 1 << 12;
 
 /// What holds a durable lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HolderKind {
     /// A command under `dblock run --durable`.
+    #[default]
     Run,
     /// A script, by the token that `dblock acquire` printed. No process of dblock's is there.
     Token,
@@ -29,6 +30,13 @@ impl HolderKind {
             Self::Token => "token",
             Self::TokenRun => "token_run",
         }
+    }
+
+    /// The kind that a row calls so. A row without one is that of a run.
+    pub fn of_name(name: Option<&str>) -> Self {
+        let all = [Self::Token, Self::TokenRun];
+        let found = all.into_iter().find(|kind| name == Some(kind.name()));
+        found.unwrap_or_default()
     }
 }
 
@@ -52,7 +60,7 @@ pub struct HeldRow {
     pub name: String,
     /// Which slot, from 0.
     pub slot: u32,
-    /// The run or the token that holds it: 32 hex digits. Nobody is told: it is a part of the token.
+    /// The run or the token that holds it: 32 hex digits.
     pub owner: String,
     /// The number that the owner's latest write has chosen.
     pub write_id: u64,

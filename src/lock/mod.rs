@@ -22,7 +22,8 @@ pub use holder::{Holder, Holders, MOST_NAMED};
 pub use introduction::{Introduction, own_host};
 pub use lease::Lease;
 pub use name::{
-    Name, kill_ack_lock, kill_request_lock, run_id_lock, run_lock_of, session_marker_lock,
+    Name, kill_ack_lock, kill_request_lock, random_id, run_id_lock, run_lock_of,
+    session_marker_lock,
 };
 
 /// Slots of a lock at most.

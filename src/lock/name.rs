@@ -108,13 +108,20 @@ pub fn kill_ack_lock(connection: u64) -> String {
 /// # Errors
 /// [`Reason::OsRefused`] when the system has no random bits.
 pub fn run_id_lock() -> Result<String, Failure> {
+    Ok(run_lock_of(&random_id()?))
+}
+
+/// 32 hex digits that nobody has chosen before, nor can guess.
+///
+/// # Errors
+/// As [`run_id_lock`].
+pub fn random_id() -> Result<String, Failure> {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).map_err(|error| {
         let line = format!("cannot get random bits: {error}");
         Failure::new(Reason::OsRefused, line)
     })?;
-    let id = format!("{:032x}", u128::from_ne_bytes(bits));
-    Ok(run_lock_of(&id))
+    Ok(format!("{:032x}", u128::from_ne_bytes(bits)))
 }
 
 /// The server's name of the lock that the sessions of the run with this id hold: 32 hex digits, which are also the owner in its rows.

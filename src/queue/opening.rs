@@ -2,9 +2,10 @@
 
 use super::{FindQueue, Queue, no_such_queue};
 use crate::base::exit::{Failure, Reason};
+use crate::db::cluster::AskMultiPrimary;
 use crate::db::server_facts::{Product, is_mariadb};
 use crate::db::{Fault, Plain, Row, Session, Statement, quoted_identifier};
-use crate::schema::{self, AskMultiPrimary, Tables};
+use crate::schema::{self, Tables};
 
 /// A server as a worker knows it.
 #[derive(Debug, Clone)]

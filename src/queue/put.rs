@@ -10,7 +10,7 @@ use super::queues::{Claim, Queue};
 use super::wake::wake;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
-use crate::db::{Batch, Fault, Plain, Row, Session, Statement, first_value, text_literal};
+use crate::db::{Batch, Fault, Plain, Reply, Row, Session, Statement, first_value, text_literal};
 use crate::schema::{DELAYED, DUE, JOB_KEYS, JOB_PARTS, JOBS, PUTS, QUEUES, Tables};
 
 /// Jobs of a transaction at most.
@@ -433,7 +433,7 @@ impl Batch for Packet {
         self.0.clone()
     }
 
-    fn decode(&self, _: &[Vec<Row>], fault: Option<Fault>) -> Result<(), Fault> {
+    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
         fault.map_or(Ok(()), Err)
     }
 }
@@ -453,9 +453,12 @@ impl Batch for LastPacket {
         self.statements.clone()
     }
 
-    fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<Put, Fault> {
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Put, Fault> {
         // Behind the ids only somebody is woken.
-        if let Some(row) = results.get(self.commit + 1).and_then(|rows| rows.first()) {
+        if let Some(row) = replies
+            .get(self.commit + 1)
+            .and_then(|reply| reply.rows.first())
+        {
             let first = row.get(0)?.unwrap_or_default();
             let step = row.get(1)?.unwrap_or(1);
             return Ok(Put {

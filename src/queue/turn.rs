@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Claim, Queue};
-use crate::db::{Batch, Fault, LIST, Row, Statement, text_literal};
+use crate::db::{Batch, Fault, LIST, Reply, Row, Statement, text_literal};
 use crate::schema::{
     DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS, QUEUE_MINUTES, QUEUES, RUNNING, Tables,
     WORKERS,
@@ -710,15 +710,15 @@ impl Batch for Turn<'_> {
         statements
     }
 
-    fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<TurnOver, Fault> {
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<TurnOver, Fault> {
         if let Some(fault) = fault {
             return Err(fault);
         }
-        let (claimed, before): (&[Row], _) = match (results.split_last(), self.want.is_some()) {
-            (Some((claimed, before)), true) => (claimed, before),
-            _ => (&[], results),
+        let (claimed, before): (&[Row], _) = match (replies.split_last(), self.want.is_some()) {
+            (Some((claimed, before)), true) => (&claimed.rows, before),
+            _ => (&[], replies),
         };
-        decode(before.last().map_or(&[], Vec::as_slice), claimed)
+        decode(before.last().map_or(&[], |reply| &reply.rows), claimed)
     }
 }
 
@@ -733,9 +733,9 @@ impl Batch for AskTurn<'_> {
         vec![format!("/* dblock queue ask turn */ {standing}"), claimed]
     }
 
-    fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<TurnOver, Fault> {
-        match (results, fault) {
-            ([standing, claimed], None) => decode(standing, claimed),
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<TurnOver, Fault> {
+        match (replies, fault) {
+            ([standing, claimed], None) => decode(&standing.rows, &claimed.rows),
             (_, fault) => Err(fault.unwrap_or_else(|| Fault::Gone("no answer".to_owned()))),
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Queue;
 use super::turn::{CARRIED, Standing, standing};
-use crate::db::{Batch, Fault, Plain, Row, Session, Statement, first_value, text_literal};
+use crate::db::{Batch, Fault, Plain, Reply, Row, Session, Statement, first_value, text_literal};
 use crate::schema::{DEAD, DELAYED, DUE, JOB_KEYS, JOBS, RUNNING, Tables, WORKERS};
 
 /// What a worker says of itself.
@@ -58,11 +58,13 @@ impl Batch for Register<'_> {
         ]
     }
 
-    fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<u64, Fault> {
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<u64, Fault> {
         if let Some(fault) = fault {
             return Err(fault);
         }
-        let number = results.last().map_or(Ok(None), |rows| first_value(rows))?;
+        let number = replies
+            .last()
+            .map_or(Ok(None), |reply| first_value(&reply.rows))?;
         number.ok_or_else(|| Fault::Gone("no answer".to_owned()))
     }
 }
@@ -119,9 +121,9 @@ impl Batch for Renew<'_> {
         ]
     }
 
-    fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<Standing, Fault> {
-        match (results, fault) {
-            ([_, rows], None) => Standing::decode(rows),
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Standing, Fault> {
+        match (replies, fault) {
+            ([_, reply], None) => Standing::decode(&reply.rows),
             (_, fault) => Err(fault.unwrap_or_else(|| Fault::Gone("no answer".to_owned()))),
         }
     }
@@ -247,7 +249,7 @@ impl Batch for Rescue<'_> {
         ]
     }
 
-    fn decode(&self, _: &[Vec<Row>], fault: Option<Fault>) -> Result<(), Fault> {
+    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
         fault.map_or(Ok(()), Err)
     }
 }
@@ -304,9 +306,10 @@ impl Batch for LockDelayed<'_> {
         ]
     }
 
-    fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<Vec<u64>, Fault> {
-        match (results, fault) {
-            ([_, rows], None) => rows
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Vec<u64>, Fault> {
+        match (replies, fault) {
+            ([_, reply], None) => reply
+                .rows
                 .iter()
                 .map(|row| Ok(row.get(0)?.unwrap_or_default()))
                 .collect(),
@@ -343,7 +346,7 @@ impl Batch for Promote<'_> {
         ]
     }
 
-    fn decode(&self, _: &[Vec<Row>], fault: Option<Fault>) -> Result<(), Fault> {
+    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
         fault.map_or(Ok(()), Err)
     }
 }
@@ -589,9 +592,9 @@ impl Batch for AwaitHead<'_> {
         ]
     }
 
-    fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<bool, Fault> {
-        match (results, fault) {
-            ([_, rows], None) => Ok(first_value::<u8>(rows)? == Some(1)),
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<bool, Fault> {
+        match (replies, fault) {
+            ([_, reply], None) => Ok(first_value::<u8>(&reply.rows)? == Some(1)),
             (_, fault) => Err(fault.unwrap_or_else(|| Fault::Gone("no answer".to_owned()))),
         }
     }

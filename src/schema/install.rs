@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::statements::{
-    AskColumns, AskDatabase, AskFirstMember, AskMultiPrimary, Execute, TakeTurn,
-};
+use super::statements::{AskColumns, AskDatabase, AskFirstMember, Execute, TakeTurn};
 use super::tables::Table;
 use super::{AskVersion, TABLES, Tables, USABLE_FROM, VERSION, Version, prepare};
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
-use crate::db::server_facts::{AskSessionInfo, Shown};
+use crate::db::cluster::{AskHasNotJoined, AskMultiPrimary, NOT_JOINED};
+use crate::db::server_facts::{AskSessionInfo, READ_ONLY, is_read_only};
 use crate::db::{Connector, Fault, Session, quoted_identifier};
 
 /// How long another that creates the tables at the same time is waited for, in seconds.
@@ -20,6 +19,9 @@ const TURN_LIMIT: u32 = 30;
 
 /// From a server that cannot be used now to the next round.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How often a change is tried that meets another init's.
+const MOST_TRIES: u32 = 20;
 
 /// How long the history is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +66,7 @@ impl Installer<'_> {
              -- For each account that dblock uses, in the place of 'dblock'@'%':\n\
              GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.* TO 'dblock'@'%';\n\
              -- For an account that is to run dblock init, besides:\n\
-             -- GRANT CREATE, ALTER, INDEX ON {database}.* TO 'admin'@'%';\n",
+             -- GRANT CREATE, ALTER ON {database}.* TO 'admin'@'%';\n",
             tables.concat(),
             self.set_version(self.keep)
         )
@@ -77,18 +79,20 @@ impl Installer<'_> {
     /// What no further attempt can mend, or what was wrong last.
     pub fn reach(&self, connector: &Connector, patience: Duration) -> Result<Session, Failure> {
         let begun = Moment::now();
+        let mut accepts_read_only = false;
         loop {
             let reached = connector.connect(|session| {
                 prepare(session)?;
+                if is_read_only(session)? {
+                    // To look is no harm.
+                    let refused = || Fault::ReadOnly(READ_ONLY.to_owned());
+                    return accepts_read_only.then_some(()).ok_or_else(refused);
+                }
                 if self.only_checks {
                     return Ok(());
                 }
-                if Shown::Variable("read_only").is_on(session)?
-                    || Shown::Variable("innodb_read_only").is_on(session)?
-                {
-                    return Err(Fault::ReadOnly(
-                        "is read-only; name the server that takes writes".to_owned(),
-                    ));
+                if session.try_run(&AskHasNotJoined)? == Ok(true) {
+                    return Err(Fault::ReadOnly(NOT_JOINED.to_owned()));
                 }
                 if !matches!(session.try_run(&AskMultiPrimary)?, Ok(true)) {
                     return Ok(());
@@ -115,6 +119,9 @@ impl Installer<'_> {
             match reached {
                 Ok((session, ())) => return Ok(session),
                 Err(Fault::Final(failure)) => return Err(failure),
+                Err(Fault::ReadOnly(_)) if self.only_checks && !accepts_read_only => {
+                    accepts_read_only = true;
+                }
                 Err(Fault::ReadOnly(line)) if begun.elapsed() > patience => {
                     return Err(Failure::new(Reason::Configuration, line));
                 }
@@ -227,17 +234,10 @@ impl Installer<'_> {
             Err(Fault::NoSuchTable(_)) => return Ok(None),
             found => found.map_err(|fault| tables.explain(fault))?,
         };
-        match found {
-            Some(found) if found.usable_from > VERSION => {
-                let line = format!(
-                    "the tables in the database {} of {session} are of a newer dblock (version {}); this one knows version \
-                     {VERSION}",
-                    self.database, found.version
-                );
-                Err(Fault::Final(Failure::new(Reason::Configuration, line)))
-            }
-            found => Ok(found),
+        if let Some(failure) = found.and_then(|found| tables.too_new(found, session)) {
+            return Err(Fault::Final(failure));
         }
+        Ok(found)
     }
 
     /// Carries out a change, unless nothing is to be changed, and notes it.
@@ -249,8 +249,16 @@ impl Installer<'_> {
         changes: &mut Vec<String>,
     ) -> Result<(), Fault> {
         if !self.only_checks {
-            match session.run(&Execute(sql.to_owned())) {
-                // Another was quicker, where named locks are a node's own.
+            let mut done = session.run(&Execute(sql.to_owned()));
+            for _ in 1..MOST_TRIES {
+                // Another is at work at the same time, where named locks are a node's own.
+                if matches!(done, Err(Fault::Conflict(_))) {
+                    sleep(by_chance(PAUSE));
+                    done = session.run(&Execute(sql.to_owned()));
+                }
+            }
+            match done {
+                // It was quicker.
                 Err(Fault::Exists(_)) => return Ok(()),
                 done => done.map_err(|fault| self.explain(fault, session))?,
             }
@@ -267,7 +275,7 @@ impl Installer<'_> {
                 let account =
                     account.map_or("the account".to_owned(), |info| info.quoted_account());
                 let line = format!(
-                    "{}; an administrator can GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX ON {}.* TO {account}, or \
+                    "{}; an administrator can GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER ON {}.* TO {account}, or \
                      run what dblock init --print prints",
                     failure.line,
                     quoted_identifier(self.database)

@@ -6,17 +6,17 @@ mod statements;
 mod tables;
 
 pub use install::{Installed, Installer, Keep};
-pub use statements::{AskMultiPrimary, PREPARE};
+pub use statements::prepare as prepare_sql;
 pub use tables::{
     DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS, PUTS, QUEUE_MINUTES, QUEUES, RUNNING,
     RUNS, Table, VERSION, WORKERS,
 };
 
-use statements::Prepare;
+use statements::{CATCH_UP, Prepare};
 use tables::{LOCKS, META, OLDEST_USABLE, SUCCESSES, TABLES, USABLE_FROM, WITH_QUEUES};
 
 use crate::base::exit::{Failure, Reason};
-use crate::db::{Fault, Row, Session, Statement, quoted_identifier};
+use crate::db::{Fault, Plain, Row, Session, Statement, quoted_identifier};
 
 /// The tables of one database.
 #[derive(Debug, Clone)]
@@ -105,11 +105,9 @@ impl Tables {
         let database = &self.database;
         let wrong = |line: String| Err(Fault::Final(Failure::new(Reason::Configuration, line)));
         match found {
-            Ok(Some(found)) if found.usable_from > VERSION => wrong(format!(
-                "the tables in the database {database} of {session} are of a newer dblock (version {}); this one knows \
-                 version {VERSION}",
-                found.version
-            )),
+            Ok(Some(found)) if let Some(failure) = self.too_new(found, session) => {
+                Err(Fault::Final(failure))
+            }
             Ok(Some(found)) if found.version < oldest => wrong(format!(
                 "the tables in the database {database} of {session} are of an older dblock; upgrade them with dblock init"
             )),
@@ -120,6 +118,15 @@ impl Tables {
             )),
             Err(fault) => Err(self.explain(fault)),
         }
+    }
+
+    /// That only a newer dblock can use the tables.
+    fn too_new(&self, found: Version, session: &Session) -> Option<Failure> {
+        let line = format!(
+            "the tables in the database {} of {session} are of a newer dblock (version {}); this one knows version {VERSION}",
+            self.database, found.version
+        );
+        (found.usable_from > VERSION).then(|| Failure::new(Reason::Configuration, line))
     }
 
     /// A fault of a statement on the tables, with what to do about a table that is missing or may not be used.
@@ -145,12 +152,36 @@ impl Tables {
     }
 }
 
-/// Makes a session fit for the tables, with [`PREPARE`].
+/// Makes a session fit for the tables, with [`prepare_sql`].
 ///
 /// # Errors
 /// Those of a statement.
 pub fn prepare(session: &mut Session) -> Result<(), Fault> {
-    session.run(&Prepare)
+    if or_without(|catches_up| session.run_batch(&Prepare { catches_up }))? {
+        catch_up(session)?;
+    }
+    Ok(())
+}
+
+/// Carries out what begins with [`prepare_sql`], with its argument; once more for a MariaDB that does not have a node catch up, for it
+/// is none.
+///
+/// # Errors
+/// Those of a statement.
+pub fn or_without<T>(mut prepare: impl FnMut(bool) -> Result<T, Fault>) -> Result<T, Fault> {
+    match prepare(true) {
+        Err(Fault::NoSuchVariable(_)) => prepare(false),
+        Err(Fault::Final(failure)) if failure.reason == Reason::AccountRefused => prepare(false),
+        prepared => prepared,
+    }
+}
+
+/// Has a node of a cluster answer only after it has caught up, if it can: whether it does.
+///
+/// # Errors
+/// The session must be dropped.
+pub fn catch_up(session: &mut Session) -> Result<bool, Fault> {
+    Ok(session.try_run(&Plain(CATCH_UP.to_owned()))?.is_ok())
 }
 
 /// What the tables say of themselves.

@@ -1,27 +1,55 @@
 //! What makes a session fit for the tables, and what `dblock init` asks and does.
 
 use super::tables::Table;
-use crate::db::{Fault, LIST, Row, Statement, first_value, text_literal};
+use crate::db::cluster::is_wsrep;
+use crate::db::{Batch, Fault, LIST, Reply, Row, Statement, first_value, text_literal};
 
 /// Makes a session fit for the tables, whatever a server or an account is set to: texts are UTF-8, each statement is a transaction,
 /// and none waits for long, neither for a row that somebody has locked nor for a table that is being altered. A node of a cluster
-/// answers only after it has caught up (`wsrep_sync_wait`, on MariaDB; `group_replication_consistency`, in a group): else a row that
-/// has changed elsewhere looks as it was.
-pub const PREPARE: &str = "/* dblock prepare */ SET NAMES utf8mb4, SESSION autocommit=1, SESSION sql_mode='STRICT_ALL_TABLES', \
-     SESSION innodb_lock_wait_timeout=2, SESSION lock_wait_timeout=5 /*M!100100 , SESSION wsrep_sync_wait=7 */";
+/// answers only after it has caught up (`wsrep_sync_wait`, which MariaDB is asked for here and others by [`CATCH_UP`];
+/// `group_replication_consistency`, in a group): else a row that has changed elsewhere looks as it was. `catches_up`: `false` for a
+/// MariaDB that refuses that.
+pub fn prepare(catches_up: bool) -> String {
+    let catch_up = if catches_up {
+        " /*M!100100 , SESSION wsrep_sync_wait=7 */"
+    } else {
+        ""
+    };
+    format!(
+        "/* dblock prepare */ SET NAMES utf8mb4, SESSION autocommit=1, SESSION sql_mode='STRICT_ALL_TABLES', \
+         SESSION innodb_lock_wait_timeout=2, SESSION lock_wait_timeout=5{catch_up}"
+    )
+}
 
-/// Carries out [`PREPARE`].
-pub struct Prepare;
+/// Has a node of a cluster that is no MariaDB answer only after it has caught up.
+pub const CATCH_UP: &str = "/* dblock catch up */ SET SESSION wsrep_sync_wait=7";
 
-impl Statement for Prepare {
-    type Answer = ();
+/// Asks for a server's comment on its version, which tells such a node.
+const VERSION_COMMENT: &str = "/* dblock comment */ SELECT @@global.version_comment";
 
-    fn sql(&self) -> String {
-        PREPARE.to_owned()
+/// Carries out [`prepare`]; whether [`CATCH_UP`] is to follow.
+pub struct Prepare {
+    /// As there.
+    pub catches_up: bool,
+}
+
+impl Batch for Prepare {
+    type Answer = bool;
+
+    fn statements(&self) -> Vec<String> {
+        vec![prepare(self.catches_up), VERSION_COMMENT.to_owned()]
     }
 
-    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
-        Ok(())
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<bool, Fault> {
+        match fault {
+            Some(fault) if replies.is_empty() || matches!(fault, Fault::Gone(_)) => {
+                return Err(fault);
+            }
+            _ => {}
+        }
+        let row = replies.get(1).and_then(|reply| reply.rows.first());
+        let comment = row.map_or(Ok(None), |row| row.text(0))?;
+        Ok(comment.is_some_and(|comment| is_wsrep(&comment)))
     }
 }
 
@@ -110,24 +138,6 @@ impl Statement for AskFirstMember {
 
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
         rows.first().map_or(Ok(None), |row| row.text(0))
-    }
-}
-
-/// Whether this server is a member of a group that takes writes on all members. Servers that have no such groups do not know the
-/// variable.
-pub struct AskMultiPrimary;
-
-impl Statement for AskMultiPrimary {
-    type Answer = bool;
-
-    fn sql(&self) -> String {
-        "/* dblock multi-primary */ SELECT @@global.group_replication_group_name IS NOT NULL \
-         AND @@global.group_replication_group_name <> '' AND NOT @@global.group_replication_single_primary_mode"
-            .to_owned()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
-        Ok(first_value(rows)?.unwrap_or(false))
     }
 }
 

@@ -67,8 +67,11 @@ pub const LOCKS: Table = Table {
         ("owner", OPTIONAL_ID),
         // A number that the owner's latest write has chosen: by it a write whose answer was lost is known again.
         ("write_id", "BIGINT UNSIGNED NOT NULL DEFAULT 0"),
-        // run: a command under it; token: a script; token_run: a command under a script's token.
+        // What holds it: the name of a `HolderKind`.
         ("kind", "VARCHAR(16) NULL"),
+        // The run whose command is under a script's grant, and until when that may go on without another renewal.
+        ("command_run", OPTIONAL_ID),
+        ("command_until", MOMENT),
         // What `acquire --owner` says.
         ("owner_name", "VARCHAR(200) NULL"),
         ("ttl_seconds", "INT UNSIGNED NULL"),

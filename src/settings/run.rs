@@ -70,7 +70,7 @@ impl Run {
     }
 
     /// Whether a line or a report says so, if lines up to this level are `shown`.
-    pub fn tells_of_skip(&self, shown: Level) -> bool {
+    pub fn reports_skip(&self, shown: Level) -> bool {
         self.level_of_skip() <= shown || self.report.is_some()
     }
 }

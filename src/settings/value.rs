@@ -1,16 +1,18 @@
 //! Values as people write them, read into what they mean. An error is the end of a sentence about the value, and shows
 //! no URL, for that may hold a password.
 
+mod since;
+
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::IfUnreachable;
 use super::server_url::Host;
 use crate::db::{Protocol, SslMode};
-use crate::history::Since;
 use crate::lock::rows::Token;
 use crate::lock::{LONGEST_TTL, MOST_SLOTS, OnLockLost, Wait};
 use crate::schema::Keep;
+pub use since::{since, time};
 
 /// The shortest that may be said of a TTL.
 const SHORTEST_TTL: Duration = Duration::from_secs(4);
@@ -118,64 +120,6 @@ pub fn keep(text: &str) -> Result<Keep, String> {
             shown_safely(runs)
         )),
     }
-}
-
-/// A moment: so long ago, or at this time.
-pub fn since(text: &str) -> Result<Since, String> {
-    // No duration has one.
-    if text.contains('-') || text.contains(':') {
-        return time(text).map(Since::At);
-    }
-    duration(text).map(Since::Ago)
-}
-
-/// A time as RFC 3339 writes it, or a date with or without a time of day, which are UTC: microseconds since 1970.
-pub fn time(text: &str) -> Result<i64, String> {
-    let wrong = || {
-        format!(
-            "{} is neither a duration, as 2h, nor a time, as 2026-11-22, 2026-11-22 08:30 or 2026-11-22T08:30:00+01:00",
-            shown_safely(text)
-        )
-    };
-    let date = text.get(..10).ok_or_else(wrong)?;
-    let (of_day, offset) = match &text[10..] {
-        "" => ("00:00", 0),
-        rest => {
-            let of_day = rest.strip_prefix([' ', 'T', 't']).ok_or_else(wrong)?;
-            zone(of_day).ok_or_else(wrong)?
-        }
-    };
-    // A time of day with an offset has seconds.
-    let seconds = if of_day.len() == 5 { ":00" } else { "" };
-    let utc =
-        humantime::parse_rfc3339_weak(&format!("{date} {of_day}{seconds}")).map_err(|_| wrong())?;
-    let since_1970 = utc
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_err(|_| wrong())?;
-    let micros = i64::try_from(since_1970.as_micros()).map_err(|_| wrong())?;
-    Ok(micros - offset * 60_000_000)
-}
-
-/// A time of day apart from its zone, and how many minutes that is east of UTC.
-fn zone(text: &str) -> Option<(&str, i64)> {
-    if let Some(utc) = text.strip_suffix(['Z', 'z']) {
-        return Some((utc, 0));
-    }
-    let Some(at) = text.rfind(['+', '-']) else {
-        return Some((text, 0));
-    };
-    let (of_day, zone) = text.split_at(at);
-    let (hours, minutes) = zone[1..].split_once(':')?;
-    let minutes = two_digits(hours, 23)? * 60 + two_digits(minutes, 59)?;
-    let is_west = zone.starts_with('-');
-    Some((of_day, if is_west { -minutes } else { minutes }))
-}
-
-fn two_digits(text: &str, most: i64) -> Option<i64> {
-    let is_number = text.len() == 2 && text.bytes().all(|digit| digit.is_ascii_digit());
-    text.parse()
-        .ok()
-        .filter(|&number| is_number && number <= most)
 }
 
 /// How many runs are shown; `None`: all.
@@ -370,48 +314,6 @@ mod tests {
         fn a_duration_survives_the_round_trip(millis in 0..1000 * LONGEST.as_secs()) {
             let span = Duration::from_millis(millis);
             prop_assert_eq!(duration(&humantime::format_duration(span).to_string()), Ok(span));
-        }
-    }
-
-    #[test]
-    fn a_moment_is_a_duration_ago_or_a_time() {
-        for (text, seconds) in [
-            ("2026-11-22", 1_795_305_600),
-            ("2026-11-22 08:30", 1_795_336_200),
-            ("2026-11-22 08:30:15", 1_795_336_215),
-            ("2026-11-22T08:30:15Z", 1_795_336_215),
-            ("2026-11-22t08:30:15z", 1_795_336_215),
-            ("2026-11-22T08:30:15+01:00", 1_795_332_615),
-            ("2026-11-22T08:30:15-09:30", 1_795_370_415),
-            ("2024-02-29", 1_709_164_800),
-        ] {
-            assert_eq!(since(text), Ok(Since::At(seconds * 1_000_000)), "{text}");
-        }
-        assert_eq!(
-            since("2026-11-22T08:30:15.25Z"),
-            Ok(Since::At(1_795_336_215_250_000))
-        );
-        assert_eq!(since("2h"), Ok(Since::Ago(Duration::from_secs(7200))));
-        assert_eq!(since("90"), Ok(Since::Ago(Duration::from_secs(90))));
-        for text in [
-            "",
-            "yesterday",
-            "-5",
-            "2026-11",
-            "2026-13-01",
-            "2026-02-29",
-            "2026-11-22 25:00",
-            "2026-11-22 8:30",
-            "2026-11-22T08:30:15+1",
-            "2026-11-22T08:30:15+25:00",
-            "2026-11-22T08:30:15+0é",
-            "2026-11-2é",
-            "1969-12-31",
-            "08:30",
-            "2026-11-22Z",
-            "2026-11-22 ",
-        ] {
-            assert!(since(text).is_err(), "{text}");
         }
     }
 

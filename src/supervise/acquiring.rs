@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 
 use super::event::Event;
-use super::keeper_link::unexplained_end;
+use super::keeper_link::{KeeperLink, unexplained_end};
 use super::lock_state::LockState;
 use super::phase::{Acquiring, Conclusion, Phase};
 use super::signals::Received;
@@ -14,7 +14,7 @@ use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::cron::AlreadyRan;
 use crate::keeper::message::{FromKeeper, ToKeeper};
-use crate::keeper::{self, Work};
+use crate::keeper::{self, TableUse, Work};
 use crate::lock::{Grant, Holders, Wait};
 
 /// What became of the request for the lock.
@@ -53,7 +53,14 @@ impl Supervisor<'_> {
             Event::Signal(received) => self.on_signal_acquiring(&mut acquiring, received),
             Event::KeeperGone => {
                 let end = unexplained_end(self.keeper.end());
-                let line = format!("{end} while this was under way: {}", acquiring.last_note);
+                let name = &self.job.lock.name;
+                let besides = if self.keeper.has_claimed() {
+                    format!("; if {name} was granted, it is free when the TTL is over")
+                } else {
+                    String::new()
+                };
+                let last_note = &acquiring.last_note;
+                let line = format!("{end} while this was under way: {last_note}{besides}");
                 Some(Err(Failure::new(Reason::Internal, line).into()))
             }
             Event::Deadline => Some(self.too_late(&acquiring)),
@@ -101,14 +108,16 @@ impl Supervisor<'_> {
         let line = format!("{failure}; running without the lock");
         self.log.error(&line);
         self.record.message = Some(line);
-        self.keeper.end();
-        match keeper::fork_off(Work::GuardOnly) {
-            Ok(keeper) => {
-                self.keeper.replace(keeper);
-                self.start_command(None)
-            }
-            Err(failure) => Phase::Done(Err(failure.into())),
+        let guard = match keeper::fork_off(Work::GuardOnly) {
+            Ok(keeper) => KeeperLink::new(keeper),
+            Err(failure) => return Phase::Done(Err(failure.into())),
+        };
+        let former = std::mem::replace(&mut self.keeper, guard);
+        if former.claims() {
+            former.send(&ToKeeper::Release(None));
+            self.former_keeper = Some(former);
         }
+        self.start_command(None)
     }
 
     fn on_message_acquiring(&mut self, acquiring: &mut Acquiring, message: FromKeeper) -> Decision {
@@ -180,7 +189,7 @@ impl Supervisor<'_> {
         }
     }
 
-    fn on_signal_acquiring(&self, acquiring: &mut Acquiring, received: Received) -> Decision {
+    fn on_signal_acquiring(&mut self, acquiring: &mut Acquiring, received: Received) -> Decision {
         self.reap_orphans(None);
         if self.signals.act_on(received.signal) {
             return Some(Ok(Acquisition::Interrupted(received.signal)));
@@ -206,7 +215,13 @@ impl Supervisor<'_> {
         let line = if acquiring.waiting {
             format!("the server did not answer when the wait was over: {last_note}")
         } else if let Some(read_only) = &acquiring.only_read_only {
-            let line = format!("{read_only}, or use --allow-unfit-server");
+            let is_row = self.job.tables.as_ref().is_some_and(TableUse::is_row);
+            let besides = if is_row {
+                ""
+            } else {
+                ", or use --allow-unfit-server"
+            };
+            let line = format!("{read_only}{besides}");
             return Err(Failure::new(Reason::Configuration, line).into());
         } else {
             let limit = shown(self.job.connection.connect_timeout);

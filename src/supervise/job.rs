@@ -64,6 +64,7 @@ impl Job {
             names_holders: name_holder,
             shown,
             tables: self.tables.as_ref(),
+            tick: None,
         }
     }
 }

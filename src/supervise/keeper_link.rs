@@ -64,6 +64,11 @@ impl KeeperLink {
         self.claims && !self.closed
     }
 
+    /// Whether it may have held the lock, without having said so, when it ended.
+    pub fn has_claimed(&self) -> bool {
+        self.claims
+    }
+
     /// Whether it has closed its end.
     pub fn is_closed(&self) -> bool {
         self.closed
@@ -107,6 +112,17 @@ impl KeeperLink {
             _ => {}
         }
         Some(message)
+    }
+
+    /// Whether the keeper has ended, whatever it has said before; then it is reaped.
+    pub fn has_gone(&mut self) -> bool {
+        while self.is_readable() {
+            self.receive();
+        }
+        if self.closed {
+            self.end();
+        }
+        self.closed
     }
 
     /// Ends the keeper, and with it its session; how it ended. Nothing is waited for but the kernel.

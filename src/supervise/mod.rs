@@ -57,6 +57,8 @@ pub struct Supervisor<'a> {
     signals: Signals,
     alarm: Alarm,
     keeper: KeeperLink,
+    /// The keeper of a command that runs without the lock, from before: it may have acquired the lock all the same, and releases it.
+    former_keeper: Option<KeeperLink>,
     lock: LockState,
     /// The latest grant of the lock that the command was started for; `None` without a lock.
     grant: Option<Grant>,
@@ -99,6 +101,7 @@ impl<'a> Supervisor<'a> {
             signals,
             alarm,
             keeper,
+            former_keeper: None,
             lock: LockState::None,
             grant: None,
             tick: None,
@@ -145,7 +148,10 @@ impl<'a> Supervisor<'a> {
                     let limit = self.job.connection.connect_timeout;
                     self.begin_release(None, limit, holding.conclusion)
                 }
-                Phase::Releasing(releasing) if self.check_releasing(&releasing) => {
+                Phase::Releasing(mut releasing) => {
+                    if !self.check_releasing(&mut releasing) {
+                        return Phase::Releasing(releasing);
+                    }
                     self.end_releasing(releasing)
                 }
                 phase => return phase,
@@ -173,10 +179,23 @@ impl<'a> Supervisor<'a> {
         self.killed |= matches!(message, FromKeeper::Killed(_));
     }
 
+    /// Whether the lock outlives its session and its keeper.
+    fn is_durable(&self) -> bool {
+        self.grant.is_some_and(|grant| grant.fence.is_some())
+    }
+
     /// Reaps orphans, which process 1 of a container inherits.
-    fn reap_orphans(&self, command: Option<&Child>) {
+    fn reap_orphans(&mut self, command: Option<&Child>) {
+        if self
+            .former_keeper
+            .as_mut()
+            .is_some_and(KeeperLink::has_gone)
+        {
+            self.former_keeper = None;
+        }
         let own = [
             self.keeper.pid(),
+            self.former_keeper.as_ref().and_then(KeeperLink::pid),
             command.map(|command| command.processes.pid),
         ];
         while child::reap_orphan(&own) {}

@@ -107,6 +107,8 @@ pub struct Holding {
 pub struct Releasing {
     /// How long the server's answer is waited for.
     pub deadline: Moment,
+    /// How many keepers have been told to release it.
+    pub keepers: u32,
     /// Whether nothing more is waited for.
     pub finished: bool,
     pub conclusion: anyhow::Result<Conclusion>,

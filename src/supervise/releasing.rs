@@ -11,6 +11,9 @@ use crate::base::clock::Moment;
 use crate::history::RunEnd;
 use crate::keeper::message::{FromKeeper, ToKeeper};
 
+/// How many keepers may die while they release a lock, before no other is tried.
+const MOST_KEEPERS: u32 = 3;
+
 impl Supervisor<'_> {
     /// Has the keeper release the lock, and reaps the command. The server's answer is waited for until this `limit` at most.
     pub(super) fn begin_release(
@@ -22,6 +25,12 @@ impl Supervisor<'_> {
         // The keeper learns of the end before the command's number is free for another process: it never kills a stranger.
         let end = self.run_end(&conclusion);
         self.keeper.send(&ToKeeper::Release(end));
+        let mut limit = limit;
+        if let Some(former) = self.former_keeper.take() {
+            self.keeper.end();
+            self.keeper = former;
+            limit = limit.min(LAST_CHANCE);
+        }
         if let Some(child) = child {
             child.reap();
         }
@@ -33,6 +42,7 @@ impl Supervisor<'_> {
         }
         Phase::Releasing(Releasing {
             deadline: Moment::now() + limit,
+            keepers: 1,
             finished: false,
             conclusion,
         })
@@ -46,13 +56,17 @@ impl Supervisor<'_> {
 
     /// Whether nothing more is to be waited for. Whoever ended the holder of a lock that was lost is waiting for an answer,
     /// and the keeper may not know of that yet: a lost lock is waited for, too.
-    pub(super) fn check_releasing(&mut self, releasing: &Releasing) -> bool {
+    pub(super) fn check_releasing(&mut self, releasing: &mut Releasing) -> bool {
         if releasing.finished || matches!(self.lock, LockState::None) && !self.keeper.claims() {
             return true;
         }
         if self.keeper.is_closed() {
+            if self.replace_releasing_keeper(releasing) {
+                return false;
+            }
             if self.lock.is_held() {
-                self.lost_at_the_end("the keeper is gone");
+                let unrecorded = self.unrecorded(&releasing.conclusion);
+                self.end_without_release("the keeper is gone", unrecorded);
             }
             return true;
         }
@@ -82,22 +96,57 @@ impl Supervisor<'_> {
                 }
             }
             Event::Deadline => {
-                if self.lock.is_held() {
-                    if self.grant.is_some_and(|grant| grant.fence.is_some()) {
-                        self.log.warning(format_args!(
-                            "the server did not answer; it frees {name} when the TTL is over"
-                        ));
-                    } else {
-                        self.log.warning(format_args!(
-                            "the server did not answer; it frees {name} when it sees that dblock is gone"
-                        ));
-                    }
+                let frees = if self.lock.is_held() {
+                    Some(self.frees("it"))
+                } else if self.keeper.claims() {
+                    Some(format!(
+                        "if it has granted {name}, it frees that when the TTL is over"
+                    ))
+                } else {
+                    None
+                };
+                let unrecorded = self.unrecorded(&releasing.conclusion);
+                if frees.is_some() || unrecorded.is_some() {
+                    let line = in_one_line("the server did not answer", [frees, unrecorded]);
+                    self.log.warning(line);
                 }
                 releasing.finished = true;
             }
             Event::Message(_) | Event::KeeperGone => {}
         }
         Phase::Releasing(releasing)
+    }
+
+    /// The keeper has died before it has released the lock: one that does not end with it is released by another keeper.
+    fn replace_releasing_keeper(&mut self, releasing: &mut Releasing) -> bool {
+        let end = self.keeper.reap();
+        if !self.lock.is_held() || releasing.keepers == MOST_KEEPERS {
+            return false;
+        }
+        let Some(grant) = self.grant_that_outlives(end) else {
+            return false;
+        };
+        releasing.keepers += 1;
+        let is_replaced = self.replace_keeper(grant, None).is_ok();
+        if is_replaced {
+            let end = self.run_end(&releasing.conclusion);
+            self.keeper.send(&ToKeeper::Release(end));
+        }
+        is_replaced
+    }
+
+    /// What is to be said of a run that was to be recorded, where no server has answered that it is; it may be all the same. After a
+    /// hold there is nobody to hear it: stderr is closed.
+    fn unrecorded(&self, conclusion: &anyhow::Result<Conclusion>) -> Option<String> {
+        let end = self.run_end(conclusion)?;
+        let once = self.job.tables.as_ref()?.once.as_ref();
+        Some(match once.filter(|_| end.succeeded) {
+            None => "the run may not have been recorded".to_owned(),
+            Some(_) => format!(
+                "this success may not have been recorded, and then {} is run again",
+                self.job.lock.name
+            ),
+        })
     }
 
     fn lost_at_the_end(&mut self, cause: &str) {
@@ -108,8 +157,34 @@ impl Supervisor<'_> {
         ));
     }
 
+    /// The keeper is gone, and the lock with it, if it does not outlive that.
+    fn end_without_release(&mut self, cause: &str, unrecorded: Option<String>) {
+        if self.is_durable() {
+            let line = in_one_line(cause, [Some(self.frees("the server")), unrecorded]);
+            self.log.warning(line);
+        } else {
+            self.lost_at_the_end(&in_one_line(cause, [unrecorded]));
+        }
+    }
+
+    /// When the server, which is called so, frees a lock that was not released.
+    fn frees(&self, server: &str) -> String {
+        let name = &self.job.lock.name;
+        let when = if self.is_durable() {
+            "when the TTL is over"
+        } else {
+            "when it sees that dblock is gone"
+        };
+        format!("{server} frees {name} {when}")
+    }
+
     pub(super) fn end_releasing(&mut self, releasing: Releasing) -> Phase {
         self.keeper.end();
         Phase::Done(releasing.conclusion)
     }
+}
+
+fn in_one_line<const N: usize>(cause: &str, rest: [Option<String>; N]) -> String {
+    let parts = [Some(cause.to_owned())].into_iter().chain(rest);
+    parts.flatten().collect::<Vec<_>>().join("; ")
 }

@@ -21,7 +21,7 @@ use crate::base::exit::{Ending, Failure, Reason, TIMED_OUT, TIMED_OUT_KILLED};
 use crate::base::processes::Processes;
 use crate::base::text::shown;
 use crate::keeper::message::{FromKeeper, ToKeeper};
-use crate::keeper::{self, Work};
+use crate::keeper::{self, Task, Work};
 use crate::lock::{Grant, OnLockLost};
 
 /// A supervisor that finds the lease over so long after its time was stopped, or the machine slept.
@@ -173,7 +173,7 @@ impl Supervisor<'_> {
 
     /// What the keeper says while there is a command. Whether the command is to be ended for it.
     pub(super) fn on_message(&mut self, message: FromKeeper) -> bool {
-        let before = self.lock;
+        let (before, was_killed) = (self.lock, self.killed);
         self.update(&message);
         let name = &self.job.lock.name;
         match message {
@@ -189,6 +189,8 @@ impl Supervisor<'_> {
                     grant.connection_id
                 ));
             }
+            // A keeper that goes on for another finds it out again.
+            FromKeeper::Killed(_) if was_killed => return true,
             FromKeeper::Killed(who) => {
                 self.log.error(format_args!(
                     "{name} was ended by {who}; ending the command"
@@ -196,7 +198,7 @@ impl Supervisor<'_> {
                 return true;
             }
             // The end of a durable lock was said when it was lost.
-            FromKeeper::Abandoned(_) if self.grant.is_some_and(|grant| grant.fence.is_some()) => {}
+            FromKeeper::Abandoned(_) if self.is_durable() => {}
             FromKeeper::Abandoned(why) if self.job.lock.on_lost == OnLockLost::Reacquire => {
                 self.log
                     .error(format_args!("{name} {why}; ending the command"));
@@ -220,12 +222,8 @@ impl Supervisor<'_> {
         let end = self.keeper.reap();
         // Without a lock there is nothing to lose, and what ended with the keeper's death is reported afterwards.
         let grant = self.grant.filter(|_| child.ended().is_none())?;
-        if grant.fence.is_some() {
-            self.log.info(format_args!(
-                "{}; another one goes on",
-                unexplained_end(end)
-            ));
-        } else if self.lock.is_held() {
+        let outlives = self.grant_that_outlives(end).is_some();
+        if !outlives && self.lock.is_held() {
             let cause = unexplained_end(end);
             self.lock.lose();
             self.record.lose(&cause);
@@ -233,7 +231,7 @@ impl Supervisor<'_> {
                 return Some(Cause::LockLost);
             }
         }
-        let goes_on = grant.fence.is_some() || self.job.lock.on_lost == OnLockLost::Reacquire;
+        let goes_on = outlives || self.job.lock.on_lost == OnLockLost::Reacquire;
         if goes_on && let Err(failure) = self.replace_keeper(grant, Some(child.processes)) {
             self.log
                 .error(format_args!("{failure}; ending the command"));
@@ -242,13 +240,24 @@ impl Supervisor<'_> {
         None
     }
 
+    /// The grant, if it does not end with its keeper, which has ended so: another one is to go on with it.
+    pub(super) fn grant_that_outlives(&self, end: Option<Ending>) -> Option<Grant> {
+        let grant = self.grant.filter(|_| self.is_durable())?;
+        let end = unexplained_end(end);
+        self.log.info(format_args!("{end}; another one goes on"));
+        Some(grant)
+    }
+
     /// Starts another keeper, which takes the slot again, for the command if it still runs.
     pub(super) fn replace_keeper(
         &mut self,
         grant: Grant,
         command: Option<Processes>,
     ) -> Result<(), Failure> {
-        let task = self.job.task(self.run_id, false, self.log.shown);
+        let task = Task {
+            tick: self.tick.as_deref(),
+            ..self.job.task(self.run_id, false, self.log.shown)
+        };
         self.keeper.replace(keeper::fork_off(Work::Resume(
             task,
             grant,
@@ -261,7 +270,7 @@ impl Supervisor<'_> {
     /// Says that the lock was lost. Whether the command is to be ended for it.
     fn report_loss(&self, cause: &str) -> bool {
         let policy = self.job.lock.on_lost;
-        let is_durable = self.grant.is_some_and(|grant| grant.fence.is_some());
+        let is_durable = self.is_durable();
         let consequence = match policy {
             // Others may have held it since.
             OnLockLost::Reacquire if is_durable => "ending the command",

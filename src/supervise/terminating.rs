@@ -51,7 +51,11 @@ impl Supervisor<'_> {
                 self.on_message(message);
             }
             Event::KeeperGone => {
-                self.keeper.reap();
+                let end = self.keeper.reap();
+                let command = terminating.command.child.processes;
+                if let Some(grant) = self.grant_that_outlives(end) {
+                    let _ = self.replace_keeper(grant, Some(command));
+                }
             }
             Event::Deadline => {}
         }

@@ -424,8 +424,8 @@ fn what_makes_a_server_unfit_is_told_where_it_belongs() {
         ("group_replication", |statement, _| match statement {
             _ if statement.contains("group_name'") => Some(row(&["x", "11111111-1111"])),
             _ => statement
-                .contains("single_primary_mode'")
-                .then(|| row(&["x", "OFF"])),
+                .contains("NOT @@global.group_replication_single_primary_mode")
+                .then(|| row(&["1"])),
         }),
         ("second_session", |_, n| {
             (n == 2).then(|| opening("0", 2, 2, 300))

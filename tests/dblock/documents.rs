@@ -765,8 +765,9 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 15] = [
+const OTHER_TEXTS: [&str; 16] = [
     "lock/named/statements/mod.rs",
+    "lock/named/statements/time_limits.rs",
     "lock/rows/statements.rs",
     "cron/cronie.rs",
     "cron/golden.rs",
@@ -784,7 +785,7 @@ const OTHER_TEXTS: [&str; 15] = [
 ];
 
 /// Texts that are no lines of dblock's, by their beginning.
-const NO_LINES: [&str; 25] = [
+const NO_LINES: [&str; 27] = [
     // Of other programs and libraries, which are looked for.
     "For more information",
     "BEGIN ENCRYPTED PRIVATE KEY",
@@ -801,6 +802,8 @@ const NO_LINES: [&str; 25] = [
     "CREATE DATABASE",
     "ALTER TABLE",
     "INSERT INTO",
+    "IFNULL(@@",
+    "(IFNULL(@@",
     "r.",
     "(r.",
     "l.slot, ",
@@ -831,6 +834,7 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
                 "lock/explorer.rs",
                 "lock/named/model",
                 "lock/rows/model",
+                "history/tests.rs",
                 "commands/check",
                 "settings/cli",
             ];

@@ -1,5 +1,6 @@
 //! What only a durable lock does: it outlives its session, its keeper and its server, has a fence, and expires by the server's clock.
 
+use std::io::Write;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -8,8 +9,8 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    BUSY, Dblock, Frozen, Kind, Proxy, Records, Running, SOON, Server, both_servers, eventually,
-    processes_with, runs, send, unique, within,
+    Answer, BUSY, Dblock, Fake, Frozen, Kind, PASSWORD, Proxy, Records, Running, SOON, Server,
+    both_servers, eventually, processes_with, runs, send, unique, url_of, within,
 };
 
 /// The row of a slot.
@@ -67,6 +68,84 @@ fn ends_in_silence(mut run: Running) {
 /// A server of a test's own where runs are durable, which keeps what it has committed when it is killed.
 fn private(kind: Kind) -> Server {
     Server::private_with(kind, &["--innodb-flush-log-at-trx-commit=1"]).with_durable_runs()
+}
+
+/// What a server is asked that answers the first questions of a durable run, and no more.
+fn asked(kind: Kind, comment: &'static str, knows_catch_up: bool) -> Vec<String> {
+    let row = |values: &[&str]| {
+        let values = values.iter().map(|value| Some((*value).to_owned()));
+        Answer::Row(values.collect())
+    };
+    let mut is_asked_for_the_lock = false;
+    let sets = match kind {
+        Kind::MariaDb => "SESSION wsrep_sync_wait",
+        // It takes the rest for a comment.
+        Kind::MySql => "SET SESSION wsrep_sync_wait",
+    };
+    let fake = Fake::start(kind, move |statement| match statement {
+        set if set.contains(sets) && !knows_catch_up => {
+            Answer::error(1193, "Unknown system variable 'wsrep_sync_wait'")
+        }
+        set if set.starts_with("SET @dblock") => Answer::error(
+            1193,
+            "Unknown system variable 'group_replication_consistency'",
+        ),
+        set if set.starts_with("SET ") => Answer::Ok,
+        version if version.starts_with("SELECT version") => {
+            row(&["1", "1", "1700000000000000", "0", comment])
+        }
+        // Behind it in the same packet; nothing is clear yet.
+        _ if !std::mem::replace(&mut is_asked_for_the_lock, true) => Answer::NoRow(1),
+        group if group.starts_with("SELECT 0 ") => row(&["0"]),
+        _ => Answer::error(1105, "enough"),
+    });
+    let run = Dblock::run_at(&fake.url(), "x").args(["--durable", "--connect-timeout", "5"]);
+    run.sh("true")
+        .output()
+        .expect_code(70)
+        .expect_one_line("enough");
+    fake.statements()
+}
+
+fn places(statements: &[String], part: &str) -> Vec<usize> {
+    let places = statements.iter().enumerate();
+    let places = places.filter(|(_, statement)| statement.contains(part));
+    places.map(|(place, _)| place).collect()
+}
+
+#[test]
+fn a_node_of_mysql_and_galera_is_asked_for_its_tables_after_it_has_caught_up() {
+    for comment in [
+        "Percona XtraDB Cluster (GPL), Release rel29, Revision 1",
+        "MySQL Wsrep Server (GPL), wsrep_26.20",
+    ] {
+        let statements = asked(Kind::MySql, comment, true);
+        let told = places(&statements, "SET SESSION wsrep_sync_wait=7");
+        let versions = places(&statements, "SELECT version");
+        assert_eq!((told.len(), versions.len()), (1, 2), "{statements:#?}");
+        assert!(versions[0] < told[0] && told[0] < versions[1]);
+        // One that does not know it after all is no node.
+        let statements = asked(Kind::MySql, comment, false);
+        assert_eq!(places(&statements, "SELECT version").len(), 1);
+    }
+}
+
+#[test]
+fn a_server_that_is_no_node_is_not_asked_to_catch_up() {
+    let statements = asked(Kind::MySql, "MySQL Community Server - GPL", true);
+    let waits = places(&statements, "SET SESSION wsrep_sync_wait");
+    assert!(waits.is_empty(), "{statements:#?}");
+    assert_eq!(places(&statements, "SELECT version").len(), 1);
+}
+
+#[test]
+fn a_mariadb_that_is_built_without_galera_has_its_sessions_made_fit() {
+    let statements = asked(Kind::MariaDb, "mariadb.org binary distribution", false);
+    let settings = places(&statements, "SET NAMES utf8mb4");
+    let waits = places(&statements, "wsrep_sync_wait");
+    assert_eq!((settings, waits), (vec![0, 1], vec![0]), "{statements:#?}");
+    let statements = asked(Kind::MariaDb, "mariadb.org binary distribution", true);
+    assert_eq!(places(&statements, "SET NAMES utf8mb4"), [0]);
 }
 
 both_servers! {
@@ -144,6 +223,113 @@ both_servers! {
         assert!(records.intervals().is_empty(), "nobody came between");
         ends_in_silence(run);
         waiter.wait().expect_code(0);
+    }
+
+    fn a_keeper_that_is_killed_while_the_command_is_being_ended_is_replaced(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("keeper-ending");
+        let script = "trap 'echo asked' TERM; echo began $$; while ! read x; do sleep 0.05; done; exit 5";
+        let mut run = Dblock::run(server, &name).args(["--timeout", "1", "-v"]).stdin(Stdio::piped()).sh(script).spawn();
+        let command = run.wait_pid("began");
+        run.wait_line("asked", SOON);
+        for _ in 0..2 {
+            let keeper = run.keeper(Some(command));
+            send(keeper, Signal::SIGKILL);
+            eventually("another keeper holds it", SOON, || {
+                run.children().iter().filter(|&&pid| pid != command && pid != keeper).count() == 1
+            });
+        }
+        run.take_stdin().write_all(b"x\n").unwrap();
+        run.wait_within(SOON).expect_code(124).expect_said(["another one goes on", "released"]);
+        let row = row(server, &name).unwrap();
+        assert_eq!((row.fence, row.owner), (1, None), "it is released");
+    }
+
+    fn a_keeper_that_is_killed_while_it_releases_is_replaced_but_not_for_ever(shared) {
+        let server = Server::durable(shared.kind);
+        for kills in [1, 3] {
+            let name = unique("keeper-releasing");
+            let mut run = job(server, &name).args(["--ttl", "60", "-v"]).spawn();
+            let command = run.wait_pid("began");
+            let mut admin = server.admin();
+            admin.query_drop("START TRANSACTION").unwrap();
+            admin.exec_drop("SELECT * FROM dblock.dblock_locks WHERE name = ? FOR UPDATE", (&name,)).unwrap();
+            drop(run.take_stdin());
+            let mut last = command;
+            for _ in 0..kills {
+                let keepers = || run.children().into_iter().filter(|&pid| pid != command && pid != last).collect::<Vec<_>>();
+                eventually("it releases", SOON, || !runs(command) && keepers().len() == 1);
+                last = keepers()[0];
+                send(last, Signal::SIGKILL);
+            }
+            if kills == 1 {
+                eventually("another releases it", SOON, || run.children().iter().any(|&pid| pid != last));
+                admin.query_drop("ROLLBACK").unwrap();
+                run.wait_within(SOON).expect_code(5).expect_said(["another one goes on", "released"]);
+                assert_eq!(row(server, &name).unwrap().owner, None, "it is released");
+            } else {
+                run.wait_within(SOON).expect_code(5).expect_said(["the keeper is gone; the server frees", "when the TTL is over"]);
+                admin.query_drop("ROLLBACK").unwrap();
+            }
+        }
+    }
+
+    fn what_may_have_been_granted_to_a_command_that_does_without_it_is_released_while_it_runs(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("does-without");
+        Dblock::run(server, &name).sh("true").output().expect_code(0);
+        let proxy = Proxy::to(server);
+        let mut admin = server.admin();
+        admin.query_drop("START TRANSACTION").unwrap();
+        admin.exec_drop("SELECT * FROM dblock.dblock_locks WHERE name = ? FOR UPDATE", (&name,)).unwrap();
+        let run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "--connect-timeout", "1.5", "--if-unreachable", "run"]);
+        let mut run = run.stdin(Stdio::piped()).sh("echo began $$ ${DBLOCK_FENCE-none}; cat; exit 5").spawn();
+        let claims = || proxy.packets().iter().any(|packet| packet.sent().is_some_and(|sent| sent.contains("dblock take row")));
+        eventually("it claims the row", SOON, claims);
+        // The server carries it out, and nobody hears of it.
+        proxy.freeze();
+        admin.query_drop("ROLLBACK").unwrap();
+        eventually("it is granted", SOON, || row(server, &name).unwrap().owner.is_some());
+        run.wait_line("none", SOON);
+        assert!(run.stderr().contains("running without the lock"), "{}", run.stderr());
+        proxy.cut();
+        proxy.thaw();
+        eventually("it is released", SOON, || row(server, &name).unwrap().owner.is_none());
+        Dblock::run(server, &name).sh("true").output().expect_code(0);
+        eventually("its keeper is gone", SOON, || run.children().len() == 2);
+        drop(run.take_stdin());
+        run.wait_within(SOON).expect_code(5).expect_one_line("running without the lock");
+    }
+
+    fn a_grant_whose_answer_was_lost_leaves_the_other_slots_to_others(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("found-again");
+        Dblock::run(server, &name).sh("true").output().expect_code(0);
+        let proxy = Proxy::to(server);
+        let mut admin = server.admin();
+        admin.query_drop("START TRANSACTION").unwrap();
+        admin.exec_drop("SELECT * FROM dblock.dblock_locks WHERE name = ? FOR UPDATE", (&name,)).unwrap();
+        let mut run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "-m", "2", "--connect-timeout", "20"])
+            .stdin(Stdio::piped()).sh("echo began $DBLOCK_SLOT $DBLOCK_FENCE; cat; exit 5").spawn();
+        let claims = || proxy.packets().iter().any(|packet| packet.sent().is_some_and(|sent| sent.contains("dblock take row")));
+        eventually("it claims the row", SOON, claims);
+        proxy.freeze();
+        admin.query_drop("ROLLBACK").unwrap();
+        eventually("it is granted", SOON, || row(server, &name).unwrap().owner.is_some());
+        proxy.refuse(true);
+        proxy.cut();
+        eventually("the named lock is free", SOON, || server.holder(&name).is_none());
+        let somebody = server.hold(&name);
+        proxy.thaw();
+        proxy.refuse(false);
+        let began = run.wait_line("began", SOON);
+        assert_eq!(began.trim(), "began 0 2");
+        eventually("the other slot is free", SOON, || server.holder(&format!("{name}#1")).is_none());
+        let other = Dblock::run(server, &name).args(["-m", "2"]).sh("echo $DBLOCK_SLOT").output();
+        other.expect_code(0).expect_stdout("1\n");
+        drop(somebody);
+        ends_in_silence(run);
+        eventually("all is free", SOON, || server.holder(&name).is_none());
     }
 
     fn a_server_that_restarts_is_nothing_to_holders_and_waiters(shared) {
@@ -415,7 +601,49 @@ both_servers! {
         let server = private(shared.kind);
         server.set_read_only(true);
         let dblock = Dblock::run(&server, &unique("read-only")).args(["--connect-timeout", "1"]);
-        dblock.command(["true"]).output().expect_code(78).expect_one_line("read-only");
+        let output = dblock.command(["true"]).output();
+        output.expect_code(78).expect_one_line("read-only, as a replica is; name the server that takes writes\n");
+    }
+
+    fn a_replica_without_the_tables_is_passed_over(shared) {
+        let (replica, primary) = (Server::private(shared.kind), private(shared.kind));
+        replica.set_read_only(true);
+        let url = url_of([&replica, &primary]);
+        let at = |command: &str| Dblock::bare().arg(command).env("DBLOCK_URL", &url);
+        let accounts = [("dblock", PASSWORD), ("admin", "admin-secret")];
+        // An account without rights on a table is not told whether it is there.
+        for (account, password) in accounts {
+            let at = |command| at(command).user(account).env("DBLOCK_PASSWORD", password);
+            let name = unique("replica");
+            for how in ["--durable", "--record", "--once-per=1s"] {
+                let output = at("run").args(["--name", &unique("replica"), how]).sh("echo ran").output();
+                output.expect_code(0).expect_silence().expect_stdout("ran\n");
+            }
+            let token = at("acquire").args(["--name", &name]).output();
+            token.expect_code(0).expect_silence();
+            at("release").arg(token.stdout.trim()).output().expect_code(0).expect_silence();
+            at("status").output().expect_code(0).expect_silence();
+            // It may ask a replica, and says why it did not.
+            at("history").output().expect_code(0);
+            at("init").arg("--check").output().expect_code(0).expect_silence();
+            let found = at("check").arg("--json").output();
+            assert!(found.stdout.contains("version 1, in `dblock`"), "{}", found.stdout);
+        }
+    }
+
+    fn a_server_that_is_named_twice_is_not_asked_for_its_clock_again(shared) {
+        let server = Server::durable(shared.kind);
+        let proxy = Proxy::to(server);
+        let connections = |name: &str| {
+            let before = proxy.connections();
+            let run = Dblock::bare().args(["run", "--durable", "--protocol", "tcp", "--host", "localhost", "--port"]);
+            let run = run.arg(proxy.port.to_string()).args(["--user", "dblock", "--name", name, "--ttl", "60"]);
+            run.env("DBLOCK_PASSWORD", PASSWORD).sh("true").output().expect_code(0).expect_silence();
+            proxy.connections() - before
+        };
+        let [free, expired] = ["free", "expired"].map(unique);
+        server.row_of_a_stranger(&expired, 0, -5);
+        assert_eq!(connections(&expired), connections(&free));
     }
 
     fn a_server_that_becomes_read_only_is_waited_for_by_the_holder(shared) {

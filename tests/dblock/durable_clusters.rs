@@ -543,6 +543,53 @@ fn nodes_with_other_clocks_are_refused() {
     }
 }
 
+/// A member that was started again and is told nothing takes writes of its own.
+fn a_member_that_has_not_joined_is_passed_over(replication: Replication) {
+    let cluster = with_tables(Cluster::private(replication));
+    let outside = 2;
+    let durable = "SET PERSIST innodb_flush_log_at_trx_commit = 1";
+    cluster
+        .admin(outside)
+        .query_drop(durable)
+        .expect("it may be set");
+    grant(&cluster);
+    cluster.kill(outside);
+    cluster.nodes[outside].start();
+    let admin = |statement: &str| cluster.admin(outside).query_drop(statement);
+    admin("CREATE DATABASE its_own").expect("it takes writes of its own");
+    // It has what the others had.
+    admin("CREATE DATABASE IF NOT EXISTS dblock").expect("it takes writes of its own");
+    let name = unique("outside");
+    let output = run(&cluster, outside, &name).sh("echo ran").output();
+    output
+        .expect_code(0)
+        .expect_silence()
+        .expect_stdout("ran\n");
+    assert_eq!(row(&cluster, 0, &name), (1, false), "on another member");
+    let alone = |dblock: Dblock| dblock.env("DBLOCK_URL", cluster.nodes[outside].url());
+    let alone = |dblock| alone(dblock).args(["--connect-timeout", "1.5"]).output();
+    let named = "is a member of a group that it has not joined since it was started";
+    for dblock in [
+        run(&cluster, outside, &name).sh("true"),
+        init(&cluster, outside),
+    ] {
+        alone(dblock)
+            .expect_code(78)
+            .expect_stdout("")
+            .expect_one_line(named);
+    }
+}
+
+#[test]
+fn a_member_that_has_not_joined_its_group_is_passed_over() {
+    a_member_that_has_not_joined_is_passed_over(Replication::OnePrimary);
+}
+
+#[test]
+fn a_member_that_has_not_joined_its_group_of_primaries_is_passed_over() {
+    a_member_that_has_not_joined_is_passed_over(Replication::AllPrimaries);
+}
+
 both_servers! {
     fn a_durable_lock_follows_the_right_to_write(server) {
         let pair = Pair::private(server.kind);

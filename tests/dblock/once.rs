@@ -1,11 +1,14 @@
 //! `--once-at`, `--once-per` and `--record`: once per tick across hosts, and what is remembered.
 
 use std::fs;
+use std::io::Write;
 
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
-use crate::harness::{Dblock, Kind, Records, SOON, Server, both_servers, eventually, unique};
+use crate::harness::{
+    Dblock, Kind, Proxy, Records, SOON, Server, Tables, both_servers, eventually, send, unique,
+};
 
 fn run(server: &Server, name: &str, options: &[&str]) -> Dblock {
     Dblock::run_at(&server.url(), name).args(options)
@@ -54,6 +57,24 @@ both_servers! {
         let stored: Option<String> = server.admin()
             .exec_first("SELECT DATE_FORMAT(tick, '%m-%d %H:%i') FROM dblock.dblock_successes WHERE name = ?", (&name,)).unwrap();
         assert_eq!(stored.as_deref(), Some("12-31 23:00"), "in UTC");
+    }
+
+    fn a_skip_has_the_tick_that_it_was_for(shared) {
+        let server = Server::durable(shared.kind);
+        for durable in [&[][..], &["--durable"]] {
+            let name = unique("skipped-tick");
+            let mut first = run(server, &name, &YEARLY).args(durable).stdin(std::process::Stdio::piped()).sh("echo began; cat").spawn();
+            first.wait_line("began", SOON);
+            run(server, &name, &YEARLY).args(durable).command(["true"]).output().expect_code(75);
+            drop(first.take_stdin());
+            first.wait().expect_code(0);
+            // Once the lock was taken, once the tick had run.
+            run(server, &name, &YEARLY).args(durable).command(["true"]).output().expect_code(75);
+            let query = "SELECT outcome, DATE_FORMAT(tick, '%m-%d %H:%i') FROM dblock.dblock_runs WHERE name = ? ORDER BY requested_at";
+            let found: Vec<(String, Option<String>)> = server.admin().exec(query, (&name,)).unwrap();
+            let expected = ["ran", "skipped", "skipped"].map(|outcome| (outcome.to_owned(), Some("01-01 00:00".to_owned())));
+            assert_eq!(found, expected, "{durable:?}");
+        }
     }
 
     fn a_later_tick_is_run_again(shared) {
@@ -123,6 +144,82 @@ both_servers! {
         let ended = "SELECT outcome FROM dblock.dblock_runs WHERE name = ?";
         let outcome: Option<String> = server.admin().exec_first(ended, (&name,)).unwrap();
         assert_eq!(outcome.as_deref(), Some("ran"));
+    }
+
+    fn ordinary_runs_keep_the_history_as_short_as_it_is_to_be(shared) {
+        let tables = Tables::with(shared, &["--keep", "1d,5"]);
+        let mut admin = tables.admin();
+        // Of a name that runs, and of one that does not any more.
+        for number in 0..500 {
+            let name = if number < 250 { "runs" } else { "rests" };
+            let insert = format!(
+                "INSERT INTO dblock_runs (run, name, requested_at, ended_at, outcome) VALUES (LEFT(SHA2('{number}', 256), 32), '{name}', \
+                 UTC_TIMESTAMP(6) - INTERVAL 2 DAY - INTERVAL {number} SECOND, UTC_TIMESTAMP(6), 'skipped')"
+            );
+            admin.query_drop(insert).unwrap();
+        }
+        let mut old = |name: &str| -> u64 {
+            let count = "SELECT COUNT(*) FROM dblock_runs WHERE name = ? AND requested_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY";
+            admin.exec_first(count, (name,)).unwrap().unwrap()
+        };
+        let mut rounds = 0;
+        while old("runs") > 0 || old("rests") > 5 {
+            let hosts = [(); 10].map(|()| tables.at("run").args(["--name", "runs", "--record"]).command(["true"]).spawn());
+            for host in hosts {
+                let code = host.wait().code;
+                assert!([Some(0), Some(75)].contains(&code), "{code:?}");
+            }
+            rounds += 1;
+            assert!(rounds < 300, "{} and {} are left", old("runs"), old("rests"));
+        }
+        assert_eq!(old("rests"), 5, "the last of each name stay");
+    }
+
+    fn a_run_that_could_not_be_recorded_is_told(shared) {
+        let server = Server::durable(shared.kind);
+        let again = "this success may not have been recorded, and then ";
+        let run_only = "the run may not have been recorded";
+        for (options, script, told) in [
+            (&["--record"][..], "exit 0", Some(run_only)),
+            (&["--durable"], "exit 0", Some(run_only)),
+            (&["--once-per", "1h"], "exit 0", Some(again)),
+            (&["--once-per", "1h", "--durable"], "exit 0", Some(again)),
+            (&["--once-per", "1h"], "exit 3", Some(run_only)),
+            (&[], "exit 0", None),
+        ] {
+            let name = unique("silent");
+            let proxy = Proxy::to(server);
+            let script = format!("echo began; read line; {script}");
+            let mut begun = run(server, &name, options).env("DBLOCK_URL", proxy.url()).args(["--connect-timeout", "1"])
+                .stdin(std::process::Stdio::piped()).sh(&script).spawn();
+            begun.wait_line("began", SOON);
+            proxy.freeze();
+            drop(begun.take_stdin());
+            let end = begun.wait_within(SOON);
+            assert!([Some(0), Some(3)].contains(&end.code), "{end:?}");
+            end.expect_one_line("the server did not answer; it frees ");
+            match told {
+                Some(told) => drop(end.expect_said([told])),
+                None => assert!(!end.stderr.contains("recorded"), "{end:?}"),
+            }
+        }
+    }
+
+    fn a_success_counts_for_its_tick_though_another_keeper_records_it(shared) {
+        let server = Server::durable(shared.kind);
+        for durable in [&[][..], &["--durable"]] {
+            let name = unique("replaced");
+            let mut begun = run(server, &name, &YEARLY).args(durable).arg("-v").stdin(std::process::Stdio::piped())
+                .sh("echo began $$; read line").spawn();
+            let command = begun.wait_pid("began");
+            send(begun.keeper(Some(command)), Signal::SIGKILL);
+            let goes_on = if durable.is_empty() { "reacquired after" } else { "on a new session" };
+            begun.wait_stderr(goes_on, SOON);
+            begun.take_stdin().write_all(b"\n").unwrap();
+            begun.wait_within(SOON).expect_code(0);
+            let again = run(server, &name, &YEARLY).args(durable).command(["true"]).output();
+            again.expect_code(75);
+        }
     }
 
     fn a_success_is_recorded_before_the_hold_is_over(shared) {

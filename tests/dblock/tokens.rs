@@ -9,6 +9,7 @@ use mysql::Conn;
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::harness::{
     BUSY, Dblock, Frozen, Proxy, Records, SOON, Server, both_servers_with_tables, eventually,
@@ -38,6 +39,17 @@ fn one_word(stdout: &str) -> String {
         "{word}"
     );
     word.to_owned()
+}
+
+/// What the history says of a lock, the oldest first.
+#[track_caller]
+fn history(server: &Server, name: &str) -> Vec<Value> {
+    let output = Dblock::at(server, "history")
+        .args([name, "--json"])
+        .output();
+    output.expect_code(0).expect_silence();
+    let whole: Value = serde_json::from_str(&output.stdout).unwrap();
+    whole["runs"].as_array().unwrap().clone()
 }
 
 fn renew(server: &Server, token: &str) -> Dblock {
@@ -73,6 +85,17 @@ fn is_void(server: &Server, token: &str) {
 /// The number of the grant.
 fn fence(token: &str) -> u64 {
     token.split('.').nth(2).unwrap().parse().unwrap()
+}
+
+/// The secret of a token.
+fn secret(token: &str) -> &str {
+    token.rsplit('.').next().unwrap()
+}
+
+/// The owner of the row of a token.
+fn owner_by(token: &str) -> String {
+    let hash = format!("{:x}", Sha256::digest(secret(token)));
+    hash[..32].to_owned()
 }
 
 /// The owner that a slot's row has; `None`: nobody holds it.
@@ -177,6 +200,132 @@ both_servers_with_tables! {
         let mut plain = Dblock::run_at(&server.url(), &name).sh("echo runs; exec sleep 600").spawn();
         plain.wait_line("runs", SOON);
         acquire(server, &name).output().expect_code(75).expect_one_line(&format!("{name} is held by "));
+    }
+
+    fn an_acquire_that_found_the_lock_taken_is_a_skip_in_the_history(server) {
+        let name = unique("skip");
+        let first = token(acquire(server, &name));
+        acquire(server, &name).output().expect_code(75).expect_one_line(&format!("{name} is held by "));
+        acquire(server, &name).args(["--wait", "0.2"]).output().expect_code(75).expect_one_line("held by");
+        release(server, &first).output().expect_code(0);
+        let found = history(server, &name);
+        let outcomes: Vec<_> = found.iter().map(|run| run["outcome"].as_str().unwrap()).collect();
+        assert_eq!(outcomes, ["released", "skipped", "skipped"], "{found:#?}");
+        for skip in &found[1..] {
+            let message = skip["message"].as_str().unwrap();
+            assert!(message.starts_with(&format!("{name} is held by ")) && message.ends_with("; not acquired"), "{message}");
+            assert_eq!((&skip["program"], &skip["acquired"]), (&"dblock acquire".into(), &Value::Null));
+        }
+        // Of a plain lock, too.
+        let name = unique("skip");
+        let _client = server.hold(&name);
+        acquire(server, &name).output().expect_code(75);
+        assert_eq!(history(server, &name)[0]["outcome"], "skipped");
+    }
+
+    fn the_history_says_why_a_script_has_lost_its_lock(server) {
+        let (name, mut admin) = (unique("why"), server.admin());
+        let owned = || acquire(server, &name).args(["--owner", "me"]);
+        let told = |at: usize| history(server, &name)[at].clone();
+        let lost = |at: usize, why: &str| {
+            let run = told(at);
+            let message = run["message"].as_str().unwrap_or_default();
+            assert!(run["outcome"] == "lost" && message.starts_with(why), "{why}: {run:#}");
+            run
+        };
+        // Taken over.
+        token(owned());
+        let second = token(owned());
+        let taken = lost(0, "taken over for the same owner by ");
+        assert!(!taken["ended"].is_null() && taken["message"].as_str().unwrap().contains(", pid "), "{taken:#}");
+        assert_eq!(told(1)["outcome"], "running");
+        // Its time is over; it may come back as long as nobody has acquired it.
+        expire(&mut admin, &name);
+        assert!(lost(1, "expired: it was neither renewed nor released in time")["ended"].is_null());
+        renew(server, &second).output().expect_code(0);
+        assert_eq!(told(1)["outcome"], "running");
+        expire(&mut admin, &name);
+        let third = token(acquire(server, &name));
+        assert!(!lost(1, "expired: it was neither renewed nor released in time")["ended"].is_null());
+        is_void(server, &second);
+        // Ended, while it is a script's, and while a command is under it; and by force.
+        let kill = || Dblock::at(server, "kill").arg(&name);
+        kill().output().expect_code(0);
+        lost(2, "ended by dblock kill on ");
+        is_void(server, &third);
+        for (at, force) in [(3, None), (5, Some("--force"))] {
+            let under = token(acquire(server, &name));
+            let mut running = run(server, &under).without_terminal().sh("echo runs; exec sleep 600").spawn();
+            running.wait_line("runs", SOON);
+            assert_eq!((&told(at)["outcome"], &told(at + 1)["outcome"]), (&"running".into(), &"running".into()));
+            kill().args(force).output().expect_code(0);
+            running.wait_within(SOON).expect_code(74);
+            lost(at, "ended by dblock kill on ");
+            assert_eq!((&told(at + 1)["outcome"], &told(at + 1)["program"]), (&"lost".into(), &"sh".into()));
+        }
+        // A durable run takes a script's row, too.
+        token(acquire(server, &name));
+        expire(&mut admin, &name);
+        Dblock::run(server, &name).command(["true"]).output().expect_code(0);
+        assert!(!lost(7, "expired")["ended"].is_null());
+        let failed = Dblock::at(server, "history").args([&name, "--failed", "--json"]).output();
+        let failed: Value = serde_json::from_str(&failed.stdout).unwrap();
+        assert_eq!(failed["runs"].as_array().unwrap().len(), 8, "{failed:#}");
+    }
+
+    fn one_command_at_a_time_is_under_a_token(server) {
+        let name = unique("two");
+        let first = token(acquire(server, &name));
+        let mut running = run(server, &first).sh("echo runs; read line; exit 5").stdin(std::process::Stdio::piped()).spawn();
+        running.wait_line("runs", SOON);
+        let refused = run(server, &first).sh("echo ran").output();
+        let pid = format!("pid {}", running.pid());
+        refused.expect_code(75).expect_stdout("").expect_one_line(&format!("{name} is held by "));
+        refused.expect_said([&*pid]);
+        run(server, &first).args(["-E", "9"]).sh("echo ran").output().expect_code(9).expect_stdout("");
+        // The script may renew its lock meanwhile.
+        renew(server, &first).output().expect_code(0);
+        drop(running.take_stdin());
+        running.wait().expect_code(5).expect_silence();
+        run(server, &first).sh("echo second").output().expect_code(0).expect_stdout("second\n");
+        let outcomes: Vec<_> = history(server, &name).iter().map(|run| run["outcome"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(outcomes, ["running", "ran", "skipped", "skipped", "ran"]);
+        release(server, &first).output().expect_code(0);
+    }
+
+    fn a_command_whose_host_has_died_keeps_its_token_no_longer_than_its_lease(server) {
+        let (name, mut admin) = (unique("died"), server.admin());
+        let first = token(acquire(server, &name).args(["--ttl", "1h"]));
+        let mut dead = run(server, &first).without_terminal().sh("echo shell $$; exec sleep 600").spawn();
+        let command = dead.wait_pid("shell");
+        let keeper = dead.keeper(Some(command));
+        let stopped = [Frozen::new(dead.pid()), Frozen::new(keeper)];
+        let mut run_until = |when: &str| {
+            let update = format!("UPDATE dblock.dblock_locks SET command_until = UTC_TIMESTAMP(6) {when} WHERE name = ?");
+            admin.exec_drop(update, (&name,)).unwrap();
+        };
+        // It may live.
+        run(server, &first).sh("echo ran").output().expect_code(75).expect_stdout("");
+        renew(server, &first).args(["--ttl", "4s"]).output().expect_code(0);
+        assert!(held_for(&mut server.admin(), &name) > 3000.0);
+        run_until("- INTERVAL 1 SECOND");
+        renew(server, &first).args(["--ttl", "40s"]).output().expect_code(0);
+        let left = held_for(&mut server.admin(), &name);
+        assert!(left <= 40.0 && left > 30.0, "{left}");
+        let status = Dblock::at(server, "status").args(["--json", &name]).output();
+        assert!(status.stdout.contains("\"kind\": \"token\""), "{status:?}");
+        let mut next = run(server, &first).sh("echo next; read line").stdin(std::process::Stdio::piped()).spawn();
+        next.wait_line("next", SOON);
+        // The other one lives after all, and finds that out.
+        drop(stopped);
+        let session = server.holder(&format!("#{}", owner_by(&first)));
+        if let Some(session) = session {
+            let _ = server.admin().query_drop(format!("KILL {session}"));
+        }
+        dead.wait_within(SOON).expect_code(74).expect_said(["its row says that it is held by"]);
+        drop(next.take_stdin());
+        next.wait().expect_code(1).expect_silence();
+        release(server, &first).output().expect_code(0);
     }
 
     fn who_waits_gets_it_when_it_is_released(server) {
@@ -451,6 +600,37 @@ both_servers_with_tables! {
         Dblock::at(server, "renew").env("DBLOCK_TOKEN", "").output().expect_code(64).expect_one_line("no token is given");
     }
 
+    fn whoever_reads_the_tables_the_history_or_the_status_has_no_token(server) {
+        let (name, mut admin) = (unique("secret"), server.admin());
+        let first = token(acquire(server, &name));
+        let mut running = run(server, &first).sh("echo runs; read line").stdin(std::process::Stdio::piped()).spawn();
+        running.wait_line("runs", SOON);
+        let shown = |command: &str, args: &[&str]| {
+            let output = Dblock::at(server, command).arg(&name).args(args).output();
+            output.expect_code(0);
+            format!("{}{}", output.stdout, output.stderr)
+        };
+        let mut told = Vec::new();
+        for args in [&[][..], &["--json"], &["-vv"], &["--json", "-vv"]] {
+            told.extend([shown("history", args), shown("status", args)]);
+        }
+        // A page of it goes on from a run.
+        told.push(shown("history", &["-n", "1", "-vv"]));
+        told.push(shown("kill", &["--dry-run", "-vv"]));
+        for table in ["dblock_locks", "dblock_runs", "dblock_successes"] {
+            let rows: Vec<mysql::Row> = admin.exec(format!("SELECT * FROM dblock.{table} WHERE name = ?"), (&name,)).unwrap();
+            told.push(format!("{rows:?}"));
+        }
+        let all = told.join("\n");
+        assert!(all.contains(&owner_by(&first)), "{all}");
+        assert!(!all.contains(secret(&first)), "{all}");
+        drop(running.take_stdin());
+        running.wait();
+        // What is shown of it is no token.
+        is_void(server, &first.replace(secret(&first), &owner_by(&first)));
+        release(server, &first).output().expect_code(0);
+    }
+
     fn a_command_does_not_see_the_token_with_scrub_env(server) {
         let token = token(acquire(server, &unique("scrub")));
         let at = || Dblock::at(server, "run").env("DBLOCK_TOKEN", &token);
@@ -468,7 +648,7 @@ both_servers_with_tables! {
         trapping.wait_line("ready", SOON);
         trapping.signal(Signal::SIGINT);
         trapping.wait().expect_code(3).expect_stdout("ready\nheard\n");
-        assert_eq!(owner(&mut admin, &name, 0).as_deref(), token.rsplit('.').next());
+        assert_eq!(owner(&mut admin, &name, 0).as_deref(), Some(&*owner_by(&token)));
         acquire(server, &name).output().expect_code(75);
         run(server, &token).args(["--name", &name]).command(["true"]).output().expect_code(0);
         let output = run(server, &token).args(["--name", &unique("other")]).sh("echo ran").output();
@@ -564,7 +744,7 @@ both_servers_with_tables! {
         running.signal(Signal::SIGKILL);
         running.wait().expect_signal(Signal::SIGKILL);
         eventually_gone(command, SOON);
-        assert_eq!(owner(&mut admin, &name, 0).as_deref(), token.rsplit('.').next());
+        assert_eq!(owner(&mut admin, &name, 0).as_deref(), Some(&*owner_by(&token)));
         release(server, &token).output().expect_code(0);
     }
 
@@ -730,8 +910,8 @@ both_servers_with_tables! {
         let alone = |dblock: Dblock| dblock.args(["--connect-timeout", "1"]).output();
         let output = alone(acquire(&reader, &name));
         output.expect_code(78).expect_stdout("").expect_one_line("is read-only, ");
-        for dblock in [renew(&reader, &token), release(&reader, &token)] {
-            alone(dblock).expect_code(69).expect_one_line("is read-only, ");
+        for dblock in [renew(&reader, &token), release(&reader, &token), run(&reader, &token).sh("true")] {
+            alone(dblock).expect_code(78).expect_stdout("").expect_one_line("is read-only, ");
         }
         // It becomes a primary in time.
         let mut waiting = acquire(&reader, &name).args(["--connect-timeout", "50", "-v"]).spawn();
@@ -790,6 +970,7 @@ both_servers_with_tables! {
             eventually("it has been granted and released", SOON, || {
                 sessions_of(&mut admin, &account) == 0 && owner(&mut admin, &name, 0).is_none()
             });
+            assert!(history(server, &name).iter().all(|run| !run["ended"].is_null()), "{:#?}", history(server, &name));
         }
         let token = token(acquire(server, &name));
         assert_eq!(fence(&token), 4);
@@ -809,9 +990,16 @@ both_servers_with_tables! {
         proxy.thaw();
         // The first one comes behind it now.
         let second = one_word(&second.wait().expect_code(0).stdout);
+        // The grant that nobody knew of is as if it had never been.
+        let found = history(server, &name);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!((&found[0]["outcome"], &found[0]["fence"]), (&"running".into(), &fence(&second).into()));
         release(server, &second).output().expect_code(0);
         let first = one_word(&first.wait().expect_code(0).stdout);
         assert!(fence(&first) > fence(&second), "{first} {second}");
+        let found = history(server, &name);
+        let running = found.iter().find(|run| run["outcome"] == "running").expect("it holds the lock");
+        assert_eq!(running["fence"], fence(&first), "{found:#?}");
         release(server, &first).output().expect_code(0);
     }
 
@@ -824,9 +1012,9 @@ both_servers_with_tables! {
         proxy.delay(Duration::ZERO);
         proxy.cut();
         let token = one_word(&acquiring.wait().expect_code(0).stdout);
-        let own = token.rsplit('.').next();
+        let own = owner_by(&token);
         let owners = [0, 1].map(|slot| owner(&mut admin, &name, slot));
-        assert_eq!(owners.iter().flatten().map(String::as_str).collect::<Vec<_>>(), [own.unwrap()]);
+        assert_eq!(owners.iter().flatten().map(String::as_str).collect::<Vec<_>>(), [&*own]);
         release(server, &token).output().expect_code(0);
         assert_eq!([0, 1].map(|slot| owner(&mut admin, &name, slot)), [None, None]);
     }

@@ -23,8 +23,9 @@ const OF_BOTH: [&str; 4] = [
     "--innodb-buffer-pool-size=256M",
 ];
 const OF_MARIADB: [&str; 1] = ["--innodb-log-file-size=96M"];
-const OF_MYSQL: [&str; 4] = [
+const OF_MYSQL: [&str; 5] = [
     "--innodb-redo-log-capacity=100M",
+    "--innodb-use-native-aio=ON",
     "--server-id=1",
     "--log-bin=binlog",
     "--sync-binlog=1",

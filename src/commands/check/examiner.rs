@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::durable::{self, TablesHere};
 use super::finding::Finding;
-use super::servers::{self, Other, Standing};
-use super::survey::{Survey, judge, standing, who};
+use super::servers::{self, Assessment, Other};
+use super::survey::{Survey, assessment, judge, who};
 use super::words::{self, NotSeen};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
@@ -161,24 +161,24 @@ impl Examiner<'_> {
         self.report(words::authentication(&login, is_mariadb));
         let exclusion = judge(opening, &mut self.session)?;
         let replica = is_replica(&mut self.session)?;
-        let mut standing = standing(opening, exclusion.as_ref(), product);
+        let mut assessment = assessment(opening, exclusion.as_ref(), product);
         let tables = self.survey.rows.find_tables(&mut self.session)?;
         let tried = self
             .survey
-            .try_rows(&tables, &mut standing, replica == Some(true));
+            .try_rows(&tables, &mut assessment, replica == Some(true));
         match (opening, &exclusion) {
             (Ok(opening), Some(exclusion)) => {
                 let handshake = self.session.handshake_id();
-                let rows = &standing.rows;
+                let rows = &assessment.rows;
                 self.report_all(words::exclusion(opening, exclusion, handshake, rows));
             }
-            (Err(failure), _) => self.report(words::no_locks(failure, &standing.rows)),
+            (Err(failure), _) => self.report(words::no_locks(failure, &assessment.rows)),
             (Ok(_), None) => {}
         }
         self.report(words::replica(replica, is_mariadb));
         let has_locks = opening.as_ref().is_ok_and(Opening::has_slot);
         let hand_over = if has_locks {
-            self.two_sessions(standing.is_clustered() && standing.durable())?
+            self.two_sessions(assessment.is_clustered() && assessment.durable())?
         } else {
             None
         };
@@ -199,7 +199,7 @@ impl Examiner<'_> {
             fault: tried.fault.as_ref(),
         };
         self.report(tables.finding());
-        self.servers(&server, &standing, &tried.others)?;
+        self.servers(&server, &assessment, &tried.others)?;
         self.times(has_locks)?;
         self.report_all(tried.span.map(durable::commit));
         self.report_all(hand_over.map(words::hand_over));
@@ -210,12 +210,12 @@ impl Examiner<'_> {
     fn servers(
         &mut self,
         examined: &str,
-        standing: &Standing,
+        assessment: &Assessment,
         others: &[Other],
     ) -> Result<(), Fault> {
-        self.report(standing.finding(examined));
+        self.report(assessment.finding(examined));
         for other in others {
-            self.report(other.finding(examined, standing));
+            self.report(other.finding(examined, assessment));
         }
         let Some(clock) = clock_of(&mut self.session)? else {
             return Ok(());

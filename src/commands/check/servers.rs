@@ -13,7 +13,7 @@ use crate::lock::rows::{Clock, disagreement};
 
 /// What a server is to a lock.
 #[derive(Debug)]
-pub struct Standing {
+pub struct Assessment {
     /// Why its named locks would not exclude; empty if they would.
     pub unfit: Vec<Unfit>,
     /// Whether it refuses to give named locks.
@@ -39,7 +39,7 @@ pub struct Other {
 /// What was found on another server.
 pub struct Seen {
     /// What it is.
-    pub standing: Standing,
+    pub assessment: Assessment,
     /// Whether it knows the named locks of the server that is examined.
     pub shares_locks: bool,
     /// Whether it knows a durable lock of that server; `None`: none was there to see.
@@ -48,7 +48,7 @@ pub struct Seen {
     pub clock: Option<Clock>,
 }
 
-impl Standing {
+impl Assessment {
     /// Whether it is one of several servers that take writes, and have named locks of their own each.
     pub fn is_clustered(&self) -> bool {
         let clustered = |why: &Unfit| matches!(why, Unfit::Galera | Unfit::MultiPrimary);
@@ -143,7 +143,7 @@ impl Standing {
 
 impl Other {
     /// Which locks exclude on it, beside those of the server that is examined.
-    pub fn finding(&self, examined: &str, its: &Standing) -> Finding {
+    pub fn finding(&self, examined: &str, its: &Assessment) -> Finding {
         let server = &self.server;
         let seen = match &self.found {
             Ok(seen) => seen,
@@ -156,19 +156,19 @@ impl Other {
                     ));
             }
         };
-        let standing = &seen.standing;
+        let assessment = &seen.assessment;
         if seen.shares_locks {
-            return standing.found(
+            return assessment.found(
                 server,
                 &format!("those of {examined}, whose locks it knows"),
             );
         }
-        if standing.read_only {
+        if assessment.read_only {
             let value = "none: it is read-only, and is passed over";
-            return standing.found(server, value);
+            return assessment.found(server, value);
         }
-        let found = standing.found(server, &standing.in_words());
-        let both_clustered = standing.is_clustered() && its.is_clustered();
+        let found = assessment.found(server, &assessment.in_words());
+        let both_clustered = assessment.is_clustered() && its.is_clustered();
         match seen.sees_row {
             Some(true) => found,
             None if both_clustered => found,
@@ -260,8 +260,8 @@ mod tests {
     use super::*;
     use crate::base::clock::Moment;
 
-    fn standing(product: Product, unfit: &[Unfit], rows: Rows) -> Standing {
-        Standing {
+    fn assessment(product: Product, unfit: &[Unfit], rows: Rows) -> Assessment {
+        Assessment {
             unfit: unfit.to_vec(),
             refuses: false,
             read_only: false,
@@ -274,53 +274,56 @@ mod tests {
     #[test]
     fn what_excludes_where_is_said() {
         use Product::{MariaDb, MySql, TiDb, Vitess, XtraDbCluster};
-        let refusing = Standing {
+        let refusing = Assessment {
             refuses: true,
-            ..standing(XtraDbCluster, &[], Rows::Work)
+            ..assessment(XtraDbCluster, &[], Rows::Work)
         };
-        let read_only = Standing {
+        let read_only = Assessment {
             read_only: true,
-            ..standing(MySql, &[], Rows::Work)
+            ..assessment(MySql, &[], Rows::Work)
         };
-        for (standing, said) in [
-            (standing(MySql, &[], Rows::Work), "named and durable locks"),
+        for (assessment, said) in [
             (
-                standing(MySql, &[], Rows::NotSetUp),
+                assessment(MySql, &[], Rows::Work),
+                "named and durable locks",
+            ),
+            (
+                assessment(MySql, &[], Rows::NotSetUp),
                 "named locks; durable ones after dblock init",
             ),
-            (standing(MySql, &[], Rows::Unusable), "named locks"),
+            (assessment(MySql, &[], Rows::Unusable), "named locks"),
             (
-                standing(MariaDb, &[Unfit::Galera], Rows::Work),
+                assessment(MariaDb, &[Unfit::Galera], Rows::Work),
                 "durable locks alone: named locks are each node's own",
             ),
             (
-                standing(MariaDb, &[Unfit::Galera], Rows::NotSetUp),
+                assessment(MariaDb, &[Unfit::Galera], Rows::NotSetUp),
                 "none: named locks are each node's own; durable ones after dblock init",
             ),
             (
-                standing(MySql, &[Unfit::MultiPrimary], Rows::Unusable),
+                assessment(MySql, &[Unfit::MultiPrimary], Rows::Unusable),
                 "none: named locks are each member's own",
             ),
             (refusing, "durable locks alone: it gives no named locks"),
             (read_only, "none: it is read-only"),
             (
-                standing(MySql, &[Unfit::OneLock], Rows::Work),
+                assessment(MySql, &[Unfit::OneLock], Rows::Work),
                 "none: it keeps one lock for each session",
             ),
             (
-                standing(MySql, &[Unfit::SessionsShared], Rows::NotSetUp),
+                assessment(MySql, &[Unfit::SessionsShared], Rows::NotSetUp),
                 "none: something in between shares sessions",
             ),
             (
-                standing(TiDb, &[], Rows::Work),
+                assessment(TiDb, &[], Rows::Work),
                 "named locks; durable ones are not promised on TiDB",
             ),
             (
-                standing(Vitess, &[], Rows::NotSetUp),
+                assessment(Vitess, &[], Rows::NotSetUp),
                 "named locks; durable ones are not promised on Vitess",
             ),
         ] {
-            assert_eq!(standing.in_words(), said);
+            assert_eq!(assessment.in_words(), said);
         }
     }
 

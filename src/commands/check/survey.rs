@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::durable::Rows;
-use super::servers::{Other, Seen, Standing};
+use super::servers::{Assessment, Other, Seen};
 use crate::base::exit::Failure;
 use crate::db::server_facts::{Product, Shown};
 use crate::db::{AskSessionInfo, Connector, Fault, Session, SessionInfo};
@@ -40,20 +40,20 @@ impl Survey<'_> {
     pub fn try_rows(
         &self,
         tables: &TablesFound,
-        standing: &mut Standing,
+        assessment: &mut Assessment,
         is_replica: bool,
     ) -> Tried {
-        standing.rows = Rows::before_a_try(tables);
+        assessment.rows = Rows::before_a_try(tables);
         // What is written to a replica parts it from its primary.
-        let writes = standing.rows == Rows::Unknown
-            && !standing.read_only
-            && standing.promises_rows()
-            && (!is_replica || standing.in_group || standing.is_clustered());
+        let writes = assessment.rows == Rows::Unknown
+            && !assessment.read_only
+            && assessment.promises_rows()
+            && (!is_replica || assessment.in_group || assessment.is_clustered());
         let Some(target) = self.connector.targets().get(self.place).filter(|_| writes) else {
             return Tried::without_row(self.others(false));
         };
         let tried = self.connector.ask(target, self.share(), |session| {
-            if self.rows.prepare(session)?.is_read_only {
+            if self.rows.prepare(session)?.refusal.is_some() {
                 return Ok(None);
             }
             let span = self.rows.time_to_take(session)?;
@@ -63,7 +63,7 @@ impl Survey<'_> {
         });
         match tried {
             Ok((_, Some((span, others)))) => {
-                standing.rows = Rows::Work;
+                assessment.rows = Rows::Work;
                 Tried {
                     span: Some(span),
                     fault: None,
@@ -71,11 +71,11 @@ impl Survey<'_> {
                 }
             }
             Ok((_, None)) => {
-                standing.read_only = true;
+                assessment.read_only = true;
                 Tried::without_row(self.others(false))
             }
             Err(fault) => {
-                standing.rows = Rows::Unusable;
+                assessment.rows = Rows::Unusable;
                 Tried {
                     fault: Some(fault),
                     ..Tried::without_row(self.others(false))
@@ -120,10 +120,10 @@ impl Survey<'_> {
         let clock = clock_of(session)?;
         let (_, product, _) = who(session)?;
         let exclusion = judge(&opening, session)?;
-        let mut standing = standing(&opening, exclusion.as_ref(), product);
+        let mut assessment = assessment(&opening, exclusion.as_ref(), product);
         let tables = self.rows.find_tables(session)?;
         let usable = matches!(tables, TablesFound::Usable(_));
-        let sees_row = if !has_row || standing.read_only {
+        let sees_row = if !has_row || assessment.read_only {
             None
         } else if usable {
             self.rows.prepare(session)?;
@@ -131,13 +131,13 @@ impl Survey<'_> {
         } else {
             Some(false)
         };
-        standing.rows = if sees_row == Some(true) {
+        assessment.rows = if sees_row == Some(true) {
             Rows::Work
         } else {
             Rows::before_a_try(&tables)
         };
         Ok(Seen {
-            standing,
+            assessment,
             shares_locks,
             sees_row,
             clock,
@@ -192,12 +192,12 @@ pub fn judge(
 }
 
 /// What a server is, before a durable lock was tried.
-pub fn standing(
+pub fn assessment(
     opening: &Result<Opening, Failure>,
     exclusion: Option<&Exclusion>,
     product: Product,
-) -> Standing {
-    Standing {
+) -> Assessment {
+    Assessment {
         unfit: exclusion
             .map(|found| found.unfit.clone())
             .unwrap_or_default(),

@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::durable::Rows;
 use super::finding::{Finding, SLOW};
 use crate::base::exit::Failure;
-use crate::db::server_facts::{Login, Product, Usage};
+use crate::db::server_facts::{Login, Product, READ_ONLY, Usage};
 use crate::db::{PassedOver, Session, SslMode};
 use crate::lock::DEFAULT_TTL;
-use crate::lock::named::{Exclusion, Opening, READ_ONLY, Unfit};
+use crate::lock::named::{Exclusion, Opening, Unfit};
 
 /// Connections that should be free at least: each holder and each waiter is one.
 const FEW_FREE: u64 = 20;

@@ -3,12 +3,18 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::thread::sleep;
+use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::{gethostname, getpid};
 use serde_json::{Value, json};
 
+use crate::base::clock::Moment;
 use crate::base::exit::Ending;
 use crate::base::log::write_at_once;
 use crate::base::text::{json_printable, moment, seconds};
@@ -18,6 +24,10 @@ use crate::supervise::{LockEvent, LockEventKind, RunRecord, Summary};
 
 /// Bytes of the line at most, so that a pipe takes it at once: `PIPE_BUF`, less the end of the line.
 const LONGEST_LINE: usize = 4095;
+
+/// How long others that write to the same file are waited for, and from one try to the next.
+const PATIENCE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Characters of a text at most; half of that, and so on, where the line would be longer.
 const LONGEST_TEXT: usize = 400;
@@ -46,7 +56,11 @@ pub fn append(
             // What a full disk has left of a line is not to spoil this one, too.
             let is_regular = path.metadata().is_ok_and(|file| file.is_file());
             let file = open(is_regular).or_else(|_| open(false))?;
-            let line = if is_regular && is_torn(&file) {
+            if !is_regular {
+                return write_whole(file.as_fd(), &line);
+            }
+            let file = alone(file);
+            let line = if is_torn(&file) {
                 format!("\n{line}")
             } else {
                 line
@@ -68,6 +82,40 @@ pub fn append(
 /// dblock's stdout, on a number of its own that no program inherits.
 pub fn own_stdout() -> Option<OwnedFd> {
     io::stdout().as_fd().try_clone_to_owned().ok()
+}
+
+/// A file that no other dblock writes to meanwhile, as far as that can be had soon: the end of a line that another one is writing is
+/// not to be taken for what a full disk has left.
+fn alone(file: File) -> Alone {
+    let deadline = Moment::now() + PATIENCE;
+    let mut file = file;
+    loop {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(alone) => return Alone::Locked(alone),
+            Err((shared, Errno::EWOULDBLOCK | Errno::EINTR)) if Moment::now() < deadline => {
+                file = shared;
+                sleep(PAUSE);
+            }
+            // Some file systems have no such locks.
+            Err((shared, _)) => return Alone::Shared(shared),
+        }
+    }
+}
+
+enum Alone {
+    Locked(Flock<File>),
+    Shared(File),
+}
+
+impl Deref for Alone {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        match self {
+            Self::Locked(file) => file,
+            Self::Shared(file) => file,
+        }
+    }
 }
 
 /// Whether a file does not end with the end of a line.

@@ -67,7 +67,13 @@ impl Connector {
             Level::Info,
             &format!("connected to {server}{how} in {}", shown(opened_in)),
         );
-        let mut session = Session::new(conn, server, opened_in, agreed, Rc::clone(&self.listener))?;
+        let mut session = Session::new(
+            conn,
+            (target.to_string(), server),
+            opened_in,
+            agreed,
+            Rc::clone(&self.listener),
+        )?;
         if agreed.is_some() && self.tls.is_verified() {
             session.prove_where_answers_come_from(limit)?;
         }

@@ -8,11 +8,11 @@ use super::queue::{Answer, Next, Step};
 use super::reacquire::end_ghost;
 use super::request::{LOOK_AGAIN, PAUSE, Request, carry_out, may_end};
 use super::retaking::{Action, after_opening};
-use super::statements::{RECHECK, set_idle_timeout, shorten_idle_timeout};
+use super::statements::{Command, Open, Opened, RECHECK, set_idle_timeout, shorten_idle_timeout};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
-use crate::db::{Fault, Session};
+use crate::db::{Fault, Row, Session, Statement};
 use crate::lock::{Caller, Grant, Holders, Lease};
 
 /// Up to so many unclear answers in a row are each followed by a question at once: they may be wake-ups by holders that released a
@@ -34,9 +34,16 @@ pub struct Opening {
     pub fitness: Fitness,
     /// Whether the server takes no writes.
     pub read_only: bool,
+    /// Whether the session has the idle timeout of a waiter.
+    waits: bool,
 }
 
 impl Opening {
+    /// The slot that was acquired.
+    pub fn slot(&self) -> Option<u32> {
+        self.answer.slot
+    }
+
     /// Whether a slot was acquired.
     pub fn has_slot(&self) -> bool {
         self.answer.slot.is_some()
@@ -46,6 +53,42 @@ impl Opening {
     pub fn connection_id(&self) -> u64 {
         self.answer.connection_id
     }
+}
+
+/// The first statements on a session, for whoever sends them among others.
+pub struct First {
+    open: Command,
+    acquire: Open,
+    step: Step,
+    /// Whether an earlier session may hold the lock of this run's id.
+    may_have_ghost: bool,
+    begun: Moment,
+}
+
+impl First {
+    /// Their texts.
+    pub fn statements(&self) -> [String; 2] {
+        [self.open.sql(), self.acquire.sql()]
+    }
+
+    /// Reads the rows that the last of them has brought.
+    ///
+    /// # Errors
+    /// As [`Statement::decode`].
+    pub fn read(&self, rows: &[Row]) -> Result<FirstAnswer, Fault> {
+        self.acquire.decode(rows).map(FirstAnswer)
+    }
+}
+
+/// What the server answers to [`First`].
+pub struct FirstAnswer(Option<Opened>);
+
+/// How far a request has come on one session.
+pub enum Turn {
+    /// It is over.
+    Over(Decision),
+    /// After a wait the session was granted this slot, which is still to be proved.
+    Unproved(u32, Opening),
 }
 
 /// What became of a request on one session.
@@ -94,28 +137,64 @@ impl Request {
     /// # Errors
     /// [`Fault::ReadOnly`], and [`Reason::Configuration`] for any other server that is unfit. The session must be dropped.
     pub fn open(&mut self, session: &mut Session) -> Result<Opening, Fault> {
-        let opened = self.open_at(session);
+        let first = self.first();
+        let opened = session.run_both(&first.open, &first.acquire);
+        self.open_after(first, opened.map(FirstAnswer), session)
+    }
+
+    /// The first statements on a session; [`Request::open_after`] is told what came of them.
+    pub fn first(&mut self) -> First {
+        self.since.get_or_insert_with(Instant::now);
+        let step = self.plan().first();
+        First {
+            open: self.statements.open_session(self.ttl),
+            acquire: self.statements.first(step, self.left()),
+            step,
+            may_have_ghost: std::mem::replace(&mut self.may_have_ghost, true),
+            begun: Moment::now(),
+        }
+    }
+
+    /// As [`Request::open`], behind the first statements.
+    ///
+    /// # Errors
+    /// As [`Request::open`].
+    pub fn open_after(
+        &mut self,
+        first: First,
+        answer: Result<FirstAnswer, Fault>,
+        session: &mut Session,
+    ) -> Result<Opening, Fault> {
+        let opened = self.open_from(first, answer.map(|FirstAnswer(opened)| opened), session);
         match opened {
             Err(Fault::NoNamedLocks(failure)) if !self.is_queue() => Err(Fault::Final(failure)),
             opened => opened,
         }
     }
 
-    fn open_at(&mut self, session: &mut Session) -> Result<Opening, Fault> {
-        self.since.get_or_insert_with(Instant::now);
-        let (mut step, mut doubts) = (self.plan().first(), Doubts::default());
-        let open = self.statements.open_session(self.ttl);
-        let may_have_ghost = std::mem::replace(&mut self.may_have_ghost, true);
-        let begun = Moment::now();
-        let mut first = true;
+    fn open_from(
+        &mut self,
+        first: First,
+        answer: Result<Option<Opened>, Fault>,
+        session: &mut Session,
+    ) -> Result<Opening, Fault> {
+        let First {
+            open,
+            mut step,
+            may_have_ghost,
+            begun,
+            ..
+        } = first;
+        let mut doubts = Doubts::default();
+        let mut answered = Some((begun, answer));
         loop {
-            let asked = Moment::now();
-            let statement = self.statements.first(step, self.left());
-            let opened = if std::mem::take(&mut first) {
-                session.run_both(&open, &statement)
-            } else {
-                session.run(&statement)
-            };
+            let (asked, opened) = answered.take().unwrap_or_else(|| {
+                let asked = Moment::now();
+                (
+                    asked,
+                    session.run(&self.statements.first(step, self.left())),
+                )
+            });
             match opened {
                 Ok(Some(opened)) => {
                     let owner = opened.run_id_owner;
@@ -142,6 +221,7 @@ impl Request {
                             ttl: fitness.idle_limit.min(self.ttl),
                             fitness,
                             read_only,
+                            waits: false,
                         });
                     }
                 }
@@ -169,8 +249,41 @@ impl Request {
         session: &mut Session,
         opening: &Opening,
         caller: &dyn Caller,
-        mut turns: Option<Turns>,
+        turns: Option<Turns>,
     ) -> Result<Decision, Fault> {
+        match self.advance(session, opening, caller, turns, false)? {
+            Turn::Over(decision) => Ok(decision),
+            Turn::Unproved(..) => Err(Fault::Gone("the slot is not proved".to_owned())),
+        }
+    }
+
+    /// As [`Request::take`], for a caller of one slot that proves it by itself. The statement of [`Request::proof`] does, or another call
+    /// of `take`.
+    ///
+    /// # Errors
+    /// As [`Request::take`].
+    pub fn take_unproved(
+        &mut self,
+        session: &mut Session,
+        opening: &Opening,
+        caller: &dyn Caller,
+    ) -> Result<Turn, Fault> {
+        self.advance(session, opening, caller, None, self.slots == 1)
+    }
+
+    /// The statement that prepares a session to hold this slot after a wait, and says in the variable `@dblock` whether it does.
+    pub fn proof(&self, slot: u32, opening: &Opening) -> String {
+        self.statements.hold_and_prove(slot, opening.ttl)
+    }
+
+    fn advance(
+        &mut self,
+        session: &mut Session,
+        opening: &Opening,
+        caller: &dyn Caller,
+        mut turns: Option<Turns>,
+        leaves_proof: bool,
+    ) -> Result<Turn, Fault> {
         let mut turn_begun = Moment::now();
         let mut doubts = Doubts::default();
         let Opening {
@@ -178,10 +291,11 @@ impl Request {
             answer,
             mut asked,
             ttl,
+            mut waits,
             ..
         } = *opening;
         let mut answer = Some(answer);
-        let (mut waits, mut said) = (false, false);
+        let mut said = false;
         loop {
             let late = self.is_late();
             let refused = answer.is_some_and(|answer| answer.refused);
@@ -192,11 +306,11 @@ impl Request {
                         carry_out(session, &set_idle_timeout(ttl))?;
                     }
                     let proved = asked;
-                    return Ok(Decision::Held(grant, Lease { ttl, proved }));
+                    return Ok(Turn::Over(Decision::Held(grant, Lease { ttl, proved })));
                 }
                 Next::Taken => {
                     let holders = self.holders_if(self.verbosity.when_taken, session)?;
-                    return Ok(Decision::Taken(holders));
+                    return Ok(Turn::Over(Decision::Taken(holders)));
                 }
                 Next::GiveWay => {
                     let cause = "its holder was cut off, and is reacquiring it";
@@ -205,7 +319,7 @@ impl Request {
                 Next::GiveUp(slot) => {
                     self.release(slot, session)?;
                     let holders = self.holders_if(self.verbosity.when_taken, session)?;
-                    return Ok(Decision::Taken(holders));
+                    return Ok(Turn::Over(Decision::Taken(holders)));
                 }
                 Next::Release(slot, next) => {
                     self.release(slot, session)?;
@@ -231,6 +345,18 @@ impl Request {
                     next
                 }
             };
+            if let (Step::Queue, Step::Confirm(slot), Some(answer), true) =
+                (step, next, answer, leaves_proof)
+            {
+                let granted = Opening {
+                    step,
+                    answer,
+                    asked,
+                    waits,
+                    ..opening.clone()
+                };
+                return Ok(Turn::Unproved(slot, granted));
+            }
             if next == Step::Queue && !waits {
                 caller.on_wait(&self.holders_if(self.verbosity.when_waiting, session)?);
                 carry_out(session, &shorten_idle_timeout())?;
@@ -253,23 +379,34 @@ impl Request {
                 left = Some(left.unwrap_or(turns.longest).min(turns.longest));
             }
             asked = Moment::now();
-            let reply = match step {
-                Step::Confirm(slot) => {
-                    caller.ask_alive();
-                    let proof = session.run(&self.statements.prove(slot));
-                    caller.await_alive();
-                    proof
-                }
-                _ => session.run(&self.statements.step(step, left)),
-            };
-            answer = match reply {
-                Ok(Some(asked)) => {
-                    self.check_writes(asked.is_read_only)?;
-                    asked.answer
-                }
-                Ok(None) | Err(Fault::Interrupted(_) | Fault::Conflict(_)) => None,
-                Err(fault) => return Err(fault),
-            };
+            answer = self.ask(step, left, session, caller)?;
+        }
+    }
+
+    /// Carries out a step; `None`: there is no clear answer.
+    fn ask(
+        &self,
+        step: Step,
+        left: Option<Duration>,
+        session: &mut Session,
+        caller: &dyn Caller,
+    ) -> Result<Option<Answer>, Fault> {
+        let reply = match step {
+            Step::Confirm(slot) => {
+                caller.ask_alive();
+                let proof = session.run(&self.statements.prove(slot));
+                caller.await_alive();
+                proof
+            }
+            _ => session.run(&self.statements.step(step, left)),
+        };
+        match reply {
+            Ok(Some(asked)) => {
+                self.check_writes(asked.is_read_only)?;
+                Ok(asked.answer)
+            }
+            Ok(None) | Err(Fault::Interrupted(_) | Fault::Conflict(_)) => Ok(None),
+            Err(fault) => Err(fault),
         }
     }
 }

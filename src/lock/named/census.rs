@@ -1,18 +1,19 @@
 //! Who holds a lock, who waits for it, and which part of that this account may not see, for `dblock status`. It acquires no lock.
 
+mod found;
 mod statements;
+mod unseen;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, SystemTime};
-
-use serde::{Deserialize, Serialize};
 
 use super::inspect::Inspector;
 use crate::db::{
     ALL_ATTRIBUTES, AskSessionInfo, Claims, Client, Fault, OWN_ATTRIBUTES, Session, SessionInfo,
     claims,
 };
-use crate::lock::{Durable, HeldRow, MOST_SLOTS, Name, session_marker_lock};
+use crate::lock::{HeldRow, MOST_SLOTS, Name, session_marker_lock};
+pub use found::{Found, Holding, Reported, Waiter};
 use statements::{
     AskInstrument, AskPerformanceSchema, AskPlugin, AskProcessPrivilege, AskProcesses, ListedLock,
     Process,
@@ -20,57 +21,6 @@ use statements::{
 
 /// How many waiters of a lock are reported at most.
 const MOST_WAITERS: usize = 10_000;
-
-/// One thing that was found.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum Found {
-    /// The holders and waiters that follow are this lock's.
-    Lock(String),
-    /// A slot that is held.
-    Holding(Box<Holding>),
-    /// A slot whose holder is being ended (`dblock kill`), and by whom. Another session may hold the slot meanwhile: a waiter that
-    /// waits for that end.
-    Ending(u32, Box<Client>),
-    /// A waiter; they are reported in their order.
-    Waiter(Box<Waiter>),
-    /// What could not be seen, and what would show it.
-    Unseen(String),
-}
-
-/// A holder of a slot.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Holding {
-    /// Which slot, from 0.
-    pub slot: u32,
-    /// Who.
-    pub client: Client,
-    /// Whether it is a dblock's session: those hold their session marker lock.
-    pub is_dblock: bool,
-    /// For how long the lock is held; `None` if that is not known.
-    pub held_for: Option<Duration>,
-    /// How long ago its last statement ended; `None` if that cannot be seen, or a statement of it is under way.
-    pub idle: Option<Duration>,
-    /// What its row says, where it has one. Then the number of its session is 0 where that is not on this server.
-    pub durable: Option<Durable>,
-}
-
-/// What was reported of a lock.
-#[derive(Debug, Default)]
-pub struct Reported {
-    /// The sessions of which only the server can say whose they are.
-    pub sessions: Vec<u64>,
-    /// Whether a named lock is held without a row.
-    pub has_named: bool,
-}
-
-/// Who waits for a lock.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Waiter {
-    /// Who.
-    pub client: Client,
-    /// `None` if that is not known.
-    pub waits_for: Option<Duration>,
-}
 
 /// Where the server lists all named locks.
 enum Registry {
@@ -412,62 +362,6 @@ impl Census {
                 .map(|process| process.address.clone()),
             claims: self.claims.get(&id).cloned(),
         }
-    }
-
-    /// What could not be seen of the sessions that were reported, or of others, and how to see it.
-    /// All that have rows can be seen.
-    pub fn unseen(&self, reported: &[u64], lists: bool, has_rows: bool) -> Vec<String> {
-        let account = self.info.quoted_account();
-        // Our own session has claims: where they are missing, the server keeps none.
-        let are_kept = self.claims.contains_key(&self.info.connection);
-        let silent = reported.iter().filter(|id| !self.claims.contains_key(id));
-        let mut unseen = Vec::new();
-        if !are_kept && silent.clone().next().is_some() {
-            unseen.push(
-                "hosts, processes, programs and times: the server keeps no connection attributes; performance_schema=ON in \
-                 its configuration shows them"
-                    .to_owned(),
-            );
-        } else if !self.claims_of_all && silent.clone().next().is_some() {
-            unseen.push(format!(
-                "what sessions of other accounts say of themselves: GRANT SELECT ON \
-                 performance_schema.session_connect_attrs TO {account} shows it"
-            ));
-        }
-        if !self.processes_of_all {
-            unseen.push(format!(
-                "addresses and waiters of other accounts: GRANT PROCESS ON *.* TO {account} shows them"
-            ));
-        }
-        if lists && matches!(self.registry, Registry::None) {
-            let how = if self.info.is_mariadb() {
-                "INSTALL SONAME 'metadata_lock_info' shows them".to_owned()
-            } else {
-                format!("GRANT SELECT ON performance_schema.* TO {account} shows them")
-            };
-            let which = match (are_kept, has_rows) {
-                (true, false) => "locks of other accounts",
-                (false, false) => "locks that nobody waits for",
-                (true, true) => "locks of other accounts that are not durable",
-                (false, true) => "locks that are not durable and that nobody waits for",
-            };
-            unseen.push(format!("{which}: {how}; or name them"));
-        }
-        // Without claims the address leads to the process.
-        let address = silent
-            .filter_map(|id| self.processes.get(id))
-            .find_map(|process| {
-                let (_, address) = process.address.rsplit_once('@')?;
-                let (host, port) = address.rsplit_once(':')?;
-                let port: u16 = port.parse().ok()?;
-                Some((host.to_owned(), port))
-            });
-        if let Some((host, port)) = address {
-            unseen.push(format!(
-                "the process of a session: as root on {host}, ss -tnp 'sport = :{port}' shows that of the first"
-            ));
-        }
-        unseen
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::db::cluster::is_wsrep;
 use crate::db::{Fault, Row};
 
 /// The shortest time for which a session must be kept: whole seconds, with room for a renewal and for the command's end.
@@ -65,7 +66,7 @@ pub enum Unfit {
 pub struct ServerTraits {
     /// Its `wait_timeout` in this session: how long it keeps a session without a statement.
     idle_limit: Option<Duration>,
-    /// Its `version_comment`, in small letters.
+    /// Its `version_comment`.
     comment: String,
     /// Its `wsrep_on`, on MariaDB.
     wsrep_on: bool,
@@ -78,7 +79,7 @@ impl ServerTraits {
     /// As [`Row::get`].
     pub fn read(row: &Row, first: usize) -> Result<Self, Fault> {
         let comment: Option<Vec<u8>> = row.get(first + 1)?;
-        let comment = String::from_utf8_lossy(&comment.unwrap_or_default()).to_lowercase();
+        let comment = String::from_utf8_lossy(&comment.unwrap_or_default()).into_owned();
         Ok(Self {
             idle_limit: row.get(first)?.map(Duration::from_secs),
             comment,
@@ -100,9 +101,7 @@ impl Fitness {
     /// Judges a server on which a session asked for this idle limit, and found its run id's lock held by `owner`.
     pub fn judge(traits: &ServerTraits, owner: Option<u64>, session: u64, asked: Duration) -> Self {
         let idle_limit = traits.idle_limit.unwrap_or(asked);
-        let clusters = ["wsrep", "galera", "xtradb cluster"];
-        let is_galera =
-            traits.wsrep_on || clusters.iter().any(|name| traits.comment.contains(name));
+        let is_galera = traits.wsrep_on || is_wsrep(&traits.comment);
         let not_kept = Unfit::TimeoutNotKept {
             found: idle_limit.as_secs(),
             asked: asked.as_secs(),
@@ -127,7 +126,3 @@ impl Fitness {
         }
     }
 }
-
-/// Why a server that takes no writes is unfit.
-pub const READ_ONLY: &str =
-    "is read-only, as a replica is: a lock there meets nobody; name the server that takes writes";

@@ -3,12 +3,12 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::fitness::READ_ONLY;
 use super::request::{PAUSE, carry_out};
 use super::statements::Owners;
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
+use crate::db::server_facts::READ_ONLY;
 use crate::db::{Batch, Connector, Fault, LIST, Row, Session, Statement};
 
 /// What is told of a node of a cluster.

@@ -16,9 +16,9 @@ mod request;
 mod retaking;
 mod statements;
 
-pub use acquire::{Decision, Opening, Turns};
+pub use acquire::{Decision, First, FirstAnswer, Opening, Turn, Turns};
 pub use census::{Census, Found, Holding, Reported, Waiter};
-pub use fitness::{READ_ONLY, Unfit};
+pub use fitness::Unfit;
 pub use inspect::{Inspector, reach};
 pub use kill::{KillOutcome, Killed, Killing, Victim};
 pub use named_lock::NamedLock;

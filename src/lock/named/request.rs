@@ -4,13 +4,14 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::fitness::{Fitness, READ_ONLY, ServerTraits, Unfit};
+use super::fitness::{Fitness, ServerTraits, Unfit};
 use super::queue::{Answer, Plan};
 use super::statements::{Statements, Take, set_idle_timeout, shorten_idle_timeout};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
+use crate::db::server_facts::READ_ONLY;
 use crate::db::{Client, Fault, OWN_ATTRIBUTES, Session, Statement, claims, client};
 use crate::lock::{Holder, Holders, LockSpec, MOST_NAMED, Wait};
 

@@ -7,16 +7,18 @@ use std::time::Duration;
 use super::change::Change;
 use super::claim::{Claimant, Next};
 use super::clock::{Clock, disagreement};
-use super::row_lock::{CONFLICT_PAUSE, Queue, RowLock, by_chance, gone};
+use super::prepare::prepare_and_ask;
+use super::row_lock::{CONFLICT_PAUSE, Queue, RowLock, gone};
 use super::state::SlotState;
 use super::statements::{AskClock, Terms, Write};
-use crate::base::clock::Moment;
+use super::token_end::TokenEnd;
+use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::{Fault, Session};
-use crate::lock::named::{Decision, Opening, Request, Turns};
-use crate::lock::{Attempt, Caller, Grant, Holder, Holders, Lease};
+use crate::lock::named::{Decision, Opening, Request, Turn, Turns};
+use crate::lock::{Attempt, Caller, Grant, Holder, HolderKind, Holders, Lease};
 
 /// From a lost session to the next attempt.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -78,9 +80,8 @@ impl RowLock {
     fn open(&mut self, caller: &dyn Caller) -> Result<Option<(Session, Option<Opening>)>, Failure> {
         let connector = Rc::clone(&self.connector);
         let opened = connector.connect(|session| {
-            self.prepare(session)?;
             // Nobody has to hold back here for those who held it: their rows say so.
-            match self.request.open(session) {
+            match self.prepare_and_open(session)? {
                 Ok(opening) => {
                     if !opening.fitness.unfit.is_empty() {
                         self.queue = Queue::OfThisServer;
@@ -94,17 +95,33 @@ impl RowLock {
                 Err(fault) => Err(fault),
             }
         });
-        let read_only = match opened {
+        match opened {
             Ok(opened) => return Ok(Some(opened)),
             Err(Fault::Final(failure)) => return Err(failure),
-            Err(Fault::ReadOnly(line)) => Some(line),
-            Err(_) => None,
-        };
-        if read_only != self.only_read_only {
-            caller.on_read_only(read_only.as_deref());
-            self.only_read_only = read_only;
+            Err(fault) => self.report_read_only(&fault, caller),
         }
         Ok(None)
+    }
+
+    /// Makes a new session fit for the tables, and asks for the named lock, in one packet. What came of the latter.
+    fn prepare_and_open(&mut self, session: &mut Session) -> Result<Result<Opening, Fault>, Fault> {
+        self.limit_preparing(session)?;
+        let (first, asked) = (self.request.first(), Moment::now());
+        let (prepared, answer) = prepare_and_ask(&self.spec.tables, &first, session);
+        self.note_prepared(asked, prepared, session)?;
+        Ok(self.request.open_after(first, answer, session))
+    }
+
+    /// Tells the caller whether a round of all servers came to nothing because they are read-only.
+    pub(super) fn report_read_only(&mut self, fault: &Fault, caller: &dyn Caller) {
+        let read_only = match fault {
+            Fault::ReadOnly(line) => Some(line),
+            _ => None,
+        };
+        if read_only != self.only_read_only.as_ref() {
+            caller.on_read_only(read_only.map(String::as_str));
+            self.only_read_only = read_only.cloned();
+        }
     }
 
     /// Waits in the queue, if there is one, and then for the row.
@@ -115,12 +132,23 @@ impl RowLock {
         caller: &dyn Caller,
     ) -> Result<Decision, Fault> {
         self.named_slot = None;
-        if let Some(held) = self.claim_without_queue(session, caller)? {
+        if let Some(held) = self.claim_without_queue(session, opening, caller)? {
             return Ok(held);
         }
         let mut slots: Vec<u32> = (0..self.slots).collect();
         if let Some(opening) = opening {
-            match self.wait_in_queue(session, opening, caller)? {
+            let decision = match self.wait_in_queue(session, opening, caller)? {
+                Turn::Over(decision) => decision,
+                Turn::Unproved(slot, granted) => {
+                    if let Some(held) = self.claim_and_prove(slot, &granted, session, caller)? {
+                        return Ok(held);
+                    }
+                    session.answer_within(Duration::ZERO).map_err(gone)?;
+                    self.request.begin_wait(session)?;
+                    self.request.take(session, &granted, caller, None)?
+                }
+            };
+            match decision {
                 Decision::Held(named, _) => self.named_slot = Some(named.slot),
                 Decision::Taken(holders) => {
                     return Ok(Decision::Taken(self.name_holders(holders, session)));
@@ -167,9 +195,9 @@ impl RowLock {
         session: &mut Session,
         opening: &Opening,
         caller: &dyn Caller,
-    ) -> Result<Decision, Fault> {
+    ) -> Result<Turn, Fault> {
         if self.queue != Queue::OfThisServer {
-            return self.request.take(session, opening, caller, None);
+            return self.request.take_unproved(session, opening, caller);
         }
         let (limit, look) = (self.limit(), self.statements.look());
         let mut look_at_node = |session: &mut Session| {
@@ -182,14 +210,52 @@ impl RowLock {
             longest: LONGEST_TURN,
             after: &mut look_at_node,
         };
-        self.request.take(session, opening, caller, Some(turns))
+        let taken = self.request.take(session, opening, caller, Some(turns))?;
+        Ok(Turn::Over(taken))
+    }
+
+    /// Claims the slot whose named lock was granted after a wait, if the same packet proves that. `None`: it is to be proved and claimed
+    /// in steps, for nothing was claimed.
+    fn claim_and_prove(
+        &mut self,
+        slot: u32,
+        granted: &Opening,
+        session: &mut Session,
+        caller: &dyn Caller,
+    ) -> Result<Option<Decision>, Fault> {
+        session.answer_within(self.limit()).map_err(gone)?;
+        // Goes no further while the supervisor is stopped.
+        self.announce_claim(true, caller)?;
+        let (change, write_id) = (Change::Take { slot }, self.next_write_id());
+        let proof = self.request.proof(slot, granted);
+        let write = self.claiming(change, &[], Some(&proof), write_id, session);
+        let sent = Moment::now();
+        let fence = match self.write(&write.without_look(), session) {
+            Ok(written) => written.fence,
+            Err(Fault::Conflict(_) | Fault::Interrupted(_)) => None,
+            Err(fault) => return Err(fault),
+        };
+        if fence.is_none() {
+            self.announce_claim(false, caller)?;
+            return Ok(None);
+        }
+        self.named_slot = Some(slot);
+        let grant = Grant {
+            slot,
+            connection_id: session.handshake_id(),
+            fence,
+        };
+        let (ttl, proved) = (self.ttl, sent);
+        Ok(Some(Decision::Held(grant, Lease { ttl, proved })))
     }
 
     /// Claims the slot that an earlier claim was granted whose answer was lost: whoever is first in the queue would wait for its end,
-    /// and this one behind it. Likewise the slot whose holder has given the same owner name.
+    /// and this one behind it. Likewise the slot whose holder has given the same owner name. The named lock that the `opening` has
+    /// acquired is kept only where it is that slot's, or a place in a node's queue.
     fn claim_without_queue(
         &mut self,
         session: &mut Session,
+        opening: Option<&Opening>,
         caller: &dyn Caller,
     ) -> Result<Option<Decision>, Fault> {
         if !self.may_hold && self.spec.owner_name.is_none() {
@@ -203,7 +269,16 @@ impl RowLock {
             return Ok(None);
         };
         self.grant = grant;
-        self.regain_named_lock(session);
+        match opening.and_then(Opening::slot) {
+            Some(named) if self.queue == Queue::OfThisServer || named == grant.slot => {
+                self.named_slot = Some(named);
+            }
+            Some(named) => {
+                self.request.release(named, session)?;
+                self.regain_named_lock(session);
+            }
+            None => self.regain_named_lock(session),
+        }
         Ok(Some(Decision::Held(self.grant, lease)))
     }
 
@@ -278,12 +353,24 @@ impl RowLock {
                 self.compare_clocks(row.map_or(self.ttl, |row| row.ttl), session)?;
             }
             let write_id = self.next_write_id();
-            let write = self.claiming(change, write_id, session);
+            let mut write = self.claiming(change, &rows, None, write_id, session);
+            // There is no other that would have to be looked at.
+            let alone = change.granted().filter(|_| self.slots == 1);
+            if alone.is_some() {
+                write = write.without_look();
+            }
             sent = Moment::now();
             match self.write(&write, session) {
                 Ok(seen) => {
                     conflicts = 0;
-                    rows = seen.rows;
+                    if let (Some(slot), Some(fence)) = (alone, seen.fence) {
+                        next = Next::Held { slot, fence };
+                        continue;
+                    }
+                    rows = match alone {
+                        Some(_) => session.run(&self.statements.look())?,
+                        None => seen.rows,
+                    };
                     self.refuse_future(&rows, session)?;
                     next = self.claimant(slots).next(&rows, Some(write_id));
                 }
@@ -315,18 +402,40 @@ impl RowLock {
         }
     }
 
-    fn claiming(&self, change: Change, write_id: u64, session: &Session) -> Write {
-        let also = match change {
-            Change::Take { slot }
-            | Change::TakeExpired { slot, .. }
-            | Change::TakeOver { slot, .. } => (self.spec.on_grant)(slot, session.handshake_id()),
-            _ => Vec::new(),
+    fn claiming(
+        &self,
+        change: Change,
+        rows: &[SlotState],
+        proof: Option<&str>,
+        write_id: u64,
+        session: &Session,
+    ) -> Write {
+        let mut also = match change.granted() {
+            Some(slot) => (self.spec.on_grant)(slot, session.handshake_id()),
+            None => Vec::new(),
         };
+        also.extend(self.end_of_token(change, rows));
         let terms = Terms {
             ttl: Some(self.ttl),
+            proof,
             ..self.terms(&also)
         };
         self.statements.write(change, write_id, &terms)
+    }
+
+    /// What the history is to say of the script whose slot is taken.
+    fn end_of_token(&self, change: Change, rows: &[SlotState]) -> Option<String> {
+        let (slot, fence, end) = match change {
+            Change::TakeExpired { slot, fence } => (slot, fence, TokenEnd::Expired),
+            Change::TakeOver { slot, fence } => (slot, fence, TokenEnd::TakenOver),
+            _ => return None,
+        };
+        let mut rows = rows.iter();
+        let row = rows.find(|row| row.slot == slot && row.fence == fence)?;
+        let owner = row.owner.as_deref();
+        let record = (self.spec.on_token_end)(owner.filter(|_| row.kind != HolderKind::Run)?, end);
+        // One that lives and was late says itself how its run has ended.
+        Some(self.statements.if_own(&record, slot, fence + 1))
     }
 
     /// Refuses a server whose clock is behind that of one which wrote a row.
@@ -361,7 +470,7 @@ impl RowLock {
             return Ok(());
         };
         let own = session.to_string();
-        let others = self.connector.survey(CLOCK_LIMIT, &own, |session| {
+        let others = self.connector.survey(CLOCK_LIMIT, session, |session| {
             let asked = Moment::now();
             let clock = session.run(&AskClock)?;
             Ok(Clock::new(clock, asked, Moment::now()))

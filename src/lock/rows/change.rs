@@ -31,6 +31,16 @@ impl Change {
         }
     }
 
+    /// The slot that it grants.
+    pub fn granted(self) -> Option<u32> {
+        match self {
+            Self::Take { slot } | Self::TakeExpired { slot, .. } | Self::TakeOver { slot, .. } => {
+                Some(slot)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether the owner may hold a slot by it.
     pub fn may_hold(self) -> bool {
         match self {

@@ -1,18 +1,19 @@
 //! Holding a row: renewing it, on another session where the one before is lost, and releasing it.
 
-use std::thread::sleep;
+use std::time::Duration;
 
 use super::change::Change;
 use super::holding::{Holding, Released, Renewed, after_release_of_any};
 use super::row_lock::{Queue, RowLock, gone};
 use super::state::SlotState;
 use super::statements::Written;
+use super::token_end::TokenEnd;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::db::{Fault, Plain, Session};
 use crate::lock::named::Request;
-use crate::lock::{Attempt, Backend, Caller, Grant, Lease, Renewal, run_lock_of};
+use crate::lock::{Attempt, Backend, Caller, Grant, HolderKind, Lease, Renewal, run_lock_of};
 
 impl RowLock {
     /// Goes on with the grant that a script has.
@@ -30,17 +31,25 @@ impl RowLock {
         let proved = match self.renew_row() {
             Ok(Renewal::Confirmed(proved)) => proved,
             Ok(Renewal::Lost(cause)) => {
+                if let Some(holders) = self.other_command.take() {
+                    return Ok(Attempt::Taken(holders));
+                }
                 let line = format!("the token does not hold {} any more: {cause}", self.name);
                 return Err(Failure::new(Reason::LockLost, line));
             }
             Ok(Renewal::Killed(killer)) => {
+                // There is no command yet.
+                let _ = self.release_row(&[]);
                 let line = format!("{} was ended by {killer}", self.name);
                 return Err(Failure::new(Reason::LockLost, line));
             }
             Err(Fault::Final(failure)) => return Err(failure),
-            Ok(Renewal::Unanswered(_)) | Err(_) => {
-                return Ok(Attempt::Retry(self.connector.pause()));
+            Ok(Renewal::Unanswered(cause)) => {
+                return Ok(Attempt::Retry(
+                    self.pause_after(&Fault::Gone(cause), caller),
+                ));
             }
+            Err(fault) => return Ok(Attempt::Retry(self.pause_after(&fault, caller))),
         };
         caller.on_server(&self.server());
         let ttl = self.ttl;
@@ -67,6 +76,7 @@ impl RowLock {
             // Whatever else it comes to, the longer way finds out.
             match session.change(&renewal) {
                 Ok(1) => {
+                    self.may_be_released = false;
                     self.session = Some(session);
                     return Ok(Renewal::Confirmed(sent));
                 }
@@ -87,8 +97,12 @@ impl RowLock {
             session.answer_within(self.limit()).map_err(gone)?;
         }
         let renewal = match renewed {
-            Renewed::Confirmed => Renewal::Confirmed(sent),
+            Renewed::Confirmed => {
+                self.may_be_released = false;
+                Renewal::Confirmed(sent)
+            }
             Renewed::Killed => {
+                self.killed_by = rows.first().and_then(|row| row.kill_requested_by.clone());
                 self.begin_end(&mut session);
                 let killer = rows.first().and_then(SlotState::killer);
                 Renewal::Killed(Box::new(killer.unwrap_or_default()))
@@ -99,6 +113,11 @@ impl RowLock {
             }
             Renewed::Lost(Some(row)) if row.is_owned() => {
                 let holders = self.holders(&rows);
+                let holding = self.holding(fence);
+                let is_own = row.owner.as_deref() == Some(holding.owner) && row.fence == fence;
+                if is_own && holding.has_another_command(row) {
+                    self.other_command = Some(holders.clone());
+                }
                 Renewal::Lost(format!("its row says that it is {holders}"))
             }
             Renewed::Lost(Some(_)) => Renewal::Lost("its row says that nobody holds it".to_owned()),
@@ -117,7 +136,7 @@ impl RowLock {
 
     /// Takes the named lock again, which excludes callers without rows; the row stays held without it.
     pub(super) fn regain_named_lock(&mut self, session: &mut Session) {
-        if self.queue != Queue::Excludes || self.spec.kind != "run" {
+        if self.queue != Queue::Excludes || self.spec.kind != HolderKind::Run {
             if self.queue != Queue::None {
                 // By it `dblock kill` finds the session.
                 let _ = Request::mark(&run_lock_of(&self.spec.owner), session);
@@ -146,32 +165,55 @@ impl RowLock {
             owner: &self.spec.owner,
             slot: self.grant.slot,
             fence,
+            command_run: self.spec.command_run.as_deref(),
         }
     }
 
     /// Releases the row, and then the named lock. `false`: the row was another's.
     pub(super) fn release_row(&mut self, also: &[String]) -> Result<bool, Fault> {
-        let mut session = self.reach()?;
         let Grant { slot, fence, .. } = self.grant;
+        if fence.is_none() && self.spec.token.is_some() {
+            // It is the script's, and was not gone on with.
+            return Ok(true);
+        }
+        let mut session = self.reach()?;
+        let mut also = also.to_vec();
+        if fence.is_none() {
+            also.extend_from_slice(&self.spec.on_withdrawal);
+        }
+        if let (Some(fence), true, Some(killer)) =
+            (fence, self.spec.token.is_none(), &self.killed_by)
+            && self.spec.kind == HolderKind::TokenRun
+        {
+            let record = (self.spec.on_token_end)(&self.spec.owner, TokenEnd::Killed(killer));
+            also.push(self.statements.if_own(&record, slot, fence));
+        }
         let write_id = self.next_write_id();
         let change = Change::giving_back(slot, fence, self.spec.token.is_some());
-        let write = self.statements.write(change, write_id, &self.terms(also));
+        let write = self.statements.write(change, write_id, &self.terms(&also));
         // In the same packet: whoever waits for the named lock waits for nothing else.
         let named = self
             .named_slot
             .map(|named| self.request.release_statement(named));
         let write = write.and_release(named);
-        let Written { rows, queue_head } =
-            self.write_through(&write, &mut session)
-                .inspect_err(|fault| {
-                    self.may_be_released |= matches!(fault, Fault::Gone(_));
-                })?;
+        let Written {
+            rows,
+            has_changed,
+            queue_head,
+            ..
+        } = self
+            .write_through(&write, &mut session)
+            .inspect_err(|fault| {
+                self.may_be_released |= matches!(fault, Fault::Gone(_));
+            })?;
         let released = match fence {
             None => {
                 self.may_hold = false;
                 after_release_of_any(&rows, &self.spec.owner)
             }
+            Some(_) if has_changed => Released::Done,
             Some(fence) => {
+                let rows = session.run(&self.statements.look_at_slot(slot))?;
                 let holding = self.holding(fence);
                 holding.after_release(&rows, write_id, self.may_be_released)
             }
@@ -204,28 +246,37 @@ impl RowLock {
         is_done
     }
 
-    /// Releases the lock of a script.
+    /// One attempt to release the lock of a script; how long to wait before the next.
     ///
     /// # Errors
     /// [`Reason::LockLost`]: it was not held any more; no further attempt will help.
-    pub fn release_token(&mut self, caller: &dyn Caller, also: &[String]) -> Result<(), Failure> {
-        let (slot, fence) = self.spec.token.take().unwrap_or_default();
-        self.grant = Grant {
-            slot,
-            fence: Some(fence),
-            ..Grant::default()
-        };
-        loop {
-            match self.release_row(also) {
-                Err(Fault::Final(failure)) => return Err(failure),
-                Err(_) => sleep(self.connector.pause()),
-                Ok(was_held) => {
-                    caller.on_server(&self.server());
-                    let line = format!("the token does not hold {} any more", self.name);
-                    let lost = Failure::new(Reason::LockLost, line);
-                    return was_held.then_some(()).ok_or(lost);
-                }
-            }
+    pub fn release_token(
+        &mut self,
+        caller: &dyn Caller,
+        also: &[String],
+    ) -> Result<Option<Duration>, Failure> {
+        if let Some((slot, fence)) = self.spec.token.take() {
+            self.grant = Grant {
+                slot,
+                fence: Some(fence),
+                ..Grant::default()
+            };
         }
+        match self.release_row(also) {
+            Ok(was_held) => {
+                caller.on_server(&self.server());
+                let line = format!("the token does not hold {} any more", self.name);
+                let lost = Failure::new(Reason::LockLost, line);
+                was_held.then_some(None).ok_or(lost)
+            }
+            Err(Fault::Final(failure)) => Err(failure),
+            Err(fault) => Ok(Some(self.pause_after(&fault, caller))),
+        }
+    }
+
+    /// How long to wait after a round of all servers that came to nothing. The caller learns whether it was for being read-only.
+    fn pause_after(&mut self, fault: &Fault, caller: &dyn Caller) -> Duration {
+        self.report_read_only(fault, caller);
+        self.connector.pause()
     }
 }

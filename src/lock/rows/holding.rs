@@ -11,6 +11,8 @@ pub struct Holding<'a> {
     pub slot: u32,
     /// The number of the grant.
     pub fence: u64,
+    /// The run whose command is under it, where it is a script's.
+    pub command_run: Option<&'a str>,
 }
 
 /// What a renewal has come to.
@@ -38,8 +40,15 @@ pub enum Released {
 }
 
 impl Holding<'_> {
+    /// Whether another command is under the grant of the script.
+    pub fn has_another_command(&self, row: &SlotState) -> bool {
+        let other = row.command_run.as_deref();
+        self.command_run.is_some() && other.is_some() && other != self.command_run
+    }
+
     fn is_of(&self, row: &SlotState) -> bool {
-        row.owner.as_deref() == Some(self.owner) && row.fence == self.fence
+        let is_own = row.owner.as_deref() == Some(self.owner) && row.fence == self.fence;
+        is_own && !self.has_another_command(row)
     }
 
     /// What the `rows` show after a renewal with the number `write_id`.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::state::{COLUMNS, NEXT_COLUMN, SlotState};
+use super::prepare::prepare;
+use super::state::{COLUMNS, HOLDER, NEXT_COLUMN, SlotState};
 use super::statements::{Statements, Write};
 use crate::base::text::cut_to_bytes;
 use crate::db::{Client, Fault, LIST, Row, Statement, text_literal};
 use crate::lock::named::Inspector;
-use crate::lock::{Durable, HeldRow, HolderKind, Lease, MOST_SLOTS, Name, run_lock_of};
+use crate::lock::{Durable, HeldRow, Lease, MOST_SLOTS, Name, run_lock_of};
 use crate::schema::{AskVersion, Tables};
 
 /// Bytes of a text in a table that are told at most: others may have written there.
@@ -31,7 +32,7 @@ impl Rows {
             return Ok(None);
         };
         tables.judge(Ok(Some(version)), session)?;
-        let prepared = session.run_batch(&Statements::prepare_for(&tables));
+        let prepared = prepare(&tables, session);
         let is_multi_primary = prepared.map_err(|fault| tables.explain(fault))?.is_cluster;
         Ok(Some(Self {
             tables,
@@ -73,8 +74,8 @@ impl Rows {
 
     fn ask(&self, which: &str, inspector: &mut Inspector) -> Result<Vec<HeldRow>, Fault> {
         let asked = inspector.run(&AskHeld(format!(
-            "/* dblock held rows */ SELECT {COLUMNS}, l.name, l.kind, r.run IS NOT NULL, l.renewed_at >= l.kill_requested_at FROM {} l \
-             LEFT JOIN {} r ON r.run = l.owner WHERE {which} ORDER BY l.name, l.slot",
+            "/* dblock held rows */ SELECT {COLUMNS}, l.name, r.run IS NOT NULL, l.renewed_at >= l.kill_requested_at FROM {} l \
+             LEFT JOIN {} r ON {HOLDER} WHERE {which} ORDER BY l.name, l.slot",
             self.tables.locks(),
             self.tables.runs(),
         )));
@@ -131,12 +132,7 @@ impl Statement for AskHeld {
 
 fn held_row(row: &Row) -> Result<HeldRow, Fault> {
     let state = SlotState::read(row)?;
-    let kind = match row.text(NEXT_COLUMN + 1)?.as_deref() {
-        Some("token") => HolderKind::Token,
-        Some("token_run") => HolderKind::TokenRun,
-        _ => HolderKind::Run,
-    };
-    let in_history = row.get::<u8>(NEXT_COLUMN + 2)? == Some(1);
+    let in_history = row.get::<u8>(NEXT_COLUMN + 1)? == Some(1);
     let killer = state.killer().map(short);
     let expires_in = u64::try_from(state.expires_in).ok();
     let age = Duration::from_micros(u64::try_from(state.age).unwrap_or_default());
@@ -148,7 +144,7 @@ fn held_row(row: &Row) -> Result<HeldRow, Fault> {
         write_id: state.write_id,
         durable: Durable {
             fence: state.fence,
-            kind,
+            kind: state.kind,
             owner_name: state
                 .owner_name
                 .map(|name| cut_to_bytes(&name, LONGEST_TEXT).to_owned()),
@@ -169,7 +165,7 @@ fn held_row(row: &Row) -> Result<HeldRow, Fault> {
             .unwrap_or_default(),
         renewal_in: Lease::interval(state.ttl).saturating_sub(age),
         killer,
-        knows_killer: row.get::<u8>(NEXT_COLUMN + 3)? == Some(1),
+        knows_killer: row.get::<u8>(NEXT_COLUMN + 2)? == Some(1),
     })
 }
 

@@ -2,19 +2,21 @@
 //! the end of the command, is the answer. The markers of named locks keep callers without rows out meanwhile, and the end of its session
 //! only has the holder look at its row at once.
 
+mod outcome;
+
 use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::inspect::Rows;
 use super::statements::Only;
+use super::token_end::{RecordTokenEnd, TokenEnd};
 use crate::base::clock::Moment;
 use crate::db::{Client, Fault};
 use crate::lock::named::{Inspector, Killed, Killing};
-use crate::lock::{Durable, HeldRow, HolderKind, MOST_SLOTS, kill_request_lock, run_lock_of};
+use crate::lock::{HeldRow, HolderKind, MOST_SLOTS, kill_request_lock, run_lock_of};
 use crate::schema::Tables;
+pub use outcome::{Ended, Freed, RowOutcome, RowVictim};
 
 /// From one look at the row to the next: at first, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -29,85 +31,6 @@ const MOST_CHANGES: u32 = 10;
 /// Characters of whoever asks for the end, as the table has room.
 const LONGEST_KILLER: usize = 400;
 
-/// What became of an attempt to end a holder.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum Ended {
-    /// No row was meant.
-    Named(Killed),
-    /// The row of this slot was.
-    Row {
-        /// Which, from 0.
-        slot: u32,
-        /// What became of its holder.
-        outcome: Box<RowOutcome>,
-    },
-}
-
-/// Who holds a row.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct RowVictim {
-    /// Who it is; `None` if neither the history nor a session says so. Its session's number is 0 where that is not on this server.
-    pub client: Option<Client>,
-    /// What its row says.
-    pub durable: Durable,
-}
-
-/// Why a row was taken from its owner, who was not asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Freed {
-    /// Its time was over.
-    Expired,
-    /// A script holds it: there is no command to wait for.
-    Token,
-    /// With `--force`.
-    Forced,
-}
-
-/// What became of the holder of a row. `now` is who holds the slot afterwards; `None`: nobody.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum RowOutcome {
-    /// With a dry run: it is held.
-    Held(RowVictim),
-    /// With a dry run: it is held, and this one has asked for its end before.
-    BeingEnded { killer: Client },
-    /// It was released before it could be ended.
-    ReleasedMeanwhile {
-        holder: RowVictim,
-        now: Option<Client>,
-    },
-    /// It was taken from its owner meanwhile: its time was over, or by somebody else.
-    TakenMeanwhile {
-        holder: RowVictim,
-        now: Option<Client>,
-    },
-    /// The row was taken from its owner.
-    Freed {
-        holder: RowVictim,
-        why: Freed,
-        /// Until its dblock looks at the row, if that lives and reaches the server.
-        renewal_in: Duration,
-        /// Whether its session is there, and this account may not end it: that has the named lock on.
-        keeps_session: bool,
-        now: Option<Client>,
-    },
-    /// Its command has ended.
-    CommandEnded {
-        holder: RowVictim,
-        after: Duration,
-        now: Option<Client>,
-    },
-    /// Its dblock ends its command, which did not end in time.
-    CommandEnding { holder: RowVictim, after: Duration },
-    /// Its dblock did not look at its row in time.
-    NotHeard {
-        /// What its row says by now.
-        holder: RowVictim,
-        after: Duration,
-        /// Until it is to look at it.
-        renewal_in: Duration,
-    },
-}
-
 /// Ends a holder, be it of a row or of a named lock.
 pub struct RowKilling<'a> {
     /// What is to be done about a named lock, and in which way.
@@ -118,6 +41,8 @@ pub struct RowKilling<'a> {
     pub force: bool,
     /// Who asks for it.
     pub killer: String,
+    /// What records that a script has lost its grant by it.
+    pub on_token_end: RecordTokenEnd,
 }
 
 /// What was heard of a holder that was asked to end.
@@ -257,9 +182,10 @@ impl RowKilling<'_> {
         };
         let write_id = u64::from(getrandom::u32().unwrap_or_default());
         let fence = row.durable.fence;
+        let record = self.end_of_token(row, why);
         let write = rows
             .statements_of(row, name)
-            .free(row.slot, fence, write_id, only);
+            .free(row.slot, fence, write_id, only, record);
         let after = rows.write(&write, self.inspector())?;
         if after.is_none_or(|after| after.write_id != write_id) {
             return Ok(None);
@@ -330,7 +256,7 @@ impl RowKilling<'_> {
                 RowOutcome::TakenMeanwhile { holder, now }
             }
             Some(Report::Ending) => RowOutcome::CommandEnding { holder, after },
-            Some(Report::Nothing(row)) => RowOutcome::NotHeard {
+            Some(Report::Nothing(row)) => RowOutcome::Unanswered {
                 holder: RowVictim {
                     durable: row.durable,
                     ..holder
@@ -401,8 +327,20 @@ impl RowKilling<'_> {
     fn free_token(&mut self, rows: &Rows, row: &HeldRow) -> Result<(), Fault> {
         let write_id = u64::from(getrandom::u32().unwrap_or_default());
         let statements = rows.statements_of(row, self.named.name);
-        let free = statements.free(row.slot, row.durable.fence, write_id, Only::Token);
+        let record = self.end_of_token(row, Freed::Token);
+        let fence = row.durable.fence;
+        let free = statements.free(row.slot, fence, write_id, Only::Token, record);
         rows.write(&free, self.inspector()).map(drop)
+    }
+
+    /// What the history is to say of the script whose grant is ended.
+    fn end_of_token(&self, row: &HeldRow, why: Freed) -> Option<String> {
+        let end = match why {
+            Freed::Expired => TokenEnd::Expired,
+            Freed::Token | Freed::Forced => TokenEnd::Killed(&self.killer),
+        };
+        let is_token = row.durable.kind != HolderKind::Run;
+        is_token.then(|| (self.on_token_end)(&row.owner, end))
     }
 
     fn unmark(&mut self, markers: &[String]) -> Result<(), Fault> {

@@ -12,15 +12,18 @@ mod inspect;
 mod kill;
 #[cfg(test)]
 mod model;
+mod prepare;
 mod probe;
 mod row_lock;
 mod state;
 mod statements;
 mod token;
+mod token_end;
 
 pub use clock::{Clock, disagreement};
 pub use inspect::Rows;
 pub use kill::{Ended, Freed, RowKilling, RowOutcome, RowVictim};
 pub use probe::{RowProbe, TablesFound, clock_of};
 pub use row_lock::{RowLock, RowSpec};
-pub use token::Token;
+pub use token::{Token, owner_of};
+pub use token_end::{RecordTokenEnd, TokenEnd};

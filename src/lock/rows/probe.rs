@@ -6,23 +6,20 @@ use std::time::Duration;
 
 use super::change::Change;
 use super::clock::Clock;
+use super::prepare::prepare;
 use super::state::SlotState;
 use super::statements::{AskClock, Prepared, RollBack, Statements, Terms};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::db::server_facts::median;
-use crate::db::{Fault, Plain, Row, Session, Statement, text_literal};
+use crate::db::{Fault, NO_PRIVILEGE, NO_TABLE, Plain, Row, Session, Statement, text_literal};
 use crate::lock::named::CHECKED;
-use crate::lock::{DEFAULT_TTL, Name, run_id_lock};
+use crate::lock::{DEFAULT_TTL, HolderKind, Name, run_id_lock};
 use crate::schema::{AskVersion, Tables, Version};
 
 /// A write that meets another one is tried so often, with a pause.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// The errors of a server that has no such database or table, and of one that refuses the account what it asked for, be it there or not.
-const MISSING: [u16; 2] = [1049, 1146];
-const DENIED: [u16; 3] = [1044, 1142, 1143];
 
 /// A durable lock under a random name.
 pub struct RowProbe {
@@ -73,8 +70,8 @@ impl RowProbe {
                 Err(fault) => TablesFound::Unusable(fault.to_string()),
             },
             Ok(None) => TablesFound::Missing,
-            Err(code) if MISSING.contains(&code) => TablesFound::Missing,
-            Err(code) if DENIED.contains(&code) => TablesFound::Hidden,
+            Err(code) if NO_TABLE.contains(&code) => TablesFound::Missing,
+            Err(code) if NO_PRIVILEGE.contains(&code) => TablesFound::Hidden,
             Err(code) => TablesFound::Refused(code),
         })
     }
@@ -84,7 +81,7 @@ impl RowProbe {
     /// # Errors
     /// Any fault of a statement.
     pub fn prepare(&self, session: &mut Session) -> Result<Prepared, Fault> {
-        session.run_batch(&self.statements.prepare())
+        prepare(&self.tables, session)
     }
 
     /// How long it takes to acquire the lock, on a session that was prepared. It is held then, until it is [deleted](Self::delete).
@@ -172,10 +169,12 @@ impl RowProbe {
         session: &mut Session,
     ) -> Result<Vec<SlotState>, Fault> {
         let terms = Terms {
-            kind: "run",
+            kind: HolderKind::Run,
+            command_run: None,
             owner_name: None,
             ttl: Some(DEFAULT_TTL),
             also: &[],
+            proof: None,
         };
         let write = self.statements.write(change, write_id, &terms);
         self.insist(session, |session| Ok(session.run_batch(&write)?.rows))
@@ -215,18 +214,18 @@ impl RowProbe {
 /// The session must be dropped.
 pub fn clock_of(session: &mut Session) -> Result<Option<Clock>, Fault> {
     let asked = Moment::now();
-    let told = session.try_run(&Told)?;
+    let clock = session.try_run(&TryClock)?;
     let answered = Moment::now();
-    Ok(told
+    Ok(clock
         .ok()
         .flatten()
-        .map(|told| Clock::new(told, asked, answered)))
+        .map(|clock| Clock::new(clock, asked, answered)))
 }
 
 /// As [`AskClock`], of a server that may have no answer.
-struct Told;
+struct TryClock;
 
-impl Statement for Told {
+impl Statement for TryClock {
     type Answer = Option<i64>;
 
     fn sql(&self) -> String {

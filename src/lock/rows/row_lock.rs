@@ -7,17 +7,19 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::clock::{Clock, disagreement};
+use super::prepare::{fit_for_lock, prepare};
 use super::state::SlotState;
 use super::statements::{Prepared, RollBack, Statements, Terms, Write, Written};
-use crate::base::clock::Moment;
+use super::token_end::RecordTokenEnd;
+use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::{Client, Connector, Fault, Session};
-use crate::lock::named::{READ_ONLY, Request, Verbosity};
+use crate::lock::named::{Request, Verbosity};
 use crate::lock::{
-    Attempt, Backend, Caller, Grant, Holder, Holders, LockSpec, MOST_NAMED, Name, Reattempt,
-    Refusal, Renewal,
+    Attempt, Backend, Caller, Grant, Holder, HolderKind, Holders, LockSpec, MOST_NAMED, Name,
+    Reattempt, Refusal, Renewal,
 };
 use crate::schema::Tables;
 
@@ -29,14 +31,19 @@ const SHARE_OF_TTL: u32 = 8;
 const SHORTEST_LIMIT: Duration = Duration::from_secs(1);
 const LONGEST_LIMIT: Duration = Duration::from_secs(10);
 
+/// For how much longer than its TTL a row is tried to be released.
+const RELEASE_BEYOND_TTL: Duration = Duration::from_secs(60);
+
 /// What makes a lock durable.
 pub struct RowSpec {
     /// The tables.
     pub tables: Tables,
     /// Whom the row is to belong to: 32 hex digits that nobody else has.
     pub owner: String,
-    /// `run`, `token` or `token_run`.
-    pub kind: &'static str,
+    /// What is to hold it.
+    pub kind: HolderKind,
+    /// The run whose command is to be under the grant of a script.
+    pub command_run: Option<String>,
     /// What `acquire --owner` says.
     pub owner_name: Option<String>,
     /// The slot and the fence of a grant that a script has; `None`: a new one is asked for.
@@ -45,6 +52,10 @@ pub struct RowSpec {
     pub ttl: Option<Duration>,
     /// The statements that are carried out in the transaction of a grant, by the slot and the session's number.
     pub on_grant: Box<dyn Fn(u32, u64) -> Vec<String>>,
+    /// What records that a script has lost its grant to this one, or with its command.
+    pub on_token_end: RecordTokenEnd,
+    /// Those of the release of a grant that nobody has used.
+    pub on_withdrawal: Vec<String>,
 }
 
 /// How far the server's named locks serve as the queue.
@@ -77,8 +88,12 @@ pub struct RowLock {
     pub(super) write_id: u64,
     /// Whether a slot may be held without anybody's knowing.
     pub(super) may_hold: bool,
-    /// Whether a release was sent whose answer was lost.
+    /// Whether it may have been released already: the answer was lost, or the process that got it has died.
     pub(super) may_be_released: bool,
+    /// Who has another command under the grant of the script, as was seen last.
+    pub(super) other_command: Option<Holders>,
+    /// Who ends the command under the grant of a script, and with it the grant.
+    pub(super) killed_by: Option<String>,
     pub(super) clock: Option<Clock>,
     pub(super) only_read_only: Option<String>,
 }
@@ -108,6 +123,8 @@ impl RowLock {
             write_id: getrandom::u32().map_or(1, u64::from) << 16,
             may_hold: false,
             may_be_released: false,
+            other_command: None,
+            killed_by: None,
             clock: None,
             only_read_only: None,
         }
@@ -115,7 +132,11 @@ impl RowLock {
 
     /// For a slot that another process holds, which has died.
     pub fn resumed(self, grant: Grant) -> Self {
-        Self { grant, ..self }
+        Self {
+            grant,
+            may_be_released: true,
+            ..self
+        }
     }
 
     /// How long a server may take for an answer. It is no longer than its share of the time for connecting: a node that is cut off
@@ -130,47 +151,52 @@ impl RowLock {
         self.write_id
     }
 
-    /// Makes a new session fit for the tables, and notes what its server is.
-    pub(super) fn prepare(&mut self, session: &mut Session) -> Result<Prepared, Fault> {
+    /// Makes a new session fit for the tables, and notes what its server is, which takes writes.
+    pub(super) fn prepare(&mut self, session: &mut Session) -> Result<(), Fault> {
+        self.limit_preparing(session)?;
+        let (asked, prepared) = (Moment::now(), prepare(&self.spec.tables, session));
+        self.note_prepared(asked, prepared, session)
+    }
+
+    pub(super) fn limit_preparing(&self, session: &Session) -> Result<(), Fault> {
         let limit = self.limit().min(self.connector.attempt_limit());
-        session.answer_within(limit).map_err(gone)?;
-        let (asked, prepared) = (Moment::now(), session.run_batch(&self.statements.prepare()));
-        let tables = &self.spec.tables;
-        match prepared {
-            Ok(prepared) => {
-                tables.judge(Ok(prepared.version), session)?;
-                self.queue = if prepared.is_cluster {
-                    Queue::OfThisServer
-                } else {
-                    Queue::Excludes
-                };
-                let clock = Clock::new(prepared.clock, asked, Moment::now());
-                if let Some(before) = self.clock.replace(clock)
-                    && let Some(off) = disagreement(before, clock, self.ttl)
-                {
-                    let line = format!(
-                        "the clock of {session} is {} off that of the server before, more than a tenth of the TTL",
-                        shown(off)
-                    );
-                    session.tell(Level::Warning, &line);
-                }
-                session.answer_within(Duration::ZERO).map_err(gone)?;
-                Ok(prepared)
-            }
-            Err(fault @ Fault::NoSuchTable(_)) => {
-                tables.judge(Err(fault), session)?;
-                Err(Fault::Gone("no answer".to_owned()))
-            }
-            Err(fault) => Err(tables.explain(fault)),
+        session.answer_within(limit).map_err(gone)
+    }
+
+    /// Notes what a new session's server is, which takes writes.
+    pub(super) fn note_prepared(
+        &mut self,
+        asked: Moment,
+        prepared: Result<Prepared, Fault>,
+        session: &mut Session,
+    ) -> Result<(), Fault> {
+        let prepared = fit_for_lock(&self.spec.tables, prepared, session)?;
+        self.queue = if prepared.is_cluster {
+            Queue::OfThisServer
+        } else {
+            Queue::Excludes
+        };
+        let clock = Clock::new(prepared.clock, asked, Moment::now());
+        if let Some(before) = self.clock.replace(clock)
+            && let Some(off) = disagreement(before, clock, self.ttl)
+        {
+            let line = format!(
+                "the clock of {session} is {} off that of the server before, more than a tenth of the TTL",
+                shown(off)
+            );
+            session.tell(Level::Warning, &line);
         }
+        session.answer_within(Duration::ZERO).map_err(gone)
     }
 
     pub(super) fn terms<'a>(&'a self, also: &'a [String]) -> Terms<'a> {
         Terms {
             kind: self.spec.kind,
+            command_run: self.spec.command_run.as_deref(),
             owner_name: self.spec.owner_name.as_deref(),
             ttl: self.spec.ttl,
             also,
+            proof: None,
         }
     }
 
@@ -234,9 +260,7 @@ impl RowLock {
         let connector = Rc::clone(&self.connector);
         self.named_slot = None;
         let (session, ()) = connector.connect(|session| {
-            if self.prepare(session)?.is_read_only {
-                return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
-            }
+            self.prepare(session)?;
             session.answer_within(self.limit()).map_err(gone)
         })?;
         Ok(session)
@@ -246,12 +270,6 @@ impl RowLock {
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(super) fn gone(error: io::Error) -> Fault {
     Fault::Gone(error.to_string())
-}
-
-/// A span of about this length: those who wait for the same do not all come at once.
-pub(super) fn by_chance(span: Duration) -> Duration {
-    let chance = getrandom::u32().unwrap_or(u32::MAX);
-    span.mul_f64(0.5 + 0.5 * f64::from(chance) / f64::from(u32::MAX))
 }
 
 impl Backend for RowLock {
@@ -301,6 +319,7 @@ impl Backend for RowLock {
 
     fn release(&mut self, also: &[String]) -> Result<bool, Option<String>> {
         let (mut also, mut unrecorded): (&[String], Option<String>) = (also, None);
+        let begun = Moment::now();
         loop {
             match self.release_row(also) {
                 Ok(was_held) => {
@@ -315,6 +334,10 @@ impl Backend for RowLock {
                     also = &[];
                 }
                 Err(Fault::Final(failure)) => return Err(Some(failure.line)),
+                // It has expired long ago, and whoever waited for this is gone.
+                Err(fault) if begun.elapsed() > self.ttl + RELEASE_BEYOND_TTL => {
+                    return Err(Some(fault.to_string()));
+                }
                 Err(_) => sleep(self.connector.pause()),
             }
         }

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use crate::db::{Claims, Client, Fault, PROGRAM, Row};
+use crate::lock::HolderKind;
 
 /// A slot's row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,6 +16,10 @@ pub struct SlotState {
     pub owner: Option<String>,
     /// What the owner has given as `acquire --owner`.
     pub owner_name: Option<String>,
+    /// What it is.
+    pub kind: HolderKind,
+    /// The run whose command is under a script's grant, unless that is dead for want of a renewal.
+    pub command_run: Option<String>,
     /// The number that the owner's latest write has chosen.
     pub write_id: u64,
     /// The time until it expires, in microseconds by the server's clock, negative after that.
@@ -35,7 +40,11 @@ pub const COLUMNS: &str = "l.slot, l.fence, l.owner, l.write_id, \
      TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), l.expires_at), \
      TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)), \
      TIMESTAMPDIFF(MICROSECOND, l.acquired_at, UTC_TIMESTAMP(6)), \
-     l.kill_requested_by, r.host, r.pid, r.program, r.connection, r.user, l.ttl_seconds, l.owner_name";
+     l.kill_requested_by, r.host, r.pid, r.program, r.connection, r.user, l.ttl_seconds, l.owner_name, l.kind, \
+     IF(l.command_until > UTC_TIMESTAMP(6), l.command_run, NULL)";
+
+/// Which run `r` of the history is the holder of a row `l`: that of a command, if there is one.
+pub const HOLDER: &str = "r.run = IF(l.command_until > UTC_TIMESTAMP(6), l.command_run, l.owner)";
 
 /// The column after them.
 pub const NEXT_COLUMN: usize = number_of(COLUMNS);
@@ -63,11 +72,19 @@ impl SlotState {
     pub fn read(row: &Row) -> Result<Self, Fault> {
         let held_for: i64 = row.get(6)?.unwrap_or_default();
         let held_for = Duration::from_micros(u64::try_from(held_for).unwrap_or_default());
+        let command_run = row.text(16)?;
+        // A command that nobody renews for is dead, and the script goes on.
+        let kind = match HolderKind::of_name(row.text(15)?.as_deref()) {
+            HolderKind::TokenRun if command_run.is_none() => HolderKind::Token,
+            kind => kind,
+        };
         Ok(Self {
             slot: row.get(0)?.unwrap_or_default(),
             fence: row.get(1)?.unwrap_or_default(),
             owner: row.text(2)?,
             owner_name: row.text(14)?,
+            kind,
+            command_run,
             write_id: row.get(3)?.unwrap_or_default(),
             // Without a time, which somebody has deleted by hand, it is over.
             expires_in: row.get(4)?.unwrap_or_default(),

@@ -1,13 +1,17 @@
-//! The statements on the table of durable locks. Each write is followed, in the same packet, by a look at the rows: what that shows
-//! counts, and not how many rows the write says that it changed. Rows are found by their primary key alone.
+//! The statements on the table of durable locks. That a write has changed its row proves it; that it has changed none proves nothing, for
+//! a node of a cluster may lag: then a look at the rows decides, in the same packet or after it. Rows are found by their primary key
+//! alone.
 
 use std::time::Duration;
 
 use super::change::Change;
-use super::state::{COLUMNS, SlotState};
-use crate::db::{Batch, Fault, Plain, Row, Statement, first_value, text_literal};
-use crate::lock::Name;
-use crate::schema::{AskVersion, PREPARE, Tables, Version};
+use super::state::{COLUMNS, HOLDER, SlotState};
+use crate::db::cluster::{HAS_NOT_JOINED, IS_MULTI_PRIMARY, NOT_JOINED, is_wsrep};
+use crate::db::server_facts::READ_ONLY;
+use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
+use crate::lock::named::{First, FirstAnswer};
+use crate::lock::{HolderKind, Name};
+use crate::schema::{AskVersion, Tables, Version, prepare_sql};
 
 /// Writes the statements of one owner of one lock.
 pub struct Statements {
@@ -20,14 +24,18 @@ pub struct Statements {
 
 /// What a write says of the grant that it is about.
 pub struct Terms<'a> {
-    /// `run`, `token` or `token_run`.
-    pub kind: &'static str,
+    /// What is to hold it.
+    pub kind: HolderKind,
+    /// The run whose command is to be under a script's grant, of [`HolderKind::TokenRun`].
+    pub command_run: Option<&'a str>,
     /// What `acquire --owner` says: whoever says the same takes the lock over.
     pub owner_name: Option<&'a str>,
     /// For how long it is held from now on; `None`: for as long as its row says, and a grant not at all.
     pub ttl: Option<Duration>,
     /// Other statements, which are carried out in the same transaction.
     pub also: &'a [String],
+    /// A statement in front that says in the variable `@dblock` whether a grant is to be made at all.
+    pub proof: Option<&'a str>,
 }
 
 /// Which row is taken from its owner.
@@ -58,11 +66,16 @@ impl Statements {
 
     fn look_sql(&self, what: &str, slots: &str) -> String {
         format!(
-            "/* dblock {what} */ SELECT {COLUMNS} FROM {} l LEFT JOIN {} r ON r.run = l.owner WHERE l.name = {} AND {slots}",
+            "/* dblock {what} */ SELECT {COLUMNS} FROM {} l LEFT JOIN {} r ON {HOLDER} WHERE l.name = {} AND {slots}",
             self.tables.locks(),
             self.tables.runs(),
             self.name
         )
+    }
+
+    /// Looks at one slot.
+    pub fn look_at_slot(&self, slot: u32) -> Look {
+        Look(self.look_at(slot))
     }
 
     /// Looks at all slots.
@@ -79,7 +92,7 @@ impl Statements {
                     self.tables.locks(),
                     self.name
                 );
-                Write::before_look(vec![insert], self.look())
+                Write::before_look(vec![insert], 0, self.look())
             }
             Change::Take { slot } => self.take(slot, "owner IS NULL", write_id, terms),
             Change::TakeOver { slot, fence } => {
@@ -93,26 +106,27 @@ impl Statements {
             }
             Change::Renew { slot, fence } => {
                 let update = self.renewal(change, slot, fence, write_id, terms);
-                let look = self.look_at(slot);
-                Write::before_look(vec![format!("/* dblock renew row */ {update}")], Look(look))
+                let update = format!("/* dblock renew row */ {update}");
+                Write::before_look(vec![update], 0, self.look_at_slot(slot))
             }
             Change::HandBack { slot, fence } => {
                 let update = self.renewal(change, slot, fence, write_id, terms);
-                self.transaction("hand back row", slot, terms.also, &update)
+                Self::transaction("hand back row", terms, &update)
             }
             Change::Release { slot, fence } => {
                 let free = self.freeing(write_id);
                 let update = format!("{free} WHERE {}", self.is_own(slot, fence));
-                self.transaction("release row", slot, terms.also, &update)
+                Self::transaction("release row", terms, &update)
             }
             Change::ReleaseAny => {
                 let free = format!(
-                    "/* dblock release rows */ {} WHERE name = {} AND owner = {}",
+                    "{} WHERE name = {} AND owner = {}",
                     self.freeing(write_id),
                     self.name,
                     self.owner
                 );
-                Write::before_look(vec![free], self.look())
+                // The look comes before the commit, as the rows were by then.
+                Self::transaction("release rows", terms, &free).look_before_commit(self.look())
             }
         }
     }
@@ -130,25 +144,34 @@ impl Statements {
     fn take(&self, slot: u32, condition: &str, write_id: u64, terms: &Terms) -> Write {
         let owner_name = terms.owner_name.map_or("NULL".to_owned(), text_literal);
         let ttl = terms.ttl.unwrap_or_default().as_secs().to_string();
+        let condition = match terms.proof {
+            Some(_) => format!("{condition} AND @dblock"),
+            None => condition.to_owned(),
+        };
+        // So that the answer has the fence.
         let update = format!(
-            "UPDATE {} SET fence = fence + 1, owner = {}, write_id = {write_id}, kind = '{}', owner_name = {owner_name}, \
-             acquired_at = UTC_TIMESTAMP(6), {}, kill_requested_at = NULL, kill_requested_by = NULL WHERE {} AND {condition}",
+            "UPDATE {} SET fence = LAST_INSERT_ID(fence + 1), owner = {}, write_id = {write_id}, kind = '{}', owner_name = {owner_name}, \
+             acquired_at = UTC_TIMESTAMP(6), {}, command_run = NULL, command_until = NULL, kill_requested_at = NULL, \
+             kill_requested_by = NULL WHERE {} AND {condition}",
             self.tables.locks(),
             self.owner,
-            terms.kind,
+            terms.kind.name(),
             lasting(&ttl),
             self.place(slot),
         );
-        if terms.also.is_empty() {
-            let take = format!("/* dblock take row */ {update}");
-            return Write::before_look(vec![take], self.look());
-        }
         let named = |sql: &str| format!("/* dblock take row */ {sql}");
-        let also = terms.also.iter().cloned();
-        let statements = [named("START TRANSACTION"), named(&update)];
-        let statements = statements.into_iter().chain(also);
-        let statements = statements.chain([named("COMMIT")]).collect();
-        Write::before_look(statements, self.look())
+        let mut statements: Vec<String> = terms.proof.map(str::to_owned).into_iter().collect();
+        if terms.also.is_empty() {
+            statements.push(named(&update));
+            let update_at = statements.len() - 1;
+            return Write::before_look(statements, update_at, self.look());
+        }
+        statements.push(named("START TRANSACTION"));
+        let update_at = statements.len();
+        statements.push(named(&update));
+        statements.extend(terms.also.iter().cloned());
+        statements.push(named("COMMIT"));
+        Write::before_look(statements, update_at, self.look())
     }
 
     /// A command that runs under a token goes by the time that it was told: nobody else makes that shorter. What follows from the
@@ -164,35 +187,57 @@ impl Statements {
         let kept = "IFNULL(ttl_seconds, 0)";
         let ttl = match terms.ttl.map(|ttl| ttl.as_secs()) {
             None => kept.to_owned(),
-            Some(ttl) if terms.kind == "run" => ttl.to_string(),
-            Some(ttl) => format!("IF(kind = 'token_run', GREATEST({kept}, {ttl}), {ttl})"),
+            Some(ttl) if terms.kind == HolderKind::Run => ttl.to_string(),
+            Some(ttl) => {
+                format!("IF(command_until > UTC_TIMESTAMP(6), GREATEST({kept}, {ttl}), {ttl})")
+            }
         };
-        let kind = match change {
-            Change::HandBack { .. } => ", kind = 'token'",
-            _ if terms.kind == "token_run" => ", kind = 'token_run'",
-            _ => "",
+        let (command, is_own_command) = match (change, terms.command_run.map(text_literal)) {
+            (_, None) => (String::new(), String::new()),
+            (Change::HandBack { .. }, Some(run)) => (
+                format!(
+                    ", kind = '{}', command_run = NULL, command_until = NULL",
+                    HolderKind::Token.name()
+                ),
+                format!(" AND IFNULL(command_run, {run}) = {run}"),
+            ),
+            // One command at a time; that of a host which is dead has been ended when its time is over.
+            (_, Some(run)) => (
+                format!(
+                    ", kind = '{}', command_run = {run}, command_until = UTC_TIMESTAMP(6) + INTERVAL {ttl} SECOND",
+                    HolderKind::TokenRun.name()
+                ),
+                format!(
+                    " AND (IFNULL(command_run, {run}) = {run} OR command_until <= UTC_TIMESTAMP(6))"
+                ),
+            ),
         };
         format!(
-            "UPDATE {} SET write_id = {write_id}, {}{kind} WHERE {}",
+            "UPDATE {} SET write_id = {write_id}, {}{command} WHERE {}{is_own_command}",
             self.tables.locks(),
             lasting(&ttl),
             self.is_own(slot, fence)
         )
     }
 
-    /// The look comes before the commit: after it another may be granted the slot at once.
-    fn transaction(&self, what: &str, slot: u32, also: &[String], update: &str) -> Write {
+    /// Without a look: after the commit another may be granted the slot at once. A script's other statements look at the row while it
+    /// has it; those of a run come later, for whoever waits for the named lock needs the row first.
+    fn transaction(what: &str, terms: &Terms, update: &str) -> Write {
         let named = |sql: &str| format!("/* dblock {what} */ {sql}");
-        let end = [named(update), self.look_at(slot), named("COMMIT")];
-        let statements = [named("START TRANSACTION")]
-            .into_iter()
-            .chain(also.iter().cloned())
-            .chain(end);
-        let statements: Vec<String> = statements.collect();
+        let mut statements = vec![named("START TRANSACTION")];
+        let update_at = if terms.kind == HolderKind::Run {
+            1
+        } else {
+            1 + terms.also.len()
+        };
+        statements.extend(terms.also.iter().cloned());
+        statements.insert(update_at, named(update));
+        statements.push(named("COMMIT"));
         Write {
-            look: statements.len() - 2,
+            update: update_at,
+            look: None,
+            release: None,
             statements,
-            releases: false,
         }
     }
 
@@ -208,28 +253,66 @@ impl Statements {
             text_literal(killer),
             self.is_own(slot, fence)
         );
-        Write::before_look(vec![request], Look(self.look_at(slot)))
+        Write::before_look(vec![request], 0, self.look_at_slot(slot))
     }
 
-    /// Takes a slot that was granted with this fence from its owner, who is not asked, if this still holds of the row.
-    pub fn free(&self, slot: u32, fence: u64, write_id: u64, only: Only) -> Write {
+    /// Takes a slot that was granted with this fence from its owner, who is not asked, if this still holds of the row, and has the
+    /// history say so, if there is something to `record`.
+    pub fn free(
+        &self,
+        slot: u32,
+        fence: u64,
+        write_id: u64,
+        only: Only,
+        record: Option<String>,
+    ) -> Write {
         let condition = match only {
-            Only::Expired => " AND IFNULL(expires_at, UTC_TIMESTAMP(6)) <= UTC_TIMESTAMP(6)",
-            Only::Token => " AND kind = 'token'",
-            Only::Always => "",
+            Only::Expired => {
+                " AND IFNULL(expires_at, UTC_TIMESTAMP(6)) <= UTC_TIMESTAMP(6)".to_owned()
+            }
+            Only::Token => format!(
+                " AND kind <> '{}' AND IFNULL(command_until, UTC_TIMESTAMP(6)) <= UTC_TIMESTAMP(6)",
+                HolderKind::Run.name()
+            ),
+            Only::Always => String::new(),
         };
-        let free = format!(
-            "/* dblock free row */ {} WHERE {}{condition}",
+        let named = |sql: &str| format!("/* dblock free row */ {sql}");
+        let free = named(&format!(
+            "{} WHERE {}{condition}",
             self.freeing(write_id),
             self.is_own(slot, fence)
-        );
-        Write::before_look(vec![free], Look(self.look_at(slot)))
+        ));
+        let is_freed = format!("owner IS NULL AND fence = {fence} AND write_id = {write_id}");
+        let (statements, update_at) = match record {
+            None => (vec![free], 0),
+            Some(record) => {
+                let record = self.if_row(&record, slot, &is_freed);
+                let (begin, end) = (named("START TRANSACTION"), named("COMMIT"));
+                (vec![begin, free, record, end], 1)
+            }
+        };
+        Write::before_look(statements, update_at, self.look_at_slot(slot))
+    }
+
+    /// A statement that ends with a condition, with another one: that this holds of the row of a slot.
+    fn if_row(&self, statement: &str, slot: u32, condition: &str) -> String {
+        format!(
+            "{statement} AND EXISTS (SELECT 1 FROM {} WHERE {} AND {condition})",
+            self.tables.locks(),
+            self.place(slot)
+        )
+    }
+
+    /// The same: that the row is this owner's, by the grant with this fence.
+    pub fn if_own(&self, statement: &str, slot: u32, fence: u64) -> String {
+        let is_own = format!("owner = {} AND fence = {fence}", self.owner);
+        self.if_row(statement, slot, &is_own)
     }
 
     fn freeing(&self, write_id: u64) -> String {
         format!(
-            "UPDATE {} SET owner = NULL, owner_name = NULL, write_id = {write_id}, expires_at = NULL, kill_requested_at = NULL, \
-             kill_requested_by = NULL",
+            "UPDATE {} SET owner = NULL, owner_name = NULL, write_id = {write_id}, expires_at = NULL, command_run = NULL, \
+             command_until = NULL, kill_requested_at = NULL, kill_requested_by = NULL",
             self.tables.locks()
         )
     }
@@ -237,16 +320,6 @@ impl Statements {
     fn is_own(&self, slot: u32, fence: u64) -> String {
         let place = self.place(slot);
         format!("{place} AND owner = {} AND fence = {fence}", self.owner)
-    }
-
-    /// Makes a session fit for the tables, and asks what must be known of the server.
-    pub fn prepare(&self) -> Prepare<'_> {
-        Self::prepare_for(&self.tables)
-    }
-
-    /// The same, whatever the lock.
-    pub fn prepare_for(tables: &Tables) -> Prepare<'_> {
-        Prepare(tables)
     }
 }
 
@@ -277,34 +350,71 @@ impl Statement for Look {
 /// A write, and a look at what it has done.
 pub struct Write {
     statements: Vec<String>,
-    /// Which of them is the look.
-    look: usize,
-    /// Whether the last one releases a named lock.
-    releases: bool,
+    /// Which of them changes the row.
+    update: usize,
+    /// Which of them is the look, if there is one.
+    look: Option<usize>,
+    /// Which of them releases a named lock, if one does.
+    release: Option<usize>,
 }
 
 impl Write {
-    fn before_look(mut statements: Vec<String>, look: Look) -> Self {
+    fn before_look(mut statements: Vec<String>, update: usize, look: Look) -> Self {
         statements.push(look.0);
         Self {
-            look: statements.len() - 1,
+            update,
+            look: Some(statements.len() - 1),
+            release: None,
             statements,
-            releases: false,
         }
     }
 
-    /// The same, and behind it a statement that releases a named lock, which is carried out only if the write was.
-    pub fn and_release(mut self, release: Option<String>) -> Self {
-        self.releases = release.is_some();
-        self.statements.extend(release);
+    /// The same transaction with a look at what it has done so far.
+    fn look_before_commit(mut self, look: Look) -> Self {
+        let commit = self.statements.len() - 1;
+        self.statements.insert(commit, look.0);
+        self.look = Some(commit);
         self
+    }
+
+    /// The same without the look, for whoever looks only where no row was changed.
+    pub fn without_look(mut self) -> Self {
+        if let Some(look) = self.look.take() {
+            self.statements.remove(look);
+        }
+        self
+    }
+
+    /// The same, and a statement that releases a named lock. In a transaction it comes right behind the update, which has locked the
+    /// row: whoever gets the named lock waits for the row until the commit, and no longer. Should that fail, the row is still held, and
+    /// says so to whoever has the named lock by then.
+    pub fn and_release(mut self, release: Option<String>) -> Self {
+        let Some(release) = release else { return self };
+        let at = match self.look {
+            None => self.update + 1,
+            Some(_) => self.statements.len(),
+        };
+        self.statements.insert(at, release);
+        self.release = Some(at);
+        self
+    }
+
+    /// How many statements must have succeeded.
+    fn needed(&self) -> usize {
+        let all = self.statements.len();
+        // What comes of the named lock behind the write does not concern the row.
+        all - usize::from(self.release == Some(all - 1))
     }
 }
 
-/// What was seen after a write.
+/// What became of a write.
 pub struct Written {
-    /// The rows that it looked at.
+    /// The rows that it looked at; none where it did not.
     pub rows: Vec<SlotState>,
+    /// Whether it says that it has changed a row.
+    pub has_changed: bool,
+    /// The fence of a grant, if it says that it has made one.
+    pub fence: Option<u64>,
     /// The session at the head of the queue, where the statement behind the write released a named lock.
     pub queue_head: Option<u64>,
 }
@@ -316,22 +426,26 @@ impl Batch for Write {
         self.statements.clone()
     }
 
-    fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
-        // What comes of the named lock does not concern the row, which is committed by then.
-        let is_carried_out = results.len() >= self.statements.len() - usize::from(self.releases);
-        match (fault, results.get(self.look)) {
-            (fault, Some(rows)) if is_carried_out && (fault.is_none() || self.releases) => {
-                let released = results.get(self.statements.len() - 1);
-                let released = released.and_then(|rows| rows.first());
-                let released = released.filter(|_| self.releases);
-                Ok(Written {
-                    rows: rows.iter().map(SlotState::read).collect::<Result<_, _>>()?,
-                    queue_head: released.map_or(Ok(None), |row| row.get(1))?,
-                })
-            }
-            (Some(fault), _) => Err(fault),
-            (None, _) => Err(Fault::Gone("no answer".to_owned())),
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
+        if replies.len() < self.needed() {
+            return Err(fault.unwrap_or_else(no_answer));
         }
+        let rows = |at: Option<usize>| {
+            let reply = at.and_then(|at| replies.get(at));
+            reply.map_or(&[][..], |reply| &reply.rows)
+        };
+        let update = &replies[self.update];
+        let has_changed = update.changed > 0;
+        let released = rows(self.release).first();
+        Ok(Written {
+            rows: rows(self.look)
+                .iter()
+                .map(SlotState::read)
+                .collect::<Result<_, _>>()?,
+            has_changed,
+            fence: update.insert_id.filter(|_| has_changed),
+            queue_head: released.map_or(Ok(None), |row| row.get(1))?,
+        })
     }
 }
 
@@ -351,7 +465,12 @@ impl Statement for RollBack {
 }
 
 /// Makes a session fit for the tables.
-pub struct Prepare<'a>(&'a Tables);
+pub struct Prepare<'a> {
+    /// The tables.
+    pub tables: &'a Tables,
+    /// As with [`prepare_sql`].
+    pub catches_up: bool,
+}
 
 /// What must be known of a server with tables.
 #[derive(Debug, Clone, Copy)]
@@ -360,53 +479,126 @@ pub struct Prepared {
     pub version: Option<Version>,
     /// The server's time, in microseconds since 1970.
     pub clock: i64,
-    /// Whether it takes no writes.
-    pub is_read_only: bool,
+    /// Why it is to be passed over; `None`: it takes writes, for all.
+    pub refusal: Option<&'static str>,
     /// Whether it is one of several that all take writes, so that each has named locks of its own.
     pub is_cluster: bool,
+    /// Whether it is such a one that is still to be told to [catch up](crate::schema::catch_up).
+    pub is_other_node: bool,
+}
+
+impl Prepare<'_> {
+    /// What every server answers.
+    fn of_all(&self) -> [String; 2] {
+        let ask = format!(
+            "/* dblock version */ SELECT version, usable_from, {CLOCK}, @@global.read_only OR @@global.innodb_read_only, \
+             @@global.version_comment FROM {} WHERE id = 1",
+            self.tables.meta()
+        );
+        [prepare_sql(self.catches_up), ask]
+    }
+
+    /// What is for members of a cluster: a server that cannot be one does not know the variables. A member that is cut off from the
+    /// others does not answer the second one.
+    fn of_clusters(&self) -> [String; 3] {
+        [
+            "/* dblock group */ SET @dblock = 1 /*!80014 , SESSION group_replication_consistency = 'BEFORE' */"
+                .to_owned(),
+            format!(
+                "/* dblock group */ SELECT 0 /*M!100100 + @@global.wsrep_on */ \
+                 /*!80014 + ({IS_MULTI_PRIMARY}) FROM {} WHERE id = 1 */",
+                self.tables.meta()
+            ),
+            format!("/* dblock group */ SELECT 0 /*!80014 + {HAS_NOT_JOINED} */"),
+        ]
+    }
+
+    /// Reads the answer to the second of the former, and those to the latter, of which the fault ended the packet.
+    fn read(
+        &self,
+        of_all: &Reply,
+        of_clusters: &[Reply],
+        fault: Option<Fault>,
+    ) -> Result<Prepared, Fault> {
+        match fault {
+            // It cannot be a member.
+            Some(Fault::NoSuchVariable(_)) => {}
+            // Whether it has joined does not count then.
+            Some(fault) if of_clusters.len() < 2 || matches!(fault, Fault::Gone(_)) => {
+                return Err(fault);
+            }
+            _ => {}
+        }
+        let number = |reply: Option<&Reply>, column: usize| {
+            let row = reply.and_then(|reply| reply.rows.first());
+            row.map_or(Ok(None), |row| row.get::<i64>(column))
+        };
+        let all = Some(of_all);
+        let comment = of_all.rows.first().map_or(Ok(None), |row| row.text(4))?;
+        let is_other_node = comment.is_some_and(|comment| is_wsrep(&comment));
+        let refusal = match (number(all, 3)?, number(of_clusters.get(2), 0)?) {
+            (Some(1), _) => Some(READ_ONLY),
+            (_, Some(1)) => Some(NOT_JOINED),
+            _ => None,
+        };
+        Ok(Prepared {
+            version: AskVersion(self.tables).decode(&of_all.rows)?,
+            // Without a row the version says it all.
+            clock: number(all, 2)?.unwrap_or_default(),
+            refusal,
+            is_cluster: number(of_clusters.get(1), 0)? == Some(1) || is_other_node,
+            is_other_node,
+        })
+    }
 }
 
 impl Batch for Prepare<'_> {
     type Answer = Prepared;
 
-    /// The last three are for members of a group: a server without the plugin does not know their variables. A member that is cut off
-    /// from the others does not answer the last one.
     fn statements(&self) -> Vec<String> {
-        vec![
-            PREPARE.to_owned(),
-            AskVersion(self.0).sql(),
-            AskClock.sql(),
-            "/* dblock read only */ SELECT @@global.read_only OR @@global.innodb_read_only".to_owned(),
-            "/* dblock group */ SET @dblock = 1 /*!80014 , SESSION group_replication_consistency = 'BEFORE' */"
-                .to_owned(),
-            "/* dblock group */ SELECT 0 /*!80014 + (IFNULL(@@global.group_replication_group_name, '') <> '' \
-             AND NOT @@global.group_replication_single_primary_mode) */ /*M!100100 + @@global.wsrep_on */"
-                .to_owned(),
-            format!(
-                "/* dblock group */ SELECT 1 /*!80014 FROM {} WHERE id = 1 */",
-                self.0.meta()
-            ),
-        ]
+        let all = self.of_all().into_iter();
+        all.chain(self.of_clusters()).collect()
     }
 
-    fn decode(&self, results: &[Vec<Row>], fault: Option<Fault>) -> Result<Prepared, Fault> {
-        match fault {
-            Some(Fault::NoSuchVariable(_)) if results.len() >= 3 => {}
-            Some(fault) => return Err(fault),
-            None => {}
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Prepared, Fault> {
+        match replies {
+            [_, all, of_clusters @ ..] => self.read(all, of_clusters, fault),
+            _ => Err(fault.unwrap_or_else(no_answer)),
         }
-        let number = |result: usize| {
-            let row = results.get(result).and_then(|rows| rows.first());
-            row.map_or(Ok(None), |row| row.get::<i64>(0))
-        };
-        let version = results.get(1).map_or(&[][..], Vec::as_slice);
-        Ok(Prepared {
-            version: AskVersion(self.0).decode(version)?,
-            clock: number(2)?.ok_or_else(|| Fault::Gone("no answer".to_owned()))?,
-            is_read_only: number(3)? == Some(1),
-            is_cluster: number(5)? == Some(1),
-        })
     }
+}
+
+/// The same, and in the same packet the first statements for the named lock.
+pub struct PrepareAndOpen<'a>(pub Prepare<'a>, pub &'a First);
+
+/// What came of both. The session is prepared only if the named lock's statements were answered.
+pub type PreparedAndOpened = Result<(Prepared, FirstAnswer), Fault>;
+
+impl Batch for PrepareAndOpen<'_> {
+    /// The faults of the first, and of the second.
+    type Answer = PreparedAndOpened;
+
+    fn statements(&self) -> Vec<String> {
+        let Self(prepare, first) = self;
+        let all = prepare.of_all().into_iter().chain(first.statements());
+        all.chain(prepare.of_clusters()).collect()
+    }
+
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
+        let Self(prepare, first) = self;
+        match (replies, fault) {
+            ([_, _] | [_, _, _], Some(fault)) => Ok(Err(fault)),
+            ([_, all, _, opened, of_clusters @ ..], fault) => {
+                let prepared = prepare.read(all, of_clusters, fault)?;
+                Ok(Ok((prepared, first.read(&opened.rows)?)))
+            }
+            (_, fault) => Err(fault.unwrap_or_else(no_answer)),
+        }
+    }
+}
+
+fn no_answer() -> Fault {
+    Fault::Gone("no answer".to_owned())
 }
 
 /// Asks for the server's time, in microseconds since 1970.
@@ -416,13 +608,13 @@ impl Statement for AskClock {
     type Answer = i64;
 
     fn sql(&self) -> String {
-        format!("/* dblock clock */ {CLOCK}")
+        format!("/* dblock clock */ SELECT {CLOCK}")
     }
 
     fn decode(&self, rows: &[Row]) -> Result<i64, Fault> {
-        first_value(rows)?.ok_or_else(|| Fault::Gone("no answer".to_owned()))
+        first_value(rows)?.ok_or_else(no_answer)
     }
 }
 
 /// The server's time, in microseconds since 1970.
-const CLOCK: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+const CLOCK: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";

@@ -1,11 +1,14 @@
-//! The token of a lock that a script holds: one word without a character that a shell reads.
+//! The token of a lock that a script holds: one word without a character that a shell reads. Whoever reads the tables, the history or
+//! the names of locks on the server cannot make it up: they only ever have a hash of its secret.
 
 use std::fmt::{self, Write};
 
+use sha2::{Digest, Sha256};
+
 use crate::lock::{MOST_SLOTS, Name};
 
-/// Hex digits of an owner.
-const OWNER_DIGITS: usize = 32;
+/// Hex digits of a secret, and of an owner.
+const DIGITS: usize = 32;
 
 /// What `dblock acquire` prints: `deploy.0.17.9f86d081884c7d659a2feaa0c55ad015`. Everything in the name but letters, digits, `_`, and
 /// `-` that is not in front, stands as `+` and two hex digits for each byte: it is no option, and nothing that a shell reads.
@@ -17,11 +20,16 @@ pub struct Token {
     pub slot: u32,
     /// The number of the grant.
     pub fence: u64,
-    /// Whom the row belongs to: 32 hex digits that nobody can guess.
-    pub owner: String,
+    /// 32 hex digits that nobody can guess.
+    pub secret: String,
 }
 
 impl Token {
+    /// Whom the row belongs to: 32 hex digits.
+    pub fn owner(&self) -> String {
+        owner_of(&self.secret)
+    }
+
     /// Reads a token. The error is the end of a sentence about it, and does not show it.
     ///
     /// # Errors
@@ -30,21 +38,21 @@ impl Token {
         const NONE: &str = "is not what dblock acquire has printed";
         let mut parts = text.split('.');
         let mut part = || parts.next().ok_or(NONE);
-        let (name, slot, fence, owner) = (part()?, part()?, part()?, part()?);
+        let (name, slot, fence, secret) = (part()?, part()?, part()?, part()?);
         let name = Name::parse(&decoded(name).ok_or(NONE)?).map_err(|_| NONE)?;
         let slot = slot.parse().ok().filter(|slot| *slot < MOST_SLOTS);
         let slot = slot.ok_or(NONE)?;
         let fence = fence.parse().map_err(|_| NONE)?;
         let is_digit = |c: char| matches!(c, '0'..='9' | 'a'..='f');
-        if owner.len() != OWNER_DIGITS || !owner.chars().all(is_digit) || parts.next().is_some() {
+        if secret.len() != DIGITS || !secret.chars().all(is_digit) || parts.next().is_some() {
             return Err(NONE);
         }
-        let owner = owner.to_owned();
+        let secret = secret.to_owned();
         let token = Self {
             name,
             slot,
             fence,
-            owner,
+            secret,
         };
         // A token is written in one way.
         (token.to_string() == text).then_some(token).ok_or(NONE)
@@ -60,8 +68,15 @@ impl fmt::Display for Token {
                 write!(f, "+{byte:02x}")?;
             }
         }
-        write!(f, ".{}.{}.{}", self.slot, self.fence, self.owner)
+        write!(f, ".{}.{}.{}", self.slot, self.fence, self.secret)
     }
+}
+
+/// Whom a row belongs to whose token has this secret.
+pub fn owner_of(secret: &str) -> String {
+    let mut hash = format!("{:x}", Sha256::digest(secret));
+    hash.truncate(DIGITS);
+    hash
 }
 
 fn decoded(text: &str) -> Option<String> {
@@ -85,13 +100,13 @@ mod tests {
 
     use super::*;
 
-    const OWNER: &str = "9f86d081884c7d659a2feaa0c55ad015";
+    const SECRET: &str = "9f86d081884c7d659a2feaa0c55ad015";
 
     proptest! {
         #[test]
         fn a_token_is_one_word_and_read_again(name in "\\PC{1,50}", slot in 0..MOST_SLOTS, fence: u64) {
             let Ok(name) = Name::parse(&name) else { return Ok(()) };
-            let token = Token { name, slot, fence, owner: OWNER.to_owned() };
+            let token = Token { name, slot, fence, secret: SECRET.to_owned() };
             let text = token.to_string();
             prop_assert!(text.chars().all(|c| c.is_ascii_alphanumeric() || "-_+.".contains(c)), "{}", text);
             prop_assert!(!text.starts_with('-'), "{}", text);
@@ -100,11 +115,17 @@ mod tests {
 
         #[test]
         fn any_other_word_is_refused(name in "[a-c0-9+.-]{1,6}", numbers in "\\.[0-9+]{1,2}\\.[0-9+]{1,2}\\.") {
-            let text = format!("{name}{numbers}{OWNER}");
+            let text = format!("{name}{numbers}{SECRET}");
             if let Ok(token) = Token::parse(&text) {
                 prop_assert_eq!(token.to_string(), text);
             }
         }
+    }
+
+    #[test]
+    fn the_owner_of_a_row_is_a_hash_of_the_secret() {
+        // As printf 9f86d081884c7d659a2feaa0c55ad015 | sha256sum has it.
+        assert_eq!(owner_of(SECRET), "67212462231402852f818d095bb0c2bf");
     }
 
     #[test]
@@ -113,17 +134,17 @@ mod tests {
             "",
             "deploy",
             "deploy.0.1",
-            &format!("deploy.0.1.{}", &OWNER[1..]),
-            &format!("deploy.1000.1.{OWNER}"),
-            &format!("deploy.0.+1.{OWNER}"),
-            &format!("deploy.0.1.{OWNER}.x"),
-            &format!("deploy.00.1.{OWNER}"),
-            &format!("-deploy.0.1.{OWNER}"),
-            &format!("deplo+79.0.1.{OWNER}"),
-            &format!("+zz.0.1.{OWNER}"),
-            &format!("a+23b.0.1.{OWNER}"),
-            &format!("a+2.0.1.{OWNER}"),
-            &format!(".0.1.{OWNER}"),
+            &format!("deploy.0.1.{}", &SECRET[1..]),
+            &format!("deploy.1000.1.{SECRET}"),
+            &format!("deploy.0.+1.{SECRET}"),
+            &format!("deploy.0.1.{SECRET}.x"),
+            &format!("deploy.00.1.{SECRET}"),
+            &format!("-deploy.0.1.{SECRET}"),
+            &format!("deplo+79.0.1.{SECRET}"),
+            &format!("+zz.0.1.{SECRET}"),
+            &format!("a+23b.0.1.{SECRET}"),
+            &format!("a+2.0.1.{SECRET}"),
+            &format!(".0.1.{SECRET}"),
         ] {
             assert!(Token::parse(text).is_err(), "{text}");
         }

@@ -142,7 +142,7 @@ pub const SETTINGS: &[Setting] = &[
         takes: Takes::Value("TOKEN"),
         files: Files::No,
         help: "Run under a lock that dblock acquire has acquired, and renew it meanwhile; - reads the token from stdin, and \
-               DBLOCK_TOKEN names it where no lock is named. The lock is not released",
+               DBLOCK_TOKEN names it where no lock is named. The lock is not released. One command at a time is under a token",
         conflicts: &["max-concurrency", "wait", "durable", "hold-at-least"],
         ..SETTING
     },

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::{UNFIT, dblock_check, expect_state, finding, json};
 use crate::harness::{
-    Cluster, Dblock, Kind, Pair, Proxy, Replication, Server, both_servers, unique, url_of,
+    Cluster, Dblock, Kind, Pair, Proxy, Replication, SOON, Server, both_servers, eventually,
+    unique, url_of,
 };
 
 const BOTH: [Kind; 2] = [Kind::MariaDb, Kind::MySql];
@@ -28,6 +29,19 @@ fn tables_on(servers: &[Server]) -> String {
         run.code == Some(0)
     });
     assert!(made, "one of them is the one to make tables on");
+    let count = format!("SELECT COUNT(*) FROM `{database}`.dblock_meta");
+    eventually(
+        "all have the tables, and know the account's rights",
+        SOON,
+        || {
+            let mut clients = servers.iter().map(Server::client);
+            clients.all(|mut client| {
+                client
+                    .query_first::<u8, _>(&count)
+                    .is_ok_and(|rows| rows == Some(1))
+            })
+        },
+    );
     database
 }
 

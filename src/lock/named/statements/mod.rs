@@ -3,6 +3,7 @@
 
 mod answers;
 mod plain;
+mod time_limits;
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -10,13 +11,11 @@ use std::time::Duration;
 use super::queue::{FEW, Step};
 use crate::db::text_literal;
 use crate::lock::{Name, kill_ack_lock, kill_request_lock};
-use answers::{Ask, KILLED, KillMarker, Open, Prove, Reacquire, Release, SlotHolder};
-pub use answers::{Command, Flag};
+use answers::{Ask, KILLED, KillMarker, Prove, Reacquire, Release, SlotHolder};
+pub use answers::{Command, Flag, Open, Opened};
 pub use plain::{KillSession, Owners, Take, release_once};
-
-/// Seconds that the server keeps the session of a waiter between two statements. A dead waiter that is granted a lock blocks the
-/// others for that long. The limit does not count while a statement waits.
-const WAITER_IDLE_LIMIT: u32 = 3;
+use time_limits::{keep_session, seconds, statement_limit};
+pub use time_limits::{set_idle_timeout, shorten_idle_timeout};
 
 /// The longest wait in one statement: MySQL has 32 bits for its statement time limit in milliseconds.
 const LONGEST_STATEMENT: Duration = Duration::from_secs(40 * 24 * 3600);
@@ -227,6 +226,27 @@ impl Statements {
         )
     }
 
+    /// Prepares a session to hold this slot after a wait, and proves it as [`Step::Confirm`] does, in the variable `@dblock`: 1, or it
+    /// is to be asked more closely.
+    pub fn hold_and_prove(&self, slot: u32, ttl: Duration) -> String {
+        let held = is_held(&self.slots[slot as usize]);
+        let others = [
+            self.reacquire_lock(slot),
+            self.kill_lock(slot),
+            self.termination_lock(slot),
+        ];
+        let free = others
+            .map(|name| format!("IS_FREE_LOCK({name})"))
+            .join(" AND ");
+        let writes = ["read_only", "innodb_read_only"]
+            .map(|name| format!("NOT IFNULL({}, 0)", self.variable(name)))
+            .join(" AND ");
+        format!(
+            "/* dblock hold */ {}, @dblock = {held} AND {free} AND {writes}",
+            keep_session(ttl)
+        )
+    }
+
     fn reacquire_lock(&self, slot: u32) -> String {
         text_literal(&self.name.reacquire_on_server(slot))
     }
@@ -424,55 +444,10 @@ const ASKED_FOR: [&str; 4] = [
     "wsrep_on",
 ];
 
-/// Prepares a session to hold a lock: no time limit on statements, and the server keeps it for the TTL, in whole seconds, after its
-/// last statement. Version comments choose the limit that the server has: MariaDB reads `/*M!`, MySQL `/*!50708`.
-fn keep_session(ttl: Duration) -> String {
-    let idle_limit = ttl.as_secs();
-    format!(
-        "SET SESSION wait_timeout={idle_limit} \
-         /*M!100102 , max_statement_time=0 */ /*!50708 , max_execution_time=0 */"
-    )
-}
-
-/// Gives the session of a waiter a short idle timeout.
-pub fn shorten_idle_timeout() -> Command {
-    Command(format!(
-        "/* dblock wait */ SET SESSION wait_timeout={WAITER_IDLE_LIMIT}"
-    ))
-}
-
-/// Gives a session the idle timeout of a holder.
-pub fn set_idle_timeout(ttl: Duration) -> Command {
-    Command(format!("/* dblock hold */ {}", keep_session(ttl)))
-}
-
 /// Answers the killer of a waiter, the session of this number, that there is no command.
 pub fn ack_kill_of_waiter(killer: u64) -> Command {
     Command(format!(
         "/* dblock ack kill */ {}",
         take(&kill_ack_lock(killer), Duration::ZERO)
     ))
-}
-
-/// A limit on one statement, for MySQL, which rounds the timeout of `GET_LOCK` to whole seconds. To MariaDB it is a comment, or
-/// equals the timeout. Zero would mean no limit, and is not needed.
-fn statement_limit(left: Duration) -> String {
-    match millis(left) {
-        0 => String::new(),
-        millis => format!("/*+ MAX_EXECUTION_TIME({millis}) */ "),
-    }
-}
-
-/// A timeout of `GET_LOCK`. MariaDB takes fractions of a second, and skips comments of this form. On MySQL it is longer than the
-/// limit on the statement, which ends the wait.
-fn seconds(left: Duration) -> String {
-    match millis(left) {
-        0 => "0".to_owned(),
-        millis => format!("{}.{:03} /*!50708 + 2 */", millis / 1000, millis % 1000),
-    }
-}
-
-/// Rounded up: after a wait that ends too early the caller must ask again.
-fn millis(span: Duration) -> u128 {
-    span.as_micros().div_ceil(1000)
 }

@@ -264,6 +264,7 @@ impl World {
             owner: owner(number),
             slot,
             fence: fence.expect("it is held"),
+            command_run: None,
         }
     }
 
@@ -310,7 +311,10 @@ impl World {
     fn released(&mut self, number: u8, change: Change, flight: Flight, changed: bool, rows: &Rows) {
         let rows = seen(rows);
         let may_be_released = self.caller(number).may_be_released;
-        let released = if change == Change::ReleaseAny {
+        let believes = self.is_broken(Broken::BelievesUnchanged);
+        let released = if believes && !changed && change != Change::ReleaseAny {
+            Released::NotHeld
+        } else if change == Change::ReleaseAny {
             after_release_of_any(&rows, owner(number))
         } else {
             let holding = self.holding(number);

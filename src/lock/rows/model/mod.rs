@@ -192,14 +192,13 @@ fn random_orders_for_larger_numbers() {
     assert!(steps > 600_000, "the model has stopped moving: {steps}");
 }
 
-/// Without any of these rules something goes wrong, and the model shows it.
-#[test]
-fn every_rule_is_needed() {
+/// The rules, each with what goes wrong without it.
+fn rules() -> [(Broken, Setting, Budget, &'static str); 13] {
     let slow = Budget { slow: 1, ..NONE };
     let lost = Budget { losses: 1, ..NONE };
     let forced = Budget { forced: 1, ..lost };
     let unheld = "a command runs without its slot";
-    for (broken, setting, budget, what) in [
+    [
         (
             Broken::TakesUnexpired,
             ONE_SLOT,
@@ -241,6 +240,12 @@ fn every_rule_is_needed() {
             "a release is not believed",
         ),
         (
+            Broken::BelievesUnchanged,
+            ONE_SLOT,
+            Budget { misses: 1, ..NONE },
+            "a slot is held for nobody",
+        ),
+        (
             Broken::ShortensUnderCommand,
             SCRIPT,
             Budget {
@@ -280,7 +285,13 @@ fn every_rule_is_needed() {
             },
             "who waits cannot be ended at once",
         ),
-    ] {
+    ]
+}
+
+/// Without any of the rules something goes wrong, and the model shows it.
+#[test]
+fn every_rule_is_needed() {
+    for (broken, setting, budget, what) in rules() {
         let broken = Some(broken);
         let world = World::new(Setting { broken, ..setting }, budget);
         let found = catch_unwind(|| explore_to_rest(world)).expect_err("nothing went wrong");

@@ -129,8 +129,10 @@ impl World {
                 let ttl = self.ttl_of(number);
                 let changed = self.carry_out(number, change, flight.write_id, false, ttl);
                 let ends = matches!(change, Change::Release { .. } | Change::HandBack { .. });
-                if ends && !self.is_broken(Broken::LooksAfterRelease) {
-                    // In the same transaction.
+                let ends = ends && !self.is_broken(Broken::LooksAfterRelease);
+                let grants = change.granted().is_some() && self.setting.slots == 1;
+                if changed && (ends || grants) {
+                    // It says so by itself. Where nothing was changed a look decides, on its own.
                     return At::Looked(changed, self.rows);
                 }
                 At::Done(changed)

@@ -32,6 +32,8 @@ pub enum Broken {
     ReleasesByOwner,
     /// What a release has done is looked at after it, when another may have taken the slot.
     LooksAfterRelease,
+    /// A release that has changed no row has ended no grant, for the lock was not held any more.
+    BelievesUnchanged,
     /// A script's renewal shortens the time of a row under which a command runs.
     ShortensUnderCommand,
     /// A node answers from the past.

@@ -1,0 +1,497 @@
+//! What is written into the history, and read from it, on real servers.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::sync::LazyLock;
+
+use mysql::prelude::Queryable;
+use mysql::{Conn, OptsBuilder};
+
+use super::prune::LIMIT;
+use super::*;
+use crate::base::clock::Moment;
+use crate::db::{
+    ConnectOptions, Connector, Fault, Password, Row, Session, SslMode, Statement, Target,
+    TlsOptions,
+};
+use crate::schema::{Installer, Tables, prepare};
+
+/// A server of these tests' own, which ends with this process.
+struct Server {
+    socket: PathBuf,
+    _script: Child,
+}
+
+fn server(kind: &str) -> &'static Server {
+    static MARIADB: LazyLock<Server> = LazyLock::new(|| start("mariadb"));
+    static MYSQL: LazyLock<Server> = LazyLock::new(|| start("mysql"));
+    if kind == "mariadb" { &MARIADB } else { &MYSQL }
+}
+
+fn start(kind: &str) -> Server {
+    let mut script = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/script/server"))
+        .arg(kind)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("script/server starts");
+    let stdout = BufReader::new(script.stdout.take().unwrap());
+    let lines: Vec<String> = stdout
+        .lines()
+        .map_while(Result::ok)
+        .take_while(|line| line != "ready")
+        .collect();
+    let socket = lines.iter().find_map(|line| line.strip_prefix("socket="));
+    let socket = socket
+        .unwrap_or_else(|| panic!("no server: {lines:?}"))
+        .into();
+    Server {
+        socket,
+        _script: script,
+    }
+}
+
+/// More than a busy server takes for an answer.
+const AMPLE: Duration = Duration::from_secs(60);
+
+/// Empty tables.
+struct Fixture {
+    session: Session,
+    /// Another client.
+    client: Conn,
+    tables: Tables,
+}
+
+struct Sql(String);
+
+impl Statement for Sql {
+    type Answer = ();
+
+    fn sql(&self) -> String {
+        self.0.clone()
+    }
+
+    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+fn fixture(kind: &str, database: &str) -> Fixture {
+    let socket = &server(kind).socket;
+    let options = OptsBuilder::new()
+        .socket(Some(socket.display().to_string()))
+        .user(Some("root"));
+    let mut client = Conn::new(options).unwrap();
+    let installer = Installer {
+        database,
+        keep: None,
+        only_checks: false,
+    };
+    for statement in installer.script().split(";\n") {
+        if !statement.contains("GRANT") && !statement.trim().is_empty() {
+            client.query_drop(statement).unwrap();
+        }
+    }
+    let options = ConnectOptions {
+        targets: vec![Target::Socket(socket.clone())],
+        user: Some("root".to_owned()),
+        password: Password::None,
+        tls: TlsOptions {
+            mode: SslMode::Disabled,
+            ca: None,
+            identity: None,
+            server_public_key: None,
+        },
+        connect_timeout: Duration::from_secs(10),
+        database: database.to_owned(),
+    };
+    let connector = Connector::new(
+        &options,
+        [].into(),
+        Duration::from_secs(300),
+        Rc::new(|_, _| {}),
+    );
+    let (session, ()) = connector.unwrap().connect(prepare).unwrap();
+    client.query_drop(format!("USE {database}")).unwrap();
+    Fixture {
+        session,
+        client,
+        tables: Tables::new(database),
+    }
+}
+
+impl Fixture {
+    fn journal(&self, run: u32, name: &str) -> Journal {
+        Journal {
+            tables: self.tables.clone(),
+            facts: RunFacts {
+                run: format!("{run:032x}"),
+                name: name.to_owned(),
+                slot: None,
+                slot_name: None,
+                tick: None,
+                host: "web1".to_owned(),
+                pid: run,
+                user: "app".to_owned(),
+                program: "report".to_owned(),
+                connection: None,
+            },
+            requested: Moment::now() - Duration::from_secs(100),
+        }
+    }
+
+    #[track_caller]
+    fn run(&mut self, sql: impl Into<String>) {
+        self.session.run(&Sql(sql.into())).unwrap();
+    }
+
+    /// Twice, as where the first answer was lost.
+    #[track_caller]
+    fn end(&mut self, journal: &Journal, end: &RunEnd) {
+        for _ in 0..2 {
+            for statement in journal.end(end) {
+                self.run(statement);
+            }
+        }
+    }
+
+    /// The rows of a query, each as a line.
+    #[track_caller]
+    fn lines(&mut self, columns: &str, rest: &str) -> Vec<String> {
+        let query = format!("SELECT CONCAT_WS(' ', {columns}) FROM {rest}");
+        self.client.query(query).unwrap()
+    }
+
+    fn successes(&mut self, name: &str) -> Successes {
+        let tables = self.tables.clone();
+        let name = name.to_owned();
+        self.session.run(&AskLastSuccess { tables, name }).unwrap()
+    }
+}
+
+fn success(ran: u64, ended_ago: u64) -> RunEnd {
+    RunEnd {
+        outcome: Outcome::Ran,
+        exit_code: Some(0),
+        signal: None,
+        ran: Some(Duration::from_secs(ran)),
+        ended_ago: Duration::from_secs(ended_ago),
+        message: None,
+        succeeded: true,
+    }
+}
+
+fn seconds(span: Duration) -> u64 {
+    (span + Duration::from_millis(500)).as_secs()
+}
+
+/// Makes two tests of each function, `name::mariadb` and `name::mysql`.
+macro_rules! on_both_servers {
+    ($(fn $name:ident($fixture:ident) $body:block)*) => {$(
+        mod $name {
+            use super::*;
+
+            fn check($fixture: &mut Fixture) $body
+
+            #[test]
+            fn mariadb() {
+                check(&mut fixture("mariadb", stringify!($name)));
+            }
+
+            #[test]
+            fn mysql() {
+                check(&mut fixture("mysql", stringify!($name)));
+            }
+        }
+    )*};
+}
+
+on_both_servers! {
+    fn a_run_is_recorded_once_however_often_it_is_sent(fixture) {
+        let mut journal = fixture.journal(1, "it's");
+        journal.facts.tick = Some(1_795_336_200_123_456);
+        for _ in 0..2 {
+            fixture.run(journal.start(3, 77, None));
+        }
+        let row = "run, name, slot, IFNULL(fence, '-'), tick, attempt, host, pid, user, program, connection, \
+                   TIMESTAMPDIFF(SECOND, requested_at, acquired_at), IFNULL(ended_at, '-'), IFNULL(outcome, '-')";
+        assert_eq!(
+            fixture.lines(row, "dblock_runs"),
+            ["00000000000000000000000000000001 it's 3 - 2026-11-22 08:30:00.123456 1 web1 1 app report 77 100 - -"]
+        );
+        let end = RunEnd { signal: Some("SIGTERM".to_owned()), outcome: Outcome::TimedOut, exit_code: Some(124), succeeded: false, message: Some("too long".to_owned()), ..success(5, 2) };
+        fixture.end(&journal, &end);
+        // The command has not run before its lock was granted, whatever the host's clock says.
+        let row = "TIMESTAMPDIFF(MICROSECOND, acquired_at, started_at), TIMESTAMPDIFF(SECOND, ended_at, UTC_TIMESTAMP(6)), outcome, exit_code, signal_name, message";
+        assert_eq!(fixture.lines(row, "dblock_runs"), ["0 2 timed_out 124 SIGTERM too long"]);
+        // What comes later is not how it ended.
+        fixture.end(&journal, &success(1, 0));
+        assert_eq!(fixture.lines("outcome", "dblock_runs"), ["timed_out"]);
+        let plan: Vec<mysql::Row> = fixture.client.query(format!("EXPLAIN FORMAT=TRADITIONAL {}", journal.end(&end)[0]).replace("FORMAT=TRADITIONAL", if fixture.client.server_version().0 < 10 { "FORMAT=TRADITIONAL" } else { "" })).unwrap();
+        assert_eq!(plan[0].get::<String, _>("key").as_deref(), Some("PRIMARY"), "{plan:?}");
+    }
+
+    fn a_durable_run_is_recorded_only_if_the_row_is_its_own(fixture) {
+        let journal = fixture.journal(0xabc, "job");
+        let owner = |fence: u32, run: &str| format!("REPLACE INTO dblock_locks (name, slot, fence, owner) VALUES ('job', 1, {fence}, '{run}')");
+        fixture.run(journal.start(1, 5, Some(&journal.facts.run)));
+        for (fence, run) in [(7, "00000000000000000000000000000def"), (8, "")] {
+            fixture.client.query_drop(owner(fence, run)).unwrap();
+            fixture.run(journal.start(1, 5, Some(&journal.facts.run)));
+            assert_eq!(fixture.lines("run", "dblock_runs"), [""; 0]);
+        }
+        fixture.client.query_drop(owner(9, &journal.facts.run)).unwrap();
+        fixture.run(journal.start(0, 5, Some(&journal.facts.run)));
+        assert_eq!(fixture.lines("run", "dblock_runs"), [""; 0]);
+        for _ in 0..2 {
+            fixture.run(journal.start(1, 5, Some(&journal.facts.run)));
+        }
+        assert_eq!(fixture.lines("slot, fence, connection", "dblock_runs"), ["1 9 5"]);
+    }
+
+    fn of_a_run_that_was_granted_twice_the_latest_grant_counts(fixture) {
+        // The client's session may assign all columns at once, where the server can do that.
+        for mode in ["STRICT_ALL_TABLES", "STRICT_ALL_TABLES,SIMULTANEOUS_ASSIGNMENT"] {
+            if fixture.session.run(&Sql(format!("SET SESSION sql_mode='{mode}'"))).is_err() {
+                continue;
+            }
+            let grant = |fence: u32, slot: u32| format!("REPLACE INTO dblock_locks (name, slot, fence, owner) VALUES ('job', {slot}, {fence}, '{:032x}')", 0xabc);
+            let mut journal = fixture.journal(0xabc, "job");
+            let row = "slot, fence, connection, slot_name, IFNULL(outcome, '-'), IFNULL(message, '-'), acquired_at";
+            fixture.client.query_drop(grant(7, 1)).unwrap();
+            journal.facts.slot_name = Some("one".to_owned());
+            fixture.run(journal.start(1, 5, Some(&journal.facts.run)));
+            let first = fixture.lines(row, "dblock_runs").remove(0);
+            assert!(first.starts_with("1 7 5 one - - "), "{first}");
+            // The same grant again, from another session.
+            fixture.run(journal.start(1, 6, Some(&journal.facts.run)));
+            assert_eq!(fixture.lines(row, "dblock_runs"), [&*first]);
+            // Meanwhile somebody has taken the row for one that had expired.
+            fixture.client.query_drop("UPDATE dblock_runs SET ended_at = UTC_TIMESTAMP(6), outcome = 'lost', message = 'expired'").unwrap();
+            fixture.client.query_drop(grant(9, 2)).unwrap();
+            journal.facts.slot_name = Some("two".to_owned());
+            fixture.run(journal.start(2, 6, Some(&journal.facts.run)));
+            let second = fixture.lines(row, "dblock_runs").remove(0);
+            assert!(second.starts_with("2 9 6 two - - "), "{second}");
+            assert_ne!(first.rsplit(' ').next(), second.rsplit(' ').next());
+            // How it ended stays.
+            fixture.end(&journal, &success(1, 0));
+            fixture.run(journal.start(2, 6, Some(&journal.facts.run)));
+            assert_eq!(fixture.lines("outcome", "dblock_runs"), ["ran"]);
+            fixture.client.query_drop("DELETE FROM dblock_runs").unwrap();
+            // Without a row.
+            fixture.run(journal.start(3, 5, None));
+            fixture.run(journal.start(4, 8, None));
+            assert_eq!(fixture.lines("slot, IFNULL(fence, '-'), connection", "dblock_runs"), ["4 - 8"]);
+            fixture.run(journal.skip("job is held by web2", Outcome::Skipped));
+            assert_eq!(fixture.lines("outcome, IFNULL(slot, '-'), IFNULL(connection, '-'), IFNULL(acquired_at, '-')", "dblock_runs"), ["skipped - - -"]);
+            fixture.client.query_drop("DELETE FROM dblock_runs").unwrap();
+            fixture.client.query_drop("DELETE FROM dblock_locks").unwrap();
+        }
+    }
+
+    fn a_run_that_never_started_is_forgotten(fixture) {
+        let journal = fixture.journal(1, "job");
+        fixture.run(journal.start(0, 1, None));
+        fixture.run(journal.withdrawal());
+        assert_eq!(fixture.lines("run", "dblock_runs"), [""; 0]);
+        fixture.run(journal.start(0, 1, None));
+        fixture.end(&journal, &success(1, 0));
+        fixture.run(journal.withdrawal());
+        assert_eq!(fixture.lines("outcome", "dblock_runs"), ["ran"]);
+    }
+
+    fn a_run_that_did_not_run_is_recorded_with_the_reason(fixture) {
+        let mut journal = fixture.journal(2, "job");
+        journal.facts.connection = Some(4);
+        for _ in 0..2 {
+            fixture.run(journal.skip("job is held by web2", Outcome::Skipped));
+        }
+        let row = "outcome, message, connection, TIMESTAMPDIFF(SECOND, requested_at, ended_at), IFNULL(acquired_at, '-'), IFNULL(started_at, '-'), IFNULL(slot, '-')";
+        assert_eq!(fixture.lines(row, "dblock_runs"), ["skipped job is held by web2 4 100 - - -"]);
+    }
+
+    fn a_command_that_was_not_started_has_no_start(fixture) {
+        let journal = fixture.journal(2, "job");
+        fixture.run(journal.start(0, 1, None));
+        let end = RunEnd { outcome: Outcome::Failed, exit_code: Some(127), ran: None, succeeded: false, ..success(0, 0) };
+        fixture.end(&journal, &end);
+        assert_eq!(fixture.lines("outcome, exit_code, IFNULL(started_at, '-')", "dblock_runs"), ["failed 127 -"]);
+    }
+
+    fn a_text_is_cut_to_what_its_column_takes(fixture) {
+        let mut journal = fixture.journal(3, &"é".repeat(100));
+        let facts = &mut journal.facts;
+        for text in [&mut facts.host, &mut facts.user, &mut facts.program] {
+            *text = "日\u{1f600}'".repeat(400);
+        }
+        facts.slot_name = Some("x".repeat(500));
+        fixture.run(journal.start(0, 1, None));
+        let end = RunEnd { signal: Some("S".repeat(50)), message: Some("\u{1f600}".repeat(2000)), ..success(1, 0) };
+        fixture.end(&journal, &end);
+        let widths = "CHAR_LENGTH(host), CHAR_LENGTH(user), CHAR_LENGTH(program), CHAR_LENGTH(slot_name), CHAR_LENGTH(signal_name), CHAR_LENGTH(message)";
+        assert_eq!(fixture.lines(widths, "dblock_runs"), ["64 32 100 200 16 400"]);
+        assert_eq!(fixture.lines("CHAR_LENGTH(host), CHAR_LENGTH(program)", "dblock_successes"), ["64 100"]);
+    }
+
+    fn the_last_success_is_the_one_that_began_last(fixture) {
+        // The client's session may assign all columns at once, where the server can do that.
+        for mode in ["STRICT_ALL_TABLES", "STRICT_ALL_TABLES,SIMULTANEOUS_ASSIGNMENT"] {
+            if fixture.session.run(&Sql(format!("SET SESSION sql_mode='{mode}'"))).is_err() {
+                continue;
+            }
+            let name = format!("job {mode}");
+            assert_eq!(fixture.successes(&name).last, None);
+            let first = fixture.journal(10, &name);
+            fixture.end(&first, &success(20, 50));
+            let found = fixture.successes(&name);
+            let last = found.last.unwrap();
+            assert_eq!((seconds(last.started_ago), seconds(last.ended_ago), last.pid, last.tick), (70, 50, Some(10), None));
+            assert_eq!((last.host.as_deref(), last.program.as_deref()), (Some("web1"), Some("report")));
+            // It ended later, and began earlier.
+            let earlier = fixture.journal(11, &name);
+            fixture.end(&earlier, &success(60, 40));
+            let last = fixture.successes(&name).last.unwrap();
+            assert_eq!((seconds(last.started_ago), seconds(last.ended_ago), last.pid), (70, 50, Some(10)));
+            let of = format!("dblock_successes WHERE name = '{name}'");
+            assert_eq!(fixture.lines("run", &of), [first.facts.run]);
+            let later = fixture.journal(12, &name);
+            fixture.end(&later, &success(10, 30));
+            let last = fixture.successes(&name).last.unwrap();
+            assert_eq!((seconds(last.started_ago), seconds(last.ended_ago), last.pid), (40, 30, Some(12)));
+            assert_eq!(fixture.lines("run", &of), [later.facts.run]);
+            // A failure is no success.
+            let failed = fixture.journal(13, &name);
+            fixture.end(&failed, &RunEnd { succeeded: false, ..success(1, 0) });
+            assert_eq!(fixture.successes(&name).last.unwrap().pid, Some(12));
+        }
+    }
+
+    fn a_tick_never_goes_back(fixture) {
+        let mut number = 0;
+        let mut after = |tick: Option<i64>, began: u64| {
+            number += 1;
+            let mut journal = fixture.journal(number, "job");
+            journal.facts.tick = tick;
+            fixture.end(&journal, &success(0, began));
+            let last = fixture.successes("job").last.unwrap();
+            (last.tick, seconds(last.started_ago))
+        };
+        assert_eq!(after(None, 90), (None, 90));
+        assert_eq!(after(Some(5_000_000), 80), (Some(5_000_000), 80));
+        // The tick of one that began earlier counts all the same, if it is later.
+        assert_eq!(after(Some(9_000_001), 85), (Some(9_000_001), 80));
+        assert_eq!(after(Some(7_000_000), 70), (Some(9_000_001), 70));
+        assert_eq!(after(None, 60), (Some(9_000_001), 60));
+    }
+
+    fn the_servers_time_comes_with_the_last_success(fixture) {
+        let host = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        fixture.run("SET time_zone='+05:00'");
+        let now = Duration::from_micros(u64::try_from(fixture.successes("none").now).unwrap());
+        assert!(now.abs_diff(host) < Duration::from_secs(60), "{now:?} {host:?}");
+    }
+
+    fn old_runs_are_deleted_a_few_at_a_time_but_not_the_newest(fixture) {
+        fixture.client.query_drop("UPDATE dblock_meta SET keep_seconds = 3600, keep_runs = 5").unwrap();
+        let mut insert = |name: &str, number: u32, age: &str, ended: bool| {
+            let ended = if ended { "UTC_TIMESTAMP(6)" } else { "NULL" };
+            let row = format!("INSERT INTO dblock_runs (run, name, requested_at, ended_at) VALUES ('{number:032x}', '{name}', UTC_TIMESTAMP(6) - INTERVAL {age}, {ended})");
+            fixture.client.query_drop(row).unwrap();
+        };
+        for number in 0..70 {
+            insert("job", number, &format!("{} MINUTE", 61 + number), true);
+        }
+        // Not ended: less and more than a day ago. Of another name.
+        insert("job", 100, "23 HOUR", false);
+        insert("job", 101, "25 HOUR", false);
+        insert("other", 102, "99 DAY", true);
+        let journal = fixture.journal(1000, "job");
+        let mut left = Vec::new();
+        for _ in 0..3 {
+            journal.prune(&mut fixture.session, AMPLE).unwrap();
+            left.push(fixture.lines("COUNT(*)", "dblock_runs WHERE name = 'job'").remove(0));
+        }
+        // Five that are kept in any case, and the one that may still run.
+        assert_eq!(left, ["22", "6", "6"]);
+        let newest = fixture.lines("CONV(run, 16, 10)", "dblock_runs WHERE name = 'job' ORDER BY requested_at DESC");
+        assert_eq!(newest, ["0", "1", "2", "3", "4", "100"]);
+        assert_eq!(fixture.lines("COUNT(*)", "dblock_runs WHERE name = 'other'"), ["1"]);
+        // Without a word on how long, nothing is deleted.
+        fixture.client.query_drop("DELETE FROM dblock_meta").unwrap();
+        journal.prune(&mut fixture.session, AMPLE).unwrap();
+    }
+
+    fn names_that_never_run_again_are_pruned_too_and_each_time_a_little(fixture) {
+        fixture.client.query_drop("UPDATE dblock_meta SET keep_seconds = 3600, keep_runs = 20").unwrap();
+        // 40 names, 2500 runs each, one a minute; and one that runs.
+        let digits = "(SELECT 0 n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 \
+                      UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
+        let insert = format!(
+            "INSERT INTO dblock_runs (run, name, requested_at, ended_at, outcome) SELECT LEFT(SHA2(number, 256), 32), CONCAT('job', number MOD 40), \
+             UTC_TIMESTAMP(6) - INTERVAL 1 + number DIV 40 MINUTE, UTC_TIMESTAMP(6), 'skipped' FROM (SELECT a.n + 10 * b.n + 100 * c.n \
+             + 1000 * d.n + 10000 * e.n AS number FROM {digits} a, {digits} b, {digits} c, {digits} d, {digits} e) numbers"
+        );
+        fixture.client.query_drop(insert).unwrap();
+        let journal = fixture.journal(9, "job7");
+        let mut count = |condition: &str| -> usize {
+            let sql = format!("SELECT COUNT(*) FROM dblock_runs WHERE {condition}");
+            fixture.client.query_first(sql).unwrap().unwrap()
+        };
+        let old = "requested_at < UTC_TIMESTAMP(6) - INTERVAL 65 MINUTE";
+        assert!(count("TRUE") == 100_000 && count(old) > 97_000);
+        let (mut rounds, mut left) = (0, 100_000);
+        while count(old) > 0 {
+            // What is deleted at most, whatever there is.
+            for _ in 0..25 {
+                journal.prune(&mut fixture.session, AMPLE).unwrap();
+            }
+            rounds += 25;
+            let now = count("TRUE");
+            assert!(left - now <= 25 * 2 * 50, "{}", left - now);
+            left = now;
+            assert!(rounds < 8_000, "{left} are left after {rounds}");
+        }
+        // An hour of each, which is more than the last 20.
+        assert!((40 * 58..=40 * 66).contains(&left), "{left}");
+    }
+
+    fn pruning_does_not_wait_for_a_row_that_somebody_has_locked(fixture) {
+        fixture.client.query_drop("UPDATE dblock_meta SET keep_seconds = 1, keep_runs = 1").unwrap();
+        for (number, age) in [(1, 9), (2, 0)] {
+            fixture.client.query_drop(format!("INSERT INTO dblock_runs (run, name, requested_at, ended_at) VALUES ('{number:032x}', 'job', UTC_TIMESTAMP(6) - INTERVAL {age} MINUTE, UTC_TIMESTAMP(6))")).unwrap();
+        }
+        fixture.client.query_drop("BEGIN").unwrap();
+        fixture.client.query_drop(format!("UPDATE dblock_runs SET host = 'x' WHERE run = '{:032x}'", 1)).unwrap();
+        let begun = Moment::now();
+        assert!(fixture.journal(9, "job").prune(&mut fixture.session, LIMIT).is_err());
+        assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+        fixture.client.query_drop("COMMIT").unwrap();
+    }
+
+    fn pruning_waits_for_no_run_that_is_kept(fixture) {
+        fixture.client.query_drop("UPDATE dblock_meta SET keep_seconds = 1, keep_runs = 1").unwrap();
+        for (number, age) in [(1, 9), (2, 8), (3, 0)] {
+            fixture.client.query_drop(format!("INSERT INTO dblock_runs (run, name, requested_at, ended_at) VALUES ('{number:032x}', 'job', UTC_TIMESTAMP(6) - INTERVAL {age} MINUTE, UTC_TIMESTAMP(6))")).unwrap();
+        }
+        fixture.client.query_drop("BEGIN").unwrap();
+        fixture.client.query_drop(format!("UPDATE dblock_runs SET host = 'x' WHERE run = '{:032x}'", 3)).unwrap();
+        let begun = Moment::now();
+        fixture.journal(9, "job").prune(&mut fixture.session, AMPLE).unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(1));
+        fixture.client.query_drop("COMMIT").unwrap();
+        assert_eq!(fixture.lines("CONV(run, 16, 10)", "dblock_runs"), ["3"]);
+    }
+}
+
+#[test]
+fn how_a_run_ended_crosses_a_process_boundary() {
+    let end = RunEnd {
+        signal: Some("SIGKILL".to_owned()),
+        ..success(3, 1)
+    };
+    let sent = serde_json::to_string(&end).unwrap();
+    assert_eq!(serde_json::from_str::<RunEnd>(&sent).unwrap(), end);
+}

@@ -1,0 +1,54 @@
+//! How long a session may be idle, and how long a statement may wait, in the words of each server.
+
+use std::time::Duration;
+
+use super::Command;
+
+/// Seconds that the server keeps the session of a waiter between two statements. A dead waiter that is granted a lock blocks the
+/// others for that long. The limit does not count while a statement waits.
+const WAITER_IDLE_LIMIT: u32 = 3;
+
+/// Prepares a session to hold a lock: no time limit on statements, and the server keeps it for the TTL, in whole seconds, after its
+/// last statement. Version comments choose the limit that the server has: MariaDB reads `/*M!`, MySQL `/*!50708`.
+pub fn keep_session(ttl: Duration) -> String {
+    let idle_limit = ttl.as_secs();
+    format!(
+        "SET SESSION wait_timeout={idle_limit} \
+         /*M!100102 , max_statement_time=0 */ /*!50708 , max_execution_time=0 */"
+    )
+}
+
+/// Gives the session of a waiter a short idle timeout.
+pub fn shorten_idle_timeout() -> Command {
+    Command(format!(
+        "/* dblock wait */ SET SESSION wait_timeout={WAITER_IDLE_LIMIT}"
+    ))
+}
+
+/// Gives a session the idle timeout of a holder.
+pub fn set_idle_timeout(ttl: Duration) -> Command {
+    Command(format!("/* dblock hold */ {}", keep_session(ttl)))
+}
+
+/// A limit on one statement, for MySQL, which rounds the timeout of `GET_LOCK` to whole seconds. To MariaDB it is a comment, or
+/// equals the timeout. Zero would mean no limit, and is not needed.
+pub fn statement_limit(left: Duration) -> String {
+    match millis(left) {
+        0 => String::new(),
+        millis => format!("/*+ MAX_EXECUTION_TIME({millis}) */ "),
+    }
+}
+
+/// A timeout of `GET_LOCK`. MariaDB takes fractions of a second, and skips comments of this form. On MySQL it is longer than the
+/// limit on the statement, which ends the wait.
+pub fn seconds(left: Duration) -> String {
+    match millis(left) {
+        0 => "0".to_owned(),
+        millis => format!("{}.{:03} /*!50708 + 2 */", millis / 1000, millis % 1000),
+    }
+}
+
+/// Rounded up: after a wait that ends too early the caller must ask again.
+fn millis(span: Duration) -> u128 {
+    span.as_micros().div_ceil(1000)
+}

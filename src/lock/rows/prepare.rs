@@ -1,0 +1,87 @@
+//! Making a session fit for the tables, and getting to know its server.
+
+use super::statements::{Prepare, PrepareAndOpen, Prepared};
+use crate::base::exit::Reason;
+use crate::db::server_facts::{READ_ONLY, is_read_only};
+use crate::db::{Fault, Session};
+use crate::lock::named::{First, FirstAnswer};
+use crate::schema::{Tables, catch_up, or_without};
+
+/// Makes a session fit for the tables, and asks what must be known of the server. A node of a cluster has caught up by then.
+///
+/// # Errors
+/// Those of a statement.
+pub fn prepare(tables: &Tables, session: &mut Session) -> Result<Prepared, Fault> {
+    let prepared = ask(tables, session)?;
+    ask_again_if_behind(prepared, tables, session)
+}
+
+/// The same, and asks for the named lock in the same packet; what came of each.
+pub fn prepare_and_ask(
+    tables: &Tables,
+    first: &First,
+    session: &mut Session,
+) -> (Result<Prepared, Fault>, Result<FirstAnswer, Fault>) {
+    let both = or_without(|catches_up| {
+        let prepare = Prepare { tables, catches_up };
+        session.run_batch(&PrepareAndOpen(prepare, first))
+    });
+    match both {
+        Ok(Ok((prepared, answer))) => (ask_again_if_behind(prepared, tables, session), Ok(answer)),
+        // The packet has ended there.
+        Ok(Err(fault)) => (prepare(tables, session), Err(fault)),
+        Err(fault) => (Err(fault), Err(Fault::Gone(String::new()))),
+    }
+}
+
+fn ask(tables: &Tables, session: &mut Session) -> Result<Prepared, Fault> {
+    or_without(|catches_up| session.run_batch(&Prepare { tables, catches_up }))
+}
+
+/// A node that has only now been told to catch up may have answered from the past.
+fn ask_again_if_behind(
+    prepared: Prepared,
+    tables: &Tables,
+    session: &mut Session,
+) -> Result<Prepared, Fault> {
+    if prepared.is_other_node && catch_up(session)? {
+        return ask(tables, session);
+    }
+    Ok(prepared)
+}
+
+/// What must be known of a server whose session was prepared for a lock, of which the tables must be fit. A server that takes no writes
+/// of the others' comes before what its tables are: a replica may not have them yet.
+///
+/// # Errors
+/// [`Fault::ReadOnly`]; [`Reason::Configuration`] and [`Reason::AccountRefused`], with what to do; any other fault of a statement.
+pub fn fit_for_lock(
+    tables: &Tables,
+    prepared: Result<Prepared, Fault>,
+    session: &mut Session,
+) -> Result<Prepared, Fault> {
+    let is_about_tables = match &prepared {
+        Ok(prepared) => prepared.version.is_none(),
+        Err(Fault::NoSuchTable(_)) => true,
+        Err(Fault::Final(failure)) => failure.reason == Reason::AccountRefused,
+        Err(_) => false,
+    };
+    let refusal = match &prepared {
+        _ if is_about_tables => is_read_only(session)?.then_some(READ_ONLY),
+        Ok(prepared) => prepared.refusal,
+        Err(_) => None,
+    };
+    if let Some(why) = refusal {
+        return Err(Fault::ReadOnly(why.to_owned()));
+    }
+    match prepared {
+        Ok(prepared) => {
+            tables.judge(Ok(prepared.version), session)?;
+            Ok(prepared)
+        }
+        Err(fault) => {
+            tables.judge(Err(fault), session)?;
+            Err(Fault::Gone("no answer".to_owned()))
+        }
+    }
+}
