@@ -54,7 +54,7 @@ pub fn worker(job: &Listed) -> Option<String> {
 
 fn as_table(jobs: &[Listed]) -> String {
     if jobs.is_empty() {
-        return "there is no such job\n".to_owned();
+        return "there is no such job".to_owned() + "\n";
     }
     let titles = [
         "ID",

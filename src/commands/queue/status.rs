@@ -76,7 +76,7 @@ fn rate(count: u64) -> f64 {
 
 fn as_table(queues: &[OfQueue]) -> String {
     if queues.is_empty() {
-        return "there is no queue\n".to_owned();
+        return "there is no queue".to_owned() + "\n";
     }
     let titles = [
         "QUEUE", "STATE", "DUE", "DELAYED", "RUNNING", "DEAD", "OLDEST", "DONE", "FAILED",
