@@ -436,9 +436,9 @@ complete -c dblock -n "__fish_dblock_using_subcommand queue" -f -a "help" -d 'Pr
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l claim -d 'What a worker claims at once: single jobs; or all those that were put together, which is faster for many small jobs, and one slow job holds up its block [default: rows]' -r -f -a "rows\t''
 blocks\t''"
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l shards -d 'In how many parts the jobs are kept, 1 to 1024: more are faster with many workers, and then jobs are only about in order [default: 1]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l max-attempts -d 'How often a job is started before it is dead, 1 to 1000000 [default: 20]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l retry-delay -d 'From the first failure of a job to its next attempt; it doubles with each [default: 10s]' -r -f
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l ttl -d 'How long the jobs of a worker that has vanished are kept for it: whole seconds, 4s to 1d. Longer than a fail-over takes [default: 60s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l max-attempts -d 'How often a job is tried before it is dead, 1 to 1000000 [default: 20]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l retry-delay -d 'From the first failure of a job to its next attempt; it doubles with each, up to an hour [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l ttl -d 'After how long others have the jobs of a worker that has vanished: whole seconds, 4s to 1d. Longer than a fail-over takes [default: 60s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l keep -d 'How long jobs are kept that are done: whole seconds; 0 deletes them at once [default: 0]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
@@ -530,8 +530,8 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l server-pu
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l lines -d 'With --batch: each payload is a line; this is the default'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l null -d 'With --batch: each payload ends in NUL'
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l drain -d 'Exit with 0 when nothing is due and nothing runs'
-complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l once -d 'Run one command, and exit'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l drain -d 'Exit with 0 when nothing is due and its commands have ended; delayed jobs are left'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l once -d 'Run one command, and exit as it does; with 75 if nothing is due'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l scrub-env -d 'Remove DBLOCK_URL and the other variables for the connection, and MYSQL_PWD, from the environment of the commands'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s q -l quiet -d 'Log errors only'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'

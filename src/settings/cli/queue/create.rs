@@ -44,7 +44,7 @@ pub const MAX_ATTEMPTS: Setting = Setting {
     takes: Takes::Value("N"),
     files: Files::No,
     default: Some("20"),
-    help: "How often a job is started before it is dead, 1 to 1000000",
+    help: "How often a job is tried before it is dead, 1 to 1000000",
     ..SETTING
 };
 
@@ -54,7 +54,7 @@ pub const RETRY_DELAY: Setting = Setting {
     takes: Takes::Value("DURATION"),
     files: Files::No,
     default: Some("10s"),
-    help: "From the first failure of a job to its next attempt; it doubles with each",
+    help: "From the first failure of a job to its next attempt; it doubles with each, up to an hour",
     ..SETTING
 };
 
@@ -64,7 +64,7 @@ pub const TTL: Setting = Setting {
     takes: Takes::Value("DURATION"),
     files: Files::No,
     default: Some("60s"),
-    help: "How long the jobs of a worker that has vanished are kept for it: whole seconds, 4s to 1d. Longer than a fail-over \
+    help: "After how long others have the jobs of a worker that has vanished: whole seconds, 4s to 1d. Longer than a fail-over \
            takes",
     ..SETTING
 };
@@ -90,7 +90,7 @@ fn define(command: Command) -> Command {
 
 const HELP: &str = "\
 It may be run again, by several hosts at once: a queue that is there with the same properties is left alone. One with others
-is refused, and the difference named.
+is refused, and the difference named: the properties of a queue cannot be changed.
 
 Exit codes: 0 the queue is there; 69 no server in time; 77 the account was refused; 78 it is there with other properties, no
 tables, or bad configuration; 64 bad usage; 70 internal error; 71 the system refused.";

@@ -79,9 +79,9 @@ fn id(help: &'static str) -> Arg {
 }
 
 const HELP: &str = "\
-A job is put, is claimed by one worker at a time, and is gone when its command has ended with 0. One that fails is tried again
-after a delay, and is dead after --max-attempts. One whose worker dies is given to another. It needs dblock's tables (dblock
-init).
+A job is a payload of any bytes. It is due when it is put, or delayed until its time. A worker claims it and runs a command for
+it: it is running. When the command ends with 0, the job is done, and gone. When it fails, the job is delayed, and tried again; it
+is dead after --max-attempts, and kept. When a worker dies, others have its jobs. It needs dblock's tables (dblock init).
 
 Exit codes: 0 done; 69 no server in time; 75 not now; 77 the account was refused; 78 there is no such queue or job, no tables,
 or bad configuration; 64 bad usage; 70 internal error; 71 the system refused.

@@ -23,7 +23,7 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-What runs goes on to its end, and jobs can be put. One that is paused stays so.
+What runs goes on to its end, and jobs can be put. A queue that is paused stays so.
 
 Exit codes: 0; 69 no server in time; 77 the account was refused; 78 there is no such queue, no tables, or bad configuration;
 64 bad usage; 70 internal error; 71 the system refused.";

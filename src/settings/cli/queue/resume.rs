@@ -23,7 +23,7 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-One that is not paused stays so.
+A queue that is not paused stays so.
 
 Exit codes: 0; 69 no server in time; 77 the account was refused; 78 there is no such queue, no tables, or bad configuration;
 64 bad usage; 70 internal error; 71 the system refused.";

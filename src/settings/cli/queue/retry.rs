@@ -37,8 +37,8 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-A dead job is due again, as if it had not been tried yet. A delayed one is due now. One that is due stays so. Jobs of a block
-come with their block. -v says how many there were.
+A dead job is due again, and has all its attempts again. A delayed one is due now, and keeps its count. One that is due stays so.
+Jobs of a block come with their block. -v says how many there were.
 
 Exit codes: 0; 75 a job is running, and is left alone; 78 there is no such queue, a job is not there or done, no tables, or bad
 configuration; 69 no server in time; 77 the account was refused; 64 bad usage; 70 internal error; 71 the system refused.";

@@ -78,7 +78,7 @@ pub const KILL_AFTER: Setting = Setting {
 pub const DRAIN: Setting = Setting {
     name: "drain",
     files: Files::No,
-    help: "Exit with 0 when nothing is due and nothing runs",
+    help: "Exit with 0 when nothing is due and its commands have ended; delayed jobs are left",
     conflicts: &["once"],
     ..SETTING
 };
@@ -87,7 +87,7 @@ pub const DRAIN: Setting = Setting {
 pub const ONCE: Setting = Setting {
     name: "once",
     files: Files::No,
-    help: "Run one command, and exit",
+    help: "Run one command, and exit as it does; with 75 if nothing is due",
     ..SETTING
 };
 
@@ -144,11 +144,13 @@ DBLOCK_QUEUE, DBLOCK_JOB_ID, DBLOCK_ATTEMPT and DBLOCK_FENCE in its environment.
 it is tried again later, and that counts as no attempt; with one of --bury-on, it is dead; with anything else, it is tried
 again after the delay of the queue, and is dead after --max-attempts. The end of its stderr is kept as the error.
 
-A job may run more than once, but never twice at the same time. A worker that is killed loses its jobs to others.
-SIGTERM and SIGINT: no more jobs are claimed, and dblock exits when the commands have ended. A second one: at once.
+A job may run more than once, but never twice at the same time. When a worker is killed, others have its jobs after the --ttl of
+the queue. SIGTERM and SIGINT: no more jobs are claimed, and dblock exits when the commands have ended, after --grace at the
+latest. A second one: at once.
 
-Exit codes: 0 stopped by a signal, drained, or run once; 69 no server in time; 74 the lease was lost; 77 the account was refused;
-78 there is no such queue, no tables, or bad configuration; 64 bad usage; 70 internal error; 71 the system refused.
+Exit codes: 0 stopped by a signal, or drained; the command's with --once; 69 no server in time; 75 nothing is due, with --once; 77
+the account was refused; 78 there is no such queue, no tables, or bad configuration; 126, 127 the command cannot be run, is not
+found; 64 bad usage; 70 internal error; 71 the system refused.
 
 Examples:
   dblock queue work mails -j 4 -- /usr/local/bin/send-mail
