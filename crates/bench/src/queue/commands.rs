@@ -43,8 +43,16 @@ pub fn measure(setup: &Setup, servers: &[Server], table: &mut Table) -> Result<(
     }
     let rows: Vec<Row> = queues
         .iter()
-        .map(|queue| format!("a command for each job, `work -j 4 -- true`, {}", queue.server.name))
-        .chain(["`xargs -P4 -n1 true`", "`parallel -j4 true`"].map(|what| format!("a command for each job, {what}")))
+        .map(|queue| {
+            format!(
+                "a command for each job, `work -j 4 -- true`, {}",
+                queue.server.name
+            )
+        })
+        .chain(
+            ["`xargs -P4 -n1 true`", "`parallel -j4 true`"]
+                .map(|what| format!("a command for each job, {what}")),
+        )
         .zip(times)
         .map(|(what, times)| Row::new(PART, what, Unit::Seconds, times))
         .collect();

@@ -11,11 +11,20 @@ use super::work::{Done, Queue};
 use crate::Result;
 use crate::setup::Server;
 
+/// A deadlock, and a lock that was waited for too long: the transaction may be repeated.
+const CONFLICTS: [u16; 2] = [1213, 1205];
+
 /// Numbers that no worker gets.
 const WORKERS: usize = 4_000_000_000;
 
 /// So many sessions, each of which claims so many jobs at once until the time is over or nothing is due.
-pub fn work(queue: &Queue, sessions: usize, at_once: usize, shards: usize, limit: Duration) -> Result<Done> {
+pub fn work(
+    queue: &Queue,
+    sessions: usize,
+    at_once: usize,
+    shards: usize,
+    limit: Duration,
+) -> Result<Done> {
     let before = queue.jobs()?;
     let mut session = queue.server.session()?;
     let id: Option<u32> = session.query_first(format!(
@@ -82,21 +91,32 @@ impl Loop {
             done += claimed.len();
             turn += 1;
             let packet = self.packet(&claimed, turn, (!is_last).then_some(shard));
-            let mut result = self.session.query_iter(packet)?;
-            claimed.clear();
-            while let Some(rows) = result.iter() {
-                for row in rows {
-                    let (job, _payload): (u64, Option<Vec<u8>>) = mysql::from_row(row?);
-                    claimed.push(job);
+            claimed = loop {
+                match self.turn(&packet) {
+                    Err(mysql::Error::MySqlError(error)) if CONFLICTS.contains(&error.code) => {
+                        self.session.query_drop("ROLLBACK")?;
+                    }
+                    result => break result?,
                 }
-            }
-            drop(result);
+            };
             if is_last {
                 return Ok(done);
             }
             missed = if claimed.is_empty() { missed + 1 } else { 0 };
             shard = (shard + 1) % self.shards;
         }
+    }
+
+    fn turn(&mut self, packet: &str) -> mysql::Result<Vec<u64>> {
+        let mut result = self.session.query_iter(packet)?;
+        let mut claimed = Vec::new();
+        while let Some(rows) = result.iter() {
+            for row in rows {
+                let (job, _payload): (u64, Option<Vec<u8>>) = mysql::from_row(row?);
+                claimed.push(job);
+            }
+        }
+        Ok(claimed)
     }
 
     /// Deletes what was claimed, and claims in a shard.

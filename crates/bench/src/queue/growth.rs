@@ -29,7 +29,8 @@ pub fn measure(setup: &Setup, servers: &[Server], table: &mut Table) -> Result<(
         for _ in 0..sizes.growth_rounds {
             for (queue, jobs, rates) in &mut queues {
                 queue.fill_to(*jobs)?;
-                let done = queue.work(WORKERS, &["--batch", BATCH], Until::Jobs(sizes.growth_jobs))?;
+                let done =
+                    queue.work(WORKERS, &["--batch", BATCH], Until::Jobs(sizes.growth_jobs))?;
                 rates.push(done.a_second());
             }
         }
@@ -45,7 +46,10 @@ pub fn measure(setup: &Setup, servers: &[Server], table: &mut Table) -> Result<(
                     fewest = Some(row);
                 }
                 Some(fewest) => {
-                    table.add(row.against(fewest, "the fewest").ratio_at_least(1.0 - SLOWER));
+                    table.add(
+                        row.against(fewest, "the fewest")
+                            .ratio_at_least(1.0 - SLOWER),
+                    );
                 }
             }
         }

@@ -49,22 +49,35 @@ fn pick_up(queue: &Queue, table: &mut Table) -> Result<()> {
         putter.put("x")?;
         let put = now()?;
         let is_over = |text: String| text.lines().count() >= 2 * number;
-        until("the command", || Ok(fs::read_to_string(&file).is_ok_and(is_over)))?;
-        let start = *Records::read(&file, number)?.starts.last().ok_or("no start")?;
+        until("the command", || {
+            Ok(fs::read_to_string(&file).is_ok_and(is_over))
+        })?;
+        let start = *Records::read(&file, number)?
+            .starts
+            .last()
+            .ok_or("no start")?;
         whole.push(start.saturating_sub(begun).as_secs_f64());
         after.push(start.saturating_sub(put).as_secs_f64());
     }
     putter.end()?;
     let name = queue.server.name;
     let row = |what: &str, times: &[f64]| {
-        Row::new(PART, format!("{what}, {name}"), Unit::Seconds, times.to_vec())
+        Row::new(
+            PART,
+            format!("{what}, {name}"),
+            Unit::Seconds,
+            times.to_vec(),
+        )
     };
     let what = "idle worker: from a put's answer to the command's start";
     let line = row(what, &after);
     let slowest = line.quantile(0.95);
     table.add(line.at_most(MEDIAN));
     table.add(row(&format!("{what}, the slowest of 20"), &[slowest]).at_most(SLOWEST));
-    let line = row("idle worker: from a line for `put` to the command's start", &whole);
+    let line = row(
+        "idle worker: from a line for `put` to the command's start",
+        &whole,
+    );
     table.add(line);
     Ok(())
 }
@@ -83,7 +96,10 @@ fn statements(queue: &Queue, table: &mut Table) -> Result<()> {
     sleep(Duration::from_secs(seconds));
     // One of them is this program's.
     let statements = Server::statements(&mut session)? - before - 1;
-    let what = format!("statements a second of {WORKERS} idle workers, {}", queue.server.name);
+    let what = format!(
+        "statements a second of {WORKERS} idle workers, {}",
+        queue.server.name
+    );
     let rate = statements as f64 / seconds as f64;
     table.add(Row::one(PART, what, Unit::Count, rate).at_most(STATEMENTS));
     Ok(())

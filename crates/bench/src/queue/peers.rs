@@ -55,7 +55,11 @@ impl Peer {
         Ok(match self {
             Self::Beanstalkd | Self::Redis => {
                 let mut python = Command::new("/usr/bin/python3");
-                let kind = if self == Self::Redis { "redis" } else { "beanstalkd" };
+                let kind = if self == Self::Redis {
+                    "redis"
+                } else {
+                    "beanstalkd"
+                };
                 python.arg(peers.join("pipeline.py")).args([kind, &value]);
                 python
             }
@@ -73,7 +77,12 @@ impl Peer {
         let what = if one_by_one { "put" } else { "fill" };
         let mut program = self.program()?;
         let jobs_as_text = jobs.to_string();
-        let said = answer(program.args([what, &jobs_as_text]).stdout(Stdio::piped()).spawn()?)?;
+        let said = answer(
+            program
+                .args([what, &jobs_as_text])
+                .stdout(Stdio::piped())
+                .spawn()?,
+        )?;
         let took = Duration::from_secs_f64(said.trim().parse()?);
         Ok(Done { jobs, took })
     }
@@ -90,7 +99,13 @@ impl Peer {
         let mut all = Vec::new();
         for _ in 0..processes {
             let mut program = self.program()?;
-            all.push(program.args(["work", &limit]).args(&arguments).stdout(Stdio::piped()).spawn()?);
+            all.push(
+                program
+                    .args(["work", &limit])
+                    .args(&arguments)
+                    .stdout(Stdio::piped())
+                    .spawn()?,
+            );
         }
         let (mut jobs, mut took) = (0, Duration::ZERO);
         for each in all {

@@ -71,7 +71,10 @@ fn of_server(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
         let head = std::str::from_utf8(&rest[..end])?;
         let (nanos, length) = head.split_once(' ').ok_or("not a record")?;
         let jobs = end + 1..end + 1 + length.parse::<usize>()?;
-        records.push((nanos.parse::<f64>()? / 1e9, rest.get(jobs.clone()).ok_or("a record is cut off")?));
+        records.push((
+            nanos.parse::<f64>()? / 1e9,
+            rest.get(jobs.clone()).ok_or("a record is cut off")?,
+        ));
         rest = &rest[jobs.end..];
     }
     records.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -83,13 +86,20 @@ fn of_server(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
     counts.end(from, to);
     let name = |what: &str| {
         let jobs = sizes.blocks * OF_BLOCK;
-        format!("{jobs} jobs, each due every {every}, {} claimers: {what}, {}", sizes.claimers, server.name)
+        format!(
+            "{jobs} jobs, each due every {every}, {} claimers: {what}, {}",
+            sizes.claimers, server.name
+        )
     };
     let rate = counts.handed_out as f64 / (to - from);
     let row = Row::one(PART, name("handed out a second"), Unit::Count, rate.round());
     // Each in its period is all that there is.
-    table.add(row.at_least((HANDED_OUT * 0.99).min((sizes.blocks * OF_BLOCK) as f64 / counts.period * 0.99)));
-    let row = |what: &str, count: usize| Row::one(PART, name(what), Unit::Count, count as f64).at_most(0.0);
+    table.add(row.at_least(
+        (HANDED_OUT * 0.99).min((sizes.blocks * OF_BLOCK) as f64 / counts.period * 0.99),
+    ));
+    let row = |what: &str, count: usize| {
+        Row::one(PART, name(what), Unit::Count, count as f64).at_most(0.0)
+    };
     table.add(row("twice in a period", counts.twice));
     table.add(row("left out in a period", counts.left_out));
     super::work::expect_success(&mut queue.dblock("delete"))
@@ -112,7 +122,9 @@ fn phases(queue: &Queue) -> Result<Vec<f64>> {
     };
     let all = ["due", "delayed", "running"].map(of).join(" UNION ALL ");
     let rows: Vec<(u64, String)> = session.query(format!("{all} ORDER BY job"))?;
-    rows.iter().map(|(_, micros)| Ok(micros.parse::<f64>()? / 1e6)).collect()
+    rows.iter()
+        .map(|(_, micros)| Ok(micros.parse::<f64>()? / 1e6))
+        .collect()
 }
 
 /// What became of each job in each of its periods.
@@ -134,7 +146,10 @@ impl Counts {
     }
 
     fn take(&mut self, at: f64, jobs: &[u8]) -> Result<()> {
-        for line in jobs.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        for line in jobs
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
             let job = std::str::from_utf8(line)?.parse::<usize>()? - 1;
             let period = self.period_of(job, at);
             self.handed_out += 1;

@@ -105,9 +105,16 @@ fn put(setup: &Setup, queues: &[[Queue; 3]], peers: &[Peer], table: &mut Table) 
         }
     }
     for peer in peers {
-        let jobs = if *peer == Peer::Apalis { sizes.singles } else { sizes.jobs };
+        let jobs = if *peer == Peer::Apalis {
+            sizes.singles
+        } else {
+            sizes.jobs
+        };
         let done = peer.put(jobs, false)?;
-        table.add(row(&format!("{what}: {}", peer.name()), vec![done.a_second()]));
+        table.add(row(
+            &format!("{what}: {}", peer.name()),
+            vec![done.a_second()],
+        ));
     }
     Ok(())
 }
@@ -145,7 +152,11 @@ fn work(setup: &Setup, queues: &[[Queue; 3]], peers: &[Peer], table: &mut Table)
                 }
                 Contender::Peer(peer, _) => {
                     let left = &mut left[peers.iter().position(|p| p == peer).unwrap_or_default()];
-                    let jobs = if *peer == Peer::Apalis { sizes.singles } else { sizes.jobs };
+                    let jobs = if *peer == Peer::Apalis {
+                        sizes.singles
+                    } else {
+                        sizes.jobs
+                    };
                     if *left < jobs {
                         peer.put(jobs - *left, false)?;
                         *left = jobs;
@@ -175,17 +186,33 @@ fn work(setup: &Setup, queues: &[[Queue; 3]], peers: &[Peer], table: &mut Table)
             [line(0), line(1)]
         })
         .collect();
-    let of = |peer| peers.iter().position(|p| *p == peer).map(|at| &of_peers[at]);
+    let of = |peer| {
+        peers
+            .iter()
+            .position(|p| *p == peer)
+            .map(|at| &of_peers[at])
+    };
     for ([queue, ..], rates) in queues.iter().zip(ours.chunks(of_server)) {
         let name = queue.server.name;
         let line = |what: &str, at: usize| {
-            row(&format!("jobs a second, claimed and completed, {what}, {name}"), rates[at].clone())
+            row(
+                &format!("jobs a second, claimed and completed, {what}, {name}"),
+                rates[at].clone(),
+            )
         };
         for (at, how) in [(0, "16 shards"), (2, "1 shard")] {
-            let floor = line(&format!("{how}: the statements alone, 8 sessions, 200 at once"), at);
+            let floor = line(
+                &format!("{how}: the statements alone, 8 sessions, 200 at once"),
+                at,
+            );
             table.add(floor.clone());
             let batches = line(&format!("{how}, 8 × `work --batch 200 -- cat`"), at + 1);
-            table.add(batches.clone().against(&floor, "the statements").ratio_at_least(OF_FLOOR));
+            table.add(
+                batches
+                    .clone()
+                    .against(&floor, "the statements")
+                    .ratio_at_least(OF_FLOOR),
+            );
             if let Some([graphile, _]) = of(Peer::Graphile) {
                 let mut again = batches.against(graphile, "graphile-worker");
                 again.what = format!("{}: and again", again.what);
@@ -194,12 +221,20 @@ fn work(setup: &Setup, queues: &[[Queue; 3]], peers: &[Peer], table: &mut Table)
         }
         let blocks = line("blocks, 8 × `work --batch 200 -- cat`", 4);
         table.add(match of(Peer::Beanstalkd) {
-            Some([beanstalkd, _]) => blocks.against(beanstalkd, "beanstalkd").ratio_at_least(TIMES_BEANSTALKD),
+            Some([beanstalkd, _]) => blocks
+                .against(beanstalkd, "beanstalkd")
+                .ratio_at_least(TIMES_BEANSTALKD),
             None => blocks,
         });
         let singles = [
-            line("16 shards: the statements alone, 10 sessions, one at a time", 5),
-            line("16 shards, 10 × `work --batch 1 -- cat`, a process for each job", 6),
+            line(
+                "16 shards: the statements alone, 10 sessions, one at a time",
+                5,
+            ),
+            line(
+                "16 shards, 10 × `work --batch 1 -- cat`, a process for each job",
+                6,
+            ),
         ];
         for line in singles {
             table.add(match of(Peer::Graphile) {

@@ -83,7 +83,9 @@ impl<'a> Queue<'a> {
                 self.name
             )
         };
-        let all = ["due", "delayed", "running", "dead"].map(of).join(" UNION ALL ");
+        let all = ["due", "delayed", "running", "dead"]
+            .map(of)
+            .join(" UNION ALL ");
         let jobs: Option<usize> = session.query_first(format!(
             "SELECT CAST(COALESCE(SUM(t.jobs), 0) AS UNSIGNED) FROM ({all}) t"
         ))?;
@@ -163,7 +165,10 @@ impl<'a> Queue<'a> {
         while !over(&mut callers)? {
             sleep(LOOK);
         }
-        for caller in &callers.0 {
+        for caller in &mut callers.0 {
+            if caller.try_wait()?.is_some() {
+                continue;
+            }
             kill(Pid::from_raw(caller.id().try_into()?), Signal::SIGTERM)?;
         }
         let (counted, first, last) = if matches!(until, Until::Jobs(_)) {
@@ -188,7 +193,10 @@ impl<'a> Queue<'a> {
 }
 
 /// How many lines there are until the end, or until so many; the first ones count from when they are there.
-fn count_lines(mut read: std::io::PipeReader, most: usize) -> std::io::Result<(usize, Instant, Instant)> {
+fn count_lines(
+    mut read: std::io::PipeReader,
+    most: usize,
+) -> std::io::Result<(usize, Instant, Instant)> {
     let mut bytes = vec![0; 1 << 20];
     let (mut lines, mut before) = (0, 0);
     let mut first = None;
@@ -200,7 +208,10 @@ fn count_lines(mut read: std::io::PipeReader, most: usize) -> std::io::Result<(u
         if length == 0 {
             break;
         }
-        lines += bytes[..length].iter().filter(|byte| **byte == b'\n').count();
+        lines += bytes[..length]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count();
         if first.is_none() {
             (first, before) = (Some(now), lines);
         }
