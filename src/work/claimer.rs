@@ -512,19 +512,15 @@ impl Claimer<'_> {
             self.is_head = self
                 .ask(|session| session.run_batch(&head))?
                 .unwrap_or_default();
-            if self.session.is_none() {
+            if self.session.is_none() || !self.is_head {
+                // It is the head that looks: who waits behind it asks for nothing else.
                 return Ok(false);
             }
         }
         let look = LookOrSleep {
             tables: &tables,
             queue: &queue,
-            // Who is not the head waits there.
-            limit: if self.is_head {
-                LOOK.min(left)
-            } else {
-                Duration::ZERO
-            },
+            limit: LOOK.min(left),
         };
         let Some(idle) = self.ask(|session| session.run(&look))? else {
             // It was woken, or the session is lost.
