@@ -44,6 +44,7 @@ mod pools;
 mod process_one;
 mod queue_admin;
 mod queue_create;
+mod queue_growth;
 mod queue_put;
 mod report;
 mod rooms;
