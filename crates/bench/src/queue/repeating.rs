@@ -49,20 +49,18 @@ fn of_server(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
     // What is late from the time without workers is handed out first.
     sleep(Duration::from_secs(2 * sizes.period));
     let from = clock()?;
-    let phases = phases(&queue)?;
+    let next = next_due(&queue)?;
     sleep(Duration::from_secs(sizes.repeating));
     let to = clock()?;
     drop(claimers);
-    if phases.len() != sizes.blocks {
-        return Err(format!("{} blocks, and not {}", phases.len(), sizes.blocks).into());
+    if next.len() != sizes.blocks {
+        return Err(format!("{} blocks, and not {}", next.len(), sizes.blocks).into());
     }
     let mut counts = Counts {
-        phases,
+        next,
         period: sizes.period as f64,
-        last: vec![None; sizes.blocks * OF_BLOCK],
-        handed_out: 0,
+        since: vec![0; sizes.blocks * OF_BLOCK],
         twice: 0,
-        left_out: 0,
     };
     let bytes = fs::read(&file)?;
     let mut records: Vec<(f64, &[u8])> = Vec::new();
@@ -78,12 +76,13 @@ fn of_server(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
         rest = &rest[jobs.end..];
     }
     records.sort_by(|one, other| one.0.total_cmp(&other.0));
-    for (at, jobs) in records {
-        if at >= from && at < to {
-            counts.take(at, jobs)?;
+    let mut handed_out = 0;
+    for (at, jobs) in records.into_iter().filter(|(at, _)| *at < to) {
+        let count = counts.take(at, jobs)?;
+        if at >= from {
+            handed_out += count;
         }
     }
-    counts.end(from, to);
     let name = |what: &str| {
         let jobs = sizes.blocks * OF_BLOCK;
         format!(
@@ -91,7 +90,7 @@ fn of_server(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
             sizes.claimers, server.name
         )
     };
-    let rate = counts.handed_out as f64 / (to - from);
+    let rate = handed_out as f64 / (to - from);
     let row = Row::one(PART, name("handed out a second"), Unit::Count, rate.round());
     // Each in its period is all that there is.
     table.add(row.at_least(
@@ -101,7 +100,7 @@ fn of_server(setup: &Setup, server: &Server, table: &mut Table) -> Result<()> {
         Row::one(PART, name(what), Unit::Count, count as f64).at_most(0.0)
     };
     table.add(row("twice in a period", counts.twice));
-    table.add(row("left out in a period", counts.left_out));
+    table.add(row("left out in a period", counts.left_out(to)));
     super::work::expect_success(&mut queue.dblock("delete"))
 }
 
@@ -110,8 +109,8 @@ fn clock() -> Result<f64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64())
 }
 
-/// A moment at which each block is due, in the order in which they were put; it is due again whole periods later.
-fn phases(queue: &Queue) -> Result<Vec<f64>> {
+/// When each block is due next, in the order in which they were put.
+fn next_due(queue: &Queue) -> Result<Vec<f64>> {
     let mut session = queue.server.session()?;
     let of = |table: &str| {
         format!(
@@ -127,47 +126,49 @@ fn phases(queue: &Queue) -> Result<Vec<f64>> {
         .collect()
 }
 
-/// What became of each job in each of its periods.
+/// How often each job was handed out since a moment.
 struct Counts {
-    phases: Vec<f64>,
+    /// When each block was due next at that moment; of one that was late or being worked off, when it was due.
+    next: Vec<f64>,
     period: f64,
-    /// The number of the period in which each job was handed out last.
-    last: Vec<Option<i64>>,
-    handed_out: usize,
+    /// How often each job was handed out since it was due next.
+    since: Vec<u32>,
+    /// How often a job was handed out before it was due again.
     twice: usize,
-    left_out: usize,
 }
 
 impl Counts {
-    /// The number of the period of a job's block at a moment.
-    #[allow(clippy::cast_possible_truncation, reason = "some thousands")]
-    fn period_of(&self, job: usize, at: f64) -> i64 {
-        ((at - self.phases[job / OF_BLOCK]) / self.period).floor() as i64
-    }
-
-    fn take(&mut self, at: f64, jobs: &[u8]) -> Result<()> {
+    /// Counts jobs that were handed out; how many these are.
+    fn take(&mut self, at: f64, jobs: &[u8]) -> Result<usize> {
+        let mut count = 0;
         for line in jobs
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty())
         {
             let job = std::str::from_utf8(line)?.parse::<usize>()? - 1;
-            let period = self.period_of(job, at);
-            self.handed_out += 1;
-            if let Some(last) = self.last[job] {
-                self.twice += usize::from(period <= last);
-                self.left_out += usize::try_from(period - last - 1).unwrap_or_default();
+            count += 1;
+            let next = self.next[job / OF_BLOCK];
+            // What was handed out earlier is not counted.
+            if at >= next {
+                let due = next + f64::from(self.since[job]) * self.period;
+                self.twice += usize::from(at < due);
+                self.since[job] += 1;
             }
-            self.last[job] = Some(period);
         }
-        Ok(())
+        Ok(count)
     }
 
-    /// Counts the periods before the first, and behind the last time that each was handed out: of those that lie wholly inside.
-    fn end(&mut self, from: f64, to: f64) {
-        for job in 0..self.last.len() {
-            let (first, end) = (self.period_of(job, from) + 1, self.period_of(job, to));
-            let seen = self.last[job].unwrap_or(first - 1);
-            self.left_out += usize::try_from(end - 1 - seen).unwrap_or_default();
-        }
+    /// How many times jobs were not handed out that were due a period before this moment, or earlier.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "some thousands"
+    )]
+    fn left_out(&self, to: f64) -> usize {
+        let of_job = |(job, since): (usize, &u32)| {
+            let periods = (to - self.next[job / OF_BLOCK]) / self.period;
+            (periods.max(0.0).floor() as usize).saturating_sub(*since as usize)
+        };
+        self.since.iter().enumerate().map(of_job).sum()
     }
 }
