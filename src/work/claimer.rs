@@ -522,7 +522,12 @@ impl Claimer<'_> {
             queue: &queue,
             limit: LOOK.min(left),
         };
-        let Some(idle) = self.ask(|session| session.run(&look))? else {
+        let look = |session: &mut Session| match session.run(&look) {
+            // Nothing is under way that would be to be rolled back.
+            Err(Fault::Interrupted(_)) => Ok(None),
+            idle => idle.map(Some),
+        };
+        let Some(idle) = self.ask(look)?.flatten() else {
             // It was woken, or the session is lost.
             return Ok(self.session.is_some());
         };
