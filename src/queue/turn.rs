@@ -632,8 +632,7 @@ impl Turn<'_> {
         [
             standing(self.tables, self.worker),
             format!(
-                "SELECT {UNIT}, {payload} FROM {} r LEFT JOIN {} j ON j.id = r.job WHERE r.worker = {} AND r.turn = {} \
-                 ORDER BY r.priority, r.job",
+                "SELECT {UNIT}, {payload}, r.priority FROM {} r LEFT JOIN {} j ON j.id = r.job WHERE r.worker = {} AND r.turn = {}",
                 self.table(&RUNNING),
                 self.table(&JOBS),
                 self.worker,
@@ -792,11 +791,17 @@ fn decode(standing: &[Row], claimed: &[Row]) -> Result<TurnOver, Fault> {
     let mut units = Vec::new();
     for row in claimed {
         let (unit, parts) = decode_unit(row)?;
-        units.push((unit, parts, row.get(8)?));
+        let priority: i32 = row.get(9)?.unwrap_or_default();
+        units.push((priority, unit, parts, row.get(8)?));
     }
+    // The server would have to sort them, payloads and all.
+    units.sort_by_key(|(priority, unit, ..)| (*priority, unit.job));
+    let claimed = units
+        .into_iter()
+        .map(|(_, unit, parts, payload)| (unit, parts, payload));
     Ok(TurnOver {
         standing: Standing::decode(standing)?,
-        claimed: units,
+        claimed: claimed.collect(),
     })
 }
 

@@ -558,21 +558,22 @@ impl Claimer<'_> {
             })?;
             self.has_named_locks = waited != Some(None);
             self.is_head = waited.is_some_and(|waited| waited != Some(false));
-            if self.session.is_none() {
+            if self.session.is_none() || !self.is_head {
+                // It is the head that looks: who waits behind it asks for nothing else.
                 return Ok(false);
             }
         }
         let look = LookOrSleep {
             tables: &tables,
             queue: &queue,
-            // Who is not the head waits there.
-            limit: if self.is_head {
-                LOOK.min(left)
-            } else {
-                Duration::ZERO
-            },
+            limit: LOOK.min(left),
         };
-        let Some(idle) = self.ask(|session| session.run(&look))? else {
+        let look = |session: &mut Session| match session.run(&look) {
+            // Nothing is under way that would be to be rolled back.
+            Err(Fault::Interrupted(_)) => Ok(None),
+            idle => idle.map(Some),
+        };
+        let Some(idle) = self.ask(look)?.flatten() else {
             // It was woken, or the session is lost.
             return Ok(self.session.is_some());
         };

@@ -45,6 +45,7 @@ mod process_one;
 mod queue_admin;
 mod queue_create;
 mod queue_faults;
+mod queue_growth;
 mod queue_plans;
 mod queue_put;
 mod queue_work;
