@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use crate::harness::jobs::lines;
 use crate::harness::{
     BUSY, Dblock, Frozen, Jobs, Pair, Records, Running, SOON, Server, both_servers,
-    eventually, eventually_gone, quoted, runs, send,
+    eventually, eventually_gone, quoted, runs, send, within,
 };
 
 /// The shortest lease.
@@ -279,7 +279,7 @@ both_servers! {
     }
 
     fn storms_of_interrupted_statements_harm_nobody(server) {
-        let jobs = short(server, &["--shards", "2", "--retry-delay", "10ms"]);
+        let jobs = Jobs::new(server, &["--shards", "2"]);
         let ids = jobs.number(120);
         let workers: Vec<Running> = (0..3).map(|_| jobs.work(&["-j", "2"]).sh("echo $DBLOCK_JOB_ID $DBLOCK_ATTEMPT; sleep 0.1").spawn()).collect();
         let mut admin = server.admin();
@@ -287,6 +287,8 @@ both_servers! {
         let mut rounds = 0;
         eventually("all are done", SOON * 3, || {
             rounds += 1;
+            // A pause in which a statement may come through.
+            within(Duration::from_millis(5), || false);
             for id in admin.query::<u64, _>(&find).unwrap() {
                 let what = if rounds % 20 == 0 { "CONNECTION" } else { "QUERY" };
                 let _ = admin.query_drop(format!("KILL {what} {id}"));

@@ -115,7 +115,7 @@ impl<'a> Jobs<'a> {
         let database = &self.tables.database;
         let query = format!(
             "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '{database}' AND user = 'dblock' \
-             AND (info LIKE '%dblock queue idle%' OR info LIKE '%GET_LOCK%')"
+             AND (state = 'User sleep' OR info LIKE '%GET_LOCK%')"
         );
         let mut admin = self.tables.admin();
         eventually(&format!("{workers} are idle"), SOON, || {
