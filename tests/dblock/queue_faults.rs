@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 use crate::harness::jobs::lines;
 use crate::harness::{
-    BUSY, Dblock, Frozen, Jobs, Pair, Records, Running, SOON, Server, both_servers,
+    BUSY, Dblock, Frozen, Jobs, Pair, Proxy, Records, Running, SOON, Server, both_servers,
     eventually, eventually_gone, quoted, runs, send, within,
 };
 
@@ -303,6 +303,31 @@ both_servers! {
         for worker in workers {
             end(worker);
         }
+        jobs.assert_empty();
+    }
+
+    fn a_turn_that_reaches_the_server_late_changes_nothing(server) {
+        let (jobs, records) = (Jobs::new(server, &["--retry-delay", "10ms"]), Records::new());
+        let [log, go, go_too] = ["log", "go", "go-too"].map(|name| records.path().join(name));
+        let proxy = Proxy::to(server);
+        jobs.put(&["x"]);
+        let between = format!("if test $DBLOCK_FENCE = 1; then {}; exit 75; fi; {}", until(&go), until(&go_too));
+        let url = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/", proxy.port, server.port);
+        let worker = jobs.work(&["--connect-timeout", "1"]).env("DBLOCK_URL", url).sh(&script(&log, &between)).spawn();
+        eventually_started(&log, 1, SOON);
+        // The turn that hands in the first command is held back; another in its place does.
+        proxy.freeze();
+        std::fs::write(&go, "").unwrap();
+        eventually_started(&log, 2, SOON);
+        assert_eq!(jobs.states(), [0, 0, 1, 0]);
+        proxy.thaw();
+        let query = format!("SELECT COUNT(*) FROM information_schema.processlist WHERE db = '{}' AND user = 'dblock'", jobs.tables.database);
+        eventually("its session is over", SOON, || jobs.rows::<u64>(&query) == [1]);
+        assert_eq!(jobs.states(), [0, 0, 1, 0]);
+        std::fs::write(&go_too, "").unwrap();
+        eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
+        end(worker);
+        assert_eq!(recorded(&log), ["start 1 1", "start 1 2", "end 1 2"]);
         jobs.assert_empty();
     }
 
