@@ -99,6 +99,9 @@ pub struct Renew<'a> {
     pub tables: &'a Tables,
     /// The worker's number.
     pub worker: u64,
+    /// Whether the claimer takes over for another: the number of the last turn grows by one, so that a turn of that one which reaches
+    /// the server late changes nothing.
+    pub takes_over: bool,
 }
 
 impl Batch for Renew<'_> {
@@ -107,9 +110,10 @@ impl Batch for Renew<'_> {
     fn statements(&self) -> Vec<String> {
         vec![
             format!(
-                "/* dblock queue renew */ UPDATE {} SET renewed_at = UTC_TIMESTAMP(6), \
+                "/* dblock queue renew */ UPDATE {} SET turn = turn + {}, renewed_at = UTC_TIMESTAMP(6), \
                  expires_at = UTC_TIMESTAMP(6) + INTERVAL ttl_seconds SECOND WHERE worker = {} AND expires_at IS NOT NULL",
                 self.tables.of(&WORKERS),
+                u8::from(self.takes_over),
                 self.worker
             ),
             standing(self.tables, self.worker),
