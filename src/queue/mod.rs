@@ -9,6 +9,8 @@ mod entries;
 mod jobs;
 mod list;
 mod manage;
+#[cfg(test)]
+mod model;
 mod opening;
 mod prune;
 mod put;
