@@ -8,9 +8,7 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::jobs::lines;
-use crate::harness::{
-    Cluster, Dblock, PASSWORD, Replication, Running, SOON, eventually, quoted,
-};
+use crate::harness::{Cluster, Dblock, PASSWORD, Replication, Running, SOON, eventually, quoted};
 
 /// Longer than a cluster takes to go on without a node.
 const FAIL_OVER: Duration = Duration::from_secs(60);
@@ -36,8 +34,13 @@ fn a_node_that_is_killed_costs_no_job(replication: Replication) {
     let cluster = Cluster::private(replication);
     by_admin(at(&cluster, 0, "init")).output().expect_code(0);
     for (queue, claim) in [("rows", "rows"), ("blocks", "blocks")] {
-        let create = ["create", queue, "--claim", claim, "--shards", "2", "--ttl", "40s", "--keep", "1h"];
-        by_admin(at(&cluster, 0, "queue")).args(create).output().expect_code(0);
+        let create = [
+            "create", queue, "--claim", claim, "--shards", "2", "--ttl", "40s", "--keep", "1h",
+        ];
+        by_admin(at(&cluster, 0, "queue"))
+            .args(create)
+            .output()
+            .expect_code(0);
     }
     let folder = tempfile::tempdir().expect("a scratch folder");
     let log = folder.path().join("log");
@@ -52,7 +55,10 @@ fn a_node_that_is_killed_costs_no_job(replication: Replication) {
     for queue in ["rows", "blocks"] {
         for batch in 0..6 {
             let numbers = (0..JOBS / 2 / 6).map(|number| number.to_string());
-            let put = by_admin(at(&cluster, batch % 3, "queue")).args(["put", queue]).args(numbers).output();
+            let put = by_admin(at(&cluster, batch % 3, "queue"))
+                .args(["put", queue])
+                .args(numbers)
+                .output();
             put.expect_code(0);
             ids.extend(put.stdout.lines().map(|id| format!("{queue}.{id}")));
         }
@@ -84,12 +90,18 @@ fn a_node_that_is_killed_costs_no_job(replication: Replication) {
         assert!(!line.starts_with("overlap"), "{line}");
         let (what, rest) = line.split_once(' ').expect("two words");
         let (job, fence) = rest.split_once(' ').expect("two words");
-        of_jobs.entry(job.to_owned()).or_default().push(format!("{what} {fence}"));
+        of_jobs
+            .entry(job.to_owned())
+            .or_default()
+            .push(format!("{what} {fence}"));
     }
     // No worker died, so that each job was started once.
     for id in &ids {
         let records = &of_jobs[id];
-        assert!(matches!(&records[..], [start, end] if start.replace("start", "end") == *end), "{id}: {records:?}");
+        assert!(
+            matches!(&records[..], [start, end] if start.replace("start", "end") == *end),
+            "{id}: {records:?}"
+        );
     }
     assert_eq!((ids.len(), of_jobs.len()), (JOBS, JOBS));
 }

@@ -52,7 +52,10 @@ fn eventually_started(records: &Path, starts: usize, deadline: Duration) -> (i32
         found.len() >= starts
     });
     let words: Vec<&str> = found[starts - 1].split(' ').collect();
-    (words[3].parse().expect("a process"), words[4].parse().expect("a time"))
+    (
+        words[3].parse().expect("a process"),
+        words[4].parse().expect("a time"),
+    )
 }
 
 fn now() -> u64 {
@@ -382,4 +385,3 @@ both_servers! {
         work.expect_code(69).expect_one_line("read-only").expect_stdout("");
     }
 }
-

@@ -58,9 +58,21 @@ struct Site<'a> {
 
 impl<'a> Site<'a> {
     fn new(server: &'a Server, folder: &std::path::Path, options: &[&str]) -> Self {
-        let always = ["--ttl", "4s", "--retry-delay", "50ms", "--max-attempts", "1000", "--keep", "1h"];
+        let always = [
+            "--ttl",
+            "4s",
+            "--retry-delay",
+            "50ms",
+            "--max-attempts",
+            "1000",
+            "--keep",
+            "1h",
+        ];
         let jobs = Jobs::new(server, &[&always[..], options].concat());
-        let (log, lock) = (folder.join(&jobs.tables.database), folder.join(format!("{}-of", jobs.tables.database)));
+        let (log, lock) = (
+            folder.join(&jobs.tables.database),
+            folder.join(format!("{}-of", jobs.tables.database)),
+        );
         // The file of the job is locked for as long as the command lives; what it starts does not keep it. Some heed no SIGTERM.
         let script = format!(
             "note() {{ echo $1 $DBLOCK_JOB_ID $DBLOCK_ATTEMPT $DBLOCK_FENCE >>{log}; }}
@@ -105,7 +117,16 @@ impl<'a> Site<'a> {
 
     fn start_worker(&self, random: &mut fastrand::Rng) -> Running {
         let at_once = random.u8(1..=4).to_string();
-        let args = ["-j", &at_once, "--kill-after", "1", "--grace", "2", "--connect-timeout", "30"];
+        let args = [
+            "-j",
+            &at_once,
+            "--kill-after",
+            "1",
+            "--grace",
+            "2",
+            "--connect-timeout",
+            "30",
+        ];
         self.jobs.work(&args).sh(&self.script).spawn()
     }
 
@@ -125,14 +146,25 @@ impl<'a> Site<'a> {
         }
         for job in &self.put {
             let records = of_jobs.remove(job).unwrap_or_default();
-            let starts: Vec<&Record> = records.iter().filter(|record| record.what == "start").collect();
+            let starts: Vec<&Record> = records
+                .iter()
+                .filter(|record| record.what == "start")
+                .collect();
             let overlaps = records.iter().any(|record| record.what == "overlap");
-            let ordered = starts.is_sorted_by(|one, next| one.fence < next.fence && one.attempt <= next.attempt);
-            let fenced = starts.iter().all(|start| 1 <= start.attempt && u64::from(start.attempt) <= start.fence);
+            let ordered = starts
+                .is_sorted_by(|one, next| one.fence < next.fence && one.attempt <= next.attempt);
+            let fenced = starts
+                .iter()
+                .all(|start| 1 <= start.attempt && u64::from(start.attempt) <= start.fence);
             // The last that was started is the one whose completion counts.
             let completed = starts.last().is_some_and(|last| {
-                let ended = records.iter().any(|record| record.what == "end" && record.fence == last.fence);
-                ended && done_of.get(job).is_some_and(|done| *done == [(last.attempt, last.fence)])
+                let ended = records
+                    .iter()
+                    .any(|record| record.what == "end" && record.fence == last.fence);
+                ended
+                    && done_of
+                        .get(job)
+                        .is_some_and(|done| *done == [(last.attempt, last.fence)])
             });
             if overlaps || !ordered || !fenced || !completed {
                 wrong.push(format!("job {job} (overlaps {overlaps}, ordered {ordered}, fenced {fenced}, completed {completed}): {records:?}, {:?}", done_of.get(job)));
@@ -152,11 +184,20 @@ fn soak(kind: Kind) {
     let server = Server::private_with(kind, &["--innodb-flush-log-at-trx-commit=1"]);
     let folder = tempfile::tempdir().expect("a scratch folder");
     let mut random = fastrand::Rng::with_seed(seed);
-    let options: [&[&str]; 4] = [&[], &["--shards", "4"], &["--claim", "blocks"], &["--claim", "blocks", "--shards", "4"]];
-    let mut sites: Vec<Site> = options.map(|options| Site::new(&server, folder.path(), options)).into();
+    let options: [&[&str]; 4] = [
+        &[],
+        &["--shards", "4"],
+        &["--claim", "blocks"],
+        &["--claim", "blocks", "--shards", "4"],
+    ];
+    let mut sites: Vec<Site> = options
+        .map(|options| Site::new(&server, folder.path(), options))
+        .into();
     for site in &mut sites {
         site.put = site.jobs.number(JOBS);
-        site.workers = (0..WORKERS).map(|_| site.start_worker(&mut random)).collect();
+        site.workers = (0..WORKERS)
+            .map(|_| site.start_worker(&mut random))
+            .collect();
     }
     let deeds = strike(&server, &mut sites, seconds, &mut random);
     for site in &sites {
@@ -172,16 +213,29 @@ fn soak(kind: Kind) {
             worker.wait_within(SOON).expect_code(0);
         }
         eventually("no worker is registered that lives", SOON, || {
-            site.jobs.count("dblock_workers WHERE expires_at IS NOT NULL AND expires_at > UTC_TIMESTAMP(6)") == 0
+            site.jobs.count(
+                "dblock_workers WHERE expires_at IS NOT NULL AND expires_at > UTC_TIMESTAMP(6)",
+            ) == 0
         });
     }
-    let starts: usize = sites.iter().map(|site| site.records().iter().filter(|record| record.what == "start").count()).sum();
+    let starts: usize = sites
+        .iter()
+        .map(|site| {
+            site.records()
+                .iter()
+                .filter(|record| record.what == "start")
+                .count()
+        })
+        .sum();
     let jobs: usize = sites.iter().map(|site| site.put.len()).sum();
     println!("{jobs} jobs, {starts} starts; {deeds:?}");
     let wrong: Vec<String> = sites.iter().flat_map(Site::wrong).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // Chance decides how many; there must be something to look at.
-    assert!(starts > jobs && deeds.values().sum::<usize>() > 20, "{deeds:?}");
+    assert!(
+        starts > jobs && deeds.values().sum::<usize>() > 20,
+        "{deeds:?}"
+    );
 }
 
 /// Does something bad every now and then; how often which.
@@ -228,7 +282,9 @@ fn strike(
         let is_stopped = stopped.is_some_and(|(_, of, _)| of == worker);
         let deed = match random.u8(..14) {
             0..3 if !is_stopped => {
-                let Some(command) = random.choice(commands_of(worker)) else { continue };
+                let Some(command) = random.choice(commands_of(worker)) else {
+                    continue;
+                };
                 let _ = kill(Pid::from_raw(command), Signal::SIGKILL);
                 "command"
             }
@@ -237,7 +293,9 @@ fn strike(
                 "coordinator"
             }
             5..8 if !is_stopped => {
-                let Some(claimer) = claimer_of(worker) else { continue };
+                let Some(claimer) = claimer_of(worker) else {
+                    continue;
+                };
                 let _ = kill(Pid::from_raw(claimer), Signal::SIGKILL);
                 "claimer"
             }
@@ -250,7 +308,11 @@ fn strike(
                 "statements"
             }
             12..14 if stopped.is_none() => {
-                let process = if random.bool() { Some(worker) } else { claimer_of(worker) };
+                let process = if random.bool() {
+                    Some(worker)
+                } else {
+                    claimer_of(worker)
+                };
                 let Some(process) = process else { continue };
                 let _ = kill(Pid::from_raw(process), Signal::SIGSTOP);
                 stopped = Some((process, worker, Instant::now() + STOPPED));
@@ -280,7 +342,10 @@ fn thaw(stopped: &mut Option<(i32, i32, Instant)>) {
 /// Ends the sessions of a queue's workers, or their statements, again and again for so long.
 fn end_sessions(server: &Server, jobs: &Jobs, what: &str, span: Duration) {
     let mut admin = server.admin();
-    let find = format!("SELECT id FROM information_schema.processlist WHERE db = '{}' AND user = 'dblock'", jobs.tables.database);
+    let find = format!(
+        "SELECT id FROM information_schema.processlist WHERE db = '{}' AND user = 'dblock'",
+        jobs.tables.database
+    );
     let begun = Instant::now();
     loop {
         for id in admin.query::<u64, _>(&find).expect("a list of processes") {
