@@ -91,7 +91,7 @@ pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         nothing_due: false,
         pace: Pace::default(),
         mode: Mode::Working,
-        leave_by: None,
+        leaves_since: None,
         begun: Moment::now(),
         last_note: "connecting".to_owned(),
         started_any: false,
@@ -179,8 +179,8 @@ struct Coordinator<'a> {
     nothing_due: bool,
     pace: Pace,
     mode: Mode,
-    /// By when the claimer must have handed in what has ended; `None`: something runs, or more is to be run.
-    leave_by: Option<Moment>,
+    /// Since when only the claimer has something to do; `None`: something runs, or more is to be run.
+    leaves_since: Option<Moment>,
     begun: Moment,
     /// What was under way last, for the error when no server is reached.
     last_note: String,
@@ -380,32 +380,38 @@ impl Coordinator<'_> {
         }
     }
 
+    /// How many jobs and blocks have ended of which the server may not know.
+    fn unrecorded(&self) -> usize {
+        self.ended.len() + self.handed.len()
+    }
+
+    /// How long the claimer of a worker that ends may take for the rest.
+    fn leave_limit(&self) -> Duration {
+        // A turn may be claiming what nobody else knows of.
+        if self.unrecorded() > 0 || self.turn == Turning::UnderWay(false) {
+            self.spec.connection.connect_timeout
+        } else {
+            LEAVE
+        }
+    }
+
     /// A worker that ends does not wait for a server for ever.
     fn check_leave(&mut self) {
         if self.mode == Mode::Working || !self.commands.is_empty() || self.claimer.is_none() {
             return;
         }
-        let unrecorded = self.ended.len() + self.handed.len();
-        // A turn may be claiming what nobody else knows of.
-        let limit = if unrecorded > 0 || self.turn == Turning::UnderWay(false) {
-            self.spec.connection.connect_timeout
-        } else {
-            LEAVE
-        };
-        let by = *self.leave_by.get_or_insert_with(|| Moment::now() + limit);
-        if !is_over(Some(by)) {
+        let since = *self.leaves_since.get_or_insert_with(Moment::now);
+        let (limit, unrecorded) = (self.leave_limit(), self.unrecorded());
+        if !is_over(Some(since + limit)) {
             return;
         }
-        if unrecorded > 0 {
+        if unrecorded > 0 && !matches!(self.conclusion, Some(Err(_))) {
             let line = format!(
                 "no server could be reached within {}, and how {unrecorded} jobs have ended is not recorded: {}",
                 shown(limit),
                 self.last_note
             );
-            let failure = Failure::new(Reason::Unreachable, line);
-            if !matches!(self.conclusion, Some(Err(_))) {
-                self.conclusion = Some(Err(failure.into()));
-            }
+            self.conclusion = Some(Err(Failure::new(Reason::Unreachable, line).into()));
         }
         self.end_claimer();
     }
@@ -690,7 +696,9 @@ impl Coordinator<'_> {
             Turning::Ready if self.want() > 0 && self.registered.is_some() => Some(self.look_at),
             _ => None,
         };
-        [commands, lease, stop, connect, look, self.leave_by]
+        let leave = self.leaves_since.filter(|_| self.claimer.is_some());
+        let leave = leave.map(|since| since + self.leave_limit());
+        [commands, lease, stop, connect, look, leave]
             .into_iter()
             .flatten()
             .min()
