@@ -146,6 +146,24 @@ impl World {
         self.claimer = Claimer::Ready;
     }
 
+    /// Goes on with what another claimer has left.
+    fn resume(&mut self) {
+        if !self.server.lives {
+            return self.lose();
+        }
+        if self.broken != Some(Broken::NotTakenOver) {
+            self.server.turn += 1;
+        }
+        self.last = self.server.turn;
+        (self.server.is_renewed, self.is_silent) = (true, false);
+        let is_known = self.command.is_some() || self.buffer.is_some() || self.ended.is_some();
+        let has = matches!(self.server.place, Place::Running(_));
+        if has && !is_known && self.broken != Some(Broken::UnknownIsKept) {
+            self.ended = Some((Outcome::GivenBack, self.server.fence));
+        }
+        self.claimer = Claimer::Ready;
+    }
+
     /// After an answer that was lost.
     fn give_up(&mut self, turn: Turn) {
         self.claimer = if self.broken == Some(Broken::LostIsNotAsked) {
@@ -268,23 +286,7 @@ impl Model for World {
                 self.budget.crashes -= 1;
                 self.claimer = Claimer::New;
             }
-            (Event::Resume, _) => match self.server.answer(self.worker, 0).0 {
-                None => self.lose(),
-                Some(_) => {
-                    if self.broken != Some(Broken::NotTakenOver) {
-                        self.server.turn += 1;
-                    }
-                    self.last = self.server.turn;
-                    (self.server.is_renewed, self.is_silent) = (true, false);
-                    let is_known =
-                        self.command.is_some() || self.buffer.is_some() || self.ended.is_some();
-                    let has = matches!(self.server.place, Place::Running(_));
-                    if has && !is_known && self.broken != Some(Broken::UnknownIsKept) {
-                        self.ended = Some((Outcome::GivenBack, self.server.fence));
-                    }
-                    self.claimer = Claimer::Ready;
-                }
-            },
+            (Event::Resume, _) => self.resume(),
             (Event::Silence, _) => {
                 self.budget.silences -= 1;
                 (self.server.is_renewed, self.is_silent) = (false, true);
