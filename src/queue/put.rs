@@ -13,6 +13,9 @@ use crate::base::exit::{Failure, Reason};
 use crate::db::{Batch, Fault, Plain, Reply, Row, Session, Statement, first_value, text_literal};
 use crate::schema::{DELAYED, DUE, JOB_KEYS, JOB_PARTS, JOBS, PUTS, QUEUES, Tables};
 
+/// How long an idle worker sleeps at most.
+const SLEEP: Duration = Duration::from_secs(1);
+
 /// Jobs of a transaction at most.
 pub const MOST_JOBS: usize = 1000;
 
@@ -220,7 +223,12 @@ impl<'a> Putter<'a> {
             .position(|sql| sql == COMMIT)
             .unwrap_or_default();
         statements.push("SELECT @first, @step".to_owned());
-        if self.traits.due == Due::Now {
+        // An idle worker sleeps for a second at most, and until what it knows of is due.
+        let is_soon = match self.traits.due {
+            Due::Now | Due::At(_) => true,
+            Due::After(delay) => delay < SLEEP,
+        };
+        if is_soon {
             statements.push(wake(self.tables.database(), &self.queue.name));
         }
         let jobs = u32::try_from(payloads.len()).unwrap_or(u32::MAX);

@@ -101,8 +101,9 @@ pub struct Renew<'a> {
     pub tables: &'a Tables,
     /// The worker's number.
     pub worker: u64,
-    /// Whether another claimer goes on with it: what the one before has sent and is still to be carried out comes too late then.
-    pub resumes: bool,
+    /// Whether the claimer takes over for another: the number of the last turn grows by one, so that a turn of that one which reaches
+    /// the server late changes nothing.
+    pub takes_over: bool,
 }
 
 impl Batch for Renew<'_> {
@@ -114,7 +115,7 @@ impl Batch for Renew<'_> {
                 "/* dblock queue renew */ UPDATE {} SET turn = turn + {}, renewed_at = UTC_TIMESTAMP(6), \
                  expires_at = UTC_TIMESTAMP(6) + INTERVAL ttl_seconds SECOND WHERE worker = {} AND expires_at IS NOT NULL",
                 self.tables.of(&WORKERS),
-                u8::from(self.resumes),
+                u8::from(self.takes_over),
                 self.worker
             ),
             standing(self.tables, self.worker),

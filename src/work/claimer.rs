@@ -434,12 +434,13 @@ impl Claimer<'_> {
     }
 
     fn renew(&mut self) -> Turned<()> {
-        let number = self.worker()?.number;
+        let worker = self.worker()?;
+        let (number, takes_over) = (worker.number, worker.lease.is_none());
         let tables = self.tables.clone();
         let renew = Renew {
             tables: &tables,
             worker: number,
-            resumes: self.worker()?.lease.is_none(),
+            takes_over,
         };
         loop {
             let sent = Moment::now();

@@ -94,7 +94,7 @@ pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         nothing_due: false,
         pace: Pace::default(),
         mode: Mode::Working,
-        leave_by: None,
+        leaves_since: None,
         begun: Some(Moment::now()),
         is_silent: false,
         deaths: 0,
@@ -184,8 +184,8 @@ struct Coordinator<'a> {
     nothing_due: bool,
     pace: Pace,
     mode: Mode,
-    /// By when the claimer must have handed in what has ended; `None`: something runs, or more is to be run.
-    leave_by: Option<Moment>,
+    /// Since when only the claimer has something to do; `None`: something runs, or more is to be run.
+    leaves_since: Option<Moment>,
     /// When it began to seek a server; `None`: it was registered since.
     begun: Option<Moment>,
     /// Whether it was said that no server answers.
@@ -398,32 +398,38 @@ impl Coordinator<'_> {
         Some(since + self.spec.connection.connect_timeout)
     }
 
+    /// How many jobs and blocks have ended of which the server may not know.
+    fn unrecorded(&self) -> usize {
+        self.ended.len() + self.handed.len()
+    }
+
+    /// How long the claimer of a worker that ends may take for the rest.
+    fn leave_limit(&self) -> Duration {
+        // A turn may be claiming what nobody else knows of.
+        if self.unrecorded() > 0 || self.turn == Turning::UnderWay(false) {
+            self.spec.connection.connect_timeout
+        } else {
+            LEAVE
+        }
+    }
+
     /// A worker that ends does not wait for a server for ever.
     fn check_leave(&mut self) {
         if self.mode == Mode::Working || !self.commands.is_empty() || self.claimer.is_none() {
             return;
         }
-        let unrecorded = self.ended.len() + self.handed.len();
-        // A turn may be claiming what nobody else knows of.
-        let limit = if unrecorded > 0 || self.turn == Turning::UnderWay(false) {
-            self.spec.connection.connect_timeout
-        } else {
-            LEAVE
-        };
-        let by = *self.leave_by.get_or_insert_with(|| Moment::now() + limit);
-        if !is_over(Some(by)) {
+        let since = *self.leaves_since.get_or_insert_with(Moment::now);
+        let (limit, unrecorded) = (self.leave_limit(), self.unrecorded());
+        if !is_over(Some(since + limit)) {
             return;
         }
-        if unrecorded > 0 {
+        if unrecorded > 0 && !matches!(self.conclusion, Some(Err(_))) {
             let line = format!(
                 "no server could be reached within {}, and how {unrecorded} jobs have ended is not recorded: {}",
                 shown(limit),
                 self.last_note
             );
-            let failure = Failure::new(Reason::Unreachable, line);
-            if !matches!(self.conclusion, Some(Err(_))) {
-                self.conclusion = Some(Err(failure.into()));
-            }
+            self.conclusion = Some(Err(Failure::new(Reason::Unreachable, line).into()));
         }
         self.end_claimer();
     }
@@ -723,7 +729,8 @@ impl Coordinator<'_> {
             _ => None,
         };
         let connect = self.reach_by();
-        let hand_in = self.leave_by.filter(|_| self.claimer.is_some());
+        let hand_in = self.leaves_since.filter(|_| self.claimer.is_some());
+        let hand_in = hand_in.map(|since| since + self.leave_limit());
         let silence = self
             .lease
             .filter(|_| self.commands.is_empty() && !self.is_silent);

@@ -58,7 +58,7 @@ impl<'a> Jobs<'a> {
     /// Puts a job for each number from 1; their ids. In a queue of blocks they are one, up to a thousand.
     #[track_caller]
     pub fn number(&self, jobs: usize) -> Vec<u64> {
-        let lines: String = (1..=jobs).map(|number| format!("{number}\n")).collect();
+        let lines: String = (1..=jobs).map(|number| number.to_string() + "\n").collect();
         self.feed(&["--lines"], lines.as_bytes())
     }
 
@@ -80,10 +80,14 @@ impl<'a> Jobs<'a> {
         self.rows(&format!("SELECT COUNT(*) FROM {what}"))[0]
     }
 
-    /// How many jobs or blocks are due, delayed, running and dead.
+    /// How many jobs or blocks are due, delayed, running and dead, all at one moment.
     #[track_caller]
     pub fn states(&self) -> [u64; 4] {
-        ["due", "delayed", "running", "dead"].map(|state| self.count(&format!("dblock_{state}")))
+        let (due, delayed, running, dead) = self.rows(
+            "SELECT (SELECT COUNT(*) FROM dblock_due), (SELECT COUNT(*) FROM dblock_delayed), \
+             (SELECT COUNT(*) FROM dblock_running), (SELECT COUNT(*) FROM dblock_dead)",
+        )[0];
+        [due, delayed, running, dead]
     }
 
     /// Nothing is left: every job is done, and nothing of it is kept.
@@ -93,14 +97,6 @@ impl<'a> Jobs<'a> {
         for table in ["jobs", "job_parts", "job_keys"] {
             assert_eq!(self.count(&format!("dblock_{table}")), 0, "{table}");
         }
-    }
-
-    /// Waits until so many jobs or blocks run.
-    #[track_caller]
-    pub fn eventually_running(&self, jobs: u64) {
-        eventually(&format!("{jobs} run"), SOON, || {
-            self.count("dblock_running") == jobs
-        });
     }
 
     /// Workers whose lease is not over.
@@ -115,7 +111,7 @@ impl<'a> Jobs<'a> {
         let database = &self.tables.database;
         let query = format!(
             "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '{database}' AND user = 'dblock' \
-             AND (info LIKE '%dblock queue idle%' OR info LIKE '%GET_LOCK%')"
+             AND (state = 'User sleep' OR info LIKE '%GET_LOCK%')"
         );
         let mut admin = self.tables.admin();
         eventually(&format!("{workers} are idle"), SOON, || {
