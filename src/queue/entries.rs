@@ -390,3 +390,33 @@ impl Statement for AskIds<'_> {
             .collect()
     }
 }
+
+/// The workers of a queue that are not gone, in the order in which they came.
+pub(super) struct AskWorkers<'a> {
+    pub tables: &'a Tables,
+    pub queue: u32,
+}
+
+impl Statement for AskWorkers<'_> {
+    type Answer = Vec<u64>;
+
+    const MOST_ROWS: usize = LIST;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock queue workers */ SELECT worker FROM {} WHERE queue = {} AND expires_at IS NOT NULL",
+            self.tables.of(&WORKERS),
+            self.queue
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let workers: Result<Vec<u64>, Fault> = rows
+            .iter()
+            .filter_map(|row| row.get(0).transpose())
+            .collect();
+        let mut workers = workers?;
+        workers.sort_unstable();
+        Ok(workers)
+    }
+}

@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::entries::{AskIds, AskJob, COLUMNS, Entry, micros, time};
+use super::entries::{AskIds, AskJob, AskWorkers, COLUMNS, Entry, micros, time};
 use super::jobs::State;
 use super::queues::Queue;
-use crate::db::{Fault, LIST, Plain, Row, Session, Statement, first_value};
+use crate::db::{Fault, Plain, Row, Session, Statement, first_value};
 use crate::schema::{JOB_PARTS, JOBS, Tables, WORKERS};
 
 /// Rows that are asked for at once.
@@ -365,36 +365,6 @@ impl Statement for AskWide<'_> {
 
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
         rows.first().map(|row| wide(row, 0)).transpose()
-    }
-}
-
-/// The workers of a queue that are not gone, in the order in which they came.
-struct AskWorkers<'a> {
-    tables: &'a Tables,
-    queue: u32,
-}
-
-impl Statement for AskWorkers<'_> {
-    type Answer = Vec<u64>;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue list */ SELECT worker FROM {} WHERE queue = {} AND expires_at IS NOT NULL",
-            self.tables.of(&WORKERS),
-            self.queue
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let workers: Result<Vec<u64>, Fault> = rows
-            .iter()
-            .filter_map(|row| row.get(0).transpose())
-            .collect();
-        let mut workers = workers?;
-        workers.sort_unstable();
-        Ok(workers)
     }
 }
 

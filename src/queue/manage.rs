@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::entries::{AskEntries, Entry, MOST_DELETED, MOST_ENTRIES, delete_entries};
+use super::entries::{AskEntries, AskWorkers, MOST_DELETED, MOST_ENTRIES, delete_entries};
 use super::jobs::State;
 use super::queues::{FindQueue, Properties};
 use super::wake::wake;
 use crate::base::text::shown;
 use crate::db::{Fault, Plain, Row, Session, Statement, first_value, text_literal};
-use crate::schema::{JOB_KEYS, QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
+use crate::schema::{JOB_KEYS, QUEUE_MINUTES, QUEUES, Tables, WORKERS};
 
 /// What came of the creation of a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -179,24 +179,20 @@ pub fn delete(
     session.run(&Plain(format!(
         "/* dblock queue delete */ UPDATE {queues} SET deleted_at = COALESCE(deleted_at, UTC_TIMESTAMP(6)) {by_name}"
     )))?;
-    // A worker that does not know it yet may move a job on, never back: but a failed one is delayed or due again.
-    for state in [
-        State::Running,
-        State::Due,
-        State::Delayed,
-        State::Dead,
-        State::Done,
-        State::Delayed,
-        State::Due,
+    for worker in session.run(&AskWorkers { tables, queue })? {
+        let which = format!("WHERE n.worker = {worker} ORDER BY n.worker, n.job");
+        delete_all(State::Running, &which, tables, session, &mut report)?;
+    }
+    let of_queue = |order: &str| format!("WHERE n.queue = {queue} ORDER BY n.queue, {order}");
+    // What a worker gives back that does not know it yet is due or delayed.
+    for (state, order) in [
+        (State::Dead, "n.job"),
+        (State::Done, "n.done_at, n.job"),
+        (State::Due, "n.shard, n.priority, n.job"),
+        (State::Delayed, "n.due_at, n.job"),
+        (State::Due, "n.shard, n.priority, n.job"),
     ] {
-        loop {
-            let entries = some_of(state, queue, tables, session)?;
-            if entries.is_empty() {
-                break;
-            }
-            delete_entries(&entries, tables, session)?;
-            report(entries.iter().map(|entry| u64::from(entry.jobs)).sum());
-        }
+        delete_all(state, &of_queue(order), tables, session, &mut report)?;
     }
     for (table, order) in [(&JOB_KEYS, "job_key"), (&QUEUE_MINUTES, "minute, worker")] {
         let delete = format!(
@@ -206,70 +202,38 @@ pub fn delete(
         while session.change(&Plain(delete.clone()))? >= MOST_DELETED {}
     }
     // Those that live learn that the queue is gone.
-    session.run(&Plain(format!(
-        "/* dblock queue delete */ DELETE FROM {} WHERE queue = {queue} AND (expires_at IS NULL OR expires_at < UTC_TIMESTAMP(6))",
-        tables.of(&WORKERS)
-    )))?;
+    for over in ["expires_at IS NULL", "expires_at < UTC_TIMESTAMP(6)"] {
+        let delete = format!(
+            "/* dblock queue delete */ DELETE FROM {} WHERE queue = {queue} AND {over} ORDER BY queue, expires_at LIMIT {MOST_DELETED}",
+            tables.of(&WORKERS)
+        );
+        while session.change(&Plain(delete.clone()))? >= MOST_DELETED {}
+    }
     session.run(&Plain(format!(
         "/* dblock queue delete */ DELETE FROM {queues} {by_name} AND deleted_at IS NOT NULL"
     )))?;
     Ok(true)
 }
 
-/// A few rows of a queue in a state.
-fn some_of(
+/// Deletes the rows of a state, with their jobs, and reports how many jobs that were.
+fn delete_all(
     state: State,
-    queue: u32,
+    which: &str,
     tables: &Tables,
     session: &mut Session,
-) -> Result<Vec<Entry>, Fault> {
-    let limit = format!("LIMIT {MOST_ENTRIES}");
-    let which = match state {
-        State::Running => {
-            let worker = session.run(&AskWorkerWithJobs { tables, queue })?;
-            let Some(worker) = worker else {
-                return Ok(Vec::new());
-            };
-            format!("WHERE n.worker = {worker} ORDER BY n.job {limit}")
+    report: &mut impl FnMut(u64),
+) -> Result<(), Fault> {
+    loop {
+        let which = format!("{which} LIMIT {MOST_ENTRIES}");
+        let entries = session.run(&AskEntries {
+            tables,
+            state,
+            which,
+        })?;
+        if entries.is_empty() {
+            return Ok(());
         }
-        State::Due => {
-            format!("WHERE n.queue = {queue} ORDER BY n.queue, n.shard, n.priority, n.job {limit}")
-        }
-        State::Delayed => {
-            format!("WHERE n.queue = {queue} ORDER BY n.queue, n.due_at, n.job {limit}")
-        }
-        State::Dead => format!("WHERE n.queue = {queue} ORDER BY n.queue, n.job {limit}"),
-        State::Done => {
-            format!("WHERE n.queue = {queue} ORDER BY n.queue, n.done_at, n.job {limit}")
-        }
-    };
-    session.run(&AskEntries {
-        tables,
-        state,
-        which,
-    })
-}
-
-/// A worker of a queue that has claimed something.
-struct AskWorkerWithJobs<'a> {
-    tables: &'a Tables,
-    queue: u32,
-}
-
-impl Statement for AskWorkerWithJobs<'_> {
-    type Answer = Option<u64>;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue worker */ SELECT w.worker FROM {} w WHERE w.queue = {} AND w.expires_at IS NOT NULL \
-             AND EXISTS (SELECT 1 FROM {} r WHERE r.worker = w.worker) LIMIT 1",
-            self.tables.of(&WORKERS),
-            self.queue,
-            self.tables.of(&RUNNING)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        first_value(rows)
+        delete_entries(&entries, tables, session)?;
+        report(entries.iter().map(|entry| u64::from(entry.jobs)).sum());
     }
 }

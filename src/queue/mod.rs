@@ -6,9 +6,12 @@
 mod change;
 mod delay;
 mod entries;
+mod exchange;
 mod jobs;
 mod list;
 mod manage;
+#[cfg(test)]
+mod model;
 mod opening;
 mod prune;
 mod put;
@@ -21,6 +24,7 @@ mod worker;
 
 pub use change::{Changed, cancel, retry, retry_dead};
 pub use delay::retry_delay;
+pub use exchange::{Exchange, Step, Verdict};
 pub use jobs::{Due, LONGEST_PAYLOAD, State, Traits};
 pub use list::{Details, Listed, list, show};
 pub use manage::{Created, create, delete, pause};
@@ -31,8 +35,8 @@ pub use queues::{Claim, FindQueue, Properties, Queue};
 pub use reach::{For, no_such_queue, open, reach};
 pub use status::{Count, Found, MINUTES, Summary, Worker, status};
 pub use turn::{AskRunning, AskTurn, Ended, JobEnd, LONGEST_ERROR, Turn, TurnOver, Unit, Want};
-pub use wake::{wake, wake_lock};
+pub use wake::wake_lock;
 pub use worker::{
     AskCandidates, AskShards, AwaitHead, FindRegistration, Idle, LookOrSleep, ReadBlock, ReadPart,
-    Register, Renew, WorkerFacts, leave, promote, rescue,
+    Register, Renew, WorkerFacts, leave, promote, rescue, vanish,
 };

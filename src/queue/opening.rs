@@ -89,7 +89,7 @@ impl Statement for AskServer {
     }
 }
 
-/// From 8.0.1 on MySQL, and from 10.6 on MariaDB. TiDB accepts the words and takes no lock.
+/// From 8.0.1 on `MySQL`, and from 10.6 on `MariaDB`. `TiDB` accepts the words and takes no lock.
 fn skips_locked(version: &str, comment: &str) -> bool {
     if Product::of(version, comment) == Product::TiDb {
         return false;

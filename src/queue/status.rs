@@ -48,7 +48,7 @@ pub struct Summary {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worker {
     /// Its number.
-    pub worker: u64,
+    pub number: u64,
     pub host: Option<String>,
     pub pid: Option<u64>,
     pub user: Option<String>,
@@ -301,7 +301,7 @@ impl Statement for AskWorkers<'_> {
                 Ok::<_, Fault>(row.text(column)?.map(cut))
             };
             workers.push(Worker {
-                worker: row.get(0)?.unwrap_or_default(),
+                number: row.get(0)?.unwrap_or_default(),
                 host: text(1, "host")?,
                 pid: row.get(2)?,
                 user: text(3, "user")?,
@@ -315,7 +315,7 @@ impl Statement for AskWorkers<'_> {
                 gone: row.get::<u8>(11)? == Some(1),
             });
         }
-        workers.sort_by_key(|worker| worker.worker);
+        workers.sort_by_key(|worker| worker.number);
         Ok(workers)
     }
 }

@@ -2,6 +2,9 @@
 //! worker's row grows by one with it, on the condition that it was one less: so a turn whose answer was lost is carried out once, and
 //! by that number it is known whether it was.
 //!
+//! All else in the transaction is conditional on that: a turn that reaches the server late, when the one that was sent again in its place
+//! is over, changes nothing, though the worker may have claimed the same jobs again meanwhile.
+//!
 //! What has ended is handed in by the rows that the worker still has in the table of running jobs. Who gives a dead worker's jobs to
 //! others takes all of them away at once, together with the worker's lease: then the turn changes nothing.
 
@@ -90,7 +93,9 @@ pub struct Turn<'a> {
     pub counts: (u64, u64),
     /// What to claim; `None`: nothing.
     pub want: Option<Want>,
-    /// A named lock to release after it. The server keeps the session longer from then on.
+    /// Whether the worker was idle before: the server keeps the session longer from then on.
+    pub awakes: bool,
+    /// A named lock to release after it.
     pub release: Option<&'a str>,
 }
 
@@ -125,14 +130,27 @@ pub struct Standing {
     pub has_queue: bool,
 }
 
+/// Jobs of a block.
+#[derive(Clone, Copy)]
+enum Which<'a> {
+    All,
+    Canceled,
+    These(&'a [u64]),
+}
+
 impl Turn<'_> {
-    /// A statement on rows that the worker has. They are those of the worker alone as long as its turn counts: what is behind the
-    /// update of its row in the transaction sees them unchanged.
+    /// Rows that the worker has, if its turn counts. They are those of the worker alone then: what is behind the update of its row in
+    /// the transaction sees them unchanged.
+    fn own(&self) -> String {
+        format!("r.worker = {} AND @dblock_turn = 1", self.worker)
+    }
+
+    /// Those of these jobs.
     fn of_jobs(&self, units: &[&Ended]) -> String {
         let jobs = units.iter().map(|ended| ended.unit.job.to_string());
         format!(
-            "r.worker = {} AND r.job IN ({})",
-            self.worker,
+            "{} AND r.job IN ({})",
+            self.own(),
             jobs.collect::<Vec<_>>().join(",")
         )
     }
@@ -203,11 +221,11 @@ impl Turn<'_> {
             .map(|(job, error)| {
                 format!(
                     "UPDATE {} r STRAIGHT_JOIN {} j SET j.failed_at = UTC_TIMESTAMP(6), j.last_error = {} \
-                     WHERE r.worker = {} AND r.job = {} AND j.id = {job} AND j.block = r.block",
+                     WHERE {} AND r.job = {} AND j.id = {job} AND j.block = r.block",
                     self.table(&RUNNING),
                     self.table(&JOBS),
                     error_literal(error),
-                    self.worker,
+                    self.own(),
                     ended.unit.job
                 )
             })
@@ -216,13 +234,17 @@ impl Turn<'_> {
 
     /// Deletes what was canceled while it ran, of what would be started again.
     fn drop_canceled(&self, units: &[&Ended]) -> Vec<String> {
+        let blocks = units.iter().filter(|ended| ended.unit.block != 0);
+        let mut statements: Vec<String> = blocks
+            .flat_map(|ended| self.delete_block(&ended.unit, Which::Canceled))
+            .collect();
         let singles: Vec<_> = singles(units);
         if singles.is_empty() {
-            return Vec::new();
+            return statements;
         }
         let canceled = format!("{} AND j.canceled_at IS NOT NULL", self.of_jobs(&singles));
         let (running, jobs) = (self.table(&RUNNING), self.table(&JOBS));
-        vec![
+        statements.extend([
             format!(
                 "DELETE k, p FROM {running} r STRAIGHT_JOIN {jobs} j ON j.id = r.job LEFT JOIN {} k ON k.queue = r.queue \
                  AND k.job_key = j.job_key AND k.job = j.id LEFT JOIN {} p ON p.job = j.id WHERE {canceled}",
@@ -232,7 +254,8 @@ impl Turn<'_> {
             format!(
                 "DELETE r, j FROM {running} r STRAIGHT_JOIN {jobs} j ON j.id = r.job WHERE {canceled}"
             ),
-        ]
+        ]);
+        statements
     }
 
     /// Deletes what jobs on their own that are done leave beside their rows.
@@ -291,21 +314,24 @@ impl Turn<'_> {
             ));
         }
         for block in blocks {
-            statements.extend(self.delete_block(&block.unit, None));
+            statements.extend(self.delete_block(&block.unit, Which::All));
             statements.push(self.take_out(&[block]));
         }
         statements
     }
 
-    /// Deletes the jobs of a block, or these of them.
-    fn delete_block(&self, unit: &Unit, only: Option<&[u64]>) -> Vec<String> {
-        let which = match only {
-            Some(jobs) => format!("j.id IN ({})", numbers(jobs)),
-            None => format!("j.id BETWEEN {} AND {}", unit.job, unit.last_job),
+    /// Deletes jobs of a block.
+    fn delete_block(&self, unit: &Unit, which: Which) -> Vec<String> {
+        let all = format!("j.id BETWEEN {} AND {}", unit.job, unit.last_job);
+        let which = match which {
+            Which::All => all,
+            Which::Canceled => format!("{all} AND j.canceled_at IS NOT NULL"),
+            Which::These(jobs) => format!("j.id IN ({})", numbers(jobs)),
         };
         let of = format!(
-            "r.worker = {} AND r.job = {} AND {which} AND j.block = r.block",
-            self.worker, unit.job
+            "{} AND r.job = {} AND {which} AND j.block = r.block",
+            self.own(),
+            unit.job
         );
         let (running, jobs) = (self.table(&RUNNING), self.table(&JOBS));
         let parts = unit.has_parts.then(|| {
@@ -318,23 +344,59 @@ impl Turn<'_> {
         parts.into_iter().chain([jobs]).collect()
     }
 
+    /// Moves what is left of a block to another table, as [`Self::put_into`] does: from its first job that is left on, with as many as
+    /// there are. Nothing where none is.
+    fn put_block(
+        &self,
+        table: &crate::schema::Table,
+        values: [&str; 3],
+        besides: Option<(&str, &str)>,
+        unit: &Unit,
+    ) -> String {
+        let [attempt, every, due] = values;
+        let (column, value) = besides.map_or((String::new(), String::new()), |(column, value)| {
+            (format!(", {column}"), format!(", {value}"))
+        });
+        format!(
+            "INSERT INTO {} ({CARRIED}, attempt, every_us, due_at{column}) SELECT r.queue, r.shard, r.priority, l.first, r.last_job, \
+             r.block, l.jobs, r.fence, {attempt}, {every}, {due}{value} FROM {} r STRAIGHT_JOIN \
+             (SELECT MIN(id) AS first, COUNT(*) AS jobs FROM {} WHERE id BETWEEN {} AND {} AND block = {}) l \
+             WHERE {} AND r.job = {} AND l.jobs > 0",
+            self.table(table),
+            self.table(&RUNNING),
+            self.table(&JOBS),
+            unit.job,
+            unit.last_job,
+            unit.block,
+            self.own(),
+            unit.job
+        )
+    }
+
+    /// Moves jobs on their own and what is left of blocks.
+    fn put_all_into(
+        &self,
+        table: &crate::schema::Table,
+        values: [&str; 3],
+        units: &[&Ended],
+    ) -> Vec<String> {
+        let singles = singles(units);
+        let mut statements = Vec::new();
+        if !singles.is_empty() {
+            statements.push(self.put_into(table, values, None, &singles));
+        }
+        let blocks = units.iter().filter(|ended| ended.unit.block != 0);
+        statements.extend(blocks.map(|ended| self.put_block(table, values, None, &ended.unit)));
+        statements
+    }
+
     /// Those that are due again a period after they were.
     fn repeat(&self, units: &[&Ended]) -> Vec<String> {
         if units.is_empty() {
             return Vec::new();
         }
         let mut statements = self.drop_canceled(units);
-        for block in units.iter().filter(|ended| ended.unit.block != 0) {
-            let unit = &block.unit;
-            statements.push(format!(
-                "DELETE FROM {} WHERE id BETWEEN {} AND {} AND block = {} AND canceled_at IS NOT NULL",
-                self.table(&JOBS),
-                unit.job,
-                unit.last_job,
-                unit.block
-            ));
-        }
-        statements.push(self.put_into(&DELAYED, ["0", "r.every_us", NEXT_DUE], None, units));
+        statements.extend(self.put_all_into(&DELAYED, ["0", "r.every_us", NEXT_DUE], units));
         statements.push(self.take_out(units));
         statements
     }
@@ -347,7 +409,7 @@ impl Turn<'_> {
             .partition(|ended| ended.outcome == JobEnd::GivenBack);
         if !given_back.is_empty() {
             let values = ["r.attempt - 1", "r.every_us", "r.due_at"];
-            statements.push(self.put_into(&DUE, values, None, &given_back));
+            statements.extend(self.put_all_into(&DUE, values, &given_back));
             statements.push(self.take_out(&given_back));
         }
         if !delayed.is_empty() {
@@ -396,7 +458,7 @@ impl Turn<'_> {
     fn split(&self, ended: &Ended) -> Vec<String> {
         let unit = &ended.unit;
         let running = self.table(&RUNNING);
-        let own = format!("r.worker = {} AND r.job = {}", self.worker, unit.job);
+        let own = format!("{} AND r.job = {}", self.own(), unit.job);
         let mut statements = Vec::new();
         let done: Vec<u64> = ended
             .others
@@ -404,26 +466,36 @@ impl Turn<'_> {
             .filter(|(_, outcome)| *outcome == JobEnd::Done)
             .map(|(job, _)| *job)
             .collect();
-        if !done.is_empty() {
-            statements.extend(self.delete_block(unit, Some(&done)));
+        let is_kept = !self.queue.keep.is_zero();
+        if !done.is_empty() && !is_kept {
+            statements.extend(self.delete_block(unit, Which::These(&done)));
         }
         for (job, outcome) in &ended.others {
-            let (table, attempt, due, died) = match outcome {
-                JobEnd::Done => continue,
-                JobEnd::Retry(delay, _) => (&DELAYED, "r.attempt", after(*delay), ""),
-                JobEnd::Later(delay) => (&DELAYED, "r.attempt - 1", after(*delay), ""),
+            let (table, attempt, due, besides) = match outcome {
+                JobEnd::Done if !is_kept => continue,
+                JobEnd::Done => (
+                    &DONE,
+                    "r.attempt",
+                    "r.due_at".to_owned(),
+                    Some(("done_at", "UTC_TIMESTAMP(6)")),
+                ),
+                JobEnd::Retry(delay, _) => (&DELAYED, "r.attempt", after(*delay), None),
+                JobEnd::Later(delay) => (&DELAYED, "r.attempt - 1", after(*delay), None),
                 JobEnd::Dead(_) => (
                     &DEAD,
                     "r.attempt",
                     "r.due_at".to_owned(),
-                    ", UTC_TIMESTAMP(6)",
+                    Some(("died_at", "UTC_TIMESTAMP(6)")),
                 ),
-                JobEnd::GivenBack => (&DUE, "r.attempt - 1", "r.due_at".to_owned(), ""),
+                JobEnd::GivenBack => (&DUE, "r.attempt - 1", "r.due_at".to_owned(), None),
             };
-            let column = if died.is_empty() { "" } else { ", died_at" };
+            let (column, value) = besides
+                .map_or((String::new(), String::new()), |(column, value)| {
+                    (format!(", {column}"), format!(", {value}"))
+                });
             statements.push(format!(
                 "INSERT INTO {} ({CARRIED}, attempt, every_us, due_at{column}) SELECT r.queue, r.shard, r.priority, {job}, 0, 0, 1, \
-                 r.fence, {attempt}, NULL, {due}{died} FROM {running} r STRAIGHT_JOIN {} j WHERE {own} AND j.id = {job} \
+                 r.fence, {attempt}, NULL, {due}{value} FROM {running} r STRAIGHT_JOIN {} j WHERE {own} AND j.id = {job} \
                  AND j.block = r.block AND j.canceled_at IS NULL",
                 self.table(table),
                 self.table(&JOBS)
@@ -441,22 +513,16 @@ impl Turn<'_> {
             ));
         }
         if ended.outcome == JobEnd::GivenBack {
-            // The rest is a block again, from its first job that is left on.
-            let left = format!(
-                "(SELECT MIN(id) AS first, COUNT(*) AS jobs FROM {} WHERE id BETWEEN {} AND {} AND block = {}) l",
-                self.table(&JOBS),
-                unit.job,
-                unit.last_job,
-                unit.block
-            );
-            statements.push(format!(
-                "INSERT INTO {} ({CARRIED}, attempt, every_us, due_at) SELECT r.queue, r.shard, r.priority, l.first, r.last_job, \
-                 r.block, l.jobs, r.fence, r.attempt - 1, r.every_us, r.due_at FROM {running} r STRAIGHT_JOIN {left} \
-                 WHERE {own} AND l.jobs > 0",
-                self.table(&DUE)
-            ));
+            // The rest is a block again.
+            statements.extend(self.delete_block(unit, Which::Canceled));
+            let values = ["r.attempt - 1", "r.every_us", "r.due_at"];
+            statements.push(self.put_block(&DUE, values, None, unit));
+        } else if is_kept {
+            let values = ["r.attempt", "NULL", "r.due_at"];
+            let kept = Some(("done_at", "UTC_TIMESTAMP(6)"));
+            statements.push(self.put_block(&DONE, values, kept, unit));
         } else {
-            statements.extend(self.delete_block(unit, None));
+            statements.extend(self.delete_block(unit, Which::All));
         }
         statements.push(self.take_out(&[ended]));
         statements
@@ -513,12 +579,13 @@ impl Turn<'_> {
         let (done, failed) = self.counts;
         (done + failed > 0).then(|| {
             format!(
-                "INSERT INTO {} (queue, minute, worker, done, failed) VALUES ({}, \
-                 DATE_FORMAT(UTC_TIMESTAMP(), '%Y-%m-%d %H:%i:00'), {}, {done}, {failed}) \
-                 ON DUPLICATE KEY UPDATE done = done + {done}, failed = failed + {failed}",
+                "INSERT INTO {} (queue, minute, worker, done, failed) SELECT {}, \
+                 DATE_FORMAT(UTC_TIMESTAMP(), '%Y-%m-%d %H:%i:00'), {}, {done}, {failed} FROM DUAL WHERE @dblock_turn = 1 \
+                 ON DUPLICATE KEY UPDATE done = {minutes}.done + {done}, failed = {minutes}.failed + {failed}",
                 self.table(&QUEUE_MINUTES),
                 self.queue.id,
-                self.worker
+                self.worker,
+                minutes = QUEUE_MINUTES.name
             )
         })
     }
@@ -539,7 +606,7 @@ impl Turn<'_> {
             format!(
                 "INSERT INTO {} ({CARRIED}, attempt, every_us, due_at, worker, turn, claimed_at) SELECT d.{carried}, d.fence + 1, \
                  d.attempt + 1, d.every_us, d.due_at, {worker}, {turn}, UTC_TIMESTAMP(6) FROM {} w STRAIGHT_JOIN {} d \
-                 WHERE w.worker = {worker} AND w.turn = {turn} AND d.queue = {} AND d.shard = {shard}{which} \
+                 WHERE w.worker = {worker} AND w.turn = {turn} AND @dblock_turn = 1 AND @dblock_open = 1 AND d.queue = {} AND d.shard = {shard}{which} \
                  ORDER BY d.priority, d.job LIMIT {limit} FOR UPDATE{skips}",
                 self.table(&RUNNING),
                 self.table(&WORKERS),
@@ -605,7 +672,7 @@ impl Batch for Turn<'_> {
     type Answer = TurnOver;
 
     fn statements(&self) -> Vec<String> {
-        let awake = self.release.map(|_| {
+        let awake = self.awakes.then(|| {
             format!(
                 "/* dblock queue awake */ SET SESSION wait_timeout = {}",
                 self.queue.ttl.as_secs()
@@ -623,7 +690,12 @@ impl Batch for Turn<'_> {
                 self.number - 1
             ),
         ]);
-        // Of a worker that is gone nothing is running, so nothing of this changes anything.
+        statements.push(format!(
+            "SET @dblock_turn = ROW_COUNT(), @dblock_open = (SELECT COUNT(*) FROM {} WHERE id = {} AND paused_at IS NULL \
+             AND deleted_at IS NULL)",
+            self.table(&QUEUES),
+            self.queue.id
+        ));
         statements.extend(self.hand_in());
         statements.extend(self.count());
         statements.extend(self.want.iter().flat_map(|want| self.claim(want)));

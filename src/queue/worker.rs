@@ -99,6 +99,8 @@ pub struct Renew<'a> {
     pub tables: &'a Tables,
     /// The worker's number.
     pub worker: u64,
+    /// Whether another claimer goes on with it: what the one before has sent and is still to be carried out comes too late then.
+    pub resumes: bool,
 }
 
 impl Batch for Renew<'_> {
@@ -107,9 +109,10 @@ impl Batch for Renew<'_> {
     fn statements(&self) -> Vec<String> {
         vec![
             format!(
-                "/* dblock queue renew */ UPDATE {} SET renewed_at = UTC_TIMESTAMP(6), \
+                "/* dblock queue renew */ UPDATE {} SET turn = turn + {}, renewed_at = UTC_TIMESTAMP(6), \
                  expires_at = UTC_TIMESTAMP(6) + INTERVAL ttl_seconds SECOND WHERE worker = {} AND expires_at IS NOT NULL",
                 self.tables.of(&WORKERS),
+                u8::from(self.resumes),
                 self.worker
             ),
             standing(self.tables, self.worker),
@@ -131,6 +134,16 @@ pub fn leave(tables: &Tables, worker: u64) -> Plain {
          WHERE worker = {worker} AND expires_at IS NOT NULL",
         tables.of(&WORKERS)
     ))
+}
+
+/// Deletes what is left of a worker whose queue was deleted.
+pub fn vanish(tables: &Tables, worker: u64) -> [Plain; 2] {
+    [RUNNING, WORKERS].map(|table| {
+        Plain(format!(
+            "/* dblock queue vanish */ DELETE FROM {} WHERE worker = {worker}",
+            tables.of(&table)
+        ))
+    })
 }
 
 /// Gives what dead workers had to others: the lease of each is over. How many workers that were.
@@ -487,6 +500,7 @@ impl Statement for ReadPart<'_> {
 }
 
 /// What an idle worker learns.
+#[expect(clippy::struct_excessive_bools, reason = "columns of an answer")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Idle {
     /// Whether something is due.
@@ -497,6 +511,8 @@ pub struct Idle {
     pub has_dead: bool,
     /// Whether the queue is there and not being deleted.
     pub has_queue: bool,
+    /// Whether nothing of it is to be claimed.
+    pub is_paused: bool,
 }
 
 /// Looks whether there is something to do; where there is nothing it sleeps on the server until there may be, for a time at most. Who
@@ -519,11 +535,12 @@ impl Statement for LookOrSleep<'_> {
         let micros = self.limit.as_micros();
         format!(
             "/* dblock queue idle */ SELECT is_due, delayed_for, has_dead, has_queue, IF(is_due OR delayed_for <= 0 OR has_dead \
-             OR NOT has_queue, 0, SLEEP(LEAST({micros}, IFNULL(delayed_for, {micros})) / 1000000)) FROM (SELECT \
+             OR NOT has_queue, 0, SLEEP(LEAST({micros}, IFNULL(delayed_for, {micros})) / 1000000)), is_paused FROM (SELECT \
              EXISTS (SELECT 1 FROM {queues} WHERE id = {id} AND paused_at IS NULL) AND EXISTS (SELECT 1 FROM {due} WHERE queue = {id}) AS is_due, \
              (SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), due_at) FROM {delayed} WHERE queue = {id} ORDER BY due_at LIMIT 1) \
              AS delayed_for, EXISTS ({dead}) AS has_dead, \
-             EXISTS (SELECT 1 FROM {queues} WHERE id = {id} AND deleted_at IS NULL) AS has_queue) look",
+             EXISTS (SELECT 1 FROM {queues} WHERE id = {id} AND deleted_at IS NULL) AS has_queue, \
+             EXISTS (SELECT 1 FROM {queues} WHERE id = {id} AND paused_at IS NOT NULL) AS is_paused) look",
             queues = tables.of(&crate::schema::QUEUES),
             due = tables.of(&DUE),
             delayed = tables.of(&DELAYED),
@@ -541,6 +558,7 @@ impl Statement for LookOrSleep<'_> {
             is_delayed_due: row.get::<i64>(1)?.is_some_and(|left| left <= 0),
             has_dead: is(2)?,
             has_queue: is(3)?,
+            is_paused: is(5)?,
         })
     }
 }

@@ -22,7 +22,7 @@ mod termination;
 use std::time::Duration;
 
 pub use child::{Child, Streams, reap_orphan};
-pub use environment::{Change, change};
+pub use environment::change;
 pub use event::is_over;
 pub use inherited::was_closed;
 pub use job::Job;

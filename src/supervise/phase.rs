@@ -1,7 +1,6 @@
 //! The phases of a run. Each has its own data, and a supervisor is in exactly one.
 
 use std::io;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 

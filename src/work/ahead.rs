@@ -6,8 +6,9 @@ use std::time::Duration;
 /// What is claimed ahead is started within this time, if commands take as long as they did.
 const SOON: Duration = Duration::from_millis(250);
 
-/// Jobs that are claimed ahead at most.
-const MOST: u32 = 1000;
+/// Jobs that are claimed ahead at most. What the claimer says of them finds room on its link while nobody reads it: one that waits for
+/// a coordinator that is stopped renews no lease.
+const MOST: u32 = 500;
 
 /// How long commands take, as far as is known.
 #[derive(Debug, Clone, Copy, Default)]

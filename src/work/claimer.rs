@@ -8,11 +8,12 @@ use std::rc::Rc;
 use std::thread::sleep;
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 
 use super::message::{Claimed, FromClaimer, Job, ToClaimer};
 use super::payload;
-use super::{SESSION_LIMIT, Spec};
+use super::{SESSION_LIMIT, Spec, Until};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
@@ -22,9 +23,9 @@ use crate::isolated::link::{Link, Next, cut, next};
 use crate::isolated::process::{detach, fork_isolated, harden};
 use crate::lock::{Introduction, Lease};
 use crate::queue::{
-    self, AskCandidates, AskRunning, AskShards, AskTurn, AwaitHead, Claim, Ended, FindRegistration,
-    Idle, JobEnd, LookOrSleep, Opened, Queue, ReadBlock, ReadPart, Register, Renew, Turn, TurnOver,
-    Unit, Want, WorkerFacts, wake_lock,
+    self, AskCandidates, AskRunning, AskShards, AskTurn, AwaitHead, Claim, Ended, Exchange,
+    FindRegistration, Idle, JobEnd, LookOrSleep, Opened, Queue, ReadBlock, ReadPart, Register,
+    Renew, Step, Turn, TurnOver, Unit, Verdict, Want, WorkerFacts, wake_lock,
 };
 use crate::schema::Tables;
 
@@ -117,6 +118,8 @@ fn claim(
         counted: Moment::now(),
         shard: 0,
         is_head: false,
+        awaits_head: false,
+        has_named_locks: true,
         looked: Moment::START,
         pruned: Moment::now(),
     };
@@ -154,6 +157,10 @@ struct Claimer<'a> {
     shard: u16,
     /// Whether the session holds the lock of the idle worker that is woken next.
     is_head: bool,
+    /// Whether the session has asked for that lock, and is not kept for long by the server.
+    awaits_head: bool,
+    /// Whether the server has such locks, as far as is known.
+    has_named_locks: bool,
     /// When it was last looked for delayed jobs and dead workers.
     looked: Moment,
     /// When what is too old was last deleted.
@@ -182,12 +189,15 @@ impl Claimer<'_> {
                     }
                 }
             }
-            let due = self.renewal_due();
-            match next::<ToClaimer>(self.link, due) {
+            match self.next() {
                 Next::Message(ToClaimer::Ended(ended)) => self.take_in(ended),
-                Next::Message(ToClaimer::Turn { want, wait, counts }) => {
+                Next::Message(ToClaimer::Turn {
+                    want,
+                    waits,
+                    counts,
+                }) => {
                     self.count(counts);
-                    match self.take_turn(want, wait) {
+                    match self.take_turn(want, waits) {
                         Ok(()) => {}
                         Err(Stop::Lost) => self.lose(),
                         Err(Stop::Failed(failure)) => return Err(failure),
@@ -208,6 +218,28 @@ impl Claimer<'_> {
                 },
             }
         }
+    }
+
+    /// The next message, or that a renewal is due: it is at once when the server has ended the session.
+    fn next(&mut self) -> Next<ToClaimer> {
+        let due = self.renewal_due();
+        while let Some(session) = &self.session {
+            let left = due.map_or(LONGEST_WAIT, |due| due.since(Moment::now()));
+            let millis = u16::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u16::MAX);
+            let readable = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
+            let mut descriptors = [readable(self.link.as_fd()), readable(session.as_fd())];
+            let ready = poll(&mut descriptors, PollTimeout::from(millis));
+            let [says, has_ended] = descriptors.map(|descriptor| descriptor.any() == Some(true));
+            if says || due.is_some_and(|due| due <= Moment::now()) {
+                break;
+            }
+            if ready.is_ok() && has_ended {
+                session.tell(Level::Info, &format!("{session} has ended the session"));
+                self.session = None;
+                return Next::Late;
+            }
+        }
+        next(self.link, due)
     }
 
     fn count(&mut self, (done, failed): (u64, u64)) {
@@ -252,7 +284,7 @@ impl Claimer<'_> {
     }
 
     fn connect(&mut self) -> Turned<Session> {
-        self.is_head = false;
+        (self.is_head, self.awaits_head) = (false, false);
         loop {
             let (tables, name) = (&self.tables, &self.spec.queue);
             let opened = self.connector.connect(|session| {
@@ -328,15 +360,13 @@ impl Claimer<'_> {
                 queue: &queue,
                 facts,
             };
-            let number = match self.ask(|session| session.run_batch(&register))? {
-                Some(number) => number,
-                None => {
-                    let find = FindRegistration(register);
-                    match self.insist(|session| session.run(&find))? {
-                        Some(number) => number,
-                        None => return Ok(()),
-                    }
-                }
+            let mut number = self.ask(|session| session.run_batch(&register))?;
+            if number.is_none() {
+                let find = FindRegistration(register);
+                number = self.insist(|session| session.run(&find))?;
+            }
+            let Some(number) = number else {
+                return Ok(());
             };
             let lease = Lease {
                 ttl: queue.ttl,
@@ -409,6 +439,7 @@ impl Claimer<'_> {
         let renew = Renew {
             tables: &tables,
             worker: number,
+            resumes: self.worker()?.lease.is_none(),
         };
         loop {
             let sent = Moment::now();
@@ -424,22 +455,31 @@ impl Claimer<'_> {
         }
     }
 
-    fn check_queue(&self, is_there: bool) -> Turned<()> {
+    fn check_queue(&mut self, is_there: bool) -> Turned<()> {
         if is_there {
             return Ok(());
         }
+        // The worker's row is the last that is left of it.
+        let number = self.worker()?.number;
+        let vanish = queue::vanish(&self.tables, number);
+        let _ = self.ask(|session| vanish.iter().try_for_each(|delete| session.run(delete)));
         let line = format!("the queue {} was deleted", self.spec.queue);
         Err(Stop::Failed(Failure::new(Reason::Configuration, line)))
     }
 
-    /// Hands in what has ended, and claims what is due; with `wait` until there is something.
-    fn take_turn(&mut self, want: u32, wait: bool) -> Turned<()> {
-        let is_busy = !wait;
-        if is_busy && self.looked.elapsed() > LOOK {
-            self.look_after_others()?;
+    /// Hands in what has ended, and claims what is due; where it `waits`, until there is something.
+    fn take_turn(&mut self, want: u32, waits: bool) -> Turned<()> {
+        if !waits && self.looked.elapsed() > LOOK {
+            self.look()?;
         }
         let mut had = self.exchange(want)?;
-        while wait && had == 0 {
+        // A worker that ends when nothing is due does not end on the word of a glance at what nobody else was claiming.
+        if !waits && had == 0 && want > 0 && self.spec.until != Until::Stopped && self.look()? {
+            sleep(Duration::from_millis(2));
+            self.say(&FromClaimer::TurnOver { nothing_due: false });
+            return Ok(());
+        }
+        while waits && had == 0 {
             if self.link.is_readable() {
                 break;
             }
@@ -453,8 +493,8 @@ impl Claimer<'_> {
         Ok(())
     }
 
-    /// Once a second, while the worker is not idle.
-    fn look_after_others(&mut self) -> Turned<()> {
+    /// Looks after delayed jobs and dead workers; whether there may be something to claim.
+    fn look(&mut self) -> Turned<bool> {
         self.looked = Moment::now();
         let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
         let look = LookOrSleep {
@@ -462,10 +502,11 @@ impl Claimer<'_> {
             queue: &queue,
             limit: Duration::ZERO,
         };
-        if let Some(idle) = self.ask(|session| session.run(&look))? {
-            self.act_on(idle)?;
-        }
-        Ok(())
+        let Some(idle) = self.ask(|session| session.run(&look))? else {
+            return Ok(true);
+        };
+        self.act_on(idle)?;
+        Ok(idle.is_due || idle.is_delayed_due && !idle.is_paused || idle.has_dead)
     }
 
     fn act_on(&mut self, idle: Idle) -> Turned<()> {
@@ -509,9 +550,14 @@ impl Claimer<'_> {
                 lock: &lock,
                 limit: left.min(LONGEST_WAIT).as_secs().max(1),
             };
-            self.is_head = self
-                .ask(|session| session.run_batch(&head))?
-                .unwrap_or_default();
+            self.awaits_head = true;
+            let waited = self.ask(|session| match session.run_batch(&head) {
+                // Each looks for itself, where there are no such locks.
+                Err(Fault::NoNamedLocks(_)) => Ok(None),
+                waited => waited.map(Some),
+            })?;
+            self.has_named_locks = waited != Some(None);
+            self.is_head = waited.is_some_and(|waited| waited != Some(false));
             if self.session.is_none() {
                 return Ok(false);
             }
@@ -531,7 +577,7 @@ impl Claimer<'_> {
             return Ok(self.session.is_some());
         };
         self.act_on(idle)?;
-        Ok(idle.is_due || idle.is_delayed_due || idle.has_dead)
+        Ok(idle.is_due || idle.is_delayed_due && !idle.is_paused || idle.has_dead)
     }
 
     /// One turn, or where several shards have jobs some more, until so many are claimed as are wanted. How many were.
@@ -565,10 +611,8 @@ impl Claimer<'_> {
         if want.is_none() && self.ended.is_empty() {
             return Ok(0);
         }
-        let (over, sent) = self.carry_out(want.as_ref())?;
+        let over = self.carry_out(want.as_ref())?;
         self.ended.clear();
-        self.worker()?.turn = over.standing.turn;
-        self.confirm(sent);
         let had = self.pass_on(&over)?;
         self.check_queue(over.standing.has_queue)?;
         Ok(had)
@@ -616,8 +660,8 @@ impl Claimer<'_> {
         }))
     }
 
-    /// Carries out a turn once, however often it must be asked what became of it; and when what proved the lease was sent.
-    fn carry_out(&mut self, want: Option<&Want>) -> Turned<(TurnOver, Moment)> {
+    /// Carries out a turn once, however often it must be asked what became of it.
+    fn carry_out(&mut self, want: Option<&Want>) -> Turned<TurnOver> {
         let (tables, ended) = (self.tables.clone(), std::mem::take(&mut self.ended));
         let worker = self.worker()?;
         let (number, queue, last) = (worker.number, worker.queue.clone(), worker.turn);
@@ -628,31 +672,33 @@ impl Claimer<'_> {
         } else {
             (0, 0)
         };
-        let mut is_known = true;
+        let mut exchange = Exchange::after(last);
         let mut pause = Duration::from_millis(2);
+        // Where an answer was lost the lease counts from the first time: what is only looked up renews nothing.
+        let sent = Moment::now();
         let outcome = loop {
-            let sent = Moment::now();
             let turn = Turn {
                 tables: &tables,
                 queue: &queue,
                 worker: number,
-                number: last + 1,
+                number: exchange.number(),
                 ended: &ended,
                 counts,
                 want: want.cloned(),
-                release: self.is_head.then_some(&*lock),
+                awakes: self.awaits_head,
+                release: (self.awaits_head && self.has_named_locks).then_some(&*lock),
             };
-            let asked = if is_known {
-                self.ask(|session| session.run_batch(&turn))
-            } else {
-                self.ask(|session| session.run_batch(&AskTurn(&turn)))
-            };
+            let asked = self.ask(|session| match exchange.step() {
+                Step::CarryOut => session.run_batch(&turn),
+                Step::LookUp => session.run_batch(&AskTurn(&turn)),
+            });
             match asked {
-                Ok(Some(over)) if over.standing.turn == Some(last + 1) => break Ok((over, sent)),
-                Ok(Some(over)) if over.standing.turn.is_none() => break Err(Stop::Lost),
-                // It was not carried out: once more. By now it cannot be carried out twice.
-                Ok(Some(_)) => is_known = true,
-                Ok(None) => is_known = false,
+                Ok(Some(over)) => match exchange.on_answer(over.standing.turn) {
+                    Verdict::Done => break Ok(over),
+                    Verdict::Lost => break Err(Stop::Lost),
+                    Verdict::Again => {}
+                },
+                Ok(None) => exchange.on_silence(),
                 Err(stop) => break Err(stop),
             }
             sleep(pause);
@@ -660,7 +706,12 @@ impl Claimer<'_> {
         };
         self.ended = ended;
         if outcome.is_ok() {
-            self.is_head = false;
+            // Where the answer was lost, it may hold the lock still: the next turn releases it.
+            if exchange.step() == Step::CarryOut {
+                (self.is_head, self.awaits_head) = (false, false);
+            }
+            self.worker()?.turn = Some(exchange.number());
+            self.confirm(sent);
             if counts != (0, 0) {
                 self.counts = (self.counts.0 - counts.0, self.counts.1 - counts.1);
                 self.counted = Moment::now();

@@ -14,7 +14,7 @@ use nix::unistd::pipe2;
 use super::Spec;
 use super::payload::{self, Payload};
 use crate::base::clock::Moment;
-use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
+use crate::base::exit::{CONFLICT, Ending, Failure, Reason, TIMED_OUT, TIMED_OUT_KILLED};
 use crate::base::log::write_at_once;
 use crate::base::text::{in_words, shown};
 use crate::queue::{JobEnd, LONGEST_ERROR, Queue, retry_delay};
@@ -169,7 +169,7 @@ impl Command {
         }
     }
 
-    /// What became of its jobs, each; and how it ended. It must be over.
+    /// What became of its jobs, each; and how it ended, as `dblock run` tells it. It must be over.
     pub fn outcome(
         &mut self,
         spec: &Spec,
@@ -213,6 +213,17 @@ impl Command {
             let outcome = end.of(&task, queue, &said);
             (task, outcome)
         });
+        let killed = |termination: &Termination| {
+            termination.killed || ending == Ending::Signal(libc::SIGKILL)
+        };
+        let ending = match &self.termination {
+            Some((Cause::TimedOut, termination)) => Ending::Code(if killed(termination) {
+                TIMED_OUT_KILLED
+            } else {
+                TIMED_OUT
+            }),
+            _ => ending,
+        };
         (each.collect(), ending)
     }
 }
@@ -242,7 +253,11 @@ pub fn failed(task: &Task, queue: &Queue, why: &str, said: &str, for_good: bool)
     let error = if said.is_empty() {
         why.to_owned()
     } else {
-        format!("{why}: {said}")
+        // Of what it said the end is kept.
+        let room = LONGEST_ERROR.saturating_sub(why.chars().count() + 2);
+        let excess = said.chars().count().saturating_sub(room);
+        let end: String = said.chars().skip(excess).collect();
+        format!("{why}: {}", end.trim_start())
     };
     if for_good || task.attempt >= queue.max_attempts {
         return JobEnd::Dead(error);

@@ -35,8 +35,14 @@ use crate::supervise::{Received, Signals, is_over, reap_orphan, stop};
 /// From a turn in which nothing was due to the next, while commands run.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How long a worker that has nothing any more waits for the server to know that it is gone.
+const LEAVE: Duration = Duration::from_millis(800);
+
 /// Before a claimer that died is replaced by another.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// So many claimers may die one after the other before the worker gives up.
+const MOST_DEATHS: u32 = 5;
 
 /// A lease that is found over so long after its time: this process was stopped, or the machine slept.
 const OVERSLEPT: Duration = Duration::from_millis(500);
@@ -88,7 +94,10 @@ pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         nothing_due: false,
         pace: Pace::default(),
         mode: Mode::Working,
-        begun: Moment::now(),
+        leave_by: None,
+        begun: Some(Moment::now()),
+        is_silent: false,
+        deaths: 0,
         last_note: "connecting".to_owned(),
         started_any: false,
         conclusion: None,
@@ -175,7 +184,14 @@ struct Coordinator<'a> {
     nothing_due: bool,
     pace: Pace,
     mode: Mode,
-    begun: Moment,
+    /// By when the claimer must have handed in what has ended; `None`: something runs, or more is to be run.
+    leave_by: Option<Moment>,
+    /// When it began to seek a server; `None`: it was registered since.
+    begun: Option<Moment>,
+    /// Whether it was said that no server answers.
+    is_silent: bool,
+    /// How many claimers have died since the last turn was over.
+    deaths: u32,
     /// What was under way last, for the error when no server is reached.
     last_note: String,
     started_any: bool,
@@ -278,17 +294,24 @@ impl Coordinator<'_> {
             let mut command = self.commands.swap_remove(at);
             let is_stopping = self.mode != Mode::Working;
             let took = command.started.elapsed();
-            let Some((queue, _)) = self.registered.clone() else {
-                continue;
-            };
-            let (outcomes, ending) = command.outcome(self.spec, &queue, is_stopping);
-            self.pace.note(took);
-            for (task, outcome) in outcomes {
-                self.say_outcome(&task, &outcome, took);
-                self.note_outcome(&task, outcome);
+            let was_lost = matches!(command.termination, Some((Cause::LeaseOver, _)));
+            // Where the worker is lost, others have the jobs.
+            let mut ending = None;
+            if let Some((queue, _)) = self.registered.clone() {
+                let (outcomes, ended) = command.outcome(self.spec, &queue, is_stopping);
+                ending = Some(ended);
+                for (task, outcome) in outcomes {
+                    self.say_outcome(&task, &outcome, took);
+                    self.note_outcome(&task, outcome);
+                }
             }
+            self.pace.note(took);
             if self.spec.until == Until::Once {
-                self.stop(self.spec.grace, Ok(ending));
+                let conclusion = match ending {
+                    Some(ending) if !was_lost => Ok(ending),
+                    _ => Err(Failure::new(Reason::LockLost, "the lease was lost").into()),
+                };
+                self.stop(self.spec.grace, conclusion);
             }
             self.lingering.extend(command.stderr.take());
             command.child.reap();
@@ -352,25 +375,68 @@ impl Coordinator<'_> {
             }
         }
         self.check_lease();
-        if self.registered.is_none() && self.claimer.is_some() && self.mode == Mode::Working {
-            let limit = self.spec.connection.connect_timeout;
-            if is_over(Some(self.begun + limit)) {
-                let line = format!(
-                    "no server could be reached within {}: {}",
-                    shown(limit),
-                    self.last_note
-                );
-                let failure = Failure::new(Reason::Unreachable, line);
-                self.stop(Duration::ZERO, Err(failure.into()));
+        self.check_leave();
+        if is_over(self.reach_by()) {
+            let line = format!(
+                "no server could be reached within {}: {}",
+                shown(self.spec.connection.connect_timeout),
+                self.last_note
+            );
+            let failure = Failure::new(Reason::Unreachable, line);
+            self.stop(Duration::ZERO, Err(failure.into()));
+        }
+    }
+
+    /// By when a server is to be reached; `None`: one was, and is sought for as long as it takes, or nothing more is wanted.
+    fn reach_by(&self) -> Option<Moment> {
+        if self.mode != Mode::Working || self.claimer.is_none() {
+            return None;
+        }
+        // One that is to end by itself does not wait for ever.
+        let lease = self.lease.filter(|_| self.spec.until != Until::Stopped);
+        let since = self.begun.or(lease.map(Lease::over))?;
+        Some(since + self.spec.connection.connect_timeout)
+    }
+
+    /// A worker that ends does not wait for a server for ever.
+    fn check_leave(&mut self) {
+        if self.mode == Mode::Working || !self.commands.is_empty() || self.claimer.is_none() {
+            return;
+        }
+        let unrecorded = self.ended.len() + self.handed.len();
+        // A turn may be claiming what nobody else knows of.
+        let limit = if unrecorded > 0 || self.turn == Turning::UnderWay(false) {
+            self.spec.connection.connect_timeout
+        } else {
+            LEAVE
+        };
+        let by = *self.leave_by.get_or_insert_with(|| Moment::now() + limit);
+        if !is_over(Some(by)) {
+            return;
+        }
+        if unrecorded > 0 {
+            let line = format!(
+                "no server could be reached within {}, and how {unrecorded} jobs have ended is not recorded: {}",
+                shown(limit),
+                self.last_note
+            );
+            let failure = Failure::new(Reason::Unreachable, line);
+            if !matches!(self.conclusion, Some(Err(_))) {
+                self.conclusion = Some(Err(failure.into()));
             }
         }
+        self.end_claimer();
     }
 
     fn check_lease(&mut self) {
         let Some(lease) = self.lease else { return };
         let over = lease.end_command(self.spec.kill_after);
-        if !is_over(Some(over)) || self.commands.is_empty() {
+        if !is_over(Some(over)) {
             self.grace = None;
+            return;
+        }
+        if self.commands.is_empty() {
+            self.say_silence(lease);
             return;
         }
         if over.elapsed() > OVERSLEPT && self.grace.is_none() {
@@ -388,9 +454,21 @@ impl Coordinator<'_> {
             command.end(Cause::LeaseOver, kill_after);
         }
         if any {
+            self.is_silent = true;
             self.log.error(format_args!(
                 "the server has not answered for {}; ending the commands, whose jobs will be others'",
                 shown(lease.proved.elapsed())
+            ));
+        }
+    }
+
+    /// Says once that no server answers, while nothing runs.
+    fn say_silence(&mut self, lease: Lease) {
+        if !std::mem::replace(&mut self.is_silent, true) {
+            self.log.warning(format_args!(
+                "no server has answered for {}: {}; trying again",
+                shown(lease.proved.elapsed()),
+                self.last_note
             ));
         }
     }
@@ -504,7 +582,6 @@ impl Coordinator<'_> {
             let counts = std::mem::take(&mut self.counts);
             self.send(&ToClaimer::Leave { counts });
             self.turn = Turning::Leaving;
-            self.look_at = Moment::now() + self.spec.connection.connect_timeout;
             return None;
         }
         let want = self.want();
@@ -522,11 +599,15 @@ impl Coordinator<'_> {
             self.stop(Duration::ZERO, Ok(Ending::Code(code)));
             return self.take_turn();
         }
-        let wait = is_idle && self.nothing_due;
+        let waits = is_idle && self.nothing_due;
         self.send_ended();
         let counts = std::mem::take(&mut self.counts);
-        self.send(&ToClaimer::Turn { want, wait, counts });
-        self.turn = Turning::UnderWay(wait);
+        self.send(&ToClaimer::Turn {
+            want,
+            waits,
+            counts,
+        });
+        self.turn = Turning::UnderWay(waits);
         None
     }
 
@@ -641,14 +722,17 @@ impl Coordinator<'_> {
             }
             _ => None,
         };
-        let connect = (self.registered.is_none() && self.mode == Mode::Working)
-            .then(|| self.begun + self.spec.connection.connect_timeout);
+        let connect = self.reach_by();
+        let hand_in = self.leave_by.filter(|_| self.claimer.is_some());
+        let silence = self
+            .lease
+            .filter(|_| self.commands.is_empty() && !self.is_silent);
+        let silence = silence.map(|lease| lease.end_command(self.spec.kill_after));
         let look = match self.turn {
             Turning::Ready if self.want() > 0 && self.registered.is_some() => Some(self.look_at),
-            Turning::Leaving => Some(self.look_at),
             _ => None,
         };
-        [commands, lease, stop, connect, look]
+        [commands, lease, stop, connect, hand_in, silence, look]
             .into_iter()
             .flatten()
             .min()
@@ -664,6 +748,13 @@ impl Coordinator<'_> {
         }
         if self.signals.asks_to_end(signal) {
             let again = self.mode != Mode::Working;
+            if matches!(self.mode, Mode::Ending(until) if is_over(Some(until))) {
+                for command in &mut self.commands {
+                    if let Some((_, termination)) = &mut command.termination {
+                        termination.hurry();
+                    }
+                }
+            }
             let grace = if again {
                 Duration::ZERO
             } else {
@@ -680,7 +771,7 @@ impl Coordinator<'_> {
         }
         if signal == Signal::SIGCONT || !from_terminal {
             for command in &self.commands {
-                if !(from_terminal && !command.child.processes.own_group) {
+                if !from_terminal || command.child.processes.own_group {
                     command.child.processes.signal(signal as i32);
                 }
             }
@@ -718,6 +809,7 @@ impl Coordinator<'_> {
             }
             FromClaimer::Session => self.session = descriptor,
             FromClaimer::Registered(queue, number, lease) => {
+                self.begun = None;
                 self.registered = Some((*queue, number));
                 self.lease = Some(lease);
                 self.turn = Turning::Ready;
@@ -725,6 +817,9 @@ impl Coordinator<'_> {
             FromClaimer::Confirmed(sent) => {
                 if let Some(lease) = &mut self.lease {
                     lease.proved = sent;
+                }
+                if std::mem::take(&mut self.is_silent) {
+                    self.log.warning("the server answers again");
                 }
             }
             FromClaimer::Claimed(claimed) => {
@@ -734,6 +829,7 @@ impl Coordinator<'_> {
             }
             FromClaimer::TurnOver { nothing_due } => {
                 self.handed.clear();
+                self.deaths = 0;
                 self.turn = Turning::Ready;
                 self.nothing_due = nothing_due;
                 self.look_at = Moment::now() + LOOK;
@@ -793,7 +889,6 @@ impl Coordinator<'_> {
         self.lease = None;
         self.turn = Turning::Ready;
         self.nothing_due = false;
-        self.begun = Moment::now();
         for command in &mut self.commands {
             command.tasks.clear();
             command.end(Cause::LeaseOver, Duration::ZERO);
@@ -807,6 +902,14 @@ impl Coordinator<'_> {
         let how = self.end_claimer();
         if self.conclusion.as_ref().is_some_and(Result::is_err) || is_expected {
             return;
+        }
+        self.deaths += 1;
+        if self.deaths > MOST_DEATHS {
+            let failure = Failure::new(
+                Reason::Internal,
+                format!("the claimer {how}, again and again"),
+            );
+            return self.stop(Duration::ZERO, Err(failure.into()));
         }
         self.log
             .info(format_args!("the claimer {how}; another one goes on"));

@@ -66,7 +66,7 @@ pub enum ToClaimer {
         /// So many jobs are wanted.
         want: u32,
         /// Whether to wait until there is one: nothing runs, so that nothing can end meanwhile.
-        wait: bool,
+        waits: bool,
         /// How many jobs are done, and how many attempts have failed, since the last turn.
         counts: (u64, u64),
     },

@@ -831,8 +831,6 @@ const NO_LINES: [&str; 26] = [
     "r.",
     "(r.",
     "l.slot, ",
-    // What a session says of itself.
-    "dblock queue ",
     // How far a put is, at a terminal.
     "\\r{jobs} jobs put",
     // What @daily and its like stand for.
@@ -842,6 +840,8 @@ const NO_LINES: [&str; 26] = [
     "the OS user's name",
     "host, port, socket",
     "time-zone of once-at",
+    // What a process is called.
+    "dblock queue ",
     "time-zone, or the host",
     "(with a password)",
 ];
@@ -860,6 +860,7 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
                 "lock/explorer.rs",
                 "lock/named/model",
                 "lock/rows/model",
+                "queue/model",
                 "commands/check",
                 "settings/cli",
             ];

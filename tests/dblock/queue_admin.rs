@@ -4,7 +4,7 @@
 use mysql::prelude::Queryable;
 use serde_json::Value;
 
-use crate::harness::{Dblock, Output, Tables, both_servers};
+use crate::harness::{Dblock, Output, Tables, both_servers, numbered_lines};
 
 /// The columns that all narrow tables have.
 const NARROW: &str =
@@ -42,7 +42,7 @@ fn put(tables: &Tables, args: &[&str]) -> Vec<u64> {
 
 /// Puts a block of the numbers from 1; their ids.
 fn put_block(tables: &Tables, jobs: u32) -> Vec<u64> {
-    let lines: String = (1..=jobs).map(|number| format!("{number}\n")).collect();
+    let lines = numbered_lines(jobs);
     let mut file = tempfile::tempfile().unwrap();
     std::io::Write::write_all(&mut file, lines.as_bytes()).unwrap();
     std::io::Seek::rewind(&mut file).unwrap();
@@ -350,7 +350,7 @@ both_servers! {
         }
         // Its key is free.
         assert!(put(&tables, &["--key", "k", "e"])[0] > left);
-        queue(&tables, "cancel", &[&ids[0]]).output().expect_code(78).expect_one_line("q has no job");
+        queue(&tables, "cancel", &[ids[0]]).output().expect_code(78).expect_one_line("q has no job");
     }
 
     fn one_that_runs_goes_on_and_is_not_run_again(server) {

@@ -2,7 +2,9 @@
 
 use mysql::prelude::Queryable;
 
-use crate::harness::{BUSY, Dblock, SOON, Server, Tables, both_servers, eventually, unique};
+use crate::harness::{
+    BUSY, Dblock, SOON, Server, Tables, both_servers, eventually, numbered_lines, unique,
+};
 
 /// `dblock queue ARGS`.
 fn queue(tables: &Tables, args: &[&str]) -> Dblock {
@@ -151,7 +153,7 @@ both_servers! {
         for claim in ["rows", "blocks"] {
             does(&tables, &["create", "q", "--claim", claim, "--shards", "3", "--keep", "1h"]);
             let long = "x".repeat(40_000);
-            let numbers: String = (0..1200).map(|number| format!("{number}\n")).collect();
+            let numbers = numbered_lines(1200);
             let put = |more: &[&str], text: &str| {
                 let folder = tempfile::tempdir().unwrap();
                 let file = folder.path().join("stdin");

@@ -9,7 +9,9 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::pty::Shell;
-use crate::harness::{Dblock, Output, Proxy, SOON, Server, Tables, both_servers, eventually};
+use crate::harness::{
+    Dblock, Output, Proxy, SOON, Server, Tables, both_servers, eventually, numbered_lines,
+};
 
 /// Tables with the queue `q`.
 fn with_queue<'a>(server: &'a Server, options: &[&str]) -> Tables<'a> {
@@ -166,7 +168,7 @@ both_servers! {
 
     fn many_lines_are_put_in_their_order(server) {
         let tables = with_queue(server, &["--shards", "7"]);
-        let lines: String = (1..=5432).map(|number| format!("{number}\n")).collect();
+        let lines = numbered_lines(5432);
         let output = fed(put(&tables, &["--lines", "--priority", "-3"]), lines.as_bytes());
         output.expect_code(0).expect_silence();
         let numbers: Vec<String> = (1..=5432).map(|number| number.to_string()).collect();
@@ -182,7 +184,7 @@ both_servers! {
 
     fn what_is_put_together_is_a_block(server) {
         let tables = with_queue(server, &["--claim", "blocks", "--shards", "4"]);
-        let lines: String = (1..=1500).map(|number| format!("{number}\n")).collect();
+        let lines = numbered_lines(1500);
         fed(put(&tables, &["--lines", "--every", "1h"]), lines.as_bytes()).expect_code(0).expect_silence();
         let blocks: Vec<(u64, u64, u64, u32, u64)> = tables.admin().query("SELECT job, last_job, block, jobs, every_us FROM dblock_due ORDER BY job").unwrap();
         assert!((2..10).contains(&blocks.len()), "{blocks:?}");
@@ -194,14 +196,35 @@ both_servers! {
     }
 
     fn ids_go_by_the_step_of_the_server(server) {
-        let tables = with_queue(server, &["--shards", "2"]);
         // As on a node of a cluster.
-        server.admin().query_drop("SET GLOBAL auto_increment_increment = 1").unwrap();
-        let session = "SET SESSION auto_increment_increment = 5";
-        tables.admin().query_drop(session).unwrap();
-        let output = put(&tables, &["a", "b", "c"]).output();
-        let all: Vec<u64> = tables.admin().query("SELECT job FROM dblock_due ORDER BY job").unwrap();
-        assert_eq!(ids(&output), all);
+        let server = Server::private_with(server.kind, &["--auto-increment-increment=5", "--auto-increment-offset=3"]);
+        for claim in ["rows", "blocks"] {
+            let tables = with_queue(&server, &["--shards", "2", "--claim", claim]);
+            let long = "x".repeat(20_000);
+            let output = put(&tables, &["a", "b", &long, "d"]).output();
+            output.expect_code(0).expect_silence();
+            let all: Vec<u64> = tables.admin().query("SELECT id FROM dblock_jobs ORDER BY id").unwrap();
+            assert_eq!(ids(&output), all);
+            assert!(all.windows(2).all(|pair| pair[1] - pair[0] == 5), "{all:?}");
+            assert_eq!(texts(&tables), ["a", "b", &long, "d"]);
+            let (first, last): (u64, u64) = tables.admin().query_first("SELECT MIN(job), MAX(GREATEST(job, last_job)) FROM dblock_due").unwrap().unwrap();
+            assert_eq!((first, last), (all[0], all[3]));
+        }
+    }
+
+    fn a_server_that_takes_no_writes_is_passed_over_or_told(server) {
+        let tables = with_queue(server, &[]);
+        let replica = Server::private(server.kind);
+        let also_there = Tables::named(&replica, &tables.database);
+        also_there.init().output().expect_code(0);
+        also_there.at("queue").args(["create", "q"]).output().expect_code(0);
+        replica.admin().query_drop("SET GLOBAL read_only = 1").unwrap();
+        put(&also_there, &["x", "--connect-timeout", "2"]).output().expect_code(78).expect_stdout("").expect_one_line("name the server that takes writes");
+        also_there.at("queue").args(["pause", "q"]).output().expect_code(78).expect_one_line("name the server that takes writes");
+        also_there.at("queue").args(["status", "q"]).output().expect_code(0).expect_silence();
+        let both = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/", replica.port, server.port);
+        put(&tables, &["x"]).env("DBLOCK_URL", both).output().expect_code(0).expect_silence();
+        assert_eq!((count(&tables, "dblock_jobs"), count(&also_there, "dblock_jobs")), (1, 0));
     }
 
     fn a_delayed_job_is_due_by_the_clock_of_the_server(server) {
@@ -283,18 +306,17 @@ both_servers! {
         let tables = with_queue(server, &[]);
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let lines: String = (1..=3000).map(|number| format!("{number}\n")).collect();
+        let lines = numbered_lines(3000);
         fed(put(&tables, &["--lines"]).stdout(writer), lines.as_bytes()).expect_code(0).expect_silence();
         assert_eq!(count(&tables, "dblock_due"), 3000);
     }
 
     fn an_answer_that_was_lost_puts_nothing_twice(server) {
         let tables = with_queue(server, &[]);
-        for args in [&["one"][..], &["--key", "k", "two"], &["--file", "/proc/self/exe"]] {
+        let long = "x".repeat(60_000);
+        for args in [&["one"][..], &["--key", "k", "two"], &[&long]] {
             let before = count(&tables, "dblock_jobs");
             let proxy = Proxy::to(server);
-            let is_file = args[0] == "--file";
-            let args = if is_file { &["three"][..] } else { args };
             // Time enough between the commit and its answer.
             let run = put(&tables, args).env("DBLOCK_URL", proxy.url()).args(["--connect-timeout", "20"]);
             proxy.delay(Duration::from_millis(150));
@@ -312,7 +334,7 @@ both_servers! {
     fn a_stream_that_is_cut_again_and_again_is_put_once(server) {
         let tables = with_queue(server, &["--shards", "3"]);
         let proxy = Proxy::to(server);
-        let lines: String = (1..=20_000).map(|number| format!("{number}\n")).collect();
+        let lines = numbered_lines(20_000);
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(lines.as_bytes()).unwrap();
         std::io::Seek::rewind(&mut file).unwrap();
@@ -359,7 +381,7 @@ both_servers! {
 
     fn two_streams_at_once_are_both_put(server) {
         let tables = with_queue(server, &["--shards", "2"]);
-        let lines: String = (1..=6000).map(|number| format!("{number}\n")).collect();
+        let lines = numbered_lines(6000);
         let runs: Vec<_> = (0..3).map(|_| {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(lines.as_bytes()).unwrap();

@@ -217,10 +217,15 @@ fn bash() -> String {
 }
 
 /// clap's, but that options are offered in the place of a name that nobody can guess, and behind it. For such a name clap says
-/// nothing, and zsh then offers nothing at all.
+/// nothing, and zsh then offers nothing at all. And of a command that is run, only its own words are its own: three colons.
 fn zsh() -> String {
     let lines = by_clap(Shell::Zsh);
     let lines = lines.lines().map(|line| {
+        if let Some(command) = line.strip_prefix("'*::")
+            && line.ends_with(":_cmdambivalent' \\")
+        {
+            return format!("'*:::{command}\n");
+        }
         let positional = line.strip_prefix("'*::").map(|rest| ("'*:", rest));
         let positional = positional.or_else(|| Some(("':", line.strip_prefix("':")?)));
         match positional.and_then(|(start, rest)| Some((start, rest.strip_suffix(":' \\")?))) {

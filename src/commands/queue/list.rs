@@ -11,6 +11,8 @@ use crate::queue::{For, Listed, list as list_jobs};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
+const NOTHING: &str = "there is no such job";
+
 /// Asks the server, prints the answer, and returns how dblock is to end.
 ///
 /// # Errors
@@ -54,7 +56,7 @@ pub fn worker(job: &Listed) -> Option<String> {
 
 fn as_table(jobs: &[Listed]) -> String {
     if jobs.is_empty() {
-        return "there is no such job".to_owned() + "\n";
+        return format!("{NOTHING}\n");
     }
     let titles = [
         "ID",

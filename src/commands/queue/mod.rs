@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 
 use super::inquiry::{Asker, ask_server_reached_by};
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
-use crate::base::log::Log;
+use crate::base::log::{Level, Log};
 use crate::db::{ConnectOptions, Fault, Session};
 use crate::isolated::query::{self, Limits};
 use crate::queue::{FindQueue, For, Queue as Found, no_such_queue, reach};
@@ -118,7 +118,10 @@ fn again<T>(
 ) -> Result<T, Fault> {
     loop {
         match work(session) {
-            Err(Fault::Conflict(_) | Fault::Interrupted(_)) => sleep(PAUSE),
+            Err(fault @ (Fault::Conflict(_) | Fault::Interrupted(_))) => {
+                session.tell(Level::Info, &format!("{fault}; trying again"));
+                sleep(PAUSE);
+            }
             done => return done,
         }
     }

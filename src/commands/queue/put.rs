@@ -117,8 +117,8 @@ pub fn put(command_line: CommandLine) -> anyhow::Result<Ending> {
             Ok(Ending::Signal(signal))
         }
         Finished::Failed(failure) => {
-            let line = format!("{}{}", failure.line, printer.what_is_put());
-            Err(Failure { line, ..failure }.into())
+            let whole = format!("{}{}", failure.line, printer.what_is_put());
+            Err(Failure::new(failure.reason, whole).into())
         }
     }
 }
@@ -185,8 +185,7 @@ impl Printer<'_> {
             }
             let is_ready = ready[1].any().unwrap_or(true);
             while let Some(received) = self.signals.next()? {
-                if self.signals.act_on(received.signal) && self.signals.asks_to_end(received.signal)
-                {
+                if self.signals.act_on(received.signal) {
                     let signal = received.signal as i32;
                     // Nothing was put yet, or nobody wants to wait.
                     if !self.has_session || self.signal.is_some() {
@@ -235,13 +234,10 @@ impl Printer<'_> {
     }
 
     fn receive(&mut self) -> Option<Finished> {
-        let message = match self.link.receive::<Message<Fed>>() {
-            Ok(Some((message, _))) => message,
-            Ok(None) | Err(_) => {
-                let line = "the process that puts the jobs has ended";
-                let failure = Failure::new(Reason::Internal, line);
-                return Some(self.ended(Finished::Failed(failure)));
-            }
+        let Ok(Some((message, _))) = self.link.receive::<Message<Fed>>() else {
+            let line = "the process that puts the jobs has ended";
+            let failure = Failure::new(Reason::Internal, line);
+            return Some(self.ended(Finished::Failed(failure)));
         };
         match message {
             Message::Note(level, line) => {
@@ -346,7 +342,8 @@ impl Progress {
         if self.is_shown && self.next <= Moment::now() {
             self.next = Moment::now() + PROGRESS;
             self.is_there = true;
-            let line = format!("\r{jobs} jobs put\x1b[K");
+            let line = format!("{jobs} jobs put");
+            let line = format!("\r{line}\x1b[K");
             let _ = write_at_once(io::stderr().as_fd(), line.as_bytes());
         }
     }

@@ -69,8 +69,8 @@ pub fn show(command_line: CommandLine) -> anyhow::Result<Ending> {
             if is_there {
                 return Ok(());
             }
-            let line = format!("{} has no job {}", show.queue, show.job);
-            Err(Fault::Final(Failure::new(Reason::Configuration, line)))
+            let missing = format!("{} has no job {}", show.queue, show.job);
+            Err(Fault::Final(Failure::new(Reason::Configuration, missing)))
         },
         |found: Found| match found {
             Found::Job(details) => job = Some(*details),

@@ -10,6 +10,8 @@ use crate::queue::{Count, For, Found, MINUTES, Summary, Worker, no_such_queue, s
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
+const NOTHING: &str = "there is no queue";
+
 /// A queue and its workers.
 type OfQueue = (Summary, Vec<Worker>);
 
@@ -76,7 +78,7 @@ fn rate(count: u64) -> f64 {
 
 fn as_table(queues: &[OfQueue]) -> String {
     if queues.is_empty() {
-        return "there is no queue".to_owned() + "\n";
+        return format!("{NOTHING}\n");
     }
     let titles = [
         "QUEUE", "STATE", "DUE", "DELAYED", "RUNNING", "DEAD", "OLDEST", "DONE", "FAILED",
@@ -172,7 +174,7 @@ fn entry((queue, workers): &OfQueue) -> Value {
 
 fn worker(worker: &Worker) -> Value {
     json!({
-        "worker": worker.worker,
+        "worker": worker.number,
         "host": worker.host,
         "pid": worker.pid,
         "user": worker.user,
