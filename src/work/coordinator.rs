@@ -11,9 +11,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::Signal;
 use nix::sys::socket::{Shutdown, shutdown};
-use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, getpid};
 
 use super::ahead::Pace;
@@ -28,6 +27,7 @@ use crate::base::log::{Level, Log};
 use crate::base::text::{in_words, shown};
 use crate::base::user::local_user;
 use crate::isolated::link::Link;
+use crate::isolated::process::end;
 use crate::lock::{Lease, own_host, run_id_lock};
 use crate::queue::{Ended, JobEnd, Queue, Unit, WorkerFacts};
 use crate::supervise::{Received, Signals, is_over, reap_orphan, stop};
@@ -948,16 +948,9 @@ impl Coordinator<'_> {
     /// Ends the claimer's process; how it ended.
     fn end_claimer(&mut self) -> String {
         self.session = None;
-        let Some((pid, _)) = self.claimer.take() else {
-            return "is gone".to_owned();
-        };
-        let _ = kill(pid, Signal::SIGKILL);
-        loop {
-            match waitpid(pid, None) {
-                Err(Errno::EINTR) => {}
-                Ok(status) => return format!("ended ({status:?})"),
-                Err(_) => return "ended".to_owned(),
-            }
+        match self.claimer.take() {
+            Some((pid, _)) => end(pid),
+            None => "is gone".to_owned(),
         }
     }
 }

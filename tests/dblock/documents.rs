@@ -834,8 +834,6 @@ const NO_LINES: [&str; 29] = [
     "r.",
     "(r.",
     "l.slot, ",
-    // What a session says of itself.
-    "dblock queue ",
     // How far a put is, at a terminal.
     "\\r{jobs} jobs put",
     // What @daily and its like stand for.
@@ -866,6 +864,7 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
                 "lock/named/model",
                 "lock/rows/model",
                 "history/tests.rs",
+                "queue/model",
                 "commands/check",
                 "settings/cli",
             ];

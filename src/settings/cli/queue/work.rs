@@ -148,9 +148,9 @@ A job may run more than once, but never twice at the same time. When a worker is
 the queue. SIGTERM and SIGINT: no more jobs are claimed, and dblock exits when the commands have ended, after --grace at the
 latest. A second one: at once.
 
-Exit codes: 0 stopped by a signal, or drained; the command's with --once; 69 no server in time; 75 nothing is due, with --once; 77
-the account was refused; 78 there is no such queue, no tables, or bad configuration; 126, 127 the command cannot be run, is not
-found; 64 bad usage; 70 internal error; 71 the system refused.
+Exit codes: 0 stopped by a signal, or drained; with --once: the command's, 75 nothing is due, 74 the lease was lost; 69 no server
+in time; 77 the account was refused; 78 there is no such queue, no tables, or bad configuration; 126, 127 the command cannot be
+run, is not found; 64 bad usage; 70 internal error; 71 the system refused.
 
 Examples:
   dblock queue work mails -j 4 -- /usr/local/bin/send-mail
