@@ -812,7 +812,7 @@ const OTHER_TEXTS: [&str; 18] = [
 ];
 
 /// Texts that are no lines of dblock's, by their beginning.
-const NO_LINES: [&str; 29] = [
+const NO_LINES: [&str; 28] = [
     // Of other programs and libraries, which are looked for.
     "For more information",
     "BEGIN ENCRYPTED PRIVATE KEY",
