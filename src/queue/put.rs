@@ -347,31 +347,26 @@ impl<'a> Putter<'a> {
         };
         let every = self.traits.every;
         let every = every.map_or_else(|| "NULL".to_owned(), |span| span.as_micros().to_string());
-        let (queue, priority) = (self.queue.id, self.traits.priority);
-        let mut insert = format!(
-            "INSERT INTO {} (queue, shard, priority, job, last_job, block, jobs, every_us, due_at) VALUES ",
+        let into = format!(
+            "INSERT INTO {} (queue, shard, priority, job, last_job, block, jobs, every_us, due_at)",
             self.tables.of(table)
         );
+        let (last, block) = (jobs - 1, self.block);
         match self.queue.claim {
-            Claim::Rows => {
-                for number in 0..jobs {
-                    let shard = self.shard_of(number);
-                    let comma = if number == 0 { "" } else { "," };
-                    let _ = write!(
-                        insert,
-                        "{comma}({queue},{shard},{priority},@first+{number}*@step,0,0,1,{every},{due_at})"
-                    );
-                }
-            }
+            // From their rows: to list them again would take the server longer than to put those.
+            Claim::Rows => format!(
+                "{into} SELECT queue, shard, priority, id, 0, 0, 1, {every}, {due_at} FROM {} \
+                 WHERE id BETWEEN @first AND @first + {last} * @step AND block = {block}",
+                self.tables.of(&JOBS)
+            ),
             Claim::Blocks => {
-                let (shard, last, block) = (self.shard_of(0), jobs - 1, self.block);
-                let _ = write!(
-                    insert,
-                    "({queue},{shard},{priority},@first,@first+{last}*@step,{block},{jobs},{every},{due_at})"
-                );
+                let (queue, priority, shard) =
+                    (self.queue.id, self.traits.priority, self.shard_of(0));
+                format!(
+                    "{into} VALUES ({queue},{shard},{priority},@first,@first+{last}*@step,{block},{jobs},{every},{due_at})"
+                )
             }
         }
-        insert
     }
 
     /// The shard of a job of the transaction: one after the other, and of a block the first one's.

@@ -796,6 +796,7 @@ impl Claimer<'_> {
         let mut jobs = Vec::new();
         let mut file = payloads()?;
         let mut at = 0;
+        let mut in_parts = false;
         let mut from = unit.job;
         loop {
             let read = ReadBlock {
@@ -806,6 +807,7 @@ impl Claimer<'_> {
             };
             let found = self.insist(|session| session.run(&read))?;
             for job in &found {
+                in_parts |= job.parts > 0;
                 let length =
                     self.write_payload(&mut file, job.id, job.parts, job.payload.as_deref())?;
                 jobs.push(Job {
@@ -820,6 +822,11 @@ impl Claimer<'_> {
                 _ => break,
             }
         }
+        // Whoever goes on after this process has to ask, but here it is known.
+        let unit = &Unit {
+            has_parts: in_parts,
+            ..unit.clone()
+        };
         let of = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
         if jobs.is_empty() {
             // All of them were canceled.

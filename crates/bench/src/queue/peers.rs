@@ -12,7 +12,6 @@ pub enum Peer {
     Beanstalkd,
     Redis,
     Graphile,
-    Apalis,
 }
 
 /// graphile-worker's own benchmark runs so many processes, each with so many jobs at once.
@@ -25,7 +24,7 @@ const LOCAL_QUEUE: usize = 500;
 impl Peer {
     /// Those that are there.
     pub fn all() -> Vec<Self> {
-        let all = [Self::Beanstalkd, Self::Redis, Self::Graphile, Self::Apalis];
+        let all = [Self::Beanstalkd, Self::Redis, Self::Graphile];
         all.into_iter()
             .filter(|peer| env::var_os(peer.variable()).is_some_and(|value| !value.is_empty()))
             .collect()
@@ -36,7 +35,6 @@ impl Peer {
             Self::Beanstalkd => "BENCH_BEANSTALKD",
             Self::Redis => "BENCH_REDIS_QUEUE",
             Self::Graphile => "BENCH_GRAPHILE",
-            Self::Apalis => "BENCH_APALIS",
         }
     }
 
@@ -45,7 +43,6 @@ impl Peer {
             Self::Beanstalkd => "beanstalkd, fsync each 50 ms",
             Self::Redis => "a Redis list, fsync each second",
             Self::Graphile => "graphile-worker, PostgreSQL",
-            Self::Apalis => "apalis, MySQL",
         }
     }
 
@@ -68,7 +65,6 @@ impl Peer {
                 node.arg(peers.join("graphile.mjs")).current_dir(value);
                 node
             }
-            Self::Apalis => Command::new(value),
         })
     }
 
@@ -94,7 +90,7 @@ impl Peer {
             (Self::Beanstalkd | Self::Redis, false) => (1, ["8".to_owned(), "200".to_owned()]),
             (Self::Beanstalkd | Self::Redis, true) => (1, ["10".to_owned(), "1".to_owned()]),
             (Self::Graphile, false) => (PROCESSES, [AT_ONCE.to_string(), LOCAL_QUEUE.to_string()]),
-            (Self::Graphile | Self::Apalis, _) => (1, ["10".to_owned(), "0".to_owned()]),
+            (Self::Graphile, true) => (1, ["10".to_owned(), "0".to_owned()]),
         };
         let mut all = Vec::new();
         for _ in 0..processes {

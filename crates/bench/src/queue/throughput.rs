@@ -53,7 +53,6 @@ impl Contender<'_> {
     }
 }
 
-#[allow(clippy::too_many_lines, reason = "a list of contenders")]
 pub fn measure(setup: &Setup, servers: &[Server], table: &mut Table) -> Result<()> {
     let peers = Peer::all();
     let shards = SHARDS.to_string();
@@ -105,11 +104,7 @@ fn put(setup: &Setup, queues: &[[Queue; 3]], peers: &[Peer], table: &mut Table) 
         }
     }
     for peer in peers {
-        let jobs = if *peer == Peer::Apalis {
-            sizes.singles
-        } else {
-            sizes.jobs
-        };
+        let jobs = sizes.jobs;
         let done = peer.put(jobs, false)?;
         table.add(row(
             &format!("{what}: {}", peer.name()),
@@ -119,6 +114,7 @@ fn put(setup: &Setup, queues: &[[Queue; 3]], peers: &[Peer], table: &mut Table) 
     Ok(())
 }
 
+#[allow(clippy::too_many_lines, reason = "lists of contenders and of lines")]
 fn work(setup: &Setup, queues: &[[Queue; 3]], peers: &[Peer], table: &mut Table) -> Result<()> {
     let sizes = setup.sizes.queue;
     let mut contenders = Vec::new();
@@ -152,11 +148,7 @@ fn work(setup: &Setup, queues: &[[Queue; 3]], peers: &[Peer], table: &mut Table)
                 }
                 Contender::Peer(peer, _) => {
                     let left = &mut left[peers.iter().position(|p| p == peer).unwrap_or_default()];
-                    let jobs = if *peer == Peer::Apalis {
-                        sizes.singles
-                    } else {
-                        sizes.jobs
-                    };
+                    let jobs = sizes.jobs;
                     if *left < jobs {
                         peer.put(jobs - *left, false)?;
                         *left = jobs;
@@ -179,7 +171,6 @@ fn work(setup: &Setup, queues: &[[Queue; 3]], peers: &[Peer], table: &mut Table)
             let what = format!("jobs a second, claimed and completed: {}", peer.name());
             let how = match peer {
                 Peer::Graphile => [", local queues of 500", ", 10 at once, no local queue"],
-                Peer::Apalis => [", 10 at once", ", 10 at once, again"],
                 _ => [", 8 clients, 200 at once", ", 10 clients, one at a time"],
             };
             let line = |at: usize| row(&format!("{what}{}", how[at]), rates[at].clone());

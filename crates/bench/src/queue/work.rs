@@ -192,6 +192,10 @@ impl<'a> Queue<'a> {
     }
 }
 
+#[allow(
+    clippy::naive_bytecount,
+    reason = "a megabyte at a time is quick enough"
+)]
 /// How many lines there are until the end, or until so many; the first ones count from when they are there.
 fn count_lines(
     mut read: std::io::PipeReader,
