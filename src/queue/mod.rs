@@ -5,18 +5,22 @@
 
 mod change;
 mod delay;
+mod due;
 mod entries;
 mod exchange;
+mod idle;
 mod jobs;
 mod list;
 mod manage;
 #[cfg(test)]
 mod model;
 mod opening;
+mod payloads;
 mod prune;
 mod put;
 mod queues;
 mod reach;
+mod rescue;
 mod status;
 mod turn;
 mod wake;
@@ -24,19 +28,20 @@ mod worker;
 
 pub use change::{Changed, cancel, retry, retry_dead};
 pub use delay::retry_delay;
+pub use due::{AskCandidates, AskShards, promote};
 pub use exchange::{Exchange, Step, Verdict};
+pub use idle::{AwaitHead, Idle, LookOrSleep};
 pub use jobs::{Due, LONGEST_PAYLOAD, State, Traits};
 pub use list::{Details, Listed, list, show};
 pub use manage::{Created, create, delete, pause};
 pub use opening::{Opened, open_for_work};
+pub use payloads::{ReadBlock, ReadPart};
 pub use prune::prune;
 pub use put::{MOST_BYTES, MOST_JOBS, Outcome, Put, Putter};
 pub use queues::{Claim, FindQueue, Properties, Queue};
 pub use reach::{For, no_such_queue, open, reach};
+pub use rescue::rescue;
 pub use status::{Count, Found, MINUTES, Summary, Worker, status};
 pub use turn::{AskRunning, AskTurn, Ended, JobEnd, LONGEST_ERROR, Turn, TurnOver, Unit, Want};
 pub use wake::wake_lock;
-pub use worker::{
-    AskCandidates, AskShards, AwaitHead, FindRegistration, Idle, LookOrSleep, ReadBlock, ReadPart,
-    Register, Renew, WorkerFacts, leave, promote, rescue, vanish,
-};
+pub use worker::{FindRegistration, Register, Renew, WorkerFacts, leave, vanish};
