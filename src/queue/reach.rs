@@ -4,7 +4,7 @@ use std::thread::sleep;
 
 use crate::base::exit::{Failure, Reason};
 use crate::db::server_facts::Shown;
-use crate::db::{Connector, Fault, Session};
+use crate::db::{Connector, Fault, Plain, Session};
 use crate::schema::{self, Tables};
 
 /// What is to be done there.
@@ -35,6 +35,13 @@ pub fn open(
         }
         fault => fault,
     })?;
+    if what_for == For::Writing {
+        // What somebody has moved meanwhile is seen where it is, and no gaps are locked.
+        session.run(&Plain(
+            "/* dblock queue isolate */ SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+                .to_owned(),
+        ))?;
+    }
     // A single one says so when it is written to.
     if what_for == For::Writing && servers > 1 {
         for variable in ["read_only", "innodb_read_only"] {
