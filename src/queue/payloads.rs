@@ -34,7 +34,7 @@ impl Statement for ReadBlock<'_> {
     fn sql(&self) -> String {
         let (first, last) = self.jobs;
         format!(
-            "/* dblock queue read block */ SELECT id, parts, payload FROM {} WHERE id BETWEEN {first} AND {last} AND block = {} \
+            "/* dblock queue read block */ SELECT id, parts, payload FROM {} WHERE id BETWEEN {first} AND {last} AND block = {} AND canceled_at IS NULL \
              ORDER BY id LIMIT {}",
             self.tables.of(&JOBS),
             self.block,

@@ -60,6 +60,8 @@ pub enum JobEnd {
     Dead(String),
     /// It was not started, or ended by dblock itself: it is due again, and that counts as no attempt.
     GivenBack,
+    /// The rest of a block still runs, or is still to run.
+    Running,
 }
 
 /// What is handed in.

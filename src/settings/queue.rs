@@ -235,6 +235,16 @@ pub fn work(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
     let batch = optional(&mut line, &options::work::BATCH, |text| {
         number(text, LARGEST_BATCH)
     })?;
+    if batch.is_some()
+        && line
+            .arguments
+            .iter()
+            .skip(1)
+            .any(|argument| argument == "{}")
+    {
+        let cause = "--batch passes the payloads on stdin: {} cannot stand for one";
+        return Err(Failure::new(Reason::Usage, cause));
+    }
     let mut separator = b'\n';
     for (setting, of_it) in [(&options::work::LINES, b'\n'), (&options::work::NULL, 0)] {
         if line.take_given(setting).is_some() {

@@ -44,6 +44,24 @@ impl Payload {
         Ok(OsString::from_vec(bytes))
     }
 
+    /// Whether it has this byte.
+    ///
+    /// # Errors
+    /// As `read(2)`.
+    pub fn contains(&self, byte: u8) -> io::Result<bool> {
+        let mut at = 0;
+        while at < self.length {
+            let piece = (self.length - at).min(PIECE);
+            let mut bytes = vec![0; usize::try_from(piece).unwrap_or_default()];
+            self.file.read_exact_at(&mut bytes, self.offset + at)?;
+            if bytes.contains(&byte) {
+                return Ok(true);
+            }
+            at += piece;
+        }
+        Ok(false)
+    }
+
     fn copy_to(&self, to: &mut File) -> io::Result<()> {
         let mut at = 0;
         while at < self.length {

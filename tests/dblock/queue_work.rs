@@ -640,6 +640,46 @@ both_servers! {
         assert_eq!((jobs.states(), jobs.count("dblock_jobs")), ([0, 0, 0, 1], 1));
     }
 
+    fn the_key_of_a_block_of_one_job_is_free_again_when_it_is_done(server) {
+        let jobs = Jobs::new(server, &["--claim", "blocks"]);
+        let one = jobs.put(&["--key", "k", "one"]);
+        drain(&jobs, &[], "cat >/dev/null");
+        assert_ne!(jobs.put(&["--key", "k", "two"]), one);
+        assert_eq!((jobs.states(), jobs.count("dblock_job_keys")), ([1, 0, 0, 0], 1));
+    }
+
+    fn many_long_errors_are_kept_each(server) {
+        for claim in ["rows", "blocks"] {
+            let jobs = Jobs::new(server, &["--claim", claim, "--max-attempts", "1"]);
+            jobs.number(900);
+            let output = jobs.work(&["--drain", "--batch", "300"]).sh("cat >/dev/null; head -c 3000 /dev/zero | tr '\\0' x >&2; exit 1").output();
+            output.expect_code(0);
+            assert_eq!((jobs.states(), jobs.count("dblock_jobs WHERE LENGTH(last_error) = 1000")), ([0, 0, 0, 900], 900), "{claim}");
+        }
+    }
+
+    fn a_canceled_job_of_a_block_that_fails_leaves_nothing(server) {
+        let jobs = Jobs::new(server, &["--claim", "blocks"]);
+        let ids = jobs.number(3);
+        let mut worker = jobs.work(&["--drain"]).sh("read n; test $n != 2 || { echo waits; sleep 0.7; exit 1; }").spawn();
+        worker.wait_line("waits", SOON);
+        jobs.queue("cancel", &[&ids[1].to_string()]).output().expect_code(0);
+        worker.wait_within(SOON).expect_code(0);
+        assert_eq!((jobs.states(), jobs.count("dblock_jobs")), ([0, 0, 0, 0], 0));
+    }
+
+    fn a_payload_that_a_batch_would_take_for_several_is_dead(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.put(&["one\ntwo", "three"]);
+        let output = jobs.work(&["--drain", "--batch", "5"]).sh("cat").output();
+        output.expect_code(0).expect_stdout("three\n");
+        assert_eq!((jobs.states(), jobs.count("dblock_jobs WHERE last_error LIKE '%line break%'")), ([0, 0, 0, 1], 1));
+        jobs.queue("retry", &["--dead"]).output().expect_code(0);
+        drain(&jobs, &["--batch", "5", "--null"], "cat").expect_stdout("one\ntwo\0");
+        let both = jobs.work(&["--batch", "5"]).args(["--", "echo", "{}"]).output();
+        both.expect_code(64).expect_one_line("--batch passes the payloads on stdin");
+    }
+
     fn a_block_that_is_stopped_in_the_middle_gives_the_rest_back_uncounted(server) {
         let jobs = Jobs::new(server, &["--claim", "blocks"]);
         jobs.number(40);

@@ -157,7 +157,8 @@ impl Turn<'_> {
         statements
     }
 
-    /// Deletes what jobs on their own that are done leave beside their rows.
+    /// Deletes what jobs that are done leave beside their rows: the keys, which a block of one job may have, too, and the parts of jobs on
+    /// their own.
     pub(super) fn drop_belongings(&self, units: &[&Ended], with_parts: bool) -> Vec<String> {
         let mut statements = Vec::new();
         let keyed: Vec<_> = units.iter().copied().filter(|u| u.unit.has_key).collect();
@@ -171,7 +172,8 @@ impl Turn<'_> {
                 self.of_jobs(&keyed)
             ));
         }
-        let parted: Vec<_> = units.iter().copied().filter(|u| u.unit.has_parts).collect();
+        let mut parted = singles(units);
+        parted.retain(|ended| ended.unit.has_parts);
         if with_parts && !parted.is_empty() {
             statements.push(format!(
                 "DELETE p FROM {} r STRAIGHT_JOIN {} p ON p.job = r.job WHERE {}",
@@ -194,9 +196,7 @@ impl Turn<'_> {
         let (blocks, singles): (Vec<&Ended>, Vec<&Ended>) =
             once.iter().partition(|ended| ended.unit.block != 0);
         let is_kept = !self.queue.keep.is_zero();
-        if !singles.is_empty() {
-            statements.extend(self.drop_belongings(&singles, !is_kept));
-        }
+        statements.extend(self.drop_belongings(&once, !is_kept));
         if is_kept {
             let keep = ("done_at", "UTC_TIMESTAMP(6)");
             let values = ["r.attempt", "NULL", "r.due_at"];
@@ -371,6 +371,7 @@ impl Turn<'_> {
         }
         for (job, outcome) in &ended.others {
             let (table, attempt, due, besides) = match outcome {
+                JobEnd::Running => continue,
                 JobEnd::Done if !is_kept => continue,
                 JobEnd::Done => (
                     &DONE,
@@ -407,9 +408,13 @@ impl Turn<'_> {
                 _ => String::new(),
             };
             statements.push(format!(
-                "UPDATE {running} r STRAIGHT_JOIN {} j SET j.block = 0{error} WHERE {own} AND j.id = {job} AND j.block = r.block",
+                "UPDATE {running} r STRAIGHT_JOIN {} j SET j.block = 0{error} WHERE {own} AND j.id = {job} AND j.block = r.block \
+                 AND j.canceled_at IS NULL",
                 self.table(&JOBS)
             ));
+        }
+        if ended.outcome == JobEnd::Running {
+            return statements;
         }
         if ended.outcome == JobEnd::GivenBack {
             // The rest is a block again.
@@ -440,6 +445,7 @@ impl Turn<'_> {
             }
             match &ended.outcome {
                 JobEnd::Done => finished.push(ended),
+                JobEnd::Running => {}
                 JobEnd::Retry(_, error) => {
                     errors.push((ended, error.as_str()));
                     returned.push(ended);

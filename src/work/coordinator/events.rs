@@ -214,8 +214,9 @@ impl Coordinator<'_> {
 
     /// The claimer has ended: another one goes on, unless it said that none can.
     pub(super) fn on_claimer_gone(&mut self) {
-        let is_expected = self.turn == Turning::Leaving
+        let is_leaving = self.turn == Turning::Leaving
             || self.mode != Mode::Working && self.registered.is_none();
+        let is_expected = is_leaving && self.unrecorded() == 0;
         let how = self.end_claimer();
         if self.conclusion.as_ref().is_some_and(Result::is_err) || is_expected {
             return;

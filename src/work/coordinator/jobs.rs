@@ -27,6 +27,12 @@ pub(super) struct Open {
     is_given_back: bool,
 }
 
+/// So many jobs of a block that ended otherwise than the rest are handed in before the block has ended.
+const MOST_OTHERS: usize = 16;
+
+/// So many streams of processes that commands have left behind are passed on; the oldest are closed.
+const MOST_LINGERING: usize = 64;
+
 impl Coordinator<'_> {
     /// Hands in what became of a job.
     pub(super) fn note_outcome(&mut self, task: &Task, outcome: JobEnd) {
@@ -37,7 +43,7 @@ impl Coordinator<'_> {
         match &outcome {
             JobEnd::Done => self.counts.0 += 1,
             JobEnd::Retry(..) | JobEnd::Dead(_) => self.counts.1 += 1,
-            JobEnd::Later(_) | JobEnd::GivenBack => {}
+            JobEnd::Later(_) | JobEnd::GivenBack | JobEnd::Running => {}
         }
         let is_single = open.unit.block == 0;
         if is_single {
@@ -54,6 +60,14 @@ impl Coordinator<'_> {
             JobEnd::Done => open.done.push(task.id),
             JobEnd::GivenBack => open.is_given_back = true,
             outcome => open.others.push((task.id, outcome)),
+        }
+        // Not all at once in the end.
+        if open.others.len() >= MOST_OTHERS && open.ended < open.jobs {
+            self.ended.push(Ended {
+                unit: open.unit.clone(),
+                outcome: JobEnd::Running,
+                others: std::mem::take(&mut open.others),
+            });
         }
         if open.ended == open.jobs
             && let Some(mut open) = self.units.remove(&task.unit)
@@ -103,6 +117,8 @@ impl Coordinator<'_> {
                 self.stop(self.spec.grace, conclusion);
             }
             self.lingering.extend(command.stderr.take());
+            let excess = self.lingering.len().saturating_sub(MOST_LINGERING);
+            self.lingering.drain(..excess);
             command.child.reap();
         }
         let own: Vec<Option<i32>> = self
@@ -123,6 +139,7 @@ impl Coordinator<'_> {
                 "job {id} wants to be started again; in {}",
                 shown(*delay)
             )),
+            JobEnd::Running => {}
             JobEnd::GivenBack => self.log.info(format_args!("job {id} is given back")),
             JobEnd::Retry(delay, error) => self.log.info(format_args!(
                 "job {id} failed, attempt {}: {}; again in {}",
@@ -155,21 +172,16 @@ impl Coordinator<'_> {
         {
             let count = most.min(self.buffer.len());
             let tasks: Vec<Task> = self.buffer.drain(..count).collect();
+            let tasks = self.leave_out_unreadable(tasks);
+            if tasks.is_empty() {
+                continue;
+            }
             match Command::start(self.spec, tasks.clone(), &self.signals) {
                 Ok(command) => {
                     self.started_any = true;
                     self.commands.push(command);
                 }
-                Err(Unstarted::Job(why)) => {
-                    let Some((queue, _)) = self.registered.clone() else {
-                        return;
-                    };
-                    for task in tasks {
-                        let outcome = failed(&task, &queue, &why, "", true);
-                        self.say_outcome(&task, &outcome, Duration::ZERO);
-                        self.note_outcome(&task, outcome);
-                    }
-                }
+                Err(Unstarted::Job(why)) => self.bury(tasks, &why),
                 Err(Unstarted::Worker(failure)) => {
                     for task in tasks {
                         self.note_outcome(&task, JobEnd::GivenBack);
@@ -177,6 +189,33 @@ impl Coordinator<'_> {
                     self.stop(self.spec.grace, Err(failure.into()));
                 }
             }
+        }
+    }
+
+    /// Jobs whose payload would be several, to a command that gets several jobs, are dead; the others.
+    fn leave_out_unreadable(&mut self, tasks: Vec<Task>) -> Vec<Task> {
+        let Some(batch) = self.spec.batch else {
+            return tasks;
+        };
+        let is_several = |task: &Task| task.payload.contains(batch.separator).unwrap_or_default();
+        let (several, single): (Vec<Task>, Vec<Task>) = tasks.into_iter().partition(is_several);
+        let why = match batch.separator {
+            0 => "its payload has a NUL byte, which ends a payload of --batch --null",
+            _ => "its payload has a line break, which ends a payload of --batch; --null has none",
+        };
+        self.bury(several, why);
+        single
+    }
+
+    /// Jobs that no command can be started for.
+    fn bury(&mut self, tasks: Vec<Task>, why: &str) {
+        let Some((queue, _)) = self.registered.clone() else {
+            return;
+        };
+        for task in tasks {
+            let outcome = failed(&task, &queue, why, "", true);
+            self.say_outcome(&task, &outcome, Duration::ZERO);
+            self.note_outcome(&task, outcome);
         }
     }
 

@@ -8,7 +8,16 @@ use crate::queue::{Ended, JobEnd};
 use crate::supervise::is_over;
 use std::time::Duration;
 
-pub(super) fn error_of(outcome: &JobEnd) -> &str {
+/// Bytes of a message that what has ended takes at most, about.
+fn weight_of(ended: &Ended) -> usize {
+    300 + 6 * error_of(&ended.outcome).len() + ended.others.iter().map(weight).sum::<usize>()
+}
+
+fn weight((_, outcome): &(u64, JobEnd)) -> usize {
+    64 + 6 * error_of(outcome).len()
+}
+
+fn error_of(outcome: &JobEnd) -> &str {
     match outcome {
         JobEnd::Retry(_, error) | JobEnd::Dead(error) => error,
         _ => "",
@@ -16,7 +25,11 @@ pub(super) fn error_of(outcome: &JobEnd) -> &str {
 }
 
 /// Bytes of a message at most that tells what has ended.
-pub(super) const LONGEST_MESSAGE: usize = 12 * 1024;
+const LONGEST_MESSAGE: usize = 12 * 1024;
+
+/// Bytes of all these messages for one turn, about: they find room on the link while the claimer does something else, and what the turn
+/// says of them finds room in a packet.
+const LONGEST_TURN: usize = 64 * 1024;
 
 impl Coordinator<'_> {
     pub(super) fn is_idle(&self) -> bool {
@@ -48,8 +61,17 @@ impl Coordinator<'_> {
         if is_ending && self.commands.is_empty() {
             self.send_ended();
             let counts = std::mem::take(&mut self.counts);
-            self.send(&ToClaimer::Leave { counts });
-            self.turn = Turning::Leaving;
+            if self.ended.is_empty() {
+                self.send(&ToClaimer::Leave { counts });
+                self.turn = Turning::Leaving;
+            } else {
+                self.send(&ToClaimer::Turn {
+                    want: 0,
+                    waits: false,
+                    counts,
+                });
+                self.turn = Turning::UnderWay(false);
+            }
             return None;
         }
         let want = self.want();
@@ -79,15 +101,22 @@ impl Coordinator<'_> {
         None
     }
 
-    /// Sends what has ended, in messages that are short enough.
-    pub(super) fn send_ended(&mut self) {
-        let ended = std::mem::take(&mut self.ended);
+    /// Sends what has ended, as much as one turn takes, in messages that are short enough.
+    fn send_ended(&mut self) {
+        let mut ended = std::mem::take(&mut self.ended);
+        let mut whole = 0;
+        let fits = ended.iter().take_while(|one| {
+            let is_first = whole == 0;
+            whole += weight_of(one);
+            is_first || whole <= LONGEST_TURN
+        });
+        let fits = fits.count();
+        self.ended = ended.split_off(fits);
         let mut message: Vec<Ended> = Vec::new();
         let mut size = 0;
         for one in &ended {
             let mut others = one.others.as_slice();
             loop {
-                let weight = |(_, outcome): &(u64, JobEnd)| 64 + 6 * error_of(outcome).len();
                 let mut room = LONGEST_MESSAGE;
                 let count = others
                     .iter()
