@@ -121,8 +121,8 @@ Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
             break
         }
         'dblock;kill' {
-            [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'How long to wait until the command of the holder has ended: 0 does not wait, forever has no limit [default: 30s]')
-            [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How long to wait until the command of the holder has ended: 0 does not wait, forever has no limit [default: 30s]')
+            [CompletionResult]::new('-w', '-w', [CompletionResultType]::ParameterName, 'How long to wait until the command of the holder has ended: 0 does not wait, forever has no limit. A holder that does not answer has the connect timeout to do so [default: 30s]')
+            [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'How long to wait until the command of the holder has ended: 0 does not wait, forever has no limit. A holder that does not answer has the connect timeout to do so [default: 30s]')
             [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
             [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
             [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')

@@ -115,8 +115,8 @@ set edit:completion:arg-completer[dblock] = {|@words|
             cand --help 'Print help'
         }
         &'dblock;kill'= {
-            cand -w 'How long to wait until the command of the holder has ended: 0 does not wait, forever has no limit [default: 30s]'
-            cand --wait 'How long to wait until the command of the holder has ended: 0 does not wait, forever has no limit [default: 30s]'
+            cand -w 'How long to wait until the command of the holder has ended: 0 does not wait, forever has no limit. A holder that does not answer has the connect timeout to do so [default: 30s]'
+            cand --wait 'How long to wait until the command of the holder has ended: 0 does not wait, forever has no limit. A holder that does not answer has the connect timeout to do so [default: 30s]'
             cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
             cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
             cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'

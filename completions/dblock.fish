@@ -169,7 +169,7 @@ complete -c dblock -n "__fish_dblock_using_subcommand status" -s q -l quiet -d '
 complete -c dblock -n "__fish_dblock_using_subcommand status" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand status" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand status" -s h -l help -d 'Print help'
-complete -c dblock -n "__fish_dblock_using_subcommand kill" -s w -l wait -d 'How long to wait until the command of the holder has ended: 0 does not wait, forever has no limit [default: 30s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand kill" -s w -l wait -d 'How long to wait until the command of the holder has ended: 0 does not wait, forever has no limit. A holder that does not answer has the connect timeout to do so [default: 30s]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
 complete -c dblock -n "__fish_dblock_using_subcommand kill" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f

@@ -353,7 +353,7 @@ fn pass_on(
     let is_printed = sent.is_ok() && matches!(link.receive(), Ok(Some((Answer::Printed, _))));
     if !is_printed {
         lock.withdraw(&journal.end(&RunEnd {
-            outcome: Outcome::Interrupted,
+            outcome: Outcome::Failed,
             exit_code: None,
             signal: None,
             ran: None,

@@ -245,6 +245,9 @@ fn row_in_words(kill: &Kill, slot: u32, outcome: &RowOutcome) -> (u8, String) {
                     upwards(*renewal_in),
                     upwards(left)
                 ),
+                _ if holder.durable.kind == HolderKind::Token => {
+                    "its time was over, for it was neither renewed nor released in time".to_owned()
+                }
                 _ => "its time was over, for its host died or lost the server".to_owned(),
             };
             let keeps = if *keeps_session {

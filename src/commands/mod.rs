@@ -26,8 +26,11 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::text::{in_words, moment};
 use crate::supervise::was_closed;
 
-/// Prints what was asked for. A reader that has seen enough, as `head`, is no error.
+/// Prints what was asked for. A reader that has seen enough, as `head`, is no error; that stdout is closed is one, as for `ls`.
 fn print(text: &str) -> Result<(), Failure> {
+    if was_closed(libc::STDOUT_FILENO) {
+        return Err(cannot_write(&Errno::EBADF.into()));
+    }
     let mut stdout = io::stdout().lock();
     let written = stdout
         .write_all(text.as_bytes())

@@ -13,6 +13,7 @@ use crate::base::exit::{Ending, Failure};
 use crate::base::log::Level;
 use crate::base::text::{in_seconds, json_printable, moment, printable, seconds};
 use crate::db::{Client, Fault};
+use crate::history;
 use crate::isolated::link::{Link, cut};
 use crate::isolated::query::{self, Limits};
 use crate::lock::named::{Census, Found, Holding, Reported, Waiter};
@@ -87,6 +88,7 @@ fn take_census(status: &Status, shown: Level, link: &Rc<Link>, parent: Pid) -> R
         (Rc::clone(link), parent),
         |asker| {
             let inspector = &mut asker.inspector;
+            inspector.warn_of_read_only();
             let tables = Tables::new(&status.connection.database);
             // Tables that cannot be used hide no named lock.
             let (rows, unusable) = match Rows::open(tables, inspector) {
@@ -96,9 +98,12 @@ fn take_census(status: &Status, shown: Level, link: &Rc<Link>, parent: Pid) -> R
             };
             let excludes =
                 !inspector.is_node && rows.as_ref().is_none_or(|rows| !rows.is_multi_primary);
-            let held = match &rows {
-                Some(rows) => rows.held(&status.names, inspector)?,
-                None => Vec::new(),
+            let held = rows
+                .as_ref()
+                .map(|rows| rows.held(&status.names, inspector));
+            let (rows, held, unusable) = match held {
+                Some(Err(Fault::Final(failure))) => (None, Vec::new(), Some(failure.line)),
+                held => (rows, held.transpose()?.unwrap_or_default(), unusable),
             };
             if rows.is_none() {
                 inspector.warn_of_node();
@@ -162,8 +167,12 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
             rows.push(free);
         }
         for holder in &lock.holders {
-            let has_expired = holder.durable.as_ref().is_some_and(has_expired);
-            let state = if has_expired { EXPIRED } else { "held" };
+            let expired = holder.durable.as_ref().filter(|row| has_expired(row));
+            let state = match expired.map(|row| row.kind) {
+                None => "held",
+                Some(HolderKind::Token) => history::EXPIRED,
+                Some(_) => EXPIRED,
+            };
             let idle = holder.idle.map(|span| in_seconds(span).to_string());
             let mut row = row(
                 &lock.name,

@@ -10,7 +10,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::db::{Client, Fault};
-use crate::history::RunEnd;
+use crate::history::{Outcome, RunEnd};
 use crate::isolated::link::{Link, cut};
 use crate::lock::{Backend, Grant, Holders, LONGEST_TTL, Lease, LockSpec, OnLockLost, Refusal};
 
@@ -137,7 +137,7 @@ impl<'a> Lock<'a> {
             }
             Ok(Err(already)) => {
                 let why = format!("{} {already}; not run", self.spec.name);
-                let _ = self.backend.release(&recorder.skip(&why, true));
+                let _ = self.backend.release(&recorder.skip(&why));
                 self.backend.drop_held();
                 let _ = link.send(&FromKeeper::AlreadyRan(*already));
                 Ok(false)
@@ -172,7 +172,7 @@ impl<'a> Lock<'a> {
         let done = session
             .answer_within(limit)
             .map_err(|error| Fault::Gone(error.to_string()))
-            .and_then(|()| recorder.record_skip(&line, session));
+            .and_then(|()| recorder.record_skip(&line, Outcome::Skipped, session));
         match done {
             Err(Fault::Final(failure)) => return Err(failure),
             Err(fault) => {

@@ -13,17 +13,20 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 
+use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Listener};
 use crate::base::processes::Processes;
 use crate::cron::Once;
-use crate::db::{ConnectOptions, Connector};
+use crate::db::server_facts::{READ_ONLY, is_read_only};
+use crate::db::{ConnectOptions, Connector, Fault};
+use crate::history::Outcome;
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, fork_isolated, harden};
 use crate::lock::named::{NamedLock, Verbosity};
 use crate::lock::rows::{RowLock, RowSpec, Token};
 use crate::lock::{Backend, Grant, HolderKind, Introduction, Lease, LockSpec};
-use crate::schema::Tables;
+use crate::schema::{self, Tables};
 use event_loop::Guard;
 use lock::{Lock, State};
 use message::FromKeeper;
@@ -83,6 +86,8 @@ pub enum Work<'a> {
     /// Go on for a keeper that has died, for the command if it still runs: reacquire its lock, or hold it on with this lease if it
     /// does not end with its session.
     Resume(Task<'a>, Grant, Option<Lease>, Option<Processes>),
+    /// Record that a signal ended the wait for the lock, and why; it was requested then.
+    RecordInterruption(Task<'a>, String, Moment),
     /// Guard the command: no server can be reached, and it runs without a lock.
     GuardOnly,
 }
@@ -104,25 +109,17 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
     let (task, lost) = match work {
         Work::Acquire(task) => (task, None),
         Work::Resume(task, grant, lease, command) => (task, Some((grant, lease, command))),
+        Work::RecordInterruption(task, why, requested) => {
+            return record_interruption(&task, &why, requested, link, supervisor);
+        }
         Work::GuardOnly => {
             detach(link, c"dblock-keeper")?;
             return Guard::new(link, supervisor, None).run();
         }
     };
-    let (notes, shown) = (Rc::clone(link), task.shown);
-    let listener: Listener = Rc::new(move |level, text| {
-        // The supervisor remembers what is done, shown or not; statements are only for showing.
-        if level < Level::Statement || shown == Level::Statement {
-            notes.send_if_heard(&FromKeeper::Note(level, cut(text)));
-        }
-    });
-    harden(supervisor)?;
-    // Before the descriptors are closed, for a password's file may be named by one that dblock inherited.
-    let attributes = task.introduction.attributes();
-    let connector = Connector::new(task.connection, attributes, task.lock.ttl, listener)?;
-    detach(link, c"dblock-keeper")?;
+    let connector = connector(&task, link, supervisor)?;
     let verbosity = Verbosity {
-        when_waiting: Level::Info <= shown,
+        when_waiting: Level::Info <= task.shown,
         when_taken: task.names_holders,
     };
     let grant = lost.map(|(grant, ..)| grant);
@@ -147,6 +144,55 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
         sleep(PAUSE);
     }
     guard.run()
+}
+
+/// Knows the servers of a task, and leaves everything that is the supervisor's.
+fn connector(task: &Task, link: &Rc<Link>, supervisor: Pid) -> Result<Connector, Failure> {
+    let (notes, shown) = (Rc::clone(link), task.shown);
+    let listener: Listener = Rc::new(move |level, text| {
+        // The supervisor remembers what is done, shown or not; statements are only for showing.
+        if level < Level::Statement || shown == Level::Statement {
+            notes.send_if_heard(&FromKeeper::Note(level, cut(text)));
+        }
+    });
+    harden(supervisor)?;
+    // Before the descriptors are closed, for a password's file may be named by one that dblock inherited.
+    let attributes = task.introduction.attributes();
+    let connector = Connector::new(task.connection, attributes, task.lock.ttl, listener)?;
+    detach(link, c"dblock-keeper")?;
+    Ok(connector)
+}
+
+/// Records that a signal ended the wait for the lock. The keeper that waited cannot: the server had not answered it.
+fn record_interruption(
+    task: &Task,
+    why: &str,
+    requested: Moment,
+    link: &Rc<Link>,
+    supervisor: Pid,
+) -> Result<(), Failure> {
+    let connector = connector(task, link, supervisor)?;
+    let Some(tables) = task.tables else {
+        return Ok(());
+    };
+    let mut recorder = Recorder::new(task, tables).requested_at(requested);
+    // Until the supervisor ends this process.
+    loop {
+        let done = connector.connect(|session| {
+            schema::prepare(session)?;
+            if is_read_only(session)? {
+                return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
+            }
+            recorder.record_skip(why, Outcome::Interrupted, session)
+        });
+        match done {
+            Ok(_) => break,
+            Err(Fault::Final(failure)) => return Err(failure),
+            Err(_) => sleep(connector.pause()),
+        }
+    }
+    let _ = link.send(&FromKeeper::Released);
+    Ok(())
 }
 
 /// How the lock of a task is kept; with a `grant` it goes on with that.

@@ -39,6 +39,12 @@ impl<'a> Recorder<'a> {
         }
     }
 
+    /// For a run that was requested then.
+    pub fn requested_at(mut self, requested: Moment) -> Self {
+        self.journal.requested = requested;
+        self
+    }
+
     /// The statements that record a grant, by the slot and the session's number, for a row that is to belong to this `owner`.
     pub fn on_grant(&self, owner: &str) -> impl Fn(u32, u64) -> Vec<String> + use<> {
         self.journal.on_grant(owner, &self.tables.slot_names)
@@ -108,7 +114,12 @@ impl<'a> Recorder<'a> {
     ///
     /// # Errors
     /// It is not recorded. [`Fault::Final`]: the tables cannot be used.
-    pub fn record_skip(&mut self, message: &str, session: &mut Session) -> Result<(), Fault> {
+    pub fn record_skip(
+        &mut self,
+        message: &str,
+        outcome: Outcome,
+        session: &mut Session,
+    ) -> Result<(), Fault> {
         if !self.is_row {
             schema::prepare(session)?;
             self.journal.tables.check(session)?;
@@ -116,7 +127,7 @@ impl<'a> Recorder<'a> {
         if let Some(once @ Once::At(_)) = &self.tables.once {
             self.find_tick(once, session)?;
         }
-        self.carry_out(&self.skip(message, false), session)
+        self.carry_out(&[self.journal.skip(message, outcome)], session)
     }
 
     /// Records how the run ended, on the session that holds the lock.
@@ -134,9 +145,9 @@ impl<'a> Recorder<'a> {
             .map_err(|fault| self.journal.tables.explain(fault))
     }
 
-    /// The statements that record a run that did not run.
-    pub fn skip(&self, message: &str, was_granted: bool) -> Vec<String> {
-        if self.is_row && was_granted {
+    /// The statements that record a run that was granted the lock and did not run.
+    pub fn skip(&self, message: &str) -> Vec<String> {
+        if self.is_row {
             return self.journal.end(&RunEnd {
                 outcome: Outcome::Skipped,
                 exit_code: None,

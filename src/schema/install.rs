@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::statements::{AskColumns, AskDatabase, AskFirstMember, Execute, TakeTurn};
+use super::statements::{
+    AskColumns, AskDatabase, AskFirstMember, AskOtherEngines, Execute, TakeTurn,
+};
 use super::tables::Table;
 use super::{AskVersion, TABLES, Tables, USABLE_FROM, VERSION, Version, prepare};
 use crate::base::clock::{Moment, by_chance};
@@ -182,6 +184,10 @@ impl Installer<'_> {
             database: self.database,
             tables: &TABLES,
         })?;
+        let engines = session.run(&AskOtherEngines {
+            database: self.database,
+            tables: &TABLES,
+        })?;
         let exists = |table: &Table| found.iter().any(|(of, _)| of == table.name);
         let has = |table: &Table, column: &str| {
             let wanted = column.to_lowercase();
@@ -205,6 +211,11 @@ impl Installer<'_> {
                 let what = format!("table {}", table.name);
                 self.change(session, &table.create(&database), &what, changes)?;
                 continue;
+            }
+            if engines.iter().any(|other| other == table.name) {
+                let alter = format!("ALTER TABLE {database}.{} ENGINE=InnoDB", table.name);
+                let what = format!("engine InnoDB of {}", table.name);
+                self.change(session, &alter, &what, changes)?;
             }
             let columns = table.columns.iter();
             for (column, kind) in columns.filter(|(column, _)| !has(table, column)) {

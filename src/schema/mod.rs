@@ -141,7 +141,7 @@ impl Tables {
             )),
             Fault::Final(failure) if failure.reason == Reason::AccountRefused => {
                 let line = format!(
-                    "{}; dblock needs SELECT, INSERT, UPDATE and DELETE on {}.*, where dblock init makes its tables",
+                    "{}; dblock needs SELECT, INSERT, UPDATE and DELETE on {}.*, where dblock init makes its tables; if they are elsewhere, name their database with --database",
                     failure.line,
                     quoted_identifier(database)
                 );

@@ -122,6 +122,35 @@ impl Statement for AskColumns<'_> {
     }
 }
 
+/// Those of dblock's tables in a database that have no transactions, for they are not of `InnoDB`.
+pub struct AskOtherEngines<'a> {
+    /// The database.
+    pub database: &'a str,
+    /// The tables that are meant.
+    pub tables: &'a [Table],
+}
+
+impl Statement for AskOtherEngines<'_> {
+    type Answer = Vec<String>;
+
+    const MOST_ROWS: usize = LIST;
+
+    fn sql(&self) -> String {
+        let database = text_literal(self.database);
+        let names = self.tables.iter().map(|table| text_literal(table.name));
+        let names = names.collect::<Vec<_>>().join(", ");
+        format!(
+            "/* dblock engines */ SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = {database} \
+             AND TABLE_NAME IN ({names}) AND ENGINE <> 'InnoDB'"
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let names = rows.iter().map(|row| row.text(0));
+        names.filter_map(Result::transpose).collect()
+    }
+}
+
 /// The member of a group that takes writes on all members through which tables are to be made: the first by its number. `None` where
 /// there is no such group, or this is the one.
 pub struct AskFirstMember;

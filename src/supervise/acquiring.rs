@@ -98,7 +98,10 @@ impl Supervisor<'_> {
             Ok(Acquisition::Unreachable(failure)) => Phase::Done(Err(failure.into())),
             Ok(Acquisition::Interrupted(signal)) => {
                 self.record.outcome = RunOutcome::Interrupted;
-                Phase::Done(Ok(Conclusion::Interrupted(signal)))
+                if self.keeper.claims() {
+                    return Phase::Done(Ok(Conclusion::Interrupted(signal)));
+                }
+                self.after_interruption(signal)
             }
             Err(error) => Phase::Done(Err(error)),
         }

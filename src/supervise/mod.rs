@@ -46,6 +46,9 @@ use phase::Phase;
 /// How much longer the server's answer is waited for when a signal asks dblock to end.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
 
+/// How long a server may take to record that a signal ended the wait for the lock.
+const RECORD_LIMIT: Duration = Duration::from_millis(500);
+
 /// Watches over one keeper and one command. It changes nothing of its process that another supervisor in the same process
 /// tree could notice: the command's environment is made in the command's process.
 pub struct Supervisor<'a> {

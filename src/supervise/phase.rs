@@ -22,7 +22,7 @@ pub enum Phase {
     Terminating(Terminating),
     /// The command has ended, and the lock is held on (`--hold-at-least`).
     Holding(Holding),
-    /// The lock is being released.
+    /// The lock is being released, or the end of the wait for it is being recorded.
     Releasing(Releasing),
     /// No command runs and no lock is held.
     Done(anyhow::Result<Conclusion>),
@@ -109,6 +109,8 @@ pub struct Releasing {
     pub deadline: Moment,
     /// How many keepers have been told to release it.
     pub keepers: u32,
+    /// Whether there is no lock, and its keeper only records that a signal ended the wait for it.
+    pub only_records: bool,
     /// Whether nothing more is waited for.
     pub finished: bool,
     pub conclusion: anyhow::Result<Conclusion>,

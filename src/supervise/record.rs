@@ -75,7 +75,8 @@ fn name_of(signal: i32) -> String {
 /// What happened so far.
 #[derive(Debug)]
 pub struct RunRecord {
-    requested: Moment,
+    /// When the lock was requested.
+    pub requested: Moment,
     /// The server that was reached last.
     pub server: Option<String>,
     /// The slot that was acquired, and on which session at first.
@@ -101,6 +102,10 @@ pub struct RunRecord {
     /// Where the report goes, if that is to stay open when stdout is closed; `None` for a file.
     pub report_output: Option<OwnedFd>,
     lost: Option<Moment>,
+    /// Why the lock is lost, or may be; `None`: it is not.
+    loss: Option<String>,
+    /// The tick that the run is for, as text.
+    pub tick: Option<String>,
 }
 
 impl RunRecord {
@@ -122,6 +127,8 @@ impl RunRecord {
             events_omitted: 0,
             report_output: None,
             lost: None,
+            loss: None,
+            tick: None,
         }
     }
 
@@ -149,6 +156,7 @@ impl RunRecord {
             }
             FromKeeper::Lost(cause) => self.lose(cause),
             FromKeeper::Abandoned(why) => self.add(LockEventKind::Abandoned, &why.to_string()),
+            FromKeeper::Tick(tick) => self.tick = Some(tick.clone()),
             FromKeeper::Killed(who) => self.add(LockEventKind::Killed, &format!("by {who}")),
             _ => {}
         }
@@ -197,6 +205,7 @@ impl RunRecord {
             Err(error) => Err(error),
         };
         let summary = self.summary(ended);
+        let message = self.with_loss(summary.outcome, summary.message);
         let ended_ago = self.ended_at.map(Moment::elapsed);
         RunEnd {
             succeeded: summary.outcome == Outcome::Ran && summary.exit_code == 0,
@@ -205,8 +214,34 @@ impl RunRecord {
             signal: summary.signal,
             ran: self.ran,
             ended_ago: ended_ago.unwrap_or_default(),
-            message: summary.message.map(|message| cut(&message)),
+            message: message.map(|message| cut(&message)),
         }
+    }
+
+    /// The line of the end, with why the lock was lost, also where the command ran on without it.
+    fn with_loss(&self, outcome: Outcome, message: Option<String>) -> Option<String> {
+        let Some(loss) = &self.loss else {
+            return message;
+        };
+        Some(match (outcome, message) {
+            (Outcome::Lost, Some(line)) => format!("{line}: {loss}"),
+            (_, Some(line)) => format!("{line}; the lock was lost while the command ran: {loss}"),
+            (_, None) => format!("the lock was lost while the command ran: {loss}"),
+        })
+    }
+
+    /// Notes why the lock is lost: the first cause, or who has ended the holder, and why it was not reacquired, where that is tried.
+    fn note_loss(&mut self, kind: LockEventKind, detail: &str) {
+        let is_durable = self.grant.is_some_and(|grant| grant.fence.is_some());
+        self.loss = match (kind, self.loss.take()) {
+            (LockEventKind::Reacquired, _) => None,
+            (LockEventKind::Killed, _) => Some(format!("ended {detail}")),
+            (LockEventKind::Abandoned, Some(cause)) if !is_durable => {
+                Some(format!("{cause}; {detail}"))
+            }
+            (_, Some(cause)) => Some(cause),
+            (_, None) => Some(detail.to_owned()),
+        };
     }
 
     /// The lock was lost.
@@ -217,6 +252,7 @@ impl RunRecord {
 
     /// Records something that happened to the lock.
     pub fn add(&mut self, kind: LockEventKind, detail: &str) {
+        self.note_loss(kind, detail);
         if self.events.len() == MOST_EVENTS {
             self.events_omitted += 1;
             return;

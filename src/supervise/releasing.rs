@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+
 use super::child::Child;
 use super::event::Event;
 use super::lock_state::LockState;
 use super::phase::{Conclusion, Phase, Releasing};
-use super::{LAST_CHANCE, Supervisor};
+use super::{LAST_CHANCE, RECORD_LIMIT, Supervisor};
 use crate::base::clock::Moment;
 use crate::history::RunEnd;
 use crate::keeper::message::{FromKeeper, ToKeeper};
+use crate::keeper::{self, Work};
 
 /// How many keepers may die while they release a lock, before no other is tried.
 const MOST_KEEPERS: u32 = 3;
@@ -43,6 +46,7 @@ impl Supervisor<'_> {
         Phase::Releasing(Releasing {
             deadline: Moment::now() + limit,
             keepers: 1,
+            only_records: false,
             finished: false,
             conclusion,
         })
@@ -57,7 +61,8 @@ impl Supervisor<'_> {
     /// Whether nothing more is to be waited for. Whoever ended the holder of a lock that was lost is waiting for an answer,
     /// and the keeper may not know of that yet: a lost lock is waited for, too.
     pub(super) fn check_releasing(&mut self, releasing: &mut Releasing) -> bool {
-        if releasing.finished || matches!(self.lock, LockState::None) && !self.keeper.claims() {
+        let holds_nothing = matches!(self.lock, LockState::None) && !self.keeper.claims();
+        if releasing.finished || holds_nothing && !releasing.only_records {
             return true;
         }
         if self.keeper.is_closed() {
@@ -180,7 +185,35 @@ impl Supervisor<'_> {
 
     pub(super) fn end_releasing(&mut self, releasing: Releasing) -> Phase {
         self.keeper.end();
-        Phase::Done(releasing.conclusion)
+        match releasing.conclusion {
+            Ok(Conclusion::Interrupted(signal)) if !releasing.only_records => {
+                self.after_interruption(signal)
+            }
+            conclusion => Phase::Done(conclusion),
+        }
+    }
+
+    /// A signal has ended the wait for the lock, and the keeper is gone: another one records that, within a moment. Where no server
+    /// was reached nothing is recorded.
+    pub(super) fn after_interruption(&mut self, signal: Signal) -> Phase {
+        let conclusion = Ok(Conclusion::Interrupted(signal));
+        if self.job.tables.is_none() || self.record.server.is_none() {
+            return Phase::Done(conclusion);
+        }
+        let task = self.job.task(self.run_id, false, self.log.shown);
+        let line = format!("{signal} ended the wait");
+        let work = Work::RecordInterruption(task, line, self.record.requested);
+        let Ok(keeper) = keeper::fork_off(work) else {
+            return Phase::Done(conclusion);
+        };
+        self.keeper.replace(keeper);
+        Phase::Releasing(Releasing {
+            deadline: Moment::now() + RECORD_LIMIT,
+            keepers: MOST_KEEPERS,
+            only_records: true,
+            finished: false,
+            conclusion,
+        })
     }
 }
 

@@ -292,7 +292,7 @@ impl Supervisor<'_> {
                 format!("could not be reacquired within {}", shown(since.elapsed()))
             }
             LockState::Held(lease) => format!(
-                "may be lost: the server has not answered for {}",
+                "may be lost: the server has not renewed it for {}",
                 shown(lease.proved.elapsed())
             ),
             LockState::None => return,

@@ -42,10 +42,12 @@ const DONE_ELSEWHERE: [(&str, &str); 1] = [(
 )];
 
 /// The members of a line that `--report` writes.
-const REPORTED: [&str; 22] = [
+const REPORTED: [&str; 24] = [
     "name",
     "slot",
     "slot_name",
+    "fence",
+    "tick",
     "host",
     "pid",
     "user",

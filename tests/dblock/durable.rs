@@ -377,7 +377,7 @@ both_servers! {
         let told = killed.elapsed();
         assert!(told > Duration::from_millis(1400), "{told:?}");
         let end = run.wait_within(SOON);
-        end.expect_code(74).expect_said(["may be lost: the server has not answered"]);
+        end.expect_code(74).expect_said(["may be lost: the server has not renewed it for"]);
         assert!(killed.elapsed() < Duration::from_secs(6) + BUSY && !runs(command));
     }
 
@@ -651,7 +651,7 @@ both_servers! {
         let name = unique("demoted");
         let mut run = begin(job(&server, &name).args(["--ttl", "8", "-v"]));
         server.set_read_only(true);
-        run.wait_stderr("no server renews", SOON);
+        run.wait_stderr(&format!("no server renews {name}: 127.0.0.1:{} is read-only", server.port), SOON);
         server.set_read_only(false);
         run.wait_stderr("on a new session", SOON);
         drop(run.take_stdin());

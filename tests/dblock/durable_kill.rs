@@ -6,8 +6,8 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    BUSY, Dblock, Frozen, Kind, Output, Records, Running, SOON, Server, both_servers_with_tables,
-    eventually, is_stopped, runs, unique,
+    BUSY, Dblock, Frozen, Kind, Output, Records, Running, SOON, Server, Tables,
+    both_servers_with_tables, eventually, is_stopped, runs, unique,
 };
 
 /// A durable run whose command runs until it is ended, and says its process.
@@ -287,6 +287,26 @@ both_servers_with_tables! {
         let told = kill(server, &name).output();
         expect_told(&told, &["taken from a dblock: its time was over, for its host died or lost the server; now it is free"]);
         assert_eq!(server.owner(&name, 0), None);
+    }
+
+    fn nobody_is_ended_on_a_read_only_server(shared) {
+        let server = Server::private(shared.kind).with_durable_runs();
+        let (name, free) = (unique("read-only"), unique("free"));
+        server.row_of_a_stranger(&name, 0, 600);
+        server.set_read_only(true);
+        for (name, args) in [(&name, &[][..]), (&name, &["--force"]), (&free, &[])] {
+            let refused = kill(&server, name).args(args).args(["--connect-timeout", "2"]).output();
+            refused.expect_code(78).expect_stdout("").expect_one_line("is read-only, as a replica is");
+        }
+        assert!(server.owner(&name, 0).is_some());
+        let shown = kill(&server, &name).args(["--dry-run", "--connect-timeout", "2"]).output();
+        shown.expect_code(0).expect_one_line("is read-only, as a replica is");
+    }
+
+    fn by_force_nobody_is_ended_where_no_tables_are(server) {
+        let tables = Tables::missing(server);
+        let refused = tables.at("kill").args(["--force", "x"]).output();
+        refused.expect_code(78).expect_stdout("").expect_one_line("has no tables of dblock's");
     }
 
     fn a_token_is_void(server) {

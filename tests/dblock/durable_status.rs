@@ -4,7 +4,7 @@ use mysql::prelude::Queryable;
 use serde_json::{Value, json};
 
 use crate::harness::{
-    Cluster, Dblock, Kind, Replication, Running, SOON, Server, both_servers_with_tables,
+    Cluster, Dblock, Kind, Replication, Running, SOON, Server, Tables, both_servers_with_tables,
     eventually, unique,
 };
 
@@ -140,6 +140,17 @@ both_servers_with_tables! {
         assert!(line.contains("expired: its host died or lost the server"), "{table}");
     }
 
+    fn a_token_whose_time_is_over_was_not_renewed(server) {
+        let name = unique("token");
+        Dblock::at(server, "acquire").args(["--name", &name]).output().expect_code(0);
+        let expire = "UPDATE dblock.dblock_locks SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE name = ?";
+        server.admin().exec_drop(expire, (&name,)).unwrap();
+        let (line, table) = line_of(server, &name);
+        assert!(line.contains("expired: it was neither renewed nor released in time"), "{table}");
+        let told = Dblock::at(server, "kill").arg(&name).output();
+        assert!(told.expect_code(0).stdout.contains("its time was over, for it was neither renewed nor released in time"), "{told:#?}");
+    }
+
     fn who_has_only_the_named_lock_of_anothers_row_waits(server) {
         let name = unique("head");
         server.row_of_a_stranger(&name, 0, 600);
@@ -204,6 +215,20 @@ both_servers_with_tables! {
         let held = &holders(&all, &name)[0];
         assert_eq!((&held["durable"], &held["connection"]), (&false.into(), &server.holder(&name).unwrap().into()), "{all:#}");
         assert!(!all["not_visible"].to_string().contains("durable"), "{all:#}");
+    }
+
+    fn tables_that_are_not_whole_hide_no_named_lock(server) {
+        for table in ["dblock_runs", "dblock_locks"] {
+            let (name, tables) = (unique("broken"), Tables::new(server));
+            tables.sql(&format!("DROP TABLE {table}"));
+            let client = server.hold(&name);
+            let run = tables.at("status").args(["--json", &name]).output();
+            run.expect_code(0).expect_silence();
+            let all: Value = serde_json::from_str(&run.stdout).unwrap();
+            assert_eq!(holders(&all, &name)[0]["connection"], client.connection_id(), "{all:#}");
+            let line = all["not_visible"][0].as_str().unwrap();
+            assert!(line.starts_with("durable locks: the tables in the database ") && line.contains("not whole"), "{all:#}");
+        }
     }
 
     fn tables_of_a_newer_dblock_hide_no_named_lock_and_end_none(server) {

@@ -392,6 +392,20 @@ both_servers! {
         assert_eq!(names(&tables, &["--since", "50"]), [""; 0]);
     }
 
+    fn a_closed_stdout_is_an_error(server) {
+        let tables = Tables::new(server);
+        for command in ["history", "status", "check", "config", "init --check"] {
+            let mut words = command.split(' ');
+            let dblock = tables.at(words.next().unwrap()).args(words);
+            let closed = dblock.pre_exec(|| {
+                // SAFETY: closes a descriptor of the new process.
+                unsafe { libc::close(1) };
+                Ok(())
+            });
+            closed.output().expect_code(70).expect_one_line("cannot write to stdout: ");
+        }
+    }
+
     fn every_statement_has_a_name(server) {
         let tables = Tables::new(server);
         let output = tables.at("history").args(["-vv", "--failed"]).output();
@@ -449,6 +463,10 @@ fn what_makes_no_sense_is_refused() {
     }
     refused(
         &["--since", "2026-11-22 8:30"],
+        "is neither a duration, as 2h, nor a time",
+    );
+    refused(
+        &["--since", "tomorrow"],
         "is neither a duration, as 2h, nor a time",
     );
     refused(&["a#1"], "NAME: the name contains #");

@@ -162,7 +162,7 @@ fn a_heartbeats_answer_that_does_not_come_whole_ends_the_command_with_the_lease(
                 let name = unique("silent");
                 let output = held(&fake, &name).command(["sleep", "60"]).output();
                 output.expect_code(LOCK_LOST);
-                output.expect_said([&*name, "may be lost: the server has not answered"]);
+                output.expect_said([&*name, "may be lost: the server has not renewed it for"]);
                 output.expect_took(Duration::from_secs(2), DEAD_AFTER + BUSY);
                 nothing_is_left(&name);
             });

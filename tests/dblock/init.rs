@@ -284,6 +284,24 @@ both_servers! {
         assert_eq!(meta(&tables), (2, 1, 3600, 3));
     }
 
+    fn tables_without_transactions_are_converted(server) {
+        let tables = Tables::new(server);
+        tables.sql("ALTER TABLE dblock_runs ROW_FORMAT=DEFAULT, ENGINE=MyISAM");
+        tables.at("init").arg("--check").output().expect_code(78).expect_one_line("are not current: no engine InnoDB of dblock_runs;");
+        let run = tables.init().output();
+        run.expect_code(0).expect_silence();
+        assert!(run.stdout.ends_with("; new: engine InnoDB of dblock_runs\n"), "{}", run.stdout);
+        is_current(&tables);
+    }
+
+    fn an_account_without_any_privilege_is_told_that_the_tables_may_be_elsewhere(server) {
+        let account = server.account();
+        for (command, args) in [("history", &[][..]), ("run", &["--durable", "--name", "x", "--", "true"]), ("acquire", &["--name", "x"])] {
+            let refused = Dblock::at(server, command).user(&account).env("DBLOCK_DATABASE", unique("none")).args(args).output();
+            refused.expect_code(77).expect_stdout("").expect_one_line("where dblock init makes its tables; if they are elsewhere, name their database with --database");
+        }
+    }
+
     fn how_long_the_history_is_kept_is_set_and_stays(server) {
         let tables = Tables::with(server, &["--keep", "2h 30m, 7"]);
         assert_eq!(meta(&tables), (2, 1, 9000, 7));

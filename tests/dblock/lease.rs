@@ -345,7 +345,7 @@ both_locks! {
         // SIGTERM comes at 0.9 × 8 s, less a quarter of 8 s for SIGKILL; two seconds later if it counted from the answer.
         let due = Duration::from_millis(5200);
         assert!(lasted + Duration::from_millis(20) > due && lasted < due + BUSY, "{lasted:?}");
-        end.expect_code(74).expect_said(["the server has not answered for"]);
+        end.expect_code(74).expect_said(["the server has not renewed it for"]);
     }
 
     fn a_waiter_that_lost_its_session_lets_those_who_held_the_lock_ask_first(server) {

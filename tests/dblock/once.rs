@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::io::Write;
+use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Kind, Proxy, Records, SOON, Server, Tables, both_servers, eventually, send, unique,
+    BUSY, Dblock, Kind, Proxy, Records, SOON, Server, Tables, both_servers, eventually, send,
+    unique,
 };
+use crate::report::follows_the_schema;
 
 fn run(server: &Server, name: &str, options: &[&str]) -> Dblock {
     Dblock::run_at(&server.url(), name).args(options)
@@ -16,6 +19,15 @@ fn run(server: &Server, name: &str, options: &[&str]) -> Dblock {
 
 /// A schedule whose last tick was long ago, whatever the time is.
 const YEARLY: [&str; 4] = ["--once-at", "0 0 1 1 *", "--time-zone", "UTC"];
+
+/// The outcome, the exit code and the message of the one run of this name.
+#[track_caller]
+fn end_of(server: &Server, name: &str) -> (String, Option<u8>, Option<String>) {
+    let query = "SELECT outcome, exit_code, message FROM dblock.dblock_runs WHERE name = ?";
+    let mut runs = server.admin().exec(query, (name,)).unwrap();
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    runs.remove(0)
+}
 
 both_servers! {
     fn a_tick_is_run_once_across_hosts(shared) {
@@ -128,6 +140,94 @@ both_servers! {
                 (text("failed"), Some(127), None),
             ], "{option}");
         }
+    }
+
+    fn a_signal_that_ends_the_wait_is_recorded(shared) {
+        let server = Server::durable(shared.kind);
+        for options in [&["--record"][..], &["--durable"], &YEARLY] {
+            for signal in [Signal::SIGTERM, Signal::SIGHUP] {
+                let name = unique("interrupted");
+                let _held = server.hold(&name);
+                let waiting = run(server, &name, options).args(["--wait", "60"]).command(["true"]).spawn();
+                eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+                let signalled = Instant::now();
+                waiting.signal(signal);
+                waiting.wait().expect_signal(signal).expect_silence();
+                assert!(signalled.elapsed() < Duration::from_millis(500) + BUSY, "{options:?}");
+                assert_eq!(end_of(server, &name), ("interrupted".to_owned(), None, Some(format!("{signal} ended the wait"))), "{options:?}");
+            }
+        }
+    }
+
+    fn a_wait_that_ends_at_a_silent_server_ends_soon(shared) {
+        let server = Server::durable(shared.kind);
+        let proxy = Proxy::to(server);
+        let name = unique("silent");
+        let _held = server.hold(&name);
+        let waiting = Dblock::run_at(&proxy.url(), &name).args(["--record", "--wait", "60"]).command(["true"]).spawn();
+        eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+        proxy.freeze();
+        let signalled = Instant::now();
+        waiting.signal(Signal::SIGTERM);
+        waiting.wait().expect_signal(Signal::SIGTERM).expect_silence();
+        assert!(signalled.elapsed() < Duration::from_millis(500) + BUSY);
+    }
+
+    fn the_history_says_by_what_a_lock_was_lost(shared) {
+        let server = Server::durable(shared.kind);
+        let start = |name: &str, options: &[&str]| {
+            let mut begun = run(server, name, options).args(["--ttl", "4"])
+                .stdin(std::process::Stdio::piped()).sh("echo began; cat").spawn();
+            begun.wait_line("began", SOON);
+            begun
+        };
+        let lose = |name: &str| {
+            let delete = "DELETE FROM dblock.dblock_locks WHERE name = ?";
+            server.admin().exec_drop(delete, (name,)).unwrap();
+        };
+        let name = unique("gone");
+        let mut begun = start(&name, &["--durable"]);
+        lose(&name);
+        begun.wait_within(SOON).expect_code(74);
+        let line = format!("{name} was lost, and the command was ended for it: its row is gone");
+        assert_eq!(end_of(server, &name), ("lost".to_owned(), Some(74), Some(line)));
+        let name = unique("killed");
+        let mut begun = start(&name, &["--durable"]);
+        Dblock::at(server, "kill").arg(&name).output().expect_code(0);
+        begun.wait_within(SOON).expect_code(74);
+        let (_, _, why) = end_of(server, &name);
+        let why = why.unwrap_or_default();
+        assert!(why.starts_with(&format!("{name} was lost, and the command was ended for it: ended by ")) && why.contains(", pid "), "{why}");
+        for (option, cause) in [("--durable", "its row is gone"), ("--record", "")] {
+            let name = unique("ignored");
+            let mut begun = start(&name, &[option, "--on-lock-lost", "ignore"]);
+            if option == "--durable" {
+                lose(&name);
+            } else {
+                let session = server.holder(&name).unwrap();
+                server.admin().query_drop(format!("KILL {session}")).unwrap();
+            }
+            begun.wait_stderr("the command continues without it", SOON);
+            drop(begun.take_stdin());
+            begun.wait_within(SOON).expect_code(0);
+            let (outcome, code, why) = end_of(server, &name);
+            assert_eq!((&*outcome, code), ("ran", Some(0)));
+            let why = why.unwrap_or_default();
+            assert!(why.starts_with(&format!("the lock was lost while the command ran: {cause}")), "{option}: {why}");
+        }
+    }
+
+    fn a_report_has_the_fence_and_the_tick(shared) {
+        let server = Server::durable(shared.kind);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("report");
+        let reported = ["--report", file.to_str().unwrap()];
+        let name = unique("report");
+        run(server, &name, &["--durable"]).args(reported).args(YEARLY).command(["true"]).output().expect_code(0);
+        follows_the_schema(&file);
+        let line: serde_json::Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(line["fence"], 1);
+        assert!(line["tick"].as_str().unwrap().ends_with("-01-01T00:00:00.000Z"), "{line}");
     }
 
     fn a_recorded_run_whose_session_ends_is_recorded_all_the_same(shared) {

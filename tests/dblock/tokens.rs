@@ -814,6 +814,9 @@ both_servers_with_tables! {
             dblock.output().expect_code(70).expect_one_line("cannot write to stdout: ");
             assert_eq!(owner(&mut admin, &name, 0), None);
         }
+        let ends = "SELECT DISTINCT outcome, message FROM dblock.dblock_runs WHERE name = ?";
+        let ends: Vec<(String, String)> = admin.exec(ends, (&name,)).unwrap();
+        assert_eq!(ends, [("failed".to_owned(), "the token was not printed".to_owned())]);
         let token = token(acquire(server, &name));
         release(server, &token).output().expect_code(0);
     }

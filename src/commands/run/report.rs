@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -19,6 +19,7 @@ use crate::base::exit::Ending;
 use crate::base::log::write_at_once;
 use crate::base::text::{json_printable, moment, seconds};
 use crate::base::user::local_user;
+use crate::cron::tick_in_micros;
 use crate::settings::{ReportTo, Run};
 use crate::supervise::{LockEvent, LockEventKind, RunRecord, Summary};
 
@@ -163,6 +164,8 @@ fn line(run: &Run, record: &RunRecord, ended: &anyhow::Result<Ending>, longest: 
         "name": run.job.lock.name.to_string(),
         "slot": slot,
         "slot_name": slot.and_then(|slot| run.job.slot_names.get(slot as usize)),
+        "fence": record.grant.and_then(|grant| grant.fence),
+        "tick": record.tick.as_deref().and_then(tick_moment),
         "host": host.to_string_lossy(),
         "pid": getpid().as_raw(),
         "user": local_user(),
@@ -183,6 +186,12 @@ fn line(run: &Run, record: &RunRecord, ended: &anyhow::Result<Ending>, longest: 
         "message": message.map(|message| short(&message, longest)),
         "dblock_version": env!("CARGO_PKG_VERSION"),
     })
+}
+
+/// A tick as a moment of the report.
+fn tick_moment(tick: &str) -> Option<String> {
+    let micros = u64::try_from(tick_in_micros(tick)?).ok()?;
+    Some(moment(UNIX_EPOCH + Duration::from_micros(micros)))
 }
 
 fn lock_event(event: &LockEvent, longest: usize) -> Value {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::request::{PAUSE, carry_out};
 use super::statements::Owners;
 use crate::base::clock::Moment;
-use crate::base::exit::Failure;
+use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::db::server_facts::READ_ONLY;
 use crate::db::{Batch, Connector, Fault, LIST, Row, Session, Statement};
@@ -21,6 +21,8 @@ pub struct Inspector {
     pub session: Session,
     /// Whether that is a node of a cluster in which each has named locks of its own.
     pub is_node: bool,
+    /// Whether that is read-only.
+    pub is_read_only: bool,
 }
 
 impl From<Session> for Inspector {
@@ -29,6 +31,7 @@ impl From<Session> for Inspector {
         Self {
             session,
             is_node: false,
+            is_read_only: false,
         }
     }
 }
@@ -40,6 +43,26 @@ impl Inspector {
             let session = &self.session;
             session.tell(Level::Warning, &format!("{session} {OF_A_NODE}"));
         }
+    }
+
+    /// Warns of the locks of a read-only server.
+    pub fn warn_of_read_only(&self) {
+        if self.is_read_only {
+            let session = &self.session;
+            session.tell(Level::Warning, &format!("{session} {READ_ONLY}"));
+        }
+    }
+
+    /// That nothing is done on a server that is read-only.
+    ///
+    /// # Errors
+    /// [`Reason::Configuration`], if it is.
+    pub fn refuse_read_only(&self) -> Result<(), Fault> {
+        if self.is_read_only {
+            let line = format!("{} {READ_ONLY}", self.session);
+            return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
+        }
+        Ok(())
     }
 
     /// Carries out a write, however often it is interrupted or meets another one.
@@ -113,7 +136,7 @@ impl Inspector {
 }
 
 /// Reaches a server that takes writes, for that one has the locks, however long it takes. After `patience` it accepts a read-only
-/// server, with a warning.
+/// server.
 pub fn reach(connector: &Connector, patience: Duration) -> Result<Inspector, Failure> {
     let begun = Moment::now();
     let mut accepts = false;
@@ -127,11 +150,12 @@ pub fn reach(connector: &Connector, patience: Duration) -> Result<Inspector, Fai
         });
         match reached {
             Ok((session, doubts)) => {
-                if doubts.is_read_only {
-                    session.tell(Level::Warning, &format!("{session} {READ_ONLY}"));
-                }
-                let is_node = doubts.is_node && !doubts.is_read_only;
-                return Ok(Inspector { session, is_node });
+                let is_read_only = doubts.is_read_only;
+                return Ok(Inspector {
+                    session,
+                    is_node: doubts.is_node && !is_read_only,
+                    is_read_only,
+                });
             }
             Err(Fault::ReadOnly(_)) if begun.elapsed() > patience => accepts = true,
             Err(Fault::Final(failure)) => return Err(failure),

@@ -13,7 +13,7 @@ use super::statements::Only;
 use super::token_end::{RecordTokenEnd, TokenEnd};
 use crate::base::clock::Moment;
 use crate::db::{Client, Fault};
-use crate::lock::named::{Inspector, Killed, Killing};
+use crate::lock::named::{Inspector, KillOutcome, Killed, Killing};
 use crate::lock::{HeldRow, HolderKind, MOST_SLOTS, kill_request_lock, run_lock_of};
 use crate::schema::Tables;
 pub use outcome::{Ended, Freed, RowOutcome, RowVictim};
@@ -65,6 +65,24 @@ impl RowKilling<'_> {
     /// # Errors
     /// The session must be dropped.
     pub fn end(&mut self) -> Result<Ended, Fault> {
+        let ended = self.end_any()?;
+        let Ended::Named(Killed::Slot { outcome, .. }) = &ended else {
+            return Ok(ended);
+        };
+        if matches!(**outcome, KillOutcome::Free { .. }) {
+            self.inspector().refuse_read_only()?;
+            // Whoever is to be ended by force has a row, wherever that is.
+            if self.force {
+                let tables = self.tables.clone();
+                tables.check(&mut self.inspector().session)?;
+            }
+        } else {
+            self.inspector().warn_of_read_only();
+        }
+        Ok(ended)
+    }
+
+    fn end_any(&mut self) -> Result<Ended, Fault> {
         let Some(rows) = Rows::open(self.tables.clone(), self.inspector())? else {
             self.inspector().warn_of_node();
             return self.named.end().map(Ended::Named);
@@ -146,6 +164,7 @@ impl RowKilling<'_> {
     fn end_row(&mut self, rows: &Rows, row: &HeldRow) -> Result<Option<RowOutcome>, Fault> {
         let holder = self.victim(row)?;
         if self.named.dry_run {
+            self.inspector().warn_of_read_only();
             return Ok(Some(match &row.killer {
                 Some(killer) if !row.has_expired() => RowOutcome::BeingEnded {
                     killer: killer.clone(),
@@ -153,6 +172,7 @@ impl RowKilling<'_> {
                 _ => RowOutcome::Held(holder),
             }));
         }
+        self.inspector().refuse_read_only()?;
         self.named.keep_markers_for_a_moment()?;
         let why = if row.has_expired() {
             Freed::Expired

@@ -259,10 +259,16 @@ impl RowLock {
         }
         let connector = Rc::clone(&self.connector);
         self.named_slot = None;
-        let (session, ()) = connector.connect(|session| {
-            self.prepare(session)?;
-            session.answer_within(self.limit()).map_err(gone)
-        })?;
+        let (session, ()) = connector
+            .connect(|session| {
+                self.prepare(session)?;
+                session.answer_within(self.limit()).map_err(gone)
+            })
+            .map_err(|fault| match fault {
+                // That names the server.
+                Fault::ReadOnly(line) => Fault::Gone(line),
+                fault => fault,
+            })?;
         Ok(session)
     }
 }

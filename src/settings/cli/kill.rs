@@ -22,7 +22,8 @@ pub const WAIT: Setting = Setting {
     takes: Takes::Value("DURATION"),
     files: Files::No,
     default: Some("30s"),
-    help: "How long to wait until the command of the holder has ended: 0 does not wait, forever has no limit",
+    help: "How long to wait until the command of the holder has ended: 0 does not wait, forever has no limit. A holder that \
+           does not answer has the connect timeout to do so",
     ..SETTING
 };
 

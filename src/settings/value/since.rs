@@ -11,17 +11,16 @@ pub fn since(text: &str) -> Result<Since, String> {
     if text.contains('-') || text.contains(':') {
         return time(text).map(Since::At);
     }
-    duration(text).map(Since::Ago)
+    // What begins with a digit is one that is wrong or too long.
+    let is_duration = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    duration(text)
+        .map(Since::Ago)
+        .map_err(|wrong| if is_duration { wrong } else { neither(text) })
 }
 
 /// A time as RFC 3339 writes it, or a date with or without a time of day, which are UTC: microseconds since 1970.
 pub fn time(text: &str) -> Result<i64, String> {
-    let wrong = || {
-        format!(
-            "{} is neither a duration, as 2h, nor a time, as 2026-11-22, 2026-11-22 08:30 or 2026-11-22T08:30:00+01:00",
-            shown_safely(text)
-        )
-    };
+    let wrong = || neither(text);
     let date = text.get(..10).ok_or_else(wrong)?;
     let (of_day, offset) = match &text[10..] {
         "" => ("00:00", 0),
@@ -39,6 +38,13 @@ pub fn time(text: &str) -> Result<i64, String> {
         .map_err(|_| wrong())?;
     let micros = i64::try_from(since_1970.as_micros()).map_err(|_| wrong())?;
     Ok(micros - offset * 60_000_000)
+}
+
+fn neither(text: &str) -> String {
+    format!(
+        "{} is neither a duration, as 2h, nor a time, as 2026-11-22, 2026-11-22 08:30 or 2026-11-22T08:30:00+01:00",
+        shown_safely(text)
+    )
 }
 
 /// A time of day apart from its zone, and how many minutes that is east of UTC.
