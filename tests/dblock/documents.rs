@@ -792,7 +792,7 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 18] = [
+const OTHER_TEXTS: [&str; 23] = [
     "lock/named/statements/mod.rs",
     "lock/named/statements/time_limits.rs",
     "lock/rows/statements.rs",
@@ -808,7 +808,12 @@ const OTHER_TEXTS: [&str; 18] = [
     "queue/prune.rs",
     "queue/put.rs",
     "queue/status.rs",
+    "queue/due.rs",
+    "queue/idle.rs",
+    "queue/payloads.rs",
+    "queue/rescue.rs",
     "queue/turn.rs",
+    "queue/turn/hand_in.rs",
     "queue/worker.rs",
     "base/static_glibc.rs",
 ];
