@@ -144,6 +144,14 @@ pub fn cancel(
             return Ok(Changed::Not(State::Done));
         };
         let jobs = tables.of(&JOBS);
+        if let Some(key) = &job.key {
+            session.run(&Plain(format!(
+                "/* dblock queue cancel */ DELETE FROM {} WHERE queue = {} AND job_key = {} AND job = {id}",
+                tables.of(&JOB_KEYS),
+                queue.id,
+                text_literal(key)
+            )))?;
+        }
         if entry.state == State::Running {
             session.run(&Plain(format!(
                 "/* dblock queue cancel */ UPDATE {jobs} SET canceled_at = COALESCE(canceled_at, UTC_TIMESTAMP(6)) WHERE id = {id}"
@@ -164,14 +172,6 @@ pub fn cancel(
         session.run(&Plain(format!(
             "/* dblock queue cancel */ DELETE FROM {jobs} WHERE id = {id}"
         )))?;
-        if let Some(key) = &job.key {
-            session.run(&Plain(format!(
-                "/* dblock queue cancel */ DELETE FROM {} WHERE queue = {} AND job_key = {} AND job = {id}",
-                tables.of(&JOB_KEYS),
-                queue.id,
-                text_literal(key)
-            )))?;
-        }
         Ok(Changed::Deleted(entry.state))
     })
 }

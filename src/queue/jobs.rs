@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The error of a job whose worker has died.
+pub const WORKER_DIED: &str = "its worker died, or lost the server";
+
 /// Bytes of a payload at most.
 pub const LONGEST_PAYLOAD: usize = 16 * 1024 * 1024;
 

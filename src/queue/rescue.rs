@@ -1,8 +1,9 @@
 //! What a dead worker had is found by any other when its lease is over, and given to others.
 
 use super::Queue;
+use super::jobs::WORKER_DIED;
 use super::turn::CARRIED;
-use crate::db::{Batch, Fault, Reply, Row, Session, Statement, first_value};
+use crate::db::{Batch, Fault, Reply, Row, Session, Statement, first_value, text_literal};
 use crate::schema::{DEAD, DUE, JOB_KEYS, JOBS, RUNNING, Tables, WORKERS};
 
 /// Gives what dead workers had to others: the lease of each is over. How many workers that were.
@@ -87,7 +88,8 @@ impl Batch for Rescue<'_> {
             "SET @dblock_rescued = ROW_COUNT()".to_owned(),
             format!(
                 "UPDATE {running} r STRAIGHT_JOIN {jobs} j ON j.id = r.job SET j.failed_at = UTC_TIMESTAMP(6), \
-                 j.last_error = 'its worker died, or lost the server' WHERE {of} AND r.block = 0"
+                 j.last_error = {died} WHERE {of} AND r.block = 0",
+                died = text_literal(WORKER_DIED)
             ),
             format!("DELETE r, j, k {canceled}"),
             format!(

@@ -648,6 +648,17 @@ both_servers! {
         assert_eq!((jobs.states(), jobs.count("dblock_job_keys")), ([1, 0, 0, 0], 1));
     }
 
+    fn the_key_of_a_job_that_is_canceled_while_it_runs_is_free_at_once(server) {
+        let jobs = Jobs::new(server, &[]);
+        let one = jobs.put(&["--key", "k", "one"]);
+        let mut worker = jobs.work(&["--once"]).sh("echo waits; sleep 0.7; exit 5").spawn();
+        worker.wait_line("waits", SOON);
+        jobs.queue("cancel", &[&one[0].to_string()]).output().expect_code(0);
+        assert_ne!(jobs.put(&["--key", "k", "two"]), one);
+        worker.wait_within(SOON).expect_code(5);
+        assert_eq!((jobs.states(), jobs.count("dblock_jobs"), jobs.count("dblock_job_keys")), ([1, 0, 0, 0], 1, 1));
+    }
+
     fn many_long_errors_are_kept_each(server) {
         for claim in ["rows", "blocks"] {
             let jobs = Jobs::new(server, &["--claim", claim, "--max-attempts", "1"]);
