@@ -7,16 +7,13 @@ use super::page::{self, Page};
 use super::{at, cli};
 
 /// The variables that dblock sets for its command.
-const OF_THE_COMMAND: [&str; 9] = [
+const OF_THE_COMMAND: [&str; 6] = [
     "DBLOCK_NAME",
     "DBLOCK_SLOT",
     "DBLOCK_SLOT_NAME",
     "DBLOCK_CONNECTION_ID",
     "DBLOCK_FENCE",
     "DBLOCK_TICK",
-    "DBLOCK_QUEUE",
-    "DBLOCK_JOB_ID",
-    "DBLOCK_ATTEMPT",
 ];
 
 /// The variable that is no setting: it names a token where no lock is named.
