@@ -212,7 +212,7 @@ both_servers! {
         drop(reader);
         dblock_check(&server.url()).stdout(writer).output().expect_code(0).expect_silence();
         let closed = dblock_check(&server.url()).pre_exec(|| Ok(nix::unistd::close(1)?));
-        closed.output().expect_code(0).expect_silence();
+        closed.output().expect_code(70).expect_one_line("stdout");
         let full = File::options().write(true).open("/dev/full").unwrap();
         dblock_check(&server.url()).stdout(full).output().expect_code(70).expect_one_line("stdout");
     }
