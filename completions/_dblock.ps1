@@ -35,6 +35,7 @@ Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
             [CompletionResult]::new('renew', 'renew', [CompletionResultType]::ParameterValue, 'Hold a lock of dblock acquire for longer')
             [CompletionResult]::new('release', 'release', [CompletionResultType]::ParameterValue, 'Release a lock of dblock acquire')
             [CompletionResult]::new('history', 'history', [CompletionResultType]::ParameterValue, 'Show what ran where, when, and how it ended')
+            [CompletionResult]::new('queue', 'queue', [CompletionResultType]::ParameterValue, 'A queue of jobs that a command works off, on all hosts')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -386,6 +387,407 @@ Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
             break
         }
+        'dblock;queue' {
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('create', 'create', [CompletionResultType]::ParameterValue, 'Create a queue')
+            [CompletionResult]::new('put', 'put', [CompletionResultType]::ParameterValue, 'Put jobs into a queue, and print their ids')
+            [CompletionResult]::new('work', 'work', [CompletionResultType]::ParameterValue, 'Run a command for each job of a queue')
+            [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Show how many jobs are due, and who works on them')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Show the jobs of a queue')
+            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Show all about a job, or its payload')
+            [CompletionResult]::new('retry', 'retry', [CompletionResultType]::ParameterValue, 'Try dead and delayed jobs now')
+            [CompletionResult]::new('cancel', 'cancel', [CompletionResultType]::ParameterValue, 'Delete jobs that wait, and let those that run not run again')
+            [CompletionResult]::new('pause', 'pause', [CompletionResultType]::ParameterValue, 'Have workers claim no more jobs of a queue for now')
+            [CompletionResult]::new('resume', 'resume', [CompletionResultType]::ParameterValue, 'Have workers claim jobs of a queue again')
+            [CompletionResult]::new('delete', 'delete', [CompletionResultType]::ParameterValue, 'Delete a queue with all of its jobs')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'dblock;queue;create' {
+            [CompletionResult]::new('--claim', '--claim', [CompletionResultType]::ParameterName, 'What a worker claims at once: single jobs; or all those that were put together, which is faster for many small jobs, and one slow job holds up its block [default: rows]')
+            [CompletionResult]::new('--shards', '--shards', [CompletionResultType]::ParameterName, 'In how many parts the jobs are kept, 1 to 1024: more are faster with many workers, and then jobs are only about in order [default: 1]')
+            [CompletionResult]::new('--max-attempts', '--max-attempts', [CompletionResultType]::ParameterName, 'How often a job is tried before it is dead, 1 to 1000000 [default: 20]')
+            [CompletionResult]::new('--retry-delay', '--retry-delay', [CompletionResultType]::ParameterName, 'From the first failure of a job to its next attempt; it doubles with each, up to an hour [default: 10s]')
+            [CompletionResult]::new('--ttl', '--ttl', [CompletionResultType]::ParameterName, 'After how long others have the jobs of a worker that has vanished: whole seconds, 4s to 1d. Longer than a fail-over takes [default: 60s]')
+            [CompletionResult]::new('--keep', '--keep', [CompletionResultType]::ParameterName, 'How long jobs are kept that are done: whole seconds; 0 deletes them at once [default: 0]')
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;queue;put' {
+            [CompletionResult]::new('--delay', '--delay', [CompletionResultType]::ParameterName, 'Due so long from now, by the clock of the server')
+            [CompletionResult]::new('--at', '--at', [CompletionResultType]::ParameterName, 'Due at that time, by the clock of the server: 2026-11-22, ''2026-11-22 08:30'', both UTC, or 2026-11-22T08:30:00+01:00')
+            [CompletionResult]::new('--priority', '--priority', [CompletionResultType]::ParameterName, 'Jobs with a lower number come first, -2147483648 to 2147483647 [default: 0]')
+            [CompletionResult]::new('--key', '--key', [CompletionResultType]::ParameterName, 'At most one job of that key that is not done: while there is one, nothing is put, and its id is printed. 1 to 200 bytes')
+            [CompletionResult]::new('--every', '--every', [CompletionResultType]::ParameterName, 'Due again so long after it was due, for ever, until it is canceled')
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('--lines', '--lines', [CompletionResultType]::ParameterName, 'Each line of stdin is a job')
+            [CompletionResult]::new('--null', '--null', [CompletionResultType]::ParameterName, 'Each record of stdin that ends in NUL is a job')
+            [CompletionResult]::new('--file', '--file', [CompletionResultType]::ParameterName, 'Each PAYLOAD is the name of a file whose content is the payload; - is stdin')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;queue;work' {
+            [CompletionResult]::new('-j', '-j', [CompletionResultType]::ParameterName, 'How many commands run at once, 1 to 1000 [default: 1]')
+            [CompletionResult]::new('--jobs', '--jobs', [CompletionResultType]::ParameterName, 'How many commands run at once, 1 to 1000 [default: 1]')
+            [CompletionResult]::new('--batch', '--batch', [CompletionResultType]::ParameterName, 'Up to N jobs, 1 to 10000, to one command, on its stdin; all of them are done, or none')
+            [CompletionResult]::new('-t', '-t', [CompletionResultType]::ParameterName, 'End a command when it has run longer: SIGTERM, then SIGKILL; the job has failed; 0 is no limit')
+            [CompletionResult]::new('--timeout', '--timeout', [CompletionResultType]::ParameterName, 'End a command when it has run longer: SIGTERM, then SIGKILL; the job has failed; 0 is no limit')
+            [CompletionResult]::new('-k', '-k', [CompletionResultType]::ParameterName, 'From SIGTERM to SIGKILL when dblock ends a command; 0 is both at once [default: 10s]')
+            [CompletionResult]::new('--kill-after', '--kill-after', [CompletionResultType]::ParameterName, 'From SIGTERM to SIGKILL when dblock ends a command; 0 is both at once [default: 10s]')
+            [CompletionResult]::new('--grace', '--grace', [CompletionResultType]::ParameterName, 'How long after the first SIGTERM the commands that run may take to end; then they are ended, and their jobs given back [default: 30s]')
+            [CompletionResult]::new('--bury-on', '--bury-on', [CompletionResultType]::ParameterName, 'An exit code of the command, 1 to 255 but not 75, at which its job is dead at once; also several, with commas')
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('--lines', '--lines', [CompletionResultType]::ParameterName, 'With --batch: each payload is a line; this is the default')
+            [CompletionResult]::new('--null', '--null', [CompletionResultType]::ParameterName, 'With --batch: each payload ends in NUL')
+            [CompletionResult]::new('--drain', '--drain', [CompletionResultType]::ParameterName, 'Exit with 0 when nothing is due and its commands have ended; delayed jobs are left')
+            [CompletionResult]::new('--once', '--once', [CompletionResultType]::ParameterName, 'Run one command, and exit as it does; with 75 if nothing is due')
+            [CompletionResult]::new('--scrub-env', '--scrub-env', [CompletionResultType]::ParameterName, 'Remove DBLOCK_URL and the other variables for the connection, and MYSQL_PWD, from the environment of the commands')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;queue;status' {
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON in place of the table')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;queue;list' {
+            [CompletionResult]::new('--state', '--state', [CompletionResultType]::ParameterName, 'Only jobs in this state; all but those that are done if not given')
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'At most N jobs; 0 is all [default: 20]')
+            [CompletionResult]::new('--limit', '--limit', [CompletionResultType]::ParameterName, 'At most N jobs; 0 is all [default: 20]')
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON in place of the table')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;queue;show' {
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('--payload', '--payload', [CompletionResultType]::ParameterName, 'Write the payload to stdout as it is, and nothing else')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON in place of the table')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;queue;retry' {
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('--dead', '--dead', [CompletionResultType]::ParameterName, 'All jobs of the queue that are dead')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;queue;cancel' {
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;queue;pause' {
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;queue;resume' {
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;queue;delete' {
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;queue;help' {
+            [CompletionResult]::new('create', 'create', [CompletionResultType]::ParameterValue, 'Create a queue')
+            [CompletionResult]::new('put', 'put', [CompletionResultType]::ParameterValue, 'Put jobs into a queue, and print their ids')
+            [CompletionResult]::new('work', 'work', [CompletionResultType]::ParameterValue, 'Run a command for each job of a queue')
+            [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Show how many jobs are due, and who works on them')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Show the jobs of a queue')
+            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Show all about a job, or its payload')
+            [CompletionResult]::new('retry', 'retry', [CompletionResultType]::ParameterValue, 'Try dead and delayed jobs now')
+            [CompletionResult]::new('cancel', 'cancel', [CompletionResultType]::ParameterValue, 'Delete jobs that wait, and let those that run not run again')
+            [CompletionResult]::new('pause', 'pause', [CompletionResultType]::ParameterValue, 'Have workers claim no more jobs of a queue for now')
+            [CompletionResult]::new('resume', 'resume', [CompletionResultType]::ParameterValue, 'Have workers claim jobs of a queue again')
+            [CompletionResult]::new('delete', 'delete', [CompletionResultType]::ParameterValue, 'Delete a queue with all of its jobs')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'dblock;queue;help;create' {
+            break
+        }
+        'dblock;queue;help;put' {
+            break
+        }
+        'dblock;queue;help;work' {
+            break
+        }
+        'dblock;queue;help;status' {
+            break
+        }
+        'dblock;queue;help;list' {
+            break
+        }
+        'dblock;queue;help;show' {
+            break
+        }
+        'dblock;queue;help;retry' {
+            break
+        }
+        'dblock;queue;help;cancel' {
+            break
+        }
+        'dblock;queue;help;pause' {
+            break
+        }
+        'dblock;queue;help;resume' {
+            break
+        }
+        'dblock;queue;help;delete' {
+            break
+        }
+        'dblock;queue;help;help' {
+            break
+        }
         'dblock;help' {
             [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run a command while holding a lock, and exit as it exited')
             [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Show who holds a lock, who waits for it, and for how long')
@@ -397,6 +799,7 @@ Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
             [CompletionResult]::new('renew', 'renew', [CompletionResultType]::ParameterValue, 'Hold a lock of dblock acquire for longer')
             [CompletionResult]::new('release', 'release', [CompletionResultType]::ParameterValue, 'Release a lock of dblock acquire')
             [CompletionResult]::new('history', 'history', [CompletionResultType]::ParameterValue, 'Show what ran where, when, and how it ended')
+            [CompletionResult]::new('queue', 'queue', [CompletionResultType]::ParameterValue, 'A queue of jobs that a command works off, on all hosts')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -428,6 +831,53 @@ Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
             break
         }
         'dblock;help;history' {
+            break
+        }
+        'dblock;help;queue' {
+            [CompletionResult]::new('create', 'create', [CompletionResultType]::ParameterValue, 'Create a queue')
+            [CompletionResult]::new('put', 'put', [CompletionResultType]::ParameterValue, 'Put jobs into a queue, and print their ids')
+            [CompletionResult]::new('work', 'work', [CompletionResultType]::ParameterValue, 'Run a command for each job of a queue')
+            [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Show how many jobs are due, and who works on them')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Show the jobs of a queue')
+            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Show all about a job, or its payload')
+            [CompletionResult]::new('retry', 'retry', [CompletionResultType]::ParameterValue, 'Try dead and delayed jobs now')
+            [CompletionResult]::new('cancel', 'cancel', [CompletionResultType]::ParameterValue, 'Delete jobs that wait, and let those that run not run again')
+            [CompletionResult]::new('pause', 'pause', [CompletionResultType]::ParameterValue, 'Have workers claim no more jobs of a queue for now')
+            [CompletionResult]::new('resume', 'resume', [CompletionResultType]::ParameterValue, 'Have workers claim jobs of a queue again')
+            [CompletionResult]::new('delete', 'delete', [CompletionResultType]::ParameterValue, 'Delete a queue with all of its jobs')
+            break
+        }
+        'dblock;help;queue;create' {
+            break
+        }
+        'dblock;help;queue;put' {
+            break
+        }
+        'dblock;help;queue;work' {
+            break
+        }
+        'dblock;help;queue;status' {
+            break
+        }
+        'dblock;help;queue;list' {
+            break
+        }
+        'dblock;help;queue;show' {
+            break
+        }
+        'dblock;help;queue;retry' {
+            break
+        }
+        'dblock;help;queue;cancel' {
+            break
+        }
+        'dblock;help;queue;pause' {
+            break
+        }
+        'dblock;help;queue;resume' {
+            break
+        }
+        'dblock;help;queue;delete' {
             break
         }
         'dblock;help;help' {

@@ -19,53 +19,72 @@ _dblock() {
         line=${line#"$word"}
     done
 
-    # What is before the word that is being typed: dblock's command, where the one that it runs begins, and which option wants
-    # this word for its value.
-    local command='' runs='' takes='' value=$2
+    # What is before the word that is being typed: dblock's command, how many arguments are still to come before the one that
+    # it runs, where that begins, and which option wants this word for its value.
+    local command='' before='' runs='' takes='' value=$2
     for ((i = 1; i < last; i++)); do
         word=${words[i]}
         takes=''
-        if [[ ! $command ]]; then
-            if [[ $word != -* ]]; then command=$word; fi
-        elif [[ $word == -- ]]; then
+        case $command in
+            '' | 'queue')
+                if [[ $word != -* ]]; then
+                    command="${command:+$command }$word"
+                    _dblock_before "$command"
+                fi
+                continue
+                ;;
+        esac
+        if [[ $word == -- ]]; then
             runs=$((i + 1))
             break
         elif [[ $word == -* ]]; then
             _dblock_takes "$word"
             # Its value may look like anything.
             if [[ $takes ]] && ((++i < last)); then takes=''; fi
-        else
+        elif [[ $before == 0 ]]; then
             runs=$i
             break
+        elif [[ $before ]]; then
+            before=$((before - 1))
         fi
     done
     word=${words[last]}
 
     local options='-h --help -V --version'
     case $command in
-        run) options='-n --name -m --max-concurrency --slots -w --wait -E --conflict-exit-code -t --timeout -k --kill-after --ttl --on-lock-lost --hold-at-least --durable --once-at --time-zone --once-per --record --token --if-unreachable --allow-unfit-server --report --scrub-env -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
-        status) options='--json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
-        kill) options='-w --wait --force --dry-run -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
-        check) options='--json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
-        config) options='--json -n --name -m --max-concurrency --slots -w --wait -E --conflict-exit-code -t --timeout -k --kill-after --ttl --on-lock-lost --hold-at-least --durable --once-at --time-zone --once-per --record --token --if-unreachable --allow-unfit-server --report --scrub-env -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
-        init) options='--print --check --keep -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
-        acquire) options='-n --name -m --max-concurrency --slots -w --wait --ttl --owner --json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
-        renew) options='--ttl -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
-        release) options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
-        history) options='--failed --since -n --limit --json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
-        '') if [[ $word != -* ]]; then options='run status kill check config init acquire renew release history help'; fi ;;
-        help) options='run status kill check config init acquire renew release history help' ;;
+        'run') options='-n --name -m --max-concurrency --slots -w --wait -E --conflict-exit-code -t --timeout -k --kill-after --ttl --on-lock-lost --hold-at-least --durable --once-at --time-zone --once-per --record --token --if-unreachable --allow-unfit-server --report --scrub-env -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'status') options='--json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'kill') options='-w --wait --force --dry-run -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'check') options='--json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'config') options='--json -n --name -m --max-concurrency --slots -w --wait -E --conflict-exit-code -t --timeout -k --kill-after --ttl --on-lock-lost --hold-at-least --durable --once-at --time-zone --once-per --record --token --if-unreachable --allow-unfit-server --report --scrub-env -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'init') options='--print --check --keep -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'acquire') options='-n --name -m --max-concurrency --slots -w --wait --ttl --owner --json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'renew') options='--ttl -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'release') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'history') options='--failed --since -n --limit --json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'queue') if [[ $word == -* ]]; then options='-h --help'; else options='create put work status list show retry cancel pause resume delete help'; fi ;;
+        'queue create') options='--claim --shards --max-attempts --retry-delay --ttl --keep -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'queue put') options='--lines --null --file --delay --at --priority --key --every -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'queue work') options='-j --jobs --batch --lines --null -t --timeout -k --kill-after --drain --once --grace --bury-on --scrub-env -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'queue status') options='--json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'queue list') options='--state -n --limit --json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'queue show') options='--payload --json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'queue retry') options='--dead -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'queue cancel') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'queue pause') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'queue resume') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'queue delete') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        '') if [[ $word != -* ]]; then options='run status kill check config init acquire renew release history queue help'; fi ;;
+        help) options='run status kill check config init acquire renew release history queue help' ;;
         *) return ;;
     esac
-    case $command in
-        run | config)
-            if [[ ! $runs && ! $takes && $word && $word != -* ]]; then runs=$last; fi
-            if [[ $runs ]]; then
-                _dblock_command "${at[runs]}" "$value"
-                return
-            fi
-            ;;
-    esac
+    if [[ $before ]]; then
+        if [[ ! $runs && ! $takes && $before == 0 && $word && $word != -* ]]; then runs=$last; fi
+        if [[ $runs ]]; then
+            _dblock_command "${at[runs]}" "$value"
+            return
+        fi
+    fi
     if [[ ! $takes && $word == --*=* ]]; then
         _dblock_takes "${word%%=*}"
         value=${word#*=}
@@ -87,11 +106,23 @@ _dblock_takes() {
         --defaults-extra-file | --defaults-file | --password-file | --report | --server-public-key-path | --socket | --ssl-ca | --ssl-cert | --ssl-key) takes='file' ;;
         --host) takes='host' ;;
         --ssl-mode) takes='disabled preferred required verify-ca verify-identity' ;;
+        --state) takes='due delayed running dead done' ;;
         --if-unreachable) takes='fail run' ;;
         --on-lock-lost) takes='reacquire terminate ignore' ;;
+        --claim) takes='rows blocks' ;;
         --protocol) takes='tcp socket' ;;
-        --conflict-exit-code | --connect-timeout | --database | --defaults-group-suffix | --hold-at-least | --keep | --kill-after | --limit | --max-concurrency | --name | --once-at | --once-per | --owner | --port | --since | --slots | --time-zone | --timeout | --token | --ttl | --url | --user | --wait | -E | -k | -m | -n | -t | -w) takes='anything' ;;
+        --at | --batch | --bury-on | --conflict-exit-code | --connect-timeout | --database | --defaults-group-suffix | --delay | --every | --grace | --hold-at-least | --jobs | --keep | --key | --kill-after | --limit | --max-attempts | --max-concurrency | --name | --once-at | --once-per | --owner | --port | --priority | --retry-delay | --shards | --since | --slots | --time-zone | --timeout | --token | --ttl | --url | --user | --wait | -E | -j | -k | -m | -n | -t | -w) takes='anything' ;;
         *) takes='' ;;
+    esac
+}
+
+# _dblock_before COMMAND: sets `before` to how many arguments a command has before the one that it runs; to nothing if it runs none.
+_dblock_before() {
+    case $1 in
+        'run') before=0 ;;
+        'config') before=0 ;;
+        'queue work') before=1 ;;
+        *) before='' ;;
     esac
 }
 

@@ -32,6 +32,7 @@ set edit:completion:arg-completer[dblock] = {|@words|
             cand renew 'Hold a lock of dblock acquire for longer'
             cand release 'Release a lock of dblock acquire'
             cand history 'Show what ran where, when, and how it ended'
+            cand queue 'A queue of jobs that a command works off, on all hosts'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'dblock;run'= {
@@ -372,6 +373,382 @@ set edit:completion:arg-completer[dblock] = {|@words|
             cand -h 'Print help'
             cand --help 'Print help'
         }
+        &'dblock;queue'= {
+            cand -h 'Print help'
+            cand --help 'Print help'
+            cand create 'Create a queue'
+            cand put 'Put jobs into a queue, and print their ids'
+            cand work 'Run a command for each job of a queue'
+            cand status 'Show how many jobs are due, and who works on them'
+            cand list 'Show the jobs of a queue'
+            cand show 'Show all about a job, or its payload'
+            cand retry 'Try dead and delayed jobs now'
+            cand cancel 'Delete jobs that wait, and let those that run not run again'
+            cand pause 'Have workers claim no more jobs of a queue for now'
+            cand resume 'Have workers claim jobs of a queue again'
+            cand delete 'Delete a queue with all of its jobs'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'dblock;queue;create'= {
+            cand --claim 'What a worker claims at once: single jobs; or all those that were put together, which is faster for many small jobs, and one slow job holds up its block [default: rows]'
+            cand --shards 'In how many parts the jobs are kept, 1 to 1024: more are faster with many workers, and then jobs are only about in order [default: 1]'
+            cand --max-attempts 'How often a job is tried before it is dead, 1 to 1000000 [default: 20]'
+            cand --retry-delay 'From the first failure of a job to its next attempt; it doubles with each, up to an hour [default: 10s]'
+            cand --ttl 'After how long others have the jobs of a worker that has vanished: whole seconds, 4s to 1d. Longer than a fail-over takes [default: 60s]'
+            cand --keep 'How long jobs are kept that are done: whole seconds; 0 deletes them at once [default: 0]'
+            cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
+            cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
+            cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'
+            cand --user 'The account [env: DBLOCK_USER] [default: the name of the OS user]'
+            cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
+            cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
+            cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
+            cand --defaults-file 'Read only this MySQL option file'
+            cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
+            cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
+            cand --ssl-mode 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]'
+            cand --ssl-ca 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]'
+            cand --ssl-cert 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]'
+            cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
+            cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
+            cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand -q 'Log errors only'
+            cand --quiet 'Log errors only'
+            cand -v 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --verbose 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --no-defaults 'Read no option file'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'dblock;queue;put'= {
+            cand --delay 'Due so long from now, by the clock of the server'
+            cand --at 'Due at that time, by the clock of the server: 2026-11-22, ''2026-11-22 08:30'', both UTC, or 2026-11-22T08:30:00+01:00'
+            cand --priority 'Jobs with a lower number come first, -2147483648 to 2147483647 [default: 0]'
+            cand --key 'At most one job of that key that is not done: while there is one, nothing is put, and its id is printed. 1 to 200 bytes'
+            cand --every 'Due again so long after it was due, for ever, until it is canceled'
+            cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
+            cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
+            cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'
+            cand --user 'The account [env: DBLOCK_USER] [default: the name of the OS user]'
+            cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
+            cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
+            cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
+            cand --defaults-file 'Read only this MySQL option file'
+            cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
+            cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
+            cand --ssl-mode 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]'
+            cand --ssl-ca 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]'
+            cand --ssl-cert 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]'
+            cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
+            cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
+            cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand --lines 'Each line of stdin is a job'
+            cand --null 'Each record of stdin that ends in NUL is a job'
+            cand --file 'Each PAYLOAD is the name of a file whose content is the payload; - is stdin'
+            cand -q 'Log errors only'
+            cand --quiet 'Log errors only'
+            cand -v 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --verbose 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --no-defaults 'Read no option file'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'dblock;queue;work'= {
+            cand -j 'How many commands run at once, 1 to 1000 [default: 1]'
+            cand --jobs 'How many commands run at once, 1 to 1000 [default: 1]'
+            cand --batch 'Up to N jobs, 1 to 10000, to one command, on its stdin; all of them are done, or none'
+            cand -t 'End a command when it has run longer: SIGTERM, then SIGKILL; the job has failed; 0 is no limit'
+            cand --timeout 'End a command when it has run longer: SIGTERM, then SIGKILL; the job has failed; 0 is no limit'
+            cand -k 'From SIGTERM to SIGKILL when dblock ends a command; 0 is both at once [default: 10s]'
+            cand --kill-after 'From SIGTERM to SIGKILL when dblock ends a command; 0 is both at once [default: 10s]'
+            cand --grace 'How long after the first SIGTERM the commands that run may take to end; then they are ended, and their jobs given back [default: 30s]'
+            cand --bury-on 'An exit code of the command, 1 to 255 but not 75, at which its job is dead at once; also several, with commas'
+            cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
+            cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
+            cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'
+            cand --user 'The account [env: DBLOCK_USER] [default: the name of the OS user]'
+            cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
+            cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
+            cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
+            cand --defaults-file 'Read only this MySQL option file'
+            cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
+            cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
+            cand --ssl-mode 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]'
+            cand --ssl-ca 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]'
+            cand --ssl-cert 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]'
+            cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
+            cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
+            cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand --lines 'With --batch: each payload is a line; this is the default'
+            cand --null 'With --batch: each payload ends in NUL'
+            cand --drain 'Exit with 0 when nothing is due and its commands have ended; delayed jobs are left'
+            cand --once 'Run one command, and exit as it does; with 75 if nothing is due'
+            cand --scrub-env 'Remove DBLOCK_URL and the other variables for the connection, and MYSQL_PWD, from the environment of the commands'
+            cand -q 'Log errors only'
+            cand --quiet 'Log errors only'
+            cand -v 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --verbose 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --no-defaults 'Read no option file'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'dblock;queue;status'= {
+            cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
+            cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
+            cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'
+            cand --user 'The account [env: DBLOCK_USER] [default: the name of the OS user]'
+            cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
+            cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
+            cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
+            cand --defaults-file 'Read only this MySQL option file'
+            cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
+            cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
+            cand --ssl-mode 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]'
+            cand --ssl-ca 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]'
+            cand --ssl-cert 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]'
+            cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
+            cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
+            cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand --json 'Print JSON in place of the table'
+            cand -q 'Log errors only'
+            cand --quiet 'Log errors only'
+            cand -v 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --verbose 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --no-defaults 'Read no option file'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'dblock;queue;list'= {
+            cand --state 'Only jobs in this state; all but those that are done if not given'
+            cand -n 'At most N jobs; 0 is all [default: 20]'
+            cand --limit 'At most N jobs; 0 is all [default: 20]'
+            cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
+            cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
+            cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'
+            cand --user 'The account [env: DBLOCK_USER] [default: the name of the OS user]'
+            cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
+            cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
+            cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
+            cand --defaults-file 'Read only this MySQL option file'
+            cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
+            cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
+            cand --ssl-mode 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]'
+            cand --ssl-ca 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]'
+            cand --ssl-cert 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]'
+            cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
+            cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
+            cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand --json 'Print JSON in place of the table'
+            cand -q 'Log errors only'
+            cand --quiet 'Log errors only'
+            cand -v 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --verbose 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --no-defaults 'Read no option file'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'dblock;queue;show'= {
+            cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
+            cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
+            cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'
+            cand --user 'The account [env: DBLOCK_USER] [default: the name of the OS user]'
+            cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
+            cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
+            cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
+            cand --defaults-file 'Read only this MySQL option file'
+            cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
+            cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
+            cand --ssl-mode 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]'
+            cand --ssl-ca 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]'
+            cand --ssl-cert 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]'
+            cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
+            cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
+            cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand --payload 'Write the payload to stdout as it is, and nothing else'
+            cand --json 'Print JSON in place of the table'
+            cand -q 'Log errors only'
+            cand --quiet 'Log errors only'
+            cand -v 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --verbose 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --no-defaults 'Read no option file'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'dblock;queue;retry'= {
+            cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
+            cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
+            cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'
+            cand --user 'The account [env: DBLOCK_USER] [default: the name of the OS user]'
+            cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
+            cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
+            cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
+            cand --defaults-file 'Read only this MySQL option file'
+            cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
+            cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
+            cand --ssl-mode 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]'
+            cand --ssl-ca 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]'
+            cand --ssl-cert 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]'
+            cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
+            cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
+            cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand --dead 'All jobs of the queue that are dead'
+            cand -q 'Log errors only'
+            cand --quiet 'Log errors only'
+            cand -v 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --verbose 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --no-defaults 'Read no option file'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'dblock;queue;cancel'= {
+            cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
+            cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
+            cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'
+            cand --user 'The account [env: DBLOCK_USER] [default: the name of the OS user]'
+            cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
+            cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
+            cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
+            cand --defaults-file 'Read only this MySQL option file'
+            cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
+            cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
+            cand --ssl-mode 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]'
+            cand --ssl-ca 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]'
+            cand --ssl-cert 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]'
+            cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
+            cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
+            cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand -q 'Log errors only'
+            cand --quiet 'Log errors only'
+            cand -v 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --verbose 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --no-defaults 'Read no option file'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'dblock;queue;pause'= {
+            cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
+            cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
+            cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'
+            cand --user 'The account [env: DBLOCK_USER] [default: the name of the OS user]'
+            cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
+            cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
+            cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
+            cand --defaults-file 'Read only this MySQL option file'
+            cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
+            cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
+            cand --ssl-mode 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]'
+            cand --ssl-ca 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]'
+            cand --ssl-cert 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]'
+            cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
+            cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
+            cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand -q 'Log errors only'
+            cand --quiet 'Log errors only'
+            cand -v 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --verbose 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --no-defaults 'Read no option file'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'dblock;queue;resume'= {
+            cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
+            cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
+            cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'
+            cand --user 'The account [env: DBLOCK_USER] [default: the name of the OS user]'
+            cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
+            cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
+            cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
+            cand --defaults-file 'Read only this MySQL option file'
+            cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
+            cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
+            cand --ssl-mode 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]'
+            cand --ssl-ca 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]'
+            cand --ssl-cert 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]'
+            cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
+            cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
+            cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand -q 'Log errors only'
+            cand --quiet 'Log errors only'
+            cand -v 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --verbose 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --no-defaults 'Read no option file'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'dblock;queue;delete'= {
+            cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
+            cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
+            cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'
+            cand --user 'The account [env: DBLOCK_USER] [default: the name of the OS user]'
+            cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
+            cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
+            cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
+            cand --defaults-file 'Read only this MySQL option file'
+            cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
+            cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
+            cand --ssl-mode 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]'
+            cand --ssl-ca 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]'
+            cand --ssl-cert 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]'
+            cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
+            cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
+            cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand -q 'Log errors only'
+            cand --quiet 'Log errors only'
+            cand -v 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --verbose 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --no-defaults 'Read no option file'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'dblock;queue;help'= {
+            cand create 'Create a queue'
+            cand put 'Put jobs into a queue, and print their ids'
+            cand work 'Run a command for each job of a queue'
+            cand status 'Show how many jobs are due, and who works on them'
+            cand list 'Show the jobs of a queue'
+            cand show 'Show all about a job, or its payload'
+            cand retry 'Try dead and delayed jobs now'
+            cand cancel 'Delete jobs that wait, and let those that run not run again'
+            cand pause 'Have workers claim no more jobs of a queue for now'
+            cand resume 'Have workers claim jobs of a queue again'
+            cand delete 'Delete a queue with all of its jobs'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'dblock;queue;help;create'= {
+        }
+        &'dblock;queue;help;put'= {
+        }
+        &'dblock;queue;help;work'= {
+        }
+        &'dblock;queue;help;status'= {
+        }
+        &'dblock;queue;help;list'= {
+        }
+        &'dblock;queue;help;show'= {
+        }
+        &'dblock;queue;help;retry'= {
+        }
+        &'dblock;queue;help;cancel'= {
+        }
+        &'dblock;queue;help;pause'= {
+        }
+        &'dblock;queue;help;resume'= {
+        }
+        &'dblock;queue;help;delete'= {
+        }
+        &'dblock;queue;help;help'= {
+        }
         &'dblock;help'= {
             cand run 'Run a command while holding a lock, and exit as it exited'
             cand status 'Show who holds a lock, who waits for it, and for how long'
@@ -383,6 +760,7 @@ set edit:completion:arg-completer[dblock] = {|@words|
             cand renew 'Hold a lock of dblock acquire for longer'
             cand release 'Release a lock of dblock acquire'
             cand history 'Show what ran where, when, and how it ended'
+            cand queue 'A queue of jobs that a command works off, on all hosts'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'dblock;help;run'= {
@@ -404,6 +782,41 @@ set edit:completion:arg-completer[dblock] = {|@words|
         &'dblock;help;release'= {
         }
         &'dblock;help;history'= {
+        }
+        &'dblock;help;queue'= {
+            cand create 'Create a queue'
+            cand put 'Put jobs into a queue, and print their ids'
+            cand work 'Run a command for each job of a queue'
+            cand status 'Show how many jobs are due, and who works on them'
+            cand list 'Show the jobs of a queue'
+            cand show 'Show all about a job, or its payload'
+            cand retry 'Try dead and delayed jobs now'
+            cand cancel 'Delete jobs that wait, and let those that run not run again'
+            cand pause 'Have workers claim no more jobs of a queue for now'
+            cand resume 'Have workers claim jobs of a queue again'
+            cand delete 'Delete a queue with all of its jobs'
+        }
+        &'dblock;help;queue;create'= {
+        }
+        &'dblock;help;queue;put'= {
+        }
+        &'dblock;help;queue;work'= {
+        }
+        &'dblock;help;queue;status'= {
+        }
+        &'dblock;help;queue;list'= {
+        }
+        &'dblock;help;queue;show'= {
+        }
+        &'dblock;help;queue;retry'= {
+        }
+        &'dblock;help;queue;cancel'= {
+        }
+        &'dblock;help;queue;pause'= {
+        }
+        &'dblock;help;queue;resume'= {
+        }
+        &'dblock;help;queue;delete'= {
         }
         &'dblock;help;help'= {
         }

@@ -1,25 +1,44 @@
 # Completes dblock in fish. Made by script/generate of src/settings/cli and crates/generate/texts/dblock.fish: change those.
 
-# The command of dblock's that is being typed, and then the words of what it runs, as far as there are any.
+# How many arguments a command has before the one that it runs; nothing if it runs none.
+function __fish_dblock_before
+    switch "$argv[1]"
+        case 'run'
+            echo 0
+        case 'config'
+            echo 0
+        case 'queue work'
+            echo 1
+    end
+end
+
+# The command of dblock's that is being typed, in one word, and then the arguments in front of what it runs, and the words of that, as
+# far as there are any.
 function __fish_dblock_words
     set -l words (commandline -opc)
     set -e words[1]
     set -l dblock_command
+    set -l before
     while set -q words[1]
         switch $words[1]
             case --
                 set -q words[2]; and set -a dblock_command $words[2..]
                 break
-            case --conflict-exit-code --connect-timeout --database --defaults-extra-file --defaults-file --defaults-group-suffix --hold-at-least --host --if-unreachable --keep --kill-after --limit --max-concurrency --name --on-lock-lost --once-at --once-per --owner --password-file --port --protocol --report --server-public-key-path --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --time-zone --timeout --token --ttl --url --user --wait -E -k -m -n -t -w
+            case --at --batch --bury-on --claim --conflict-exit-code --connect-timeout --database --defaults-extra-file --defaults-file --defaults-group-suffix --delay --every --grace --hold-at-least --host --if-unreachable --jobs --keep --key --kill-after --limit --max-attempts --max-concurrency --name --on-lock-lost --once-at --once-per --owner --password-file --port --priority --protocol --report --retry-delay --server-public-key-path --shards --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --state --time-zone --timeout --token --ttl --url --user --wait -E -j -k -m -n -t -w
                 # Its value is the next word, whatever that looks like.
                 set -e words[1]
             case '-*'
             case '*'
-                if set -q dblock_command[1]
+                if not set -q dblock_command[1]; or contains -- "$dblock_command" 'queue'
+                    set dblock_command (string join -- ' ' $dblock_command $words[1])
+                    set before (__fish_dblock_before $dblock_command)
+                else if test "$before" = 0
                     set -a dblock_command $words
                     break
+                else
+                    set -a dblock_command $words[1]
+                    test -n "$before"; and set before (math $before - 1)
                 end
-                set dblock_command $words[1]
         end
         set -e words[1]
     end
@@ -35,23 +54,31 @@ function __fish_dblock_using_subcommand
     set -l words (__fish_dblock_words)
     contains -- "$words[1]" $argv
     and begin
-        not contains -- "$words[1]" run config
-        or not set -q words[2]
+        set -l before (__fish_dblock_before $words[1])
+        test -z "$before"; or test (count $words) -le (math $before + 1)
     end
+end
+
+# Whether what is typed now is run, or is an argument of that.
+function __fish_dblock_runs
+    set -l words (__fish_dblock_words)
+    set -l before (__fish_dblock_before $words[1])
+    test -n "$before"; and test (count $words) -gt $before
 end
 
 # Completes what is run as if it stood there alone.
 function __fish_dblock_run
     set -l words (__fish_dblock_words)
+    set -l first (math (__fish_dblock_before $words[1]) + 2)
     # An option of dblock's own.
-    string match -q -- '-*' (commandline -ct); and not set -q words[2]; and return
-    complete -C (string join -- ' ' (string escape -- $words[2..]) (commandline -ct))
+    string match -q -- '-*' (commandline -ct); and not set -q words[$first]; and return
+    complete -C (string join -- ' ' (string escape -- $words[$first..]) (commandline -ct))
 end
 
 # No files, but where a line says so.
 complete -c dblock -f
-complete -c dblock -n 'contains -- (__fish_dblock_words)[1] run config' -a '(__fish_dblock_run)'
-complete -c dblock -n '__fish_dblock_using_subcommand help' -a 'run status kill check config init acquire renew release history help'
+complete -c dblock -n __fish_dblock_runs -a '(__fish_dblock_run)'
+complete -c dblock -n '__fish_dblock_using_subcommand help' -a 'run status kill check config init acquire renew release history queue help'
 complete -c dblock -n "__fish_dblock_needs_command" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_needs_command" -s V -l version -d 'Print version'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "run" -d 'Run a command while holding a lock, and exit as it exited'
@@ -64,6 +91,7 @@ complete -c dblock -n "__fish_dblock_needs_command" -f -a "acquire" -d 'Acquire 
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "renew" -d 'Hold a lock of dblock acquire for longer'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "release" -d 'Release a lock of dblock acquire'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "history" -d 'Show what ran where, when, and how it ended'
+complete -c dblock -n "__fish_dblock_needs_command" -f -a "queue" -d 'A queue of jobs that a command works off, on all hosts'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s n -l name -d 'The lock. The same name excludes across every host that talks to the same server' -r -f
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s m -l max-concurrency -d 'N holders at once, 1 to 1000, instead of one [default: 1]' -r -f
@@ -392,14 +420,374 @@ complete -c dblock -n "__fish_dblock_using_subcommand history" -s q -l quiet -d 
 complete -c dblock -n "__fish_dblock_using_subcommand history" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand history" -s h -l help -d 'Print help'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history help" -f -a "run" -d 'Run a command while holding a lock, and exit as it exited'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history help" -f -a "status" -d 'Show who holds a lock, who waits for it, and for how long'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history help" -f -a "kill" -d 'End the holder of a lock, and its command'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history help" -f -a "check" -d 'Check whether a server is fit to lock on, and how fast it is'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history help" -f -a "config" -d 'Print every setting in force and where it comes from'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history help" -f -a "init" -d 'Create dblock\'s tables, or upgrade them'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history help" -f -a "acquire" -d 'Acquire a lock that spans several commands of a script, and print its token'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history help" -f -a "renew" -d 'Hold a lock of dblock acquire for longer'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history help" -f -a "release" -d 'Release a lock of dblock acquire'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history help" -f -a "history" -d 'Show what ran where, when, and how it ended'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dblock -n "__fish_dblock_using_subcommand queue" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand queue" -f -a "create" -d 'Create a queue'
+complete -c dblock -n "__fish_dblock_using_subcommand queue" -f -a "put" -d 'Put jobs into a queue, and print their ids'
+complete -c dblock -n "__fish_dblock_using_subcommand queue" -f -a "work" -d 'Run a command for each job of a queue'
+complete -c dblock -n "__fish_dblock_using_subcommand queue" -f -a "status" -d 'Show how many jobs are due, and who works on them'
+complete -c dblock -n "__fish_dblock_using_subcommand queue" -f -a "list" -d 'Show the jobs of a queue'
+complete -c dblock -n "__fish_dblock_using_subcommand queue" -f -a "show" -d 'Show all about a job, or its payload'
+complete -c dblock -n "__fish_dblock_using_subcommand queue" -f -a "retry" -d 'Try dead and delayed jobs now'
+complete -c dblock -n "__fish_dblock_using_subcommand queue" -f -a "cancel" -d 'Delete jobs that wait, and let those that run not run again'
+complete -c dblock -n "__fish_dblock_using_subcommand queue" -f -a "pause" -d 'Have workers claim no more jobs of a queue for now'
+complete -c dblock -n "__fish_dblock_using_subcommand queue" -f -a "resume" -d 'Have workers claim jobs of a queue again'
+complete -c dblock -n "__fish_dblock_using_subcommand queue" -f -a "delete" -d 'Delete a queue with all of its jobs'
+complete -c dblock -n "__fish_dblock_using_subcommand queue" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l claim -d 'What a worker claims at once: single jobs; or all those that were put together, which is faster for many small jobs, and one slow job holds up its block [default: rows]' -r -f -a "rows\t''
+blocks\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l shards -d 'In how many parts the jobs are kept, 1 to 1024: more are faster with many workers, and then jobs are only about in order [default: 1]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l max-attempts -d 'How often a job is tried before it is dead, 1 to 1000000 [default: 20]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l retry-delay -d 'From the first failure of a job to its next attempt; it doubles with each, up to an hour [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l ttl -d 'After how long others have the jobs of a worker that has vanished: whole seconds, 4s to 1d. Longer than a fail-over takes [default: 60s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l keep -d 'How long jobs are kept that are done: whole seconds; 0 deletes them at once [default: 0]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue create'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l delay -d 'Due so long from now, by the clock of the server' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l at -d 'Due at that time, by the clock of the server: 2026-11-22, \'2026-11-22 08:30\', both UTC, or 2026-11-22T08:30:00+01:00' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l priority -d 'Jobs with a lower number come first, -2147483648 to 2147483647 [default: 0]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l key -d 'At most one job of that key that is not done: while there is one, nothing is put, and its id is printed. 1 to 200 bytes' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l every -d 'Due again so long after it was due, for ever, until it is canceled' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l lines -d 'Each line of stdin is a job'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l null -d 'Each record of stdin that ends in NUL is a job'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l file -d 'Each PAYLOAD is the name of a file whose content is the payload; - is stdin'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue put'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s j -l jobs -d 'How many commands run at once, 1 to 1000 [default: 1]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l batch -d 'Up to N jobs, 1 to 10000, to one command, on its stdin; all of them are done, or none' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s t -l timeout -d 'End a command when it has run longer: SIGTERM, then SIGKILL; the job has failed; 0 is no limit' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s k -l kill-after -d 'From SIGTERM to SIGKILL when dblock ends a command; 0 is both at once [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l grace -d 'How long after the first SIGTERM the commands that run may take to end; then they are ended, and their jobs given back [default: 30s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l bury-on -d 'An exit code of the command, 1 to 255 but not 75, at which its job is dead at once; also several, with commas' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l lines -d 'With --batch: each payload is a line; this is the default'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l null -d 'With --batch: each payload ends in NUL'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l drain -d 'Exit with 0 when nothing is due and its commands have ended; delayed jobs are left'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l once -d 'Run one command, and exit as it does; with 75 if nothing is due'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l scrub-env -d 'Remove DBLOCK_URL and the other variables for the connection, and MYSQL_PWD, from the environment of the commands'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue work'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l json -d 'Print JSON in place of the table'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue status'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l state -d 'Only jobs in this state; all but those that are done if not given' -r -f -a "due\t''
+delayed\t''
+running\t''
+dead\t''
+done\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -s n -l limit -d 'At most N jobs; 0 is all [default: 20]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l json -d 'Print JSON in place of the table'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue list'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l payload -d 'Write the payload to stdout as it is, and nothing else'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l json -d 'Print JSON in place of the table'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue show'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l dead -d 'All jobs of the queue that are dead'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue retry'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue cancel'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue pause'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue resume'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue delete'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "create" -d 'Create a queue'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "put" -d 'Put jobs into a queue, and print their ids'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "work" -d 'Run a command for each job of a queue'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "status" -d 'Show how many jobs are due, and who works on them'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "list" -d 'Show the jobs of a queue'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "show" -d 'Show all about a job, or its payload'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "retry" -d 'Try dead and delayed jobs now'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "cancel" -d 'Delete jobs that wait, and let those that run not run again'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "pause" -d 'Have workers claim no more jobs of a queue for now'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "resume" -d 'Have workers claim jobs of a queue again'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "delete" -d 'Delete a queue with all of its jobs'
+complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "run" -d 'Run a command while holding a lock, and exit as it exited'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "status" -d 'Show who holds a lock, who waits for it, and for how long'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "kill" -d 'End the holder of a lock, and its command'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "check" -d 'Check whether a server is fit to lock on, and how fast it is'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "config" -d 'Print every setting in force and where it comes from'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "init" -d 'Create dblock\'s tables, or upgrade them'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "acquire" -d 'Acquire a lock that spans several commands of a script, and print its token'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "renew" -d 'Hold a lock of dblock acquire for longer'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "release" -d 'Release a lock of dblock acquire'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "history" -d 'Show what ran where, when, and how it ended'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "queue" -d 'A queue of jobs that a command works off, on all hosts'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from queue" -f -a "create" -d 'Create a queue'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from queue" -f -a "put" -d 'Put jobs into a queue, and print their ids'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from queue" -f -a "work" -d 'Run a command for each job of a queue'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from queue" -f -a "status" -d 'Show how many jobs are due, and who works on them'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from queue" -f -a "list" -d 'Show the jobs of a queue'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from queue" -f -a "show" -d 'Show all about a job, or its payload'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from queue" -f -a "retry" -d 'Try dead and delayed jobs now'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from queue" -f -a "cancel" -d 'Delete jobs that wait, and let those that run not run again'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from queue" -f -a "pause" -d 'Have workers claim no more jobs of a queue for now'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from queue" -f -a "resume" -d 'Have workers claim jobs of a queue again'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from queue" -f -a "delete" -d 'Delete a queue with all of its jobs'

@@ -9,9 +9,11 @@ mod history;
 mod isolated;
 mod keeper;
 mod lock;
+mod queue;
 mod schema;
 mod settings;
 mod supervise;
+mod work;
 
 use std::fmt::Display;
 
@@ -71,6 +73,7 @@ fn dispatch(subcommand: Subcommand, command_line: CommandLine) -> Ending {
         Subcommand::Renew => commands::renew::renew(command_line),
         Subcommand::Release => commands::release::release(command_line),
         Subcommand::History => commands::history::history(command_line),
+        Subcommand::Queue(action) => commands::queue::queue(action, command_line),
     };
     ended.unwrap_or_else(|error| {
         log_error(format_args!("{error:#}"));

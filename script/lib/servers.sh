@@ -98,3 +98,12 @@ find_faketime() {
     done
     return 1
 }
+
+# The folder of PostgreSQL's programs.
+find_postgres() {
+    local bin
+    for bin in /usr/lib/postgresql/*/bin; do
+        if [[ -x $bin/postgres ]]; then echo "$bin" && return; fi
+    done
+    return 1
+}

@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::inquiry::ask_server_reached_by;
-use super::{in_columns, print};
+use super::{in_columns, print, to_the_second};
 use crate::base::exit::{Ending, Failure};
 use crate::base::log::Level;
 use crate::base::text::{in_seconds, json_printable, moment, printable, seconds, shown};
@@ -155,15 +155,6 @@ fn row(run: &Entry) -> Vec<String> {
         .into_iter()
         .map(|cell| cell.map_or_else(|| "-".to_owned(), |text| printable(&text)))
         .collect()
-}
-
-/// A moment for people.
-fn to_the_second(at: SystemTime) -> String {
-    moment(at)
-        .chars()
-        .take(19)
-        .collect::<String>()
-        .replace('T', " ")
 }
 
 fn as_json(server: &str, runs: &[Entry]) -> String {

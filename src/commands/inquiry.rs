@@ -74,6 +74,11 @@ impl Asker {
     pub fn report<T: Serialize>(&self, item: T) {
         let _ = self.link.send(&Message::Item(item));
     }
+
+    /// The link, for what is reported while the session is asked.
+    pub fn link(&self) -> Rc<Link> {
+        Rc::clone(&self.link)
+    }
 }
 
 /// The life of a process that asks: it keeps its secrets to itself, reaches the server that takes writes, if there is one,

@@ -8,6 +8,7 @@ pub mod init;
 mod inquiry;
 pub mod kill;
 mod of_token;
+pub mod queue;
 pub mod release;
 pub mod renew;
 pub mod run;
@@ -17,11 +18,12 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::time::SystemTime;
 
 use nix::errno::Errno;
 
 use crate::base::exit::{Failure, Reason};
-use crate::base::text::in_words;
+use crate::base::text::{in_words, moment};
 use crate::supervise::was_closed;
 
 /// Prints what was asked for. A reader that has seen enough, as `head`, is no error; that stdout is closed is one, as for `ls`.
@@ -72,4 +74,13 @@ fn in_columns(rows: &[Vec<String>]) -> String {
         let _ = writeln!(table, "{}", line.trim_end());
     }
     table
+}
+
+/// A moment for people.
+fn to_the_second(at: SystemTime) -> String {
+    moment(at)
+        .chars()
+        .take(19)
+        .collect::<String>()
+        .replace('T', " ")
 }

@@ -29,8 +29,10 @@ pub enum Fault {
     NoSuchVariable(String),
     /// The server has no such database, table or column; it has done nothing.
     NoSuchTable(String),
-    /// The database, column or key is there already; it has done nothing.
+    /// The database, column, key or row is there already; it has done nothing.
     Exists(String),
+    /// What the statement was conditional on is not so; it has done nothing.
+    Unmet(String),
     /// The server has no named locks.
     NoNamedLocks(Failure),
     /// No further attempt will help.
@@ -46,7 +48,8 @@ impl fmt::Display for Fault {
             | Self::Interrupted(cause)
             | Self::Conflict(cause)
             | Self::NoSuchTable(cause)
-            | Self::Exists(cause) => f.write_str(cause),
+            | Self::Exists(cause)
+            | Self::Unmet(cause) => f.write_str(cause),
             Self::ReadOnly(cause) => write!(f, "it {cause}"),
             Self::NoSuchVariable(name) => write!(f, "it has no variable {name}"),
             Self::Untrusted(failure) | Self::NoNamedLocks(failure) | Self::Final(failure) => {
@@ -190,7 +193,9 @@ impl Fault {
             1290 | 1836 => {
                 Self::ReadOnly(format!("takes no writes: {}", message_of(&error)))
             }
-            1007 | 1050 | 1060 | 1061 => Self::Exists(message_of(&error)),
+            1007 | 1050 | 1060..=1062 => Self::Exists(message_of(&error)),
+            // A subquery with two rows where there may be one: so a statement is made that fails unless something is so.
+            1242 => Self::Unmet(message_of(&error)),
             1054 | 1932 => Self::NoSuchTable(message_of(&error)),
             code if NO_TABLE.contains(&code) => Self::NoSuchTable(message_of(&error)),
             _ if error.state.starts_with("08") => Self::Gone(message_of(&error)),

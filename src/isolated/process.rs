@@ -138,15 +138,23 @@ fn cannot_detach(error: &io::Error) -> Failure {
 /// # Errors
 /// [`Reason::OsRefused`].
 pub fn detach(link: &Link, name: &CStr) -> Result<(), Failure> {
+    detach_with_descriptors(name)?;
+    // What dblock inherited is for the command. What the supervisor's values still own here is closed with it.
+    descriptors::close_all_except(&[link.as_fd().as_raw_fd()])
+        .map_err(|error| cannot_detach(&error))
+}
+
+/// As [`detach`], but for the descriptors, which all stay.
+///
+/// # Errors
+/// [`Reason::OsRefused`].
+pub fn detach_with_descriptors(name: &CStr) -> Result<(), Failure> {
     let detached = || -> io::Result<()> {
         // A service manager or a terminal signals all processes; the keeper goes when the supervisor lets it go.
         SigSet::all().thread_block()?;
         setsid()?;
-        // What dblock inherited is for the command. What the supervisor's values still own here is closed with it.
-        descriptors::close_all_except(&[link.as_fd().as_raw_fd()])?;
         // Whoever kills every `dblock` by name leaves the keeper to end the commands.
-        prctl::set_name(name)?;
-        Ok(())
+        Ok(prctl::set_name(name)?)
     };
     detached().map_err(|error| cannot_detach(&error))
 }

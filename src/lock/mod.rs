@@ -3,7 +3,7 @@
 
 mod backend;
 #[cfg(test)]
-mod explorer;
+pub mod explorer;
 mod held_row;
 mod holder;
 mod introduction;

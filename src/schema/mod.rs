@@ -7,10 +7,13 @@ mod tables;
 
 pub use install::{Installed, Installer, Keep};
 pub use statements::prepare as prepare_sql;
-pub use tables::{RUNS, VERSION};
+pub use tables::{
+    DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS, PUTS, QUEUE_MINUTES, QUEUES, RUNNING,
+    RUNS, Table, VERSION, WORKERS,
+};
 
 use statements::{CATCH_UP, Prepare};
-use tables::{LOCKS, META, OLDEST_USABLE, SUCCESSES, TABLES, USABLE_FROM};
+use tables::{LOCKS, META, OLDEST_USABLE, SUCCESSES, TABLES, USABLE_FROM, WITH_QUEUES};
 
 use crate::base::exit::{Failure, Reason};
 use crate::db::{Fault, Plain, Row, Session, Statement, quoted_identifier};
@@ -49,6 +52,16 @@ impl Tables {
         self.named(META.name)
     }
 
+    /// One of them, as a statement names it.
+    pub fn of(&self, table: &Table) -> String {
+        self.named(table.name)
+    }
+
+    /// The name of the database.
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
     fn named(&self, table: &str) -> String {
         format!("{}.{table}", quoted_identifier(&self.database))
     }
@@ -62,6 +75,15 @@ impl Tables {
         self.judge(found, session)
     }
 
+    /// As [`Tables::check`], where those of the queues are needed besides, which came with version 2.
+    ///
+    /// # Errors
+    /// As [`Tables::check`].
+    pub fn check_queues(&self, session: &mut Session) -> Result<(), Fault> {
+        let found = session.run(&AskVersion(self));
+        self.judge_since(WITH_QUEUES, found, session)
+    }
+
     /// What follows from the answer to [`AskVersion`].
     ///
     /// # Errors
@@ -71,13 +93,22 @@ impl Tables {
         found: Result<Option<Version>, Fault>,
         session: &Session,
     ) -> Result<(), Fault> {
+        self.judge_since(OLDEST_USABLE, found, session)
+    }
+
+    fn judge_since(
+        &self,
+        oldest: u32,
+        found: Result<Option<Version>, Fault>,
+        session: &Session,
+    ) -> Result<(), Fault> {
         let database = &self.database;
         let wrong = |line: String| Err(Fault::Final(Failure::new(Reason::Configuration, line)));
         match found {
             Ok(Some(found)) if let Some(failure) = self.too_new(found, session) => {
                 Err(Fault::Final(failure))
             }
-            Ok(Some(found)) if found.version < OLDEST_USABLE => wrong(format!(
+            Ok(Some(found)) if found.version < oldest => wrong(format!(
                 "the tables in the database {database} of {session} are of an older dblock; upgrade them with dblock init"
             )),
             Ok(Some(_)) => Ok(()),

@@ -7,10 +7,13 @@
 use std::fmt::Write;
 
 /// The version of the tables that this dblock makes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The oldest version that this dblock can use.
 pub const OLDEST_USABLE: u32 = 1;
+
+/// The version that brought the tables of the queues.
+pub const WITH_QUEUES: u32 = 2;
 
 /// The version that a dblock must know, at least, to use the tables that this one makes.
 pub const USABLE_FROM: u32 = 1;
@@ -138,8 +141,225 @@ pub const SUCCESSES: Table = Table {
     keys: &[],
 };
 
+/// Queues.
+pub const QUEUES: Table = Table {
+    name: "dblock_queues",
+    columns: &[
+        ("name", NAME),
+        ("id", "INT UNSIGNED NOT NULL AUTO_INCREMENT"),
+        // rows: each job is claimed on its own; blocks: together with those that were put with it.
+        ("claim", "VARCHAR(8) NOT NULL"),
+        ("shards", "SMALLINT UNSIGNED NOT NULL"),
+        ("max_attempts", "INT UNSIGNED NOT NULL"),
+        ("retry_delay_us", "BIGINT UNSIGNED NOT NULL"),
+        ("ttl_seconds", "INT UNSIGNED NOT NULL"),
+        // How long jobs are kept that are done.
+        ("keep_seconds", "BIGINT UNSIGNED NOT NULL"),
+        ("paused_at", MOMENT),
+        // It is being deleted: nothing is put and nothing is claimed any more.
+        ("deleted_at", MOMENT),
+        ("created_at", "DATETIME(6) NOT NULL"),
+    ],
+    primary_key: "name",
+    keys: &[("by_id", "id")],
+};
+
+/// Jobs, whatever their state. What is due, delayed, running, dead or done has a row in the narrow table of that name besides.
+pub const JOBS: Table = Table {
+    name: "dblock_jobs",
+    columns: &[
+        ("id", "BIGINT UNSIGNED NOT NULL AUTO_INCREMENT"),
+        ("queue", "INT UNSIGNED NOT NULL"),
+        ("shard", "SMALLINT UNSIGNED NOT NULL"),
+        ("priority", "INT NOT NULL"),
+        // A number that all jobs have which were put by one statement; 0: a job that was taken out of its block.
+        ("block", "BIGINT UNSIGNED NOT NULL"),
+        // NULL: it stands in `parts` rows of the table of parts.
+        ("payload", "MEDIUMBLOB NULL"),
+        ("parts", "INT UNSIGNED NOT NULL DEFAULT 0"),
+        ("job_key", "VARCHAR(200) NULL"),
+        ("put_at", "DATETIME(6) NOT NULL"),
+        // It is not to run again.
+        ("canceled_at", MOMENT),
+        ("failed_at", MOMENT),
+        ("last_error", "VARCHAR(1000) NULL"),
+    ],
+    primary_key: "id",
+    keys: &[],
+};
+
+/// Payloads that are too long for one statement.
+pub const JOB_PARTS: Table = Table {
+    name: "dblock_job_parts",
+    columns: &[
+        ("job", "BIGINT UNSIGNED NOT NULL"),
+        ("part", "INT UNSIGNED NOT NULL"),
+        ("data", "MEDIUMBLOB NOT NULL"),
+    ],
+    primary_key: "job, part",
+    keys: &[],
+};
+
+/// What a row of the narrow tables says: of one job, or of a block of jobs that are claimed together.
+macro_rules! narrow {
+    ($($column:expr),* $(,)?) => {
+        &[
+            ("queue", "INT UNSIGNED NOT NULL"),
+            ("shard", "SMALLINT UNSIGNED NOT NULL"),
+            ("priority", "INT NOT NULL"),
+            // The job, or the first of the block.
+            ("job", "BIGINT UNSIGNED NOT NULL"),
+            // The last of the block: it has the jobs from the first to this one that have its number. 0: there is no block.
+            ("last_job", "BIGINT UNSIGNED NOT NULL DEFAULT 0"),
+            ("block", "BIGINT UNSIGNED NOT NULL DEFAULT 0"),
+            ("jobs", "INT UNSIGNED NOT NULL DEFAULT 1"),
+            // How often it was started.
+            ("attempt", "INT UNSIGNED NOT NULL DEFAULT 0"),
+            // Grows with every claim.
+            ("fence", "BIGINT UNSIGNED NOT NULL DEFAULT 0"),
+            // It is due again so long after it was due; NULL: never.
+            ("every_us", "BIGINT UNSIGNED NULL"),
+            ("due_at", "DATETIME(6) NOT NULL"),
+            $($column),*
+        ]
+    };
+}
+
+/// What is due.
+pub const DUE: Table = Table {
+    name: "dblock_due",
+    columns: narrow!(),
+    primary_key: "queue, shard, priority, job",
+    keys: &[],
+};
+
+/// What will be due.
+pub const DELAYED: Table = Table {
+    name: "dblock_delayed",
+    columns: narrow!(),
+    primary_key: "queue, due_at, job",
+    keys: &[("by_job", "job")],
+};
+
+/// What workers have claimed.
+pub const RUNNING: Table = Table {
+    name: "dblock_running",
+    columns: narrow!(
+        ("worker", "BIGINT UNSIGNED NOT NULL"),
+        // The turn of the worker in which it was claimed.
+        ("turn", "BIGINT UNSIGNED NOT NULL"),
+        ("claimed_at", "DATETIME(6) NOT NULL"),
+    ),
+    primary_key: "worker, job",
+    keys: &[],
+};
+
+/// What is not tried any more.
+pub const DEAD: Table = Table {
+    name: "dblock_dead",
+    columns: narrow!(("died_at", "DATETIME(6) NOT NULL")),
+    primary_key: "queue, job",
+    keys: &[],
+};
+
+/// What is done, where that is kept.
+pub const DONE: Table = Table {
+    name: "dblock_done",
+    columns: narrow!(("done_at", "DATETIME(6) NOT NULL")),
+    primary_key: "queue, done_at, job",
+    keys: &[],
+};
+
+/// Keys of jobs that are not done.
+pub const JOB_KEYS: Table = Table {
+    name: "dblock_job_keys",
+    columns: &[
+        ("queue", "INT UNSIGNED NOT NULL"),
+        ("job_key", "VARCHAR(200) NOT NULL"),
+        ("job", "BIGINT UNSIGNED NOT NULL"),
+    ],
+    primary_key: "queue, job_key",
+    keys: &[],
+};
+
+/// Workers, each with one lease for all that it has claimed.
+pub const WORKERS: Table = Table {
+    name: "dblock_workers",
+    columns: &[
+        ("worker", "BIGINT UNSIGNED NOT NULL AUTO_INCREMENT"),
+        ("run", ID),
+        ("queue", "INT UNSIGNED NOT NULL"),
+        ("host", "VARCHAR(64) NULL"),
+        ("pid", NUMBER),
+        ("user", "VARCHAR(32) NULL"),
+        ("program", "VARCHAR(100) NULL"),
+        // How many commands it runs at once.
+        ("slots", "INT UNSIGNED NOT NULL"),
+        // Grows by one with each exchange of what has ended for what is due: by it one whose answer was lost is known again.
+        ("turn", "BIGINT UNSIGNED NOT NULL DEFAULT 0"),
+        ("ttl_seconds", "INT UNSIGNED NOT NULL"),
+        ("started_at", "DATETIME(6) NOT NULL"),
+        ("renewed_at", "DATETIME(6) NOT NULL"),
+        // NULL: it is gone, and has nothing any more.
+        ("expires_at", MOMENT),
+        ("gone_at", MOMENT),
+        // Whether it went without a word.
+        ("died", "TINYINT UNSIGNED NOT NULL DEFAULT 0"),
+    ],
+    primary_key: "worker",
+    keys: &[("by_queue", "queue, expires_at")],
+};
+
+/// How many jobs each worker has done in each minute, and how many failed.
+pub const QUEUE_MINUTES: Table = Table {
+    name: "dblock_queue_minutes",
+    columns: &[
+        ("queue", "INT UNSIGNED NOT NULL"),
+        ("minute", "DATETIME NOT NULL"),
+        ("worker", "BIGINT UNSIGNED NOT NULL"),
+        ("done", "INT UNSIGNED NOT NULL DEFAULT 0"),
+        ("failed", "INT UNSIGNED NOT NULL DEFAULT 0"),
+    ],
+    primary_key: "queue, minute, worker",
+    keys: &[],
+};
+
+/// What each `queue put` has put so far: by it one whose answer was lost is known again.
+pub const PUTS: Table = Table {
+    name: "dblock_puts",
+    columns: &[
+        ("put", ID),
+        // How many statements were carried out, and how many jobs they have put.
+        ("turn", "BIGINT UNSIGNED NOT NULL"),
+        ("jobs", "BIGINT UNSIGNED NOT NULL"),
+        // Of the last statement: its first job, and how far the number of the next one is.
+        ("first_job", "BIGINT UNSIGNED NOT NULL"),
+        ("step", "INT UNSIGNED NOT NULL"),
+        ("put_at", "DATETIME(6) NOT NULL"),
+    ],
+    primary_key: "put",
+    keys: &[("by_time", "put_at")],
+};
+
 /// All of them. The one with the version comes last: it says that the others are there.
-pub const TABLES: [Table; 4] = [LOCKS, RUNS, SUCCESSES, META];
+pub const TABLES: [Table; 16] = [
+    LOCKS,
+    RUNS,
+    SUCCESSES,
+    QUEUES,
+    JOBS,
+    JOB_PARTS,
+    DUE,
+    DELAYED,
+    RUNNING,
+    DEAD,
+    DONE,
+    JOB_KEYS,
+    WORKERS,
+    QUEUE_MINUTES,
+    PUTS,
+    META,
+];
 
 impl Table {
     /// The statement that creates it in this database, which is quoted.

@@ -3,6 +3,7 @@
 pub mod cli;
 mod connection;
 mod option_file;
+pub mod queue;
 mod run;
 mod server_url;
 mod sources;

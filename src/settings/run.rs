@@ -139,7 +139,7 @@ pub fn read(
 }
 
 /// The variables that give dblock the server, the password and a script's lock.
-fn variables_of_the_server() -> Vec<&'static str> {
+pub fn variables_of_the_server() -> Vec<&'static str> {
     let own = cli::variables().map(|(_, variable)| variable);
     let own = own.filter(|variable| variable.starts_with("DBLOCK_"));
     own.chain(["MYSQL_PWD", TOKEN]).collect()

@@ -12,7 +12,7 @@ use crate::db::{Protocol, SslMode};
 use crate::lock::rows::Token;
 use crate::lock::{LONGEST_TTL, MOST_SLOTS, OnLockLost, Wait};
 use crate::schema::Keep;
-pub use since::since;
+pub use since::{since, time};
 
 /// The shortest that may be said of a TTL.
 const SHORTEST_TTL: Duration = Duration::from_secs(4);

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
@@ -18,8 +19,6 @@ use super::signals::Signals;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::processes::Processes;
 use crate::base::text::in_words;
-use crate::isolated::link::Link;
-use crate::keeper::message::ToKeeper;
 
 /// The command, running or ended but not yet reaped: as long as this value lives its number is nobody else's.
 pub struct Child {
@@ -28,9 +27,18 @@ pub struct Child {
     _leash: Arc<Leash>,
 }
 
+/// What a command has in the place of dblock's own; `None`: it shares that.
+#[derive(Debug, Default)]
+pub struct Streams {
+    /// What it reads.
+    pub stdin: Option<OwnedFd>,
+    /// Where it says what is wrong.
+    pub stderr: Option<OwnedFd>,
+}
+
 impl Child {
-    /// Starts the command, with these `changes` to the environment. Before its first instruction the keeper knows it: the
-    /// new process says so itself.
+    /// Starts the command, with these `changes` to the environment. Before its first instruction the new process calls `announce`
+    /// with its number, and whether it leads a group.
     ///
     /// # Errors
     /// [`Reason::NotFound`], [`Reason::NotExecutable`], [`Reason::OsRefused`].
@@ -38,7 +46,8 @@ impl Child {
         command: &[OsString],
         changes: Vec<Change>,
         signals: &Signals,
-        link: &Arc<Link>,
+        streams: Streams,
+        announce: impl Fn(i32, bool) -> io::Result<()> + Send + Sync + 'static,
     ) -> Result<Self, Failure> {
         let [program, arguments @ ..] = command else {
             return Err(Failure::new(Reason::Usage, "no command is given"));
@@ -52,7 +61,6 @@ impl Child {
             Failure::new(Reason::OsRefused, message)
         })?;
         let mask = signals.inherited();
-        let link = Arc::clone(link);
         let tied = Arc::clone(&leash);
         let supervisor = getpid();
         let mut process = Command::new(program);
@@ -60,13 +68,20 @@ impl Child {
         if own_group {
             process.process_group(0);
         }
+        let has_streams = streams.stdin.is_some();
+        if let Some(stdin) = streams.stdin {
+            process.stdin(stdin);
+        }
+        if let Some(stderr) = streams.stderr {
+            process.stderr(stderr);
+        }
         let prepare = move || -> io::Result<()> {
             let pid = getpid().as_raw();
-            link.send(&ToKeeper::Started { pid, own_group })?;
+            announce(pid, own_group)?;
             // Should the keeper be killed together with the supervisor, the kernel ends the command.
             tied.tie(if own_group { -pid } else { pid })?;
             environment::apply(&changes)?;
-            inherited::restore();
+            inherited::restore(has_streams);
             Signals::restore_mask(&mask)
         };
         let last_steps = move || {

@@ -29,12 +29,20 @@ pub fn changes(job: &Job, grant: Option<Grant>, tick: Option<&str>) -> Vec<Chang
         ("DBLOCK_FENCE", fence.map(|fence| fence.to_string())),
     ];
     let scrubbed = job.scrubbed.iter().map(|&name| (name, None));
-    let text = |text: &str| CString::new(text).expect("a setting has no NUL");
     described
         .into_iter()
         .chain(scrubbed)
-        .map(|(name, value)| (text(name), value.as_deref().map(text)))
+        .map(|(name, value)| change(name, value.as_deref()))
         .collect()
+}
+
+/// A variable to set; `None` removes it.
+///
+/// # Panics
+/// Where a text has a NUL.
+pub fn change(name: &str, value: Option<&str>) -> Change {
+    let text = |text: &str| CString::new(text).expect("a setting has no NUL");
+    (text(name), value.map(text))
 }
 
 /// In the command's process, between fork and exec: changes what the command gets, and nothing of dblock's. Unlike

@@ -50,8 +50,9 @@ pub fn make_children_waitable() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// In the command's process, between fork and exec: the dispositions and the closed descriptors as dblock got them.
-pub fn restore() {
+/// In the command's process, between fork and exec: the dispositions and the closed descriptors as dblock got them, unless the command
+/// has streams of its own.
+pub fn restore(has_streams: bool) {
     for (signal, ignored) in [
         (libc::SIGPIPE, &PIPE_IGNORED),
         (libc::SIGCHLD, &CHILD_IGNORED),
@@ -65,7 +66,8 @@ pub fn restore() {
         unsafe { libc::signal(signal, disposition) };
     }
     for (descriptor, closed) in (0..).zip(&CLOSED) {
-        if closed.load(Relaxed) {
+        let is_own = has_streams && descriptor != libc::STDOUT_FILENO;
+        if closed.load(Relaxed) && !is_own {
             // SAFETY: this process becomes the command next; nothing here uses the descriptor again.
             unsafe { libc::close(descriptor) };
         }

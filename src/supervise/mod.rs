@@ -17,14 +17,19 @@ mod releasing;
 mod running;
 mod signals;
 mod terminating;
+mod termination;
 
 use std::time::Duration;
 
+pub use child::{Child, Streams, reap_orphan};
+pub use environment::change;
+pub use event::is_over;
 pub use inherited::was_closed;
 pub use job::Job;
 pub use phase::Conclusion;
 pub use record::{LockEvent, LockEventKind, RunOutcome, RunRecord, Summary};
-pub use signals::Signals;
+pub use signals::{Received, Signals, stop};
+pub use termination::Termination;
 
 use crate::base::clock::Alarm;
 use crate::base::exit::{Failure, Reason};
@@ -33,8 +38,7 @@ use crate::base::text::in_words;
 use crate::keeper::message::FromKeeper;
 use crate::keeper::{self, Work};
 use crate::lock::Grant;
-use child::Child;
-use event::{Event, is_over};
+use event::Event;
 use keeper_link::KeeperLink;
 use lock_state::LockState;
 use phase::Phase;
@@ -138,7 +142,7 @@ impl<'a> Supervisor<'a> {
                     None => return Phase::Running(running),
                 },
                 Phase::Terminating(mut terminating) => {
-                    if !Self::check_terminating(&mut terminating) {
+                    if !terminating.termination.check(&terminating.command.child) {
                         return Phase::Terminating(terminating);
                     }
                     self.end_terminating(terminating)

@@ -1,12 +1,12 @@
 //! The phases of a run. Each has its own data, and a supervisor is in exactly one.
 
 use std::io;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
 use super::Supervisor;
 use super::child::Child;
+use super::termination::Termination;
 use crate::base::clock::Moment;
 use crate::base::exit::Ending;
 use crate::cron::AlreadyRan;
@@ -77,14 +77,7 @@ pub struct Running {
 pub struct Terminating {
     pub command: Command,
     pub cause: Cause,
-    /// When SIGKILL follows.
-    pub kill_at: Moment,
-    pub kill_sent: bool,
-    /// Whether SIGKILL reached it.
-    pub killed: bool,
-    /// From one look at the command's group to the next.
-    pub pause: Duration,
-    pub look_again: Moment,
+    pub termination: Termination,
     /// As in [`Running`].
     pub stopped: bool,
 }
@@ -132,7 +125,7 @@ impl Supervisor<'_> {
                 let lease = running.grace.or(self.lease_over());
                 running.time_over.into_iter().chain(lease).min()
             }
-            Phase::Terminating(terminating) => Some(terminating.look_again),
+            Phase::Terminating(terminating) => Some(terminating.termination.look_again),
             Phase::Holding(holding) => Some(holding.until),
             Phase::Releasing(releasing) => Some(releasing.deadline),
             Phase::Done(_) => None,

@@ -2,12 +2,13 @@
 //! ended when its time is over, or when the keeper says that the lock is lost and the policy wants that.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use nix::sys::signal::Signal;
 use nix::unistd::{getpid, getsid};
 
-use super::child::Child;
+use super::child::{Child, Streams};
 use super::event::{Event, is_over};
 use super::keeper_link::{describe, unexplained_end};
 use super::lock_state::LockState;
@@ -36,8 +37,10 @@ impl Supervisor<'_> {
         self.grant = grant;
         let started = Moment::now();
         let environment = environment::changes(self.job, grant, self.tick.as_deref());
-        let link = self.keeper.link();
-        let child = match Child::spawn(&self.job.command, environment, &self.signals, link) {
+        let link = Arc::clone(self.keeper.link());
+        let announce = move |pid, own_group| link.send(&ToKeeper::Started { pid, own_group });
+        let (command, streams) = (&self.job.command, Streams::default());
+        let child = match Child::spawn(command, environment, &self.signals, streams, announce) {
             Ok(child) => child,
             Err(failure) => {
                 let limit = self.job.connection.connect_timeout;

@@ -200,6 +200,25 @@ in_each_shell! {
         assert!(offered("dblock run -n x -- true --scr").is_empty());
     }
 
+    fn the_commands_of_the_queue_are_offered_and_their_options(offered) {
+        has(&offered("dblock queue "), &["create", "put", "work", "status"]);
+        assert_eq!(offered("dblock queue st"), ["status"]);
+        assert_eq!(offered("dblock queue create mails --cl"), ["--claim"]);
+        has(&offered("dblock queue create mails --claim "), &["rows", "blocks"]);
+        assert_eq!(offered("dblock queue list --st"), ["--state"]);
+        assert!(offered("dblock queue pause --st").is_empty());
+    }
+
+    fn the_command_of_a_worker_comes_behind_its_queue(offered) {
+        assert_eq!(offered("dblock queue work --dr"), ["--drain"]);
+        for line in ["work mails -- ec", "work -j 4 mails ec", "work mails --grace 5 ec"] {
+            has(&offered(&format!("dblock queue {line}")), &["echo"]);
+        }
+        assert_eq!(offered("dblock queue work mails -- cat sec"), ["secret-1", "secret-2"]);
+        assert!(offered("dblock queue work mails true --dr").is_empty());
+        assert!(offered("dblock queue work sec").is_empty());
+    }
+
     fn a_value_may_look_like_anything(offered) {
         for value in ["--url mysql://u@h:3306/", "--url=mysql://u@h:3306/", "--name run", "--name=--", "-w 5"] {
             let line = format!("dblock run {value} --scr");

@@ -136,7 +136,13 @@ fn needs_tables(section: &[Block]) -> bool {
         let mut texts = section.iter().map(|block| &block.text);
         texts.any(|text| words.iter().any(|word| text.contains(word)))
     };
-    says(&["durable", "--once-", "--record", "dblock acquire"]) && !says(&["dblock init"])
+    says(&[
+        "durable",
+        "--once-",
+        "--record",
+        "dblock acquire",
+        "dblock queue ",
+    ]) && !says(&["dblock init"])
 }
 
 /// A block without a fence, by what it looks like.
@@ -230,13 +236,21 @@ impl Reader {
     fn entry(&mut self, block: &Block, command: &str, env: &Env) {
         let jobs = self.jobs(command);
         let before = self.host.calls();
+        let works_on = command.split("dblock queue work ").nth(1);
+        let works_on = works_on.and_then(|rest| rest.split(' ').next());
+        if let Some(queue) = works_on {
+            let put = format!("dblock queue put {queue} job");
+            let output = self.host.sh(&put, &Vec::new()).output();
+            self.expect(block, &put, &output, 0);
+        }
         let is_of_app = block.text.contains("user app");
         let mut run = if is_of_app {
             self.host.sh_as_app(command, env).spawn()
         } else {
             self.host.sh(command, env).spawn()
         };
-        if command.contains("--hold-at-least") {
+        let goes_on = works_on.is_some() && !command.contains("--drain");
+        if command.contains("--hold-at-least") || goes_on {
             eventually("the job has run", SOON, || {
                 self.host.calls().len() > before.len()
             });
@@ -327,6 +341,13 @@ impl Reader {
         }
         drop(stdin);
         let output = run.wait_within(SOON);
+        if text.contains("dblock queue work ") {
+            let query = "SELECT last_error FROM dblock.dblock_jobs WHERE last_error IS NOT NULL";
+            let errors: Vec<String> = self.host.server.admin().query(query).expect("tables");
+            if !errors.is_empty() {
+                self.is_wrong(block, &format!("jobs have failed: {errors:?}"));
+            }
+        }
         if let Some(name) = &in_background {
             self.expect(block, "the last command", &output, 75);
             if !output
@@ -581,6 +602,7 @@ pages! {
     every_command_of_how_it_works_works: "docs/how-it-works.md";
     every_command_of_limits_works: "docs/limits.md";
     every_command_of_options_works: "docs/options.md";
+    every_command_of_queue_works: "docs/queue.md";
     every_command_of_recipes_works: "docs/recipes.md";
     every_command_of_speed_works: "docs/speed.md";
     every_command_of_tls_works: "docs/tls.md";
@@ -644,9 +666,9 @@ fn every_link_leads_to_a_page_and_a_heading_that_are_there() {
 }
 
 /// What `dblock SUBCOMMAND --help` says.
-fn help(subcommand: &str) -> String {
+fn help(subcommand: &[&str]) -> String {
     let output = crate::harness::Dblock::bare()
-        .args([subcommand, "--help"])
+        .args(subcommand.iter().chain(&["--help"]))
         .output();
     output.expect_code(0).stdout.clone()
 }
@@ -664,13 +686,16 @@ fn every_option_in_the_text_exists() {
             let subcommand = rest.split(' ').next().unwrap_or_default();
             if ![
                 "run", "status", "kill", "check", "config", "init", "history", "acquire", "renew",
-                "release",
+                "release", "queue",
             ]
             .contains(&subcommand)
             {
                 continue;
             }
-            let help = help(subcommand);
+            let help = match rest.split(' ').nth(1) {
+                Some(of_queue) if subcommand == "queue" => help(&["queue", of_queue]),
+                _ => help(&[subcommand]),
+            };
             let ours = rest.split(" -- ").next().unwrap_or_default();
             for option in ours
                 .split([' ', '='])
@@ -699,7 +724,7 @@ fn every_option_of_run_is_explained() {
         options.filter(|option| !text.contains(&**option)).collect()
     };
     let known = format!("{run}{rest}--verbose --quiet --help");
-    assert_eq!(missing(&known, &help("run")), [""; 0]);
+    assert_eq!(missing(&known, &help(&["run"])), [""; 0]);
 }
 
 /// The texts in a file of Rust that a user may see: literals of three words and more, without what fills them in.
@@ -767,7 +792,7 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 9] = [
+const OTHER_TEXTS: [&str; 23] = [
     "lock/named/statements/mod.rs",
     "lock/named/statements/time_limits.rs",
     "lock/rows/statements.rs",
@@ -776,11 +801,25 @@ const OTHER_TEXTS: [&str; 9] = [
     "schema/statements.rs",
     "schema/tables.rs",
     "history/journal.rs",
+    "queue/change.rs",
+    "queue/entries.rs",
+    "queue/list.rs",
+    "queue/manage.rs",
+    "queue/prune.rs",
+    "queue/put.rs",
+    "queue/status.rs",
+    "queue/due.rs",
+    "queue/idle.rs",
+    "queue/payloads.rs",
+    "queue/rescue.rs",
+    "queue/turn.rs",
+    "queue/turn/hand_in.rs",
+    "queue/worker.rs",
     "base/static_glibc.rs",
 ];
 
 /// Texts that are no lines of dblock's, by their beginning.
-const NO_LINES: [&str; 26] = [
+const NO_LINES: [&str; 28] = [
     // Of other programs and libraries, which are looked for.
     "For more information",
     "BEGIN ENCRYPTED PRIVATE KEY",
@@ -802,6 +841,8 @@ const NO_LINES: [&str; 26] = [
     "r.",
     "(r.",
     "l.slot, ",
+    // How far a put is, at a terminal.
+    "\\r{jobs} jobs put",
     // What @daily and its like stand for.
     "0 * * * *",
     "0 0 ",
@@ -809,6 +850,8 @@ const NO_LINES: [&str; 26] = [
     "the OS user's name",
     "host, port, socket",
     "time-zone of once-at",
+    // What a process is called.
+    "dblock queue ",
     "time-zone, or the host",
     "(with a password)",
 ];
@@ -828,6 +871,7 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
                 "lock/named/model",
                 "lock/rows/model",
                 "history/tests.rs",
+                "queue/model",
                 "commands/check",
                 "settings/cli",
             ];
@@ -877,6 +921,7 @@ fn every_line_that_is_explained_is_one_that_dblock_can_say() {
         "commands/check/examiner.rs",
         "commands/check/words.rs",
         "commands/check.rs",
+        "queue/worker.rs",
     ] {
         let text = fs::read_to_string(Path::new(ROOT).join("src").join(name));
         found.push((name.to_owned(), text.expect("a source")));

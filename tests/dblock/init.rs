@@ -33,6 +33,29 @@ fn meta(tables: &Tables) -> (u32, u32, u64, u32) {
     rows[0]
 }
 
+/// The tables that version 2 brought.
+const OF_QUEUES: [&str; 12] = [
+    "queues",
+    "jobs",
+    "job_parts",
+    "due",
+    "delayed",
+    "running",
+    "dead",
+    "done",
+    "job_keys",
+    "workers",
+    "queue_minutes",
+    "puts",
+];
+
+/// The same, as `dblock init` lists what is new.
+fn of_queues() -> String {
+    OF_QUEUES
+        .map(|name| format!("table dblock_{name}"))
+        .join(", ")
+}
+
 /// `dblock init --check`.
 fn init_check(tables: &Tables) -> Dblock {
     tables.at("init").arg("--check")
@@ -43,7 +66,7 @@ fn is_current(tables: &Tables) {
     let run = init_check(tables).output();
     run.expect_code(0).expect_silence();
     assert!(
-        run.stdout.contains("are current (version 1)"),
+        run.stdout.contains("are current (version 2)"),
         "{}",
         run.stdout
     );
@@ -55,11 +78,11 @@ both_servers! {
         let tables = Tables::missing(server);
         let run = tables.init().output();
         run.expect_code(0).expect_silence();
-        let place = format!("the tables in the database {} of 127.0.0.1:{} are current (version 1)", tables.database, server.port);
-        let new = format!("; new: database {}, table dblock_locks, table dblock_runs, table dblock_successes, table dblock_meta, version 1\n", tables.database);
+        let place = format!("the tables in the database {} of 127.0.0.1:{} are current (version 2)", tables.database, server.port);
+        let new = format!("; new: database {}, table dblock_locks, table dblock_runs, table dblock_successes, {}, table dblock_meta, version 2\n", tables.database, of_queues());
         run.expect_stdout(&format!("{place}{new}"));
         let made = shape(&tables);
-        assert_eq!(meta(&tables), (1, 1, 2_592_000, 100));
+        assert_eq!(meta(&tables), (2, 1, 2_592_000, 100));
         tables.sql("INSERT INTO dblock_locks (name, slot) VALUES ('kept', 0)");
         tables.init().output().expect_code(0).expect_silence().expect_stdout(&format!("{place}\n"));
         assert_eq!(shape(&tables), made);
@@ -86,7 +109,7 @@ both_servers! {
                 made += usize::from(output.stdout.contains("new:"));
             }
             assert_eq!(made, 1, "one has made them, and the others have waited for it");
-            assert_eq!(meta(&tables), (1, 1, 2_592_000, 100));
+            assert_eq!(meta(&tables), (2, 1, 2_592_000, 100));
             is_current(&tables);
         }
     }
@@ -105,8 +128,8 @@ both_servers! {
             ("ALTER TABLE dblock_locks DROP COLUMN write_id", "column dblock_locks.write_id"),
             ("DROP TABLE dblock_successes", "table dblock_successes"),
             ("ALTER TABLE dblock_meta DROP COLUMN keep_runs", "column dblock_meta.keep_runs"),
-            ("DELETE FROM dblock_meta", "version 1"),
-            ("DROP TABLE dblock_meta", "table dblock_meta, version 1"),
+            ("DELETE FROM dblock_meta", "version 2"),
+            ("DROP TABLE dblock_meta", "table dblock_meta, version 2"),
         ];
         for (damage, missing) in damages {
             tables.sql(damage);
@@ -125,18 +148,46 @@ both_servers! {
     fn an_older_version_is_brought_up_to_date(server) {
         let tables = Tables::new(server);
         tables.sql("UPDATE dblock_meta SET version = 0, usable_from = 0");
-        init_check(&tables).output().expect_code(78).expect_one_line("no version 1; run dblock init");
+        init_check(&tables).output().expect_code(78).expect_one_line("no version 2; run dblock init");
         let line = "are of an older dblock; upgrade them with dblock init";
         tables.at("history").output().expect_code(78).expect_one_line(line);
         tables.init().output().expect_code(0).expect_silence();
-        assert_eq!(meta(&tables), (1, 1, 2_592_000, 100));
+        assert_eq!(meta(&tables), (2, 1, 2_592_000, 100));
         tables.at("history").output().expect_code(0);
+    }
+
+    fn version_1_is_upgraded_in_place(server) {
+        let tables = Tables::new(server);
+        let made = shape(&tables);
+        tables.sql("INSERT INTO dblock_locks (name, slot, fence) VALUES ('kept', 0, 7)");
+        for name in OF_QUEUES {
+            tables.sql(&format!("DROP TABLE dblock_{name}"));
+        }
+        tables.sql("UPDATE dblock_meta SET version = 1, keep_runs = 9");
+        let missing = format!("{}, version 2", of_queues());
+        init_check(&tables).output().expect_code(78).expect_one_line(&format!("are not current: no {missing}; run dblock init"));
+        // What it has can be used all the same.
+        tables.at("history").output().expect_code(0).expect_silence();
+        tables.at("queue").arg("status").output().expect_code(78).expect_one_line("are of an older dblock; upgrade them with dblock init");
+        // An older dblock may be at work.
+        let mut older = tables.admin();
+        older.query_drop("BEGIN").unwrap();
+        older.query_drop("UPDATE dblock_locks SET fence = 8 WHERE name = 'kept'").unwrap();
+        let run = tables.init().output();
+        older.query_drop("COMMIT").unwrap();
+        run.expect_code(0).expect_silence();
+        assert!(run.stdout.ends_with(&format!("; new: {missing}\n")), "{}", run.stdout);
+        assert_eq!(shape(&tables), made);
+        assert_eq!(meta(&tables), (2, 1, 2_592_000, 9));
+        let kept: Option<u64> = tables.admin().query_first("SELECT fence FROM dblock_locks WHERE name = 'kept'").unwrap();
+        assert_eq!(kept, Some(8));
+        tables.at("queue").args(["create", "q"]).output().expect_code(0).expect_silence();
     }
 
     fn tables_that_only_a_newer_dblock_can_use_are_refused(server) {
         let tables = Tables::new(server);
         tables.sql("UPDATE dblock_meta SET version = 99, usable_from = 99");
-        let line = format!("the tables in the database {} of 127.0.0.1:{} are of a newer dblock (version 99); this one knows version 1", tables.database, server.port);
+        let line = format!("the tables in the database {} of 127.0.0.1:{} are of a newer dblock (version 99); this one knows version 2", tables.database, server.port);
         for run in [tables.init(), init_check(&tables), tables.init().args(["--keep", "1d"]), tables.at("history")] {
             run.output().expect_code(78).expect_stdout("").expect_one_line(&line);
         }
@@ -219,7 +270,7 @@ both_servers! {
             admin.query_drop(&statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
         }
         assert_eq!(shape(&tables), made);
-        assert_eq!(meta(&tables), (1, 1, 3600, 3));
+        assert_eq!(meta(&tables), (2, 1, 3600, 3));
         is_current(&tables);
         for command in ["init", "history"] {
             tables.at(command).user(&account).output().expect_code(0).expect_silence();
@@ -230,7 +281,7 @@ both_servers! {
         for statement in insert.split(";\n").filter(|statement| !statement.trim().is_empty()) {
             admin.query_drop(statement.trim_end_matches(';')).unwrap();
         }
-        assert_eq!(meta(&tables), (1, 1, 3600, 3));
+        assert_eq!(meta(&tables), (2, 1, 3600, 3));
     }
 
     fn tables_without_transactions_are_converted(server) {
@@ -253,13 +304,13 @@ both_servers! {
 
     fn how_long_the_history_is_kept_is_set_and_stays(server) {
         let tables = Tables::with(server, &["--keep", "2h 30m, 7"]);
-        assert_eq!(meta(&tables), (1, 1, 9000, 7));
+        assert_eq!(meta(&tables), (2, 1, 9000, 7));
         tables.init().output().expect_code(0);
-        assert_eq!(meta(&tables), (1, 1, 9000, 7));
+        assert_eq!(meta(&tables), (2, 1, 9000, 7));
         let run = tables.init().args(["--keep", "90d"]).output();
         run.expect_code(0).expect_silence();
         assert!(run.stdout.ends_with("; new: how long the history is kept\n"), "{}", run.stdout);
-        assert_eq!(meta(&tables), (1, 1, 7_776_000, 100));
+        assert_eq!(meta(&tables), (2, 1, 7_776_000, 100));
     }
 
     fn a_database_may_have_any_name(server) {
@@ -319,13 +370,13 @@ both_servers! {
         let whole = Tables::new(server);
         let made = shape(&whole);
         // Broken off after each statement of the script.
-        for steps in 1..=6 {
+        for steps in 1..=18 {
             let tables = Tables::missing(server);
             let script = Dblock::bare().args(["init", "--print", "--database", &tables.database]).output();
             for statement in script.stdout.split(";\n").take(steps).filter(|statement| !statement.starts_with("\n--")) {
                 server.admin().query_drop(statement).unwrap();
             }
-            if steps < 6 {
+            if steps < 18 {
                 init_check(&tables).output().expect_code(78);
                 tables.at("history").output().expect_code(78);
             }
@@ -353,7 +404,7 @@ fn nodes_of_a_galera_cluster_may_make_the_tables_at_the_same_time() {
             let check = init_check(&tables).env("DBLOCK_URL", node.url());
             check.output().expect_code(0).expect_silence();
         }
-        assert_eq!(meta(&tables), (1, 1, 2_592_000, 100));
+        assert_eq!(meta(&tables), (2, 1, 2_592_000, 100));
     }
 }
 

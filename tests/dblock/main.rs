@@ -7,9 +7,12 @@
 
 mod harness;
 
-// Tests start in the order of their names, and this one takes longest.
+// Tests start in the order of their names, and these take longest.
 #[path = "soak.rs"]
 mod a_soak;
+
+#[path = "queue_soak.rs"]
+mod a_queue_soak;
 
 mod authentication;
 mod check;
@@ -42,6 +45,14 @@ mod option_files;
 mod package;
 mod pools;
 mod process_one;
+mod queue_admin;
+mod queue_clusters;
+mod queue_create;
+mod queue_faults;
+mod queue_growth;
+mod queue_plans;
+mod queue_put;
+mod queue_work;
 mod report;
 mod rooms;
 mod secrets;

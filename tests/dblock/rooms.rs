@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::harness::pages::ROOT;
 
 /// From the ground up.
-const ROOMS: [&str; 14] = [
+const ROOMS: [&str; 15] = [
     "base",
     "db",
     "schema",
@@ -17,6 +17,7 @@ const ROOMS: [&str; 14] = [
     "isolated",
     "keeper",
     "supervise",
+    "work",
     "settings",
     "commands",
     "manual",

@@ -386,6 +386,79 @@ fn each_subcommand_has_its_whole_help_in_both_ways_of_asking() {
 }
 
 #[test]
+fn each_subcommand_of_queue_has_its_whole_help_in_both_ways_of_asking() {
+    let subcommands = [
+        "create", "put", "work", "status", "list", "show", "retry", "cancel", "pause", "resume",
+        "delete",
+    ];
+    for subcommand in subcommands {
+        let help = Dblock::bare()
+            .args(["queue", subcommand, "--help"])
+            .output();
+        let help = &help.expect_code(0).expect_silence().stdout;
+        let same = Dblock::bare().args(["help", "queue", subcommand]).output();
+        same.expect_code(0).expect_silence().expect_stdout(help);
+        for part in [
+            &format!("Usage: dblock queue {subcommand} [OPTIONS]"),
+            "--verbose",
+            "[env: DBLOCK_PORT] [default: 3306]",
+            "Exit codes:",
+        ] {
+            assert!(help.contains(part), "{part} in {help}");
+        }
+    }
+    let asked = Dblock::bare().args(["queue", "--help"]).output();
+    let output = Dblock::bare().arg("queue").output();
+    output.expect_code(USAGE).expect_stdout("");
+    assert_eq!(output.stderr, asked.expect_code(0).stdout);
+    Dblock::bare()
+        .args(["queue", "walk"])
+        .output()
+        .expect_code(USAGE)
+        .expect_one_line("walk");
+}
+
+#[test]
+fn what_no_worker_can_do_is_refused() {
+    for (args, said) in [
+        (&["--jobs", "0"][..], "--jobs"),
+        (&["-j", "1001"], "--jobs"),
+        (&["-j", "-1"], "--jobs"),
+        (&["--batch", "0"], "--batch"),
+        (&["--batch", "10001"], "--batch"),
+        (
+            &["--lines"],
+            "--lines: it is that of --batch, which is not given",
+        ),
+        (
+            &["--null"],
+            "--null: it is that of --batch, which is not given",
+        ),
+        (&["--batch", "5", "--lines", "--null"], "--null"),
+        (&["--timeout", "soon"], "--timeout"),
+        (&["--kill-after", "forever"], "--kill-after"),
+        (&["--grace", "-1"], "--grace"),
+        (&["--drain", "--once"], "--once"),
+        (&["--bury-on", "0"], "--bury-on"),
+        (&["--bury-on", "256"], "--bury-on"),
+        (&["--bury-on", "3", "--bury-on", "4,75"], "--bury-on: 75"),
+        (&["--bury-on", "3,"], "--bury-on"),
+    ] {
+        let work = Dblock::bare().args(["queue", "work", "--url", "mysql://u@127.0.0.1:1/"]);
+        let work = work.args(args).args(["q"]).command(["true"]);
+        work.output().expect_code(USAGE).expect_one_line(said);
+    }
+    for (args, said) in [
+        (&["q"][..], "COMMAND"),
+        (&[], "QUEUE"),
+        (&["q", "--"], "COMMAND"),
+    ] {
+        let work = Dblock::bare().args(["queue", "work"]).args(args);
+        work.output().expect_code(USAGE).expect_one_line(said);
+    }
+}
+
+#[test]
 fn help_shows_no_value_from_the_environment() {
     for args in [&["--help"][..], &["run", "--help"], &["run", "-h"]] {
         let mut dblock = Dblock::bare().args(args);

@@ -13,6 +13,7 @@ mod instructions;
 mod pages;
 mod private;
 mod processes;
+mod queue;
 mod restart;
 mod setup;
 mod start;
@@ -31,7 +32,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 type Measure = fn(&Setup, &mut Table) -> Result<()>;
 
 /// The parts, by the names that script/bench knows.
-const PARTS: [(&str, Measure); 7] = [
+const PARTS: [(&str, Measure); 8] = [
     ("start", start::measure),
     ("wire", wire::measure),
     ("instructions", instructions::measure),
@@ -40,6 +41,7 @@ const PARTS: [(&str, Measure); 7] = [
     ("holder", holder::measure),
     ("hand_over", hand_over::measure),
     ("durable", durable::measure),
+    ("queue", queue::measure),
 ];
 
 fn main() -> Result<()> {

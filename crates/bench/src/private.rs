@@ -47,11 +47,23 @@ pub struct Private {
 
 impl Private {
     pub fn mariadb(setup: &Setup) -> Result<Self> {
-        Self::start_new("MariaDB", "mariadb", &OF_MARIADB, setup)
+        Self::mariadb_with(setup, &[])
     }
 
     pub fn mysql(setup: &Setup) -> Result<Self> {
-        Self::start_new("MySQL", "mysql", &OF_MYSQL, setup)
+        Self::mysql_with(setup, &[])
+    }
+
+    /// With these options besides.
+    pub fn mariadb_with(setup: &Setup, options: &[&str]) -> Result<Self> {
+        let options = [&OF_MARIADB, options].concat();
+        Self::start_new("MariaDB", "mariadb", &options, setup)
+    }
+
+    /// With these options besides.
+    pub fn mysql_with(setup: &Setup, options: &[&str]) -> Result<Self> {
+        let options = [&OF_MYSQL, options].concat();
+        Self::start_new("MySQL", "mysql", &options, setup)
     }
 
     fn start_new(name: &'static str, kind: &str, options: &[&str], setup: &Setup) -> Result<Self> {

@@ -41,6 +41,78 @@ pub struct Sizes {
     pub durable_ttl: Option<&'static str>,
     /// Restarts of each server under durable locks.
     pub restarts: usize,
+    /// What the queue is measured with.
+    pub queue: OfQueue,
+}
+
+/// How much of the queue is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct OfQueue {
+    /// Jobs that are due, and rounds.
+    pub jobs: usize,
+    pub rounds: usize,
+    /// How long each contender works in a round.
+    pub work: Duration,
+    /// Jobs that are put one after the other in a round, and those with a command for each.
+    pub singles: usize,
+    pub commands: usize,
+    /// Jobs that an idle worker picks up.
+    pub picked_up: usize,
+    /// Jobs that are due while claims are counted, 0 leaves a line out; jobs that are claimed in a round; rounds.
+    pub growth: [usize; 3],
+    pub growth_jobs: usize,
+    pub growth_rounds: usize,
+    /// Blocks that are due again and again, and each after how many seconds; their claimers, and for how many seconds.
+    pub blocks: usize,
+    pub period: u64,
+    pub claimers: usize,
+    pub repeating: u64,
+}
+
+impl OfQueue {
+    const FULL: Self = Self {
+        jobs: 1_000_000,
+        rounds: 3,
+        work: Duration::from_secs(10),
+        singles: 1000,
+        commands: 2000,
+        picked_up: 200,
+        growth: [10_000, 1_000_000, 0],
+        growth_jobs: 5000,
+        growth_rounds: 9,
+        blocks: 1000,
+        period: 10,
+        claimers: 100,
+        repeating: 60,
+    };
+
+    const SMOKE: Self = Self {
+        jobs: 3000,
+        rounds: 1,
+        work: Duration::from_secs(1),
+        singles: 10,
+        commands: 20,
+        picked_up: 3,
+        growth: [2000, 4000, 0],
+        growth_jobs: 1000,
+        growth_rounds: 1,
+        blocks: 4,
+        period: 1,
+        claimers: 3,
+        repeating: 2,
+    };
+
+    /// With as many jobs due as script/bench was asked for.
+    fn with_jobs(mut self) -> Result<Self> {
+        if let Ok(jobs) = env::var("BENCH_JOBS") {
+            self.jobs = jobs.parse()?;
+            self.growth[1] = self.jobs;
+        }
+        if env::var_os("BENCH_LARGE").is_some() {
+            self.growth[2] = 10 * self.growth[1];
+        }
+        Ok(self)
+    }
 }
 
 impl Sizes {
@@ -57,6 +129,7 @@ impl Sizes {
         durable: (1000, 60),
         durable_ttl: None,
         restarts: 5,
+        queue: OfQueue::FULL,
     };
 
     /// Whether everything works. Its figures mean nothing.
@@ -72,6 +145,7 @@ impl Sizes {
         durable: (8, 2),
         durable_ttl: Some("4s"),
         restarts: 1,
+        queue: OfQueue::SMOKE,
     };
 }
 
@@ -152,7 +226,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    pub fn from_environment(sizes: Sizes) -> Result<Self> {
+    pub fn from_environment(mut sizes: Sizes) -> Result<Self> {
+        sizes.queue = sizes.queue.with_jobs()?;
         Ok(Self {
             sizes,
             folder: given("BENCH_FOLDER")?,

@@ -68,6 +68,21 @@ impl Row {
         self
     }
 
+    /// Says what the figure should be at least.
+    pub fn at_least(mut self, limit: f64) -> Self {
+        let aim = format!("≥ {}", figure(self.unit, limit));
+        self.aim = Some((aim, self.median() >= limit));
+        self
+    }
+
+    /// Says what the ratio should be at least.
+    pub fn ratio_at_least(mut self, limit: f64) -> Self {
+        if let Some((ratio, _)) = self.ratio {
+            self.aim = Some((format!("≥ {limit} ×"), ratio >= limit));
+        }
+        self
+    }
+
     /// Says what the ratio should be at most.
     pub fn ratio_at_most(mut self, limit: f64) -> Self {
         if let Some((ratio, _)) = self.ratio {

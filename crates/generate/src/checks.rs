@@ -19,8 +19,8 @@ const OF_THE_COMMAND: [&str; 6] = [
 /// The variable that is no setting: it names a token where no lock is named.
 const TOKEN: &str = "DBLOCK_TOKEN";
 
-/// Options that the pages speak of and that dblock does not have: one that is missed, and one of a script in an example.
-const OF_OTHERS: [&str; 2] = ["--password", "--key"];
+/// An option that the pages speak of and that dblock does not have.
+const OF_OTHERS: [&str; 1] = ["--password"];
 
 /// Runs a program that comes with a package of Debian's.
 fn run(program: &str, package: &str, args: &[&str]) -> Output {
@@ -128,7 +128,7 @@ fn each_page_has_the_sections_of_a_manual_page() {
             "SEE ALSO",
         ];
         let more: &[(usize, &str)] = match &*page.name {
-            "dblock" => &[(4, "COMMANDS")],
+            "dblock" | "dblock-queue" => &[(4, "COMMANDS")],
             "dblock-run" => &[(5, "SIGNALS"), (8, "CAVEATS")],
             "dblock-check" => &[(7, "CAVEATS")],
             _ => &[],

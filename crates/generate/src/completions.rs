@@ -10,7 +10,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell;
 
-use super::{at, command_line};
+use super::{at, command_line, with_subcommands};
 
 /// The file of each shell.
 pub fn all() -> Vec<(PathBuf, String)> {
@@ -53,8 +53,8 @@ impl Takes {
             "HOST" => Self::Host,
             "COMMAND" => Self::Command,
             "A,B,C" | "CODE" | "CRON" | "DURATION" | "DURATION[,N]" | "DURATION|TIME" | "ID"
-            | "N" | "NAME" | "NAME[#SLOT]" | "PORT" | "TEXT" | "TOKEN" | "URL" | "USER"
-            | "ZONE" => Self::Anything,
+            | "KEY" | "N" | "NAME" | "NAME[#SLOT]" | "PAYLOAD" | "PORT" | "QUEUE" | "TEXT"
+            | "TIME" | "TOKEN" | "URL" | "USER" | "ZONE" => Self::Anything,
             words if words.contains('|') && !words.contains(char::is_uppercase) => {
                 Self::Words(words.split('|').map(str::to_owned).collect())
             }
@@ -82,7 +82,10 @@ fn dblock() -> Command {
         };
         argument.value_hint(hint)
     };
-    command_line().mut_subcommands(|command| command.mut_args(with_values))
+    command_line().mut_subcommands(|command| {
+        let command = command.mut_args(with_values);
+        command.mut_subcommands(|command| command.mut_args(with_values))
+    })
 }
 
 fn by_clap(shell: Shell) -> String {
@@ -113,7 +116,7 @@ fn spellings(option: &Arg) -> impl Iterator<Item = String> {
 /// What is taken by the options that take something, by their spellings: the same in all commands.
 fn values() -> BTreeMap<String, Takes> {
     let mut values = BTreeMap::new();
-    for command in super::dblock().get_subcommands() {
+    for (_, command) in with_subcommands(&super::dblock()) {
         for option in command.get_opts() {
             for spelling in spellings(option) {
                 let takes = Takes::of(option);
@@ -129,23 +132,32 @@ fn values() -> BTreeMap<String, Takes> {
 }
 
 /// The commands, and the one that is clap's.
-fn commands() -> String {
-    let dblock = super::dblock();
-    let names = dblock.get_subcommands().map(Command::get_name);
+fn commands(command: &Command) -> String {
+    let names = command.get_subcommands().map(Command::get_name);
     names.chain(["help"]).collect::<Vec<_>>().join(" ")
 }
 
-/// The commands that run another one.
-fn runners() -> Vec<String> {
-    let dblock = super::dblock();
-    let runs = |command: &&Command| {
+/// The commands that have commands.
+fn groups() -> Vec<(String, Command)> {
+    let mut all = with_subcommands(&super::dblock());
+    all.retain(|(_, command)| command.has_subcommands());
+    all
+}
+
+/// The commands that run another one, each with how many arguments come before that.
+fn runners() -> Vec<(String, usize)> {
+    let runs = |(words, command): (String, Command)| {
         let mut positionals = command.get_positionals();
-        positionals.any(|argument| Takes::of(argument) == Takes::Command)
+        let before = positionals.position(|argument| Takes::of(argument) == Takes::Command)?;
+        Some((words, before))
     };
-    let runners = dblock.get_subcommands().filter(runs);
-    runners
-        .map(|command| command.get_name().to_owned())
-        .collect()
+    let all = with_subcommands(&super::dblock());
+    all.into_iter().filter_map(runs).collect()
+}
+
+/// Texts in quotes, as each shell reads them.
+fn quoted<'a>(texts: impl Iterator<Item = &'a String>) -> Vec<String> {
+    texts.map(|text| format!("'{text}'")).collect()
 }
 
 /// By hand, with tables: clap's knows no command to run, and takes a URL, which bash makes several words of, for arguments.
@@ -155,13 +167,22 @@ fn bash() -> String {
         let options = command.get_arguments().flat_map(spellings);
         options.collect::<Vec<_>>().join(" ")
     };
-    let of_commands = dblock.get_subcommands().map(|command| {
-        format!(
-            "        {}) options='{}' ;;",
-            command.get_name(),
-            options(command)
-        )
+    let all = with_subcommands(&dblock);
+    let of_commands = all.iter().map(|(words, command)| {
+        let options = options(command);
+        if command.has_subcommands() {
+            let commands = commands(command);
+            return format!(
+                "        '{words}') if [[ $word == -* ]]; then options='{options}'; else options='{commands}'; fi ;;"
+            );
+        }
+        format!("        '{words}') options='{options}' ;;")
     });
+    let groups = groups();
+    let runners = runners();
+    let before = runners
+        .iter()
+        .map(|(words, before)| format!("        '{words}') before={before} ;;"));
     let mut by_value: BTreeMap<Takes, Vec<String>> = BTreeMap::new();
     for (option, takes) in values() {
         by_value.entry(takes).or_default().push(option);
@@ -179,8 +200,12 @@ fn bash() -> String {
     by_hand(
         "dblock.bash",
         &[
-            ("COMMANDS", commands()),
-            ("RUNNERS", runners().join(" | ")),
+            ("COMMANDS", commands(&dblock)),
+            (
+                "GROUPS",
+                quoted(groups.iter().map(|(words, _)| words)).join(" | "),
+            ),
+            ("BEFORE", before.collect::<Vec<_>>().join("\n")),
             ("OPTIONS", options(&dblock)),
             (
                 "OPTIONS_OF_COMMANDS",
@@ -192,10 +217,15 @@ fn bash() -> String {
 }
 
 /// clap's, but that options are offered in the place of a name that nobody can guess, and behind it. For such a name clap says
-/// nothing, and zsh then offers nothing at all.
+/// nothing, and zsh then offers nothing at all. And of a command that is run, only its own words are its own: three colons.
 fn zsh() -> String {
     let lines = by_clap(Shell::Zsh);
     let lines = lines.lines().map(|line| {
+        if let Some(command) = line.strip_prefix("'*::")
+            && line.ends_with(":_cmdambivalent' \\")
+        {
+            return format!("'*:::{command}\n");
+        }
         let positional = line.strip_prefix("'*::").map(|rest| ("'*:", rest));
         let positional = positional.or_else(|| Some(("':", line.strip_prefix("':")?)));
         match positional.and_then(|(start, rest)| Some((start, rest.strip_suffix(":' \\")?))) {
@@ -210,13 +240,42 @@ fn zsh() -> String {
 fn fish() -> String {
     let clap = by_clap(Shell::Fish);
     let table = clap.find("complete -c").expect("lines that complete");
+    let mut table = clap[table..].trim_end().to_owned();
+    let groups = groups();
+    for (words, command) in &groups {
+        // clap asks for the words wherever they stand, also among those of a command that is run.
+        let using = format!("__fish_dblock_using_subcommand {words}; and");
+        let names = commands(command);
+        table = table.replace(
+            &format!("\"{using} not __fish_seen_subcommand_from {names}\""),
+            &format!("\"__fish_dblock_using_subcommand {words}\""),
+        );
+        for name in names.split(' ') {
+            table = table.replace(
+                &format!("\"{using} __fish_seen_subcommand_from {name}\""),
+                &format!("\"__fish_dblock_using_subcommand '{words} {name}'\""),
+            );
+        }
+        assert!(
+            !table.contains(&using),
+            "clap asks in another way than {using}"
+        );
+    }
+    let runners = runners();
+    let before = runners
+        .iter()
+        .map(|(words, before)| format!("        case '{words}'\n            echo {before}"));
     by_hand(
         "dblock.fish",
         &[
-            ("COMMANDS", commands()),
-            ("RUNNERS", runners().join(" ")),
+            ("COMMANDS", commands(&super::dblock())),
+            (
+                "GROUPS",
+                quoted(groups.iter().map(|(words, _)| words)).join(" "),
+            ),
+            ("BEFORE", before.collect::<Vec<_>>().join("\n")),
             ("VALUES", values().into_keys().collect::<Vec<_>>().join(" ")),
-            ("TABLE", clap[table..].trim_end().to_owned()),
+            ("TABLE", table),
         ],
     )
 }

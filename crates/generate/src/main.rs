@@ -38,14 +38,27 @@ fn main() {
 
 /// dblock with all of its subcommands defined.
 fn command_line() -> Command {
-    cli::dblock(|command, define| define(command))
+    cli::dblock(cli::Defined::Now)
 }
 
 /// The same as clap knows it when it runs. dblock's own `help` has no page, for there is `man`.
 fn dblock() -> Command {
-    let mut dblock = command_line().disable_help_subcommand(true);
+    let dblock = command_line().disable_help_subcommand(true);
+    let mut dblock = dblock.mut_subcommands(|command| command.disable_help_subcommand(true));
     dblock.build();
     dblock
+}
+
+/// The commands of a command, at every depth, each by its words behind `dblock`: `run`, `queue`, `queue put`.
+fn with_subcommands(command: &Command) -> Vec<(String, Command)> {
+    let mut all = Vec::new();
+    for subcommand in command.get_subcommands() {
+        let name = subcommand.get_name();
+        all.push((name.to_owned(), subcommand.clone()));
+        let below = with_subcommands(subcommand).into_iter();
+        all.extend(below.map(|(words, command)| (format!("{name} {words}"), command)));
+    }
+    all
 }
 
 /// A path in the checkout.

@@ -9,7 +9,7 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
-use super::{at, dblock};
+use super::{at, dblock, with_subcommands};
 
 /// As long as a line of text may be: mandoc warns of longer ones.
 const WIDTH: usize = 80;
@@ -28,7 +28,6 @@ pub struct Page {
 /// The page of dblock, and one of each of its commands.
 pub fn all() -> Vec<Page> {
     let dblock = dblock();
-    let commands = dblock.get_subcommands().cloned();
     let page = |command: Command| Page {
         name: command
             .get_display_name()
@@ -36,7 +35,12 @@ pub fn all() -> Vec<Page> {
             .to_owned(),
         command,
     };
-    commands.chain([dblock.clone()]).map(page).collect()
+    let commands = with_subcommands(&dblock).into_iter();
+    commands
+        .map(|(_, command)| command)
+        .chain([dblock.clone()])
+        .map(page)
+        .collect()
 }
 
 /// The day, as pages write it.

@@ -19,24 +19,33 @@ _dblock() {
         line=${line#"$word"}
     done
 
-    # What is before the word that is being typed: dblock's command, where the one that it runs begins, and which option wants
-    # this word for its value.
-    local command='' runs='' takes='' value=$2
+    # What is before the word that is being typed: dblock's command, how many arguments are still to come before the one that
+    # it runs, where that begins, and which option wants this word for its value.
+    local command='' before='' runs='' takes='' value=$2
     for ((i = 1; i < last; i++)); do
         word=${words[i]}
         takes=''
-        if [[ ! $command ]]; then
-            if [[ $word != -* ]]; then command=$word; fi
-        elif [[ $word == -- ]]; then
+        case $command in
+            '' | @GROUPS@)
+                if [[ $word != -* ]]; then
+                    command="${command:+$command }$word"
+                    _dblock_before "$command"
+                fi
+                continue
+                ;;
+        esac
+        if [[ $word == -- ]]; then
             runs=$((i + 1))
             break
         elif [[ $word == -* ]]; then
             _dblock_takes "$word"
             # Its value may look like anything.
             if [[ $takes ]] && ((++i < last)); then takes=''; fi
-        else
+        elif [[ $before == 0 ]]; then
             runs=$i
             break
+        elif [[ $before ]]; then
+            before=$((before - 1))
         fi
     done
     word=${words[last]}
@@ -48,15 +57,13 @@ _dblock() {
         help) options='@COMMANDS@' ;;
         *) return ;;
     esac
-    case $command in
-        @RUNNERS@)
-            if [[ ! $runs && ! $takes && $word && $word != -* ]]; then runs=$last; fi
-            if [[ $runs ]]; then
-                _dblock_command "${at[runs]}" "$value"
-                return
-            fi
-            ;;
-    esac
+    if [[ $before ]]; then
+        if [[ ! $runs && ! $takes && $before == 0 && $word && $word != -* ]]; then runs=$last; fi
+        if [[ $runs ]]; then
+            _dblock_command "${at[runs]}" "$value"
+            return
+        fi
+    fi
     if [[ ! $takes && $word == --*=* ]]; then
         _dblock_takes "${word%%=*}"
         value=${word#*=}
@@ -77,6 +84,14 @@ _dblock_takes() {
     case $1 in
 @VALUES@
         *) takes='' ;;
+    esac
+}
+
+# _dblock_before COMMAND: sets `before` to how many arguments a command has before the one that it runs; to nothing if it runs none.
+_dblock_before() {
+    case $1 in
+@BEFORE@
+        *) before='' ;;
     esac
 }
 

@@ -1,10 +1,19 @@
 # Completes dblock in fish. Made by script/generate of src/settings/cli and crates/generate/texts/dblock.fish: change those.
 
-# The command of dblock's that is being typed, and then the words of what it runs, as far as there are any.
+# How many arguments a command has before the one that it runs; nothing if it runs none.
+function __fish_dblock_before
+    switch "$argv[1]"
+@BEFORE@
+    end
+end
+
+# The command of dblock's that is being typed, in one word, and then the arguments in front of what it runs, and the words of that, as
+# far as there are any.
 function __fish_dblock_words
     set -l words (commandline -opc)
     set -e words[1]
     set -l dblock_command
+    set -l before
     while set -q words[1]
         switch $words[1]
             case --
@@ -15,11 +24,16 @@ function __fish_dblock_words
                 set -e words[1]
             case '-*'
             case '*'
-                if set -q dblock_command[1]
+                if not set -q dblock_command[1]; or contains -- "$dblock_command" @GROUPS@
+                    set dblock_command (string join -- ' ' $dblock_command $words[1])
+                    set before (__fish_dblock_before $dblock_command)
+                else if test "$before" = 0
                     set -a dblock_command $words
                     break
+                else
+                    set -a dblock_command $words[1]
+                    test -n "$before"; and set before (math $before - 1)
                 end
-                set dblock_command $words[1]
         end
         set -e words[1]
     end
@@ -35,21 +49,29 @@ function __fish_dblock_using_subcommand
     set -l words (__fish_dblock_words)
     contains -- "$words[1]" $argv
     and begin
-        not contains -- "$words[1]" @RUNNERS@
-        or not set -q words[2]
+        set -l before (__fish_dblock_before $words[1])
+        test -z "$before"; or test (count $words) -le (math $before + 1)
     end
+end
+
+# Whether what is typed now is run, or is an argument of that.
+function __fish_dblock_runs
+    set -l words (__fish_dblock_words)
+    set -l before (__fish_dblock_before $words[1])
+    test -n "$before"; and test (count $words) -gt $before
 end
 
 # Completes what is run as if it stood there alone.
 function __fish_dblock_run
     set -l words (__fish_dblock_words)
+    set -l first (math (__fish_dblock_before $words[1]) + 2)
     # An option of dblock's own.
-    string match -q -- '-*' (commandline -ct); and not set -q words[2]; and return
-    complete -C (string join -- ' ' (string escape -- $words[2..]) (commandline -ct))
+    string match -q -- '-*' (commandline -ct); and not set -q words[$first]; and return
+    complete -C (string join -- ' ' (string escape -- $words[$first..]) (commandline -ct))
 end
 
 # No files, but where a line says so.
 complete -c dblock -f
-complete -c dblock -n 'contains -- (__fish_dblock_words)[1] @RUNNERS@' -a '(__fish_dblock_run)'
+complete -c dblock -n __fish_dblock_runs -a '(__fish_dblock_run)'
 complete -c dblock -n '__fish_dblock_using_subcommand help' -a '@COMMANDS@'
 @TABLE@

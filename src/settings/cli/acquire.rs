@@ -18,7 +18,7 @@ pub const DEFINITION: Definition = Definition {
         output::VERBOSITY,
         connection::SETTINGS,
     ],
-    arguments: None,
+    arguments: &[],
 };
 
 /// How long the lock is held unless it is renewed. An option file's `ttl` is that of a run, and is not read for it; nor is its `wait`.

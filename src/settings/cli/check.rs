@@ -11,7 +11,7 @@ pub const DEFINITION: Definition = Definition {
     about: "Check whether a server is fit to lock on, and how fast it is",
     define,
     settings: &[output::JSON, output::VERBOSITY, connection::SETTINGS],
-    arguments: None,
+    arguments: &[],
 };
 
 fn define(command: Command) -> Command {

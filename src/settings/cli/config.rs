@@ -17,7 +17,7 @@ pub const DEFINITION: Definition = Definition {
         output::VERBOSITY,
         connection::SETTINGS,
     ],
-    arguments: Some("command"),
+    arguments: &["command"],
 };
 
 fn define(command: Command) -> Command {

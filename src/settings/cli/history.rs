@@ -17,7 +17,7 @@ pub const DEFINITION: Definition = Definition {
         output::VERBOSITY,
         connection::SETTINGS,
     ],
-    arguments: Some("names"),
+    arguments: &["names"],
 };
 
 /// The settings of this subcommand alone.

@@ -12,7 +12,7 @@ pub const DEFINITION: Definition = Definition {
     about: "Create dblock's tables, or upgrade them",
     define,
     settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
-    arguments: None,
+    arguments: &[],
 };
 
 /// The settings of this subcommand alone.
@@ -45,8 +45,8 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-Only what needs tables needs this, once: run --durable, --once-at, --once-per and --record, acquire, renew, release, history.
-It may be run again, by several hosts at once, and while other dblocks are at work. It needs CREATE and ALTER in
+Only what needs tables needs this, once: run --durable, --once-at, --once-per and --record, acquire, renew, release, history,
+queue. It may be run again, by several hosts at once, and while other dblocks are at work. It needs CREATE and ALTER in
 the database; all else needs SELECT, INSERT, UPDATE and DELETE there.
 
 Exit codes: 0 the tables are current; 78 they are not (--check), are a newer dblock's or another program's, or bad

@@ -12,7 +12,7 @@ pub const DEFINITION: Definition = Definition {
     about: "End the holder of a lock, and its command",
     define,
     settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
-    arguments: Some("holder"),
+    arguments: &["holder"],
 };
 
 /// How long to wait for the end of the command. An option file's `wait` is that of a run, and is not read for it.

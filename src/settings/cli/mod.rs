@@ -10,13 +10,14 @@ mod history;
 mod init;
 pub mod kill;
 mod output;
+pub mod queue;
 mod release;
 pub mod renew;
 mod run;
 mod setting;
 mod status;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
@@ -45,6 +46,35 @@ pub enum Subcommand {
     Release,
     /// `dblock history`
     History,
+    /// `dblock queue`, and what is to be done there.
+    Queue(Queue),
+}
+
+/// What `dblock queue` can be asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Queue {
+    /// `dblock queue create`
+    Create,
+    /// `dblock queue put`
+    Put,
+    /// `dblock queue work`
+    Work,
+    /// `dblock queue status`
+    Status,
+    /// `dblock queue list`
+    List,
+    /// `dblock queue show`
+    Show,
+    /// `dblock queue retry`
+    Retry,
+    /// `dblock queue cancel`
+    Cancel,
+    /// `dblock queue pause`
+    Pause,
+    /// `dblock queue resume`
+    Resume,
+    /// `dblock queue delete`
+    Delete,
 }
 
 /// A subcommand.
@@ -55,12 +85,39 @@ pub struct Definition {
     /// Adds its arguments and its help.
     define: fn(Command) -> Command,
     settings: &'static [&'static [Setting]],
-    /// What clap calls the arguments without an option, where it takes some.
-    arguments: Option<&'static str>,
+    /// What clap calls the arguments without an option, in their order.
+    arguments: &'static [&'static str],
+}
+
+/// When what only its own use and help need is added to a subcommand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Defined {
+    /// At once.
+    Now,
+    /// When it is the one that runs ([`Command::defer`]).
+    WhenItRuns,
+}
+
+impl Defined {
+    fn add(self, command: Command, define: fn(Command) -> Command) -> Command {
+        match self {
+            Self::Now => define(command),
+            Self::WhenItRuns => command.defer(define),
+        }
+    }
+
+    /// These subcommands of a command.
+    fn all(self, definitions: &'static [Definition]) -> impl Iterator<Item = Command> {
+        let subcommand = move |definition: &Definition| {
+            let command = Command::new(definition.name).about(definition.about);
+            self.add(command, definition.define)
+        };
+        definitions.iter().map(subcommand)
+    }
 }
 
 /// In the order of the help.
-const SUBCOMMANDS: [Definition; 10] = [
+const SUBCOMMANDS: &[Definition] = &[
     run::DEFINITION,
     status::DEFINITION,
     kill::DEFINITION,
@@ -88,12 +145,15 @@ pub struct CommandLine {
 impl CommandLine {
     /// Takes the value of a setting out of it, or else the default.
     pub fn take(&mut self, setting: &Setting) -> OsString {
-        let place = self
-            .settings
-            .iter()
-            .position(|(name, _)| *name == setting.name);
-        let given = place.map(|place| self.settings.remove(place).1);
+        let given = self.take_given(setting);
         given.unwrap_or_else(|| setting.default.unwrap_or_default().into())
+    }
+
+    /// Takes the value of a setting out of it, if it is given.
+    pub fn take_given(&mut self, setting: &Setting) -> Option<OsString> {
+        let mut given = self.settings.iter();
+        let place = given.position(|(name, _)| *name == setting.name)?;
+        Some(self.settings.remove(place).1)
     }
 
     /// Whether the command line gives this setting.
@@ -107,31 +167,42 @@ impl CommandLine {
 /// # Errors
 /// clap's error, which is also the help or the version if the command line asks for it.
 pub fn parse() -> Result<(Subcommand, CommandLine), clap::Error> {
-    let mut matches = dblock(Command::defer).try_get_matches()?;
+    let mut matches = dblock(Defined::WhenItRuns).try_get_matches()?;
     let (name, mut matches) = matches.remove_subcommand().expect("clap requires one");
-    let mut all = SUBCOMMANDS.into_iter();
+    let (definitions, name, mut matches) = if name == queue::NAME {
+        let (name, matches) = matches.remove_subcommand().expect("clap requires one");
+        (queue::SUBCOMMANDS, name, matches)
+    } else {
+        (SUBCOMMANDS, name, matches)
+    };
+    let mut all = definitions.iter();
     let definition = all
         .find(|definition| definition.name == name)
         .expect("clap knows no other");
     let settings = definition.settings.iter().copied().flatten();
     let given = settings.filter_map(|setting| Some((setting.name, value(setting, &mut matches)?)));
     let settings = given.collect();
-    let arguments = definition.arguments.and_then(|id| matches.remove_many(id));
-    let arguments = arguments.map(Iterator::collect).unwrap_or_default();
+    let arguments = definition.arguments.iter();
+    let arguments = arguments
+        .filter_map(|id| matches.remove_many::<OsString>(id))
+        .flatten();
     let command_line = CommandLine {
         settings,
-        arguments,
+        arguments: arguments.collect(),
     };
     Ok((definition.subcommand, command_line))
 }
 
-/// The whole command line. `define` adds to a subcommand what only its own use and help need: at once, or when it is the one
-/// that runs ([`Command::defer`]).
-pub fn dblock(define: fn(Command, fn(Command) -> Command) -> Command) -> Command {
-    let subcommands = SUBCOMMANDS.into_iter().map(|definition| {
-        let command = Command::new(definition.name).about(definition.about);
-        define(command, definition.define)
-    });
+/// The whole command line.
+pub fn dblock(defined: Defined) -> Command {
+    let queue = Command::new(queue::NAME).about(queue::ABOUT);
+    let queue = defined.add(
+        queue,
+        match defined {
+            Defined::Now => queue::define_all,
+            Defined::WhenItRuns => queue::define,
+        },
+    );
     Command::new("dblock")
         .version(env!("CARGO_PKG_VERSION"))
         .about(
@@ -140,7 +211,8 @@ pub fn dblock(define: fn(Command, fn(Command) -> Command) -> Command) -> Command
         )
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands(subcommands)
+        .subcommands(defined.all(SUBCOMMANDS))
+        .subcommand(queue)
 }
 
 /// The settings of all subcommands. Of two with one name the first is the one that an option file can give.
@@ -195,6 +267,10 @@ fn value(setting: &Setting, matches: &mut ArgMatches) -> Option<OsString> {
     match setting.takes {
         Takes::Secret => None,
         Takes::Value(_) => matches.remove_one(setting.name),
+        Takes::List(_) => {
+            let values: Vec<OsString> = matches.remove_many(setting.name)?.collect();
+            Some(values.join(OsStr::new(",")))
+        }
         Takes::Switch => matches.get_flag(setting.name).then(|| "1".into()),
         Takes::Count => match matches.get_count(setting.name) {
             0 => None,

@@ -11,7 +11,7 @@ pub const DEFINITION: Definition = Definition {
     about: "Release a lock of dblock acquire",
     define,
     settings: &[output::VERBOSITY, connection::SETTINGS],
-    arguments: Some("token"),
+    arguments: &["token"],
 };
 
 fn define(command: Command) -> Command {

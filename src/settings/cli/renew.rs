@@ -12,7 +12,7 @@ pub const DEFINITION: Definition = Definition {
     about: "Hold a lock of dblock acquire for longer",
     define,
     settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
-    arguments: Some("token"),
+    arguments: &["token"],
 };
 
 /// For how long from now on. An option file's `ttl` is that of a run, and is not read for it.

@@ -18,7 +18,7 @@ pub const DEFINITION: Definition = Definition {
         output::VERBOSITY,
         connection::SETTINGS,
     ],
-    arguments: Some("command"),
+    arguments: &["command"],
 };
 
 /// Which lock, and which part of it.

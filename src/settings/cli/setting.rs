@@ -30,6 +30,8 @@ pub struct Setting {
 pub enum Takes {
     /// A value, and the name of that in the help.
     Value(&'static str),
+    /// Values, and the name of one in the help: several with commas between them, or in several options.
+    List(&'static str),
     /// A value that no command line has, for a command line is public.
     Secret,
     /// Nothing: it is on or off.
@@ -74,6 +76,11 @@ impl Setting {
             Takes::Value(name) => arg
                 .value_name(name)
                 .value_parser(value_parser!(std::ffi::OsString))
+                .allow_negative_numbers(NUMBERS.contains(&name)),
+            Takes::List(name) => arg
+                .value_name(name)
+                .value_parser(value_parser!(std::ffi::OsString))
+                .action(ArgAction::Append)
                 .allow_negative_numbers(NUMBERS.contains(&name)),
             Takes::Switch => arg.action(ArgAction::SetTrue),
             Takes::Count => arg.action(ArgAction::Count),

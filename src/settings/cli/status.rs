@@ -11,7 +11,7 @@ pub const DEFINITION: Definition = Definition {
     about: "Show who holds a lock, who waits for it, and for how long",
     define,
     settings: &[output::JSON, output::VERBOSITY, connection::SETTINGS],
-    arguments: Some("names"),
+    arguments: &["names"],
 };
 
 fn define(command: Command) -> Command {

@@ -29,13 +29,16 @@ const CLIENT_GROUPS: [&str; 3] = ["client", "client-server", "client-mariadb"];
 const DEFAULT: &str = "default";
 
 /// The variables that dblock sets for its command.
-const OF_THE_COMMAND: [&str; 6] = [
+const OF_THE_COMMAND: [&str; 9] = [
     "DBLOCK_NAME",
     "DBLOCK_SLOT",
     "DBLOCK_SLOT_NAME",
     "DBLOCK_CONNECTION_ID",
     "DBLOCK_FENCE",
     "DBLOCK_TICK",
+    "DBLOCK_QUEUE",
+    "DBLOCK_JOB_ID",
+    "DBLOCK_ATTEMPT",
 ];
 
 /// The variable that names the token of a lock that a script holds. It is read where nothing else names one.

@@ -19,7 +19,7 @@ pub fn since(text: &str) -> Result<Since, String> {
 }
 
 /// A time as RFC 3339 writes it, or a date with or without a time of day, which are UTC: microseconds since 1970.
-fn time(text: &str) -> Result<i64, String> {
+pub fn time(text: &str) -> Result<i64, String> {
     let wrong = || neither(text);
     let date = text.get(..10).ok_or_else(wrong)?;
     let (of_day, offset) = match &text[10..] {

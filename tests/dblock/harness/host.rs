@@ -75,19 +75,21 @@ const SET_UP: &str = r#"
 /// Writes down how it was called, and under which lock.
 const STUB: &str = "#!/bin/sh\necho \"${0##*/}[${DBLOCK_NAME-}] $*\" >>/run/calls\n";
 
-/// Besides, it makes the file that it was to fetch, which is a bundle of CAs.
+/// Besides, it makes the file that it was to fetch, which is a bundle of CAs, and says that all went well.
 const CURL: &str = "while [ $# -gt 1 ]; do\n\
+                    [ \"$1\" != --write-out ] || printf 200\n\
                     [ \"$1\" != -o ] || [ \"$2\" = /dev/null ] || cp /etc/mysql/ca.pem \"$2\"\n\
                     shift\ndone\n";
 
 /// Programs that nobody has here, or that must not do anything here.
-const STUBS: [&str; 6] = [
+const STUBS: [&str; 7] = [
     "encode",
     "git",
     "systemctl",
     "cloud-sql-proxy",
     "curl",
     "figures",
+    "sendmail",
 ];
 
 /// Tells what must be installed when a program is missing.

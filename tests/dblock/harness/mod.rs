@@ -6,6 +6,7 @@ mod dblock;
 mod fake;
 pub mod host;
 mod island;
+pub mod jobs;
 mod namespace;
 pub mod pages;
 mod pair;
@@ -25,6 +26,7 @@ pub use dblock::{
 };
 pub use fake::{Answer, Fake, error, framed, greeting, trickle, until_closed};
 pub use island::Island;
+pub use jobs::Jobs;
 pub use pair::Pair;
 pub use process::{
     Frozen, PAIR, copy_program, group_of, is_stopped, quoted, runs, send, stat_field, write_program,
@@ -141,6 +143,13 @@ pub fn unique(what: &str) -> String {
         std::process::id(),
         NEXT.fetch_add(1, Ordering::Relaxed)
     )
+}
+
+/// The numbers from 1 to `last`, a line each.
+pub fn numbered_lines(last: u32) -> String {
+    (1..=last).fold(String::new(), |lines, number| {
+        lines + &format!("{number}\n")
+    })
 }
 
 /// Waits until `condition` holds, and panics when it does not within `deadline`. The only place that sleeps.

@@ -1,0 +1,49 @@
+//! The queue, on servers that put each commit on the disk: how many jobs go in and out, beside other queues; what a command for each
+//! job costs, beside `xargs`; and what an idle worker asks of the server.
+//!
+//! What a line counts is claimed, worked off and deleted. Contenders take turns, each on a queue that is filled up before its turn.
+
+mod commands;
+mod floor;
+mod growth;
+mod idle;
+mod peers;
+mod repeating;
+mod throughput;
+mod work;
+
+use super::Result;
+use super::private::Private;
+use super::setup::Setup;
+use super::table::Table;
+
+pub const PART: &str = "queue";
+
+/// Millions of rows are to be in memory, and their changes not to wait for the log to be emptied.
+const OF_MARIADB: [&str; 2] = [
+    "--innodb-log-file-size=1G",
+    "--innodb-buffer-pool-size=1500M",
+];
+const OF_MYSQL: [&str; 2] = [
+    "--innodb-redo-log-capacity=1G",
+    "--innodb-buffer-pool-size=1500M",
+];
+
+pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
+    // It takes some seconds to make such logs.
+    let servers = if setup.sizes.queue.jobs < 10_000 {
+        [Private::mariadb(setup)?, Private::mysql(setup)?]
+    } else {
+        [
+            Private::mariadb_with(setup, &OF_MARIADB)?,
+            Private::mysql_with(setup, &OF_MYSQL)?,
+        ]
+    };
+    let all = servers.each_ref().map(|private| private.server.clone());
+    // What is quick first, before the tables are large.
+    idle::measure(setup, &all, table)?;
+    commands::measure(setup, &all, table)?;
+    throughput::measure(setup, &all, table)?;
+    growth::measure(setup, &all, table)?;
+    repeating::measure(setup, &all, table)
+}

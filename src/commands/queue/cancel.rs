@@ -1,0 +1,58 @@
+//! `dblock queue cancel`: deletes jobs that wait or are dead, and lets those that run not run again.
+
+use super::{Question, Worst, again, find, jobs};
+use crate::base::exit::Ending;
+use crate::queue::{Changed, For, cancel as cancel_job};
+use crate::settings;
+use crate::settings::cli::CommandLine;
+use crate::settings::queue::Jobs;
+
+/// Cancels them, and returns how dblock is to end.
+///
+/// # Errors
+/// What kept it from that.
+pub fn cancel(command_line: CommandLine) -> anyhow::Result<Ending> {
+    let (of_jobs, log) = settings::queue::of_jobs(command_line)?;
+    let name = &of_jobs.queue;
+    let question = Question {
+        names: ("dblock queue cancel", c"dblock-cancel"),
+        what_for: For::Writing,
+        connection: &of_jobs.connection,
+        is_long: true,
+        log,
+    };
+    let ids = match &of_jobs.jobs {
+        Jobs::Ids(ids) => &ids[..],
+        Jobs::Dead => &[],
+    };
+    let mut deleted = 0;
+    let worst = Worst::new();
+    question.ask(
+        |asker, tables| {
+            let queue = find(name, tables, &mut asker.inspector.session)?;
+            for &id in ids {
+                let changed = again(&mut asker.inspector.session, |session| {
+                    cancel_job(id, &queue, tables, session)
+                })?;
+                asker.report((id, changed));
+            }
+            Ok(())
+        },
+        |(id, changed): (u64, Changed)| match changed {
+            Changed::Deleted(_) => deleted += 1,
+            Changed::Canceled => log.warning(format_args!(
+                "job {id} of {name} is running: its command goes on to its end, but is not run again"
+            )),
+            Changed::Not(state) => {
+                log.warning(format_args!("job {id} of {name} is {}", state.word()));
+                worst.missing();
+            }
+            Changed::Unknown | Changed::Retried(_) => {
+                log.warning(format_args!("{name} has no job {id}"));
+                worst.missing();
+            }
+        },
+    )?;
+    log.info(format_args!("deleted {}", jobs(deleted)));
+    Ok(worst.ending())
+}

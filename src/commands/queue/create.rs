@@ -1,0 +1,48 @@
+//! `dblock queue create`: creates a queue.
+
+use super::{Question, again};
+use crate::base::exit::{Ending, Failure, Reason};
+use crate::queue::{Created, For, create as create_queue};
+use crate::settings;
+use crate::settings::cli::CommandLine;
+
+/// Creates the queue, and returns how dblock is to end.
+///
+/// # Errors
+/// What kept it from that; that the queue is there with other properties.
+pub fn create(command_line: CommandLine) -> anyhow::Result<Ending> {
+    let (create, log) = settings::queue::create(command_line)?;
+    let name = &create.queue;
+    let question = Question {
+        names: ("dblock queue create", c"dblock-create"),
+        what_for: For::Writing,
+        connection: &create.connection,
+        is_long: false,
+        log,
+    };
+    let mut created = Created::Deleting;
+    question.ask(
+        |asker, tables| {
+            let done = again(&mut asker.inspector.session, |session| {
+                create_queue(name, &create.properties, tables, session)
+            })?;
+            asker.report(done);
+            Ok(())
+        },
+        |done: Created| created = done,
+    )?;
+    let wrong = |line| Err(Failure::new(Reason::Configuration, line).into());
+    match created {
+        Created::New => log.info(format_args!("created the queue {name}")),
+        Created::Same => log.info(format_args!("the queue {name} is there already")),
+        Created::Different(how) => {
+            return wrong(format!("the queue {name} is there already, but with {how}"));
+        }
+        Created::Deleting => {
+            return wrong(format!(
+                "the queue {name} is being deleted; dblock queue delete {name} goes on with that"
+            ));
+        }
+    }
+    Ok(Ending::Code(0))
+}

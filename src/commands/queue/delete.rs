@@ -1,0 +1,49 @@
+//! `dblock queue delete`: deletes a queue with all of its jobs.
+
+use super::{Question, again, jobs};
+use crate::base::exit::Ending;
+use crate::db::Fault;
+use crate::queue::{For, delete as delete_queue, no_such_queue};
+use crate::settings;
+use crate::settings::cli::CommandLine;
+
+/// Deletes the queue, and returns how dblock is to end.
+///
+/// # Errors
+/// What kept it from that.
+pub fn delete(command_line: CommandLine) -> anyhow::Result<Ending> {
+    let (of_queue, log) = settings::queue::of_queue(command_line)?;
+    let name = &of_queue.queue;
+    let question = Question {
+        names: ("dblock queue delete", c"dblock-delete"),
+        what_for: For::Writing,
+        connection: &of_queue.connection,
+        is_long: true,
+        log,
+    };
+    let mut deleted = 0;
+    question.ask(
+        |asker, tables| {
+            // A try that met another transaction has begun to delete it.
+            let mut has_begun = false;
+            let mut count: u64 = 0;
+            let is_there = again(&mut asker.inspector.session, |session| {
+                let done = delete_queue(name, tables, session, |jobs| count += jobs);
+                has_begun |= matches!(done, Ok(true) | Err(Fault::Conflict(_)));
+                done
+            })?;
+            asker.report(count);
+            if is_there || has_begun {
+                Ok(())
+            } else {
+                Err(Fault::Final(no_such_queue(name)))
+            }
+        },
+        |jobs: u64| deleted += jobs,
+    )?;
+    log.info(format_args!(
+        "deleted the queue {name} with {}",
+        jobs(deleted)
+    ));
+    Ok(Ending::Code(0))
+}

@@ -1,0 +1,112 @@
+//! `dblock queue list`: the jobs of a queue.
+
+use serde_json::{Value, json};
+
+use super::{Question, find};
+use crate::base::exit::Ending;
+use crate::base::text::{json_printable, moment, printable};
+use crate::commands::{in_columns, print, to_the_second};
+use crate::isolated::query::Message;
+use crate::queue::{For, Listed, list as list_jobs};
+use crate::settings;
+use crate::settings::cli::CommandLine;
+
+const NOTHING: &str = "there is no such job";
+
+/// Asks the server, prints the answer, and returns how dblock is to end.
+///
+/// # Errors
+/// What kept the server from being asked.
+pub fn list(command_line: CommandLine) -> anyhow::Result<Ending> {
+    let (list, log) = settings::queue::list(command_line)?;
+    let question = Question {
+        names: ("dblock queue list", c"dblock-list"),
+        what_for: For::Reading,
+        connection: &list.connection,
+        is_long: true,
+        log,
+    };
+    let mut jobs: Vec<Listed> = Vec::new();
+    let server = question.ask(
+        |asker, tables| {
+            let link = asker.link();
+            let session = &mut asker.inspector.session;
+            let queue = find(&list.queue, tables, session)?;
+            list_jobs(&queue, list.state, list.limit, tables, session, |job| {
+                let _ = link.send(&Message::Item(job));
+            })
+        },
+        |job: Listed| jobs.push(job),
+    )?;
+    print(&if list.json {
+        let jobs: Vec<_> = jobs.iter().map(entry).collect();
+        let whole = json!({ "server": server, "queue": list.queue, "jobs": jobs });
+        format!("{}\n", json_printable(&format!("{whole:#}")))
+    } else {
+        as_table(&jobs)
+    })?;
+    Ok(Ending::Code(0))
+}
+
+/// The worker of a job that runs.
+pub fn worker(job: &Listed) -> Option<String> {
+    let host = job.host.as_deref()?;
+    Some(format!("{host}:{}", job.pid.unwrap_or_default()))
+}
+
+fn as_table(jobs: &[Listed]) -> String {
+    if jobs.is_empty() {
+        return format!("{NOTHING}\n");
+    }
+    let titles = [
+        "ID",
+        "STATE",
+        "PRIORITY",
+        "DUE (UTC)",
+        "ATTEMPT",
+        "KEY",
+        "WORKER",
+        "LAST ERROR",
+    ];
+    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    let dash = |text: Option<String>| text.map_or_else(|| "-".to_owned(), |text| printable(&text));
+    for job in jobs {
+        rows.push(vec![
+            job.id.to_string(),
+            state(job),
+            job.priority.to_string(),
+            dash(job.due.map(to_the_second)),
+            job.attempt.to_string(),
+            dash(job.key.clone()),
+            dash(worker(job)),
+            dash(job.last_error.clone()),
+        ]);
+    }
+    in_columns(&rows)
+}
+
+/// The state, and whether the job is not to run again.
+pub fn state(job: &Listed) -> String {
+    let word = job.state.word();
+    if job.canceled {
+        format!("{word}, canceled")
+    } else {
+        word.to_owned()
+    }
+}
+
+/// What a program is told of a job.
+pub fn entry(job: &Listed) -> Value {
+    json!({
+        "id": job.id,
+        "state": job.state.word(),
+        "priority": job.priority,
+        "due": job.due.map(moment),
+        "since": job.since.map(moment),
+        "attempt": job.attempt,
+        "key": job.key,
+        "worker": worker(job),
+        "canceled": job.canceled,
+        "last_error": job.last_error,
+    })
+}

@@ -1,0 +1,62 @@
+//! `dblock queue pause` and `resume`: workers claim nothing for now, or claim again.
+
+use std::ffi::CStr;
+
+use super::{Question, again};
+use crate::base::exit::Ending;
+use crate::db::Fault;
+use crate::queue::{For, no_such_queue, pause as pause_queue};
+use crate::settings;
+use crate::settings::cli::CommandLine;
+
+/// Pauses the queue, and returns how dblock is to end.
+///
+/// # Errors
+/// What kept it from that.
+pub fn pause(command_line: CommandLine) -> anyhow::Result<Ending> {
+    set(command_line, true, ("dblock queue pause", c"dblock-pause"))
+}
+
+/// Has the queue go on, and returns how dblock is to end.
+///
+/// # Errors
+/// What kept it from that.
+pub fn resume(command_line: CommandLine) -> anyhow::Result<Ending> {
+    set(
+        command_line,
+        false,
+        ("dblock queue resume", c"dblock-resume"),
+    )
+}
+
+fn set(
+    command_line: CommandLine,
+    pauses: bool,
+    names: (&'static str, &'static CStr),
+) -> anyhow::Result<Ending> {
+    let (of_queue, log) = settings::queue::of_queue(command_line)?;
+    let name = &of_queue.queue;
+    let question = Question {
+        names,
+        what_for: For::Writing,
+        connection: &of_queue.connection,
+        is_long: false,
+        log,
+    };
+    question.ask::<()>(
+        |asker, tables| {
+            let is_there = again(&mut asker.inspector.session, |session| {
+                pause_queue(name, pauses, tables, session)
+            })?;
+            if is_there {
+                Ok(())
+            } else {
+                Err(Fault::Final(no_such_queue(name)))
+            }
+        },
+        |()| {},
+    )?;
+    let done = if pauses { "paused" } else { "resumed" };
+    log.info(format_args!("{done} the queue {name}"));
+    Ok(Ending::Code(0))
+}

@@ -1,0 +1,290 @@
+//! The payloads of `dblock queue put`: a few at a time, as they come in.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::base::exit::{Failure, Reason};
+use crate::base::text::in_words;
+use crate::isolated::link::Link;
+use crate::queue::{LONGEST_PAYLOAD, MOST_BYTES, MOST_JOBS};
+use crate::settings::queue::Source;
+
+/// Bytes that are read at once.
+const PIECE: usize = 64 * 1024;
+
+/// What is to be put next.
+pub enum Next {
+    /// Payloads, as many as are there, and no more than go into one transaction.
+    Some,
+    /// There are no more.
+    End,
+    /// Whoever asked for them wants no more.
+    Stopped,
+}
+
+/// The payloads that are still to be put.
+pub struct Records {
+    kind: Kind,
+    /// What was read and is not put yet, and in it the payloads that are to be put next.
+    buffer: Vec<u8>,
+    next: Vec<(usize, usize)>,
+    /// How many payloads came before these.
+    before: u64,
+}
+
+enum Kind {
+    /// These.
+    Arguments(VecDeque<OsString>),
+    /// The content of each file.
+    Files(VecDeque<PathBuf>),
+    /// What a descriptor has. `end`: the byte that ends a payload; `None`: all of it is one.
+    Stream { end: Option<u8>, is_over: bool },
+}
+
+impl Records {
+    /// All that a source has.
+    pub fn of(source: &Source) -> Self {
+        let stream = |end| Kind::Stream {
+            end,
+            is_over: false,
+        };
+        Self {
+            kind: match source {
+                Source::Arguments(payloads) => Kind::Arguments(payloads.iter().cloned().collect()),
+                Source::Files(files) => Kind::Files(files.iter().cloned().collect()),
+                Source::Stdin => stream(None),
+                Source::Records(end) => stream(Some(*end)),
+            },
+            buffer: Vec::new(),
+            next: Vec::new(),
+            before: 0,
+        }
+    }
+
+    /// The payloads that are to be put now.
+    pub fn payloads(&self) -> Vec<&[u8]> {
+        let next = self.next.iter();
+        next.map(|&(from, to)| &self.buffer[from..to]).collect()
+    }
+
+    /// Goes on behind those that are put.
+    ///
+    /// # Errors
+    /// A payload that is too long, or cannot be read; those before it have been put.
+    pub fn advance(&mut self, link: &Link) -> Result<Next, Failure> {
+        self.before += self.next.len() as u64;
+        if link.is_readable() {
+            return Ok(Next::Stopped);
+        }
+        match &mut self.kind {
+            Kind::Arguments(payloads) => {
+                self.buffer.clear();
+                self.next.clear();
+                while let Some(payload) = payloads.front() {
+                    let is_room = self.buffer.is_empty() || fits(&self.buffer, payload.len());
+                    if self.next.len() == MOST_JOBS || !is_room {
+                        break;
+                    }
+                    let payload = payloads.pop_front().unwrap_or_default().into_vec();
+                    let from = self.buffer.len();
+                    self.buffer.extend(payload);
+                    self.next.push((from, self.buffer.len()));
+                }
+                Ok(self.found())
+            }
+            Kind::Files(_) => self.read_files(),
+            Kind::Stream { end, .. } => {
+                let end = *end;
+                self.read_stream(end, link)
+            }
+        }
+    }
+
+    fn found(&self) -> Next {
+        if self.next.is_empty() {
+            Next::End
+        } else {
+            Next::Some
+        }
+    }
+
+    fn read_files(&mut self) -> Result<Next, Failure> {
+        self.buffer.clear();
+        self.next.clear();
+        let Kind::Files(files) = &mut self.kind else {
+            return Ok(Next::End);
+        };
+        while self.next.len() < MOST_JOBS && fits(&self.buffer, 0) {
+            let Some(path) = files.pop_front() else { break };
+            let from = self.buffer.len();
+            let read = open(&path).and_then(|file| {
+                file.take(LONGEST_PAYLOAD as u64 + 1)
+                    .read_to_end(&mut self.buffer)
+            });
+            read.map_err(|error| cannot_read(&path.display().to_string(), &error))?;
+            let to = self.buffer.len();
+            if to - from > LONGEST_PAYLOAD {
+                return Err(too_long(&path.display().to_string()));
+            }
+            self.next.push((from, to));
+        }
+        Ok(self.found())
+    }
+
+    fn read_stream(&mut self, end: Option<u8>, link: &Link) -> Result<Next, Failure> {
+        let (separator, skipped) = (end, usize::from(end.is_some()));
+        let consumed = self.next.last().map_or(0, |&(_, to)| to + skipped);
+        self.buffer.drain(..consumed.min(self.buffer.len()));
+        self.next.clear();
+        let Kind::Stream { is_over, .. } = &mut self.kind else {
+            return Ok(Next::End);
+        };
+        let stdin = io::stdin();
+        let (mut from, mut seen) = (0, 0);
+        loop {
+            if let Some(separator) = separator {
+                let found = |bytes: &[u8]| bytes.iter().position(|&byte| byte == separator);
+                while let Some(at) = found(&self.buffer[seen..]) {
+                    let to = seen + at;
+                    if to - from > LONGEST_PAYLOAD {
+                        break;
+                    }
+                    self.next.push((from, to));
+                    (from, seen) = (to + 1, to + 1);
+                    if self.next.len() == MOST_JOBS || from > MOST_BYTES {
+                        return Ok(Next::Some);
+                    }
+                }
+                seen = seen.max(self.buffer.len());
+            }
+            if *is_over {
+                let rest = self.buffer.len() - from.min(self.buffer.len());
+                // Behind the last record stands nothing; without records nothing is a payload, too.
+                let is_one = match separator {
+                    Some(_) => rest > 0,
+                    None => self.before == 0 && self.next.is_empty(),
+                };
+                if is_one && rest <= LONGEST_PAYLOAD {
+                    self.next.push((from, self.buffer.len()));
+                }
+                return Ok(self.found());
+            }
+            if self.buffer.len() - from > LONGEST_PAYLOAD {
+                if self.next.is_empty() {
+                    return Err(too_long(&self.place(separator)));
+                }
+                return Ok(Next::Some);
+            }
+            match wait(stdin.as_fd(), link, self.next.is_empty()) {
+                Ready::Input => {}
+                Ready::Nothing => return Ok(Next::Some),
+                Ready::Stop => {
+                    self.next.clear();
+                    return Ok(Next::Stopped);
+                }
+            }
+            let length = self.buffer.len();
+            self.buffer.resize(length + PIECE, 0);
+            let read = nix::unistd::read(stdin.as_fd(), &mut self.buffer[length..]);
+            self.buffer.truncate(length + read.unwrap_or_default());
+            match read {
+                Ok(0) => *is_over = true,
+                Ok(_) | Err(Errno::EAGAIN | Errno::EINTR) => {}
+                Err(error) => return Err(cannot_read("stdin", &error.into())),
+            }
+        }
+    }
+
+    /// The payload that is being read, in words.
+    fn place(&self, separator: Option<u8>) -> String {
+        let number = self.before + 1;
+        match separator {
+            None => "stdin".to_owned(),
+            Some(b'\n') => format!("line {number}"),
+            Some(_) => format!("record {number}"),
+        }
+    }
+}
+
+/// Whether payloads with so many bytes more go into one transaction.
+fn fits(buffer: &[u8], more: usize) -> bool {
+    buffer.len() + more <= MOST_BYTES
+}
+
+/// What came first.
+enum Ready {
+    Input,
+    Nothing,
+    Stop,
+}
+
+/// Waits for input, or only looks whether there is some.
+fn wait(input: BorrowedFd, link: &Link, waits: bool) -> Ready {
+    let timeout = if waits {
+        PollTimeout::NONE
+    } else {
+        PollTimeout::ZERO
+    };
+    loop {
+        let mut ready = [
+            PollFd::new(input, PollFlags::POLLIN),
+            PollFd::new(link.as_fd(), PollFlags::POLLIN),
+        ];
+        match poll(&mut ready, timeout) {
+            Ok(0) if waits => {}
+            Ok(0) => return Ready::Nothing,
+            Err(Errno::EINTR) => {}
+            // Reading says what is wrong.
+            Err(_) => return Ready::Input,
+            Ok(_) if waits && ready[1].any().unwrap_or(false) => return Ready::Stop,
+            Ok(_) if ready[0].any().unwrap_or(true) => return Ready::Input,
+            Ok(_) => return Ready::Nothing,
+        }
+    }
+}
+
+/// Looks whether the files can be read, and are not too long, before anything is put.
+///
+/// # Errors
+/// Which is not, and why.
+pub fn check_files(files: &[PathBuf]) -> Result<(), Failure> {
+    for path in files.iter().filter(|path| path.as_os_str() != "-") {
+        let name = path.display().to_string();
+        let metadata = std::fs::metadata(path).map_err(|error| cannot_read(&name, &error))?;
+        if metadata.is_file() {
+            File::open(path).map_err(|error| cannot_read(&name, &error))?;
+            if metadata.len() > LONGEST_PAYLOAD as u64 {
+                return Err(too_long(&name));
+            }
+        } else if metadata.is_dir() {
+            return Err(cannot_read(&name, &io::Error::other("it is a directory")));
+        }
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    if path.as_os_str() == "-" {
+        return Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?));
+    }
+    File::open(path)
+}
+
+fn cannot_read(what: &str, error: &io::Error) -> Failure {
+    let line = format!("cannot read {what}: {}", in_words(error));
+    Failure::new(Reason::Usage, line)
+}
+
+fn too_long(what: &str) -> Failure {
+    let most = LONGEST_PAYLOAD / (1024 * 1024);
+    let line = format!("{what} is longer than {most} MB, which is the longest payload");
+    Failure::new(Reason::Usage, line)
+}

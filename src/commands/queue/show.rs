@@ -1,0 +1,177 @@
+//! `dblock queue show`: all about a job, or its payload.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::list::{entry, state, worker};
+use super::{Question, find};
+use crate::base::exit::{Ending, Failure, Reason};
+use crate::base::text::{json_printable, moment, printable, seconds, shown};
+use crate::commands::{cannot_write, in_columns, print, to_the_second};
+use crate::db::Fault;
+use crate::isolated::query::Message;
+use crate::queue::{Details, For, show as show_job};
+use crate::settings;
+use crate::settings::cli::CommandLine;
+use crate::settings::queue::Shown;
+
+/// Bytes of a payload that cross to the process that prints at once.
+const PIECE: usize = 12 * 1024;
+
+/// Characters of a payload that people are shown.
+const LONGEST_SHOWN: usize = 500;
+
+/// From the process that asks.
+#[derive(Serialize, Deserialize)]
+enum Found {
+    Job(Box<Details>),
+    /// Bytes of the payload, in hex digits.
+    Payload(String),
+}
+
+/// Asks the server, prints the answer, and returns how dblock is to end.
+///
+/// # Errors
+/// What kept the server from being asked; that there is no such job.
+pub fn show(command_line: CommandLine) -> anyhow::Result<Ending> {
+    let (show, log) = settings::queue::show(command_line)?;
+    let question = Question {
+        names: ("dblock queue show", c"dblock-show"),
+        what_for: For::Reading,
+        connection: &show.connection,
+        is_long: true,
+        log,
+    };
+    let mut job: Option<Details> = None;
+    let mut payload: Vec<u8> = Vec::new();
+    let server = question.ask(
+        |asker, tables| {
+            let link = asker.link();
+            let session = &mut asker.inspector.session;
+            let queue = find(&show.queue, tables, session)?;
+            let is_there = show_job(
+                &queue,
+                show.job,
+                tables,
+                session,
+                |details| {
+                    let _ = link.send(&Message::Item(Found::Job(Box::new(details))));
+                },
+                |part| {
+                    for piece in part.chunks(PIECE) {
+                        let _ = link.send(&Message::Item(Found::Payload(hex(piece))));
+                    }
+                },
+            )?;
+            if is_there {
+                return Ok(());
+            }
+            let missing = format!("{} has no job {}", show.queue, show.job);
+            Err(Fault::Final(Failure::new(Reason::Configuration, missing)))
+        },
+        |found: Found| match found {
+            Found::Job(details) => job = Some(*details),
+            Found::Payload(digits) => payload.extend(bytes(&digits)),
+        },
+    )?;
+    let Some(job) = job else {
+        return Ok(Ending::Code(0));
+    };
+    match show.shown {
+        Shown::Payload => write_out(&payload)?,
+        Shown::Json => print(&as_json(&server, &show.queue, &job, &payload))?,
+        Shown::Table => print(&as_table(&show.queue, &job, &payload))?,
+    }
+    Ok(Ending::Code(0))
+}
+
+/// A reader that has seen enough, as `head`, is no error.
+fn write_out(bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(cannot_write(&error)),
+        _ => Ok(()),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+fn bytes(digits: &str) -> impl Iterator<Item = u8> {
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.map(|pair| {
+        let pair = str::from_utf8(pair).unwrap_or_default();
+        u8::from_str_radix(pair, 16).unwrap_or_default()
+    })
+}
+
+fn as_table(queue: &str, job: &Details, payload: &[u8]) -> String {
+    let listed = &job.listed;
+    let text = String::from_utf8_lossy(payload);
+    let cut: String = text.chars().take(LONGEST_SHOWN).collect();
+    let more = if cut.len() < text.len() { " …" } else { "" };
+    let time =
+        |at: Option<std::time::SystemTime>| at.map(|at| format!("{} UTC", to_the_second(at)));
+    let rows = [
+        ("id", Some(listed.id.to_string())),
+        ("queue", Some(queue.to_owned())),
+        ("state", Some(state(listed))),
+        ("priority", Some(listed.priority.to_string())),
+        ("shard", Some(job.shard.to_string())),
+        (
+            "block of",
+            job.block_jobs.map(|jobs| super::jobs(jobs.into())),
+        ),
+        ("put", time(Some(job.put))),
+        ("due", time(listed.due)),
+        ("every", job.every.map(|span| shown(span).to_string())),
+        ("attempt", Some(listed.attempt.to_string())),
+        ("fence", Some(job.fence.to_string())),
+        ("key", listed.key.clone()),
+        ("worker", worker(listed)),
+        ("canceled", time(job.canceled)),
+        ("failed", time(job.failed)),
+        ("last error", listed.last_error.clone()),
+        ("bytes", Some(job.payload_bytes.to_string())),
+        ("payload", Some(cut + more)),
+    ];
+    let rows = rows
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)));
+    let rows: Vec<_> = rows
+        .map(|(name, value)| vec![name.to_owned(), printable(&value)])
+        .collect();
+    in_columns(&rows)
+}
+
+fn as_json(server: &str, queue: &str, job: &Details, payload: &[u8]) -> String {
+    let mut whole = json!({
+        "server": server,
+        "queue": queue,
+        "shard": job.shard,
+        "block_jobs": job.block_jobs,
+        "fence": job.fence,
+        "every_seconds": job.every.map(seconds),
+        "put": moment(job.put),
+        "canceled_at": job.canceled.map(moment),
+        "failed_at": job.failed.map(moment),
+        "payload_bytes": job.payload_bytes,
+    });
+    if let (Value::Object(whole), Value::Object(listed)) = (&mut whole, entry(&job.listed)) {
+        whole.extend(listed);
+        match str::from_utf8(payload) {
+            Ok(text) => whole.insert("payload".to_owned(), text.into()),
+            Err(_) => whole.insert("payload_hex".to_owned(), hex(payload).into()),
+        };
+    }
+    format!("{}\n", json_printable(&format!("{whole:#}")))
+}

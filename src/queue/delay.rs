@@ -1,0 +1,35 @@
+//! When a job that failed is tried again.
+
+use std::time::Duration;
+
+/// However often it failed, it is tried again after this time, or the queue's own where that is longer.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// How long a job waits after its attempt of this number, from 1, has failed: the queue's delay, doubled with each attempt, the upper
+/// half of it by `chance`, from 0 to 1, so that what failed together does not come back together.
+pub fn retry_delay(first: Duration, attempt: u32, chance: f64) -> Duration {
+    let doubled = 1u32
+        .checked_shl(attempt.saturating_sub(1))
+        .unwrap_or(u32::MAX);
+    let most = first.saturating_mul(doubled).min(LONGEST.max(first));
+    most.mul_f64(0.5 + 0.5 * chance.clamp(0.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_doubles_up_to_an_hour_and_half_of_it_is_by_chance() {
+        let seconds =
+            |attempt, chance| retry_delay(Duration::from_secs(10), attempt, chance).as_secs();
+        assert_eq!([seconds(1, 0.0), seconds(1, 1.0)], [5, 10]);
+        assert_eq!(
+            [seconds(2, 1.0), seconds(3, 1.0), seconds(4, 0.0)],
+            [20, 40, 40]
+        );
+        assert_eq!([seconds(20, 1.0), seconds(u32::MAX, 0.0)], [3600, 1800]);
+        let day = Duration::from_secs(86400);
+        assert_eq!(retry_delay(day, 5, 1.0), day);
+    }
+}

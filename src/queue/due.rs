@@ -1,0 +1,176 @@
+//! What is due: delayed jobs whose time has come, and where to look for jobs.
+
+use super::Queue;
+use super::turn::CARRIED;
+use crate::db::{Batch, Fault, Reply, Row, Session, Statement};
+use crate::schema::{DELAYED, DUE, Tables};
+
+/// Has delayed jobs that are due by now be claimed, some hundreds at most; how many they were.
+///
+/// # Errors
+/// Those of a statement. Nothing is lost by them: whoever comes next does the same.
+pub fn promote(
+    tables: &Tables,
+    queue: &Queue,
+    skips_locked: bool,
+    session: &mut Session,
+) -> Result<usize, Fault> {
+    let due = session.run_batch(&LockDelayed {
+        tables,
+        queue,
+        skips_locked,
+    })?;
+    session.run_batch(&Promote {
+        tables,
+        queue,
+        jobs: &due,
+    })?;
+    Ok(due.len())
+}
+
+/// Delayed jobs that are moved at once.
+const PROMOTED: usize = 500;
+
+/// Locks delayed jobs that are due by now, in a transaction that stays open.
+struct LockDelayed<'a> {
+    tables: &'a Tables,
+    queue: &'a Queue,
+    skips_locked: bool,
+}
+
+impl Batch for LockDelayed<'_> {
+    type Answer = Vec<u64>;
+
+    fn statements(&self) -> Vec<String> {
+        vec![
+            "/* dblock queue promote */ BEGIN".to_owned(),
+            format!(
+                "SELECT job FROM {} WHERE queue = {} AND due_at <= UTC_TIMESTAMP(6) ORDER BY due_at, job LIMIT {PROMOTED} FOR UPDATE{}",
+                self.tables.of(&DELAYED),
+                self.queue.id,
+                if self.skips_locked {
+                    " SKIP LOCKED"
+                } else {
+                    ""
+                }
+            ),
+        ]
+    }
+
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Vec<u64>, Fault> {
+        match (replies, fault) {
+            ([_, reply], None) => reply
+                .rows
+                .iter()
+                .map(|row| Ok(row.get(0)?.unwrap_or_default()))
+                .collect(),
+            (_, fault) => Err(fault.unwrap_or_else(|| Fault::Gone("no answer".to_owned()))),
+        }
+    }
+}
+
+/// Moves the jobs that are locked, and ends the transaction.
+struct Promote<'a> {
+    tables: &'a Tables,
+    queue: &'a Queue,
+    jobs: &'a [u64],
+}
+
+impl Batch for Promote<'_> {
+    type Answer = ();
+
+    fn statements(&self) -> Vec<String> {
+        if self.jobs.is_empty() {
+            return vec!["/* dblock queue promoted */ COMMIT".to_owned()];
+        }
+        let jobs: Vec<_> = self.jobs.iter().map(u64::to_string).collect();
+        let delayed = self.tables.of(&DELAYED);
+        let of = format!("job IN ({}) AND queue = {}", jobs.join(","), self.queue.id);
+        vec![
+            format!(
+                "/* dblock queue promoted */ INSERT INTO {} ({CARRIED}, attempt, every_us, due_at) \
+                 SELECT {CARRIED}, attempt, every_us, due_at FROM {delayed} FORCE INDEX (by_job) WHERE {of}",
+                self.tables.of(&DUE)
+            ),
+            format!("DELETE x FROM {delayed} x FORCE INDEX (by_job) WHERE {of}"),
+            "COMMIT".to_owned(),
+        ]
+    }
+
+    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
+        fault.map_or(Ok(()), Err)
+    }
+}
+
+/// The shards of a queue in which something is due.
+pub struct AskShards<'a> {
+    /// Where.
+    pub tables: &'a Tables,
+    /// The queue.
+    pub queue: &'a Queue,
+}
+
+impl Statement for AskShards<'_> {
+    type Answer = Vec<u16>;
+
+    const MOST_ROWS: usize = u16::MAX as usize;
+
+    fn sql(&self) -> String {
+        let due = self.tables.of(&DUE);
+        let each = (0..self.queue.shards).map(|shard| {
+            format!(
+                "(SELECT shard FROM {due} WHERE queue = {} AND shard = {shard} LIMIT 1)",
+                self.queue.id
+            )
+        });
+        format!(
+            "/* dblock queue shards */ {}",
+            each.collect::<Vec<_>>().join(" UNION ALL ")
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Vec<u16>, Fault> {
+        rows.iter()
+            .map(|row| Ok(row.get(0)?.unwrap_or_default()))
+            .collect()
+    }
+}
+
+/// The jobs of a shard that come first, for servers on which those that others are about to claim cannot be skipped.
+pub struct AskCandidates<'a> {
+    /// Where.
+    pub tables: &'a Tables,
+    /// The queue.
+    pub queue: &'a Queue,
+    /// The shard.
+    pub shard: u16,
+    /// So many.
+    pub limit: u32,
+}
+
+impl Statement for AskCandidates<'_> {
+    type Answer = Vec<(i32, u64)>;
+
+    const MOST_ROWS: usize = 100_000;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock queue candidates */ SELECT priority, job FROM {} WHERE queue = {} AND shard = {} ORDER BY priority, job LIMIT {}",
+            self.tables.of(&DUE),
+            self.queue.id,
+            self.shard,
+            self.limit
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        rows.iter()
+            .map(|row| {
+                Ok((
+                    row.get(0)?.unwrap_or_default(),
+                    row.get(1)?.unwrap_or_default(),
+                ))
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,422 @@
+//! The rows of the narrow tables: what waits, runs, or is over, each of one job or of a block.
+
+use std::fmt::Write;
+use std::time::{Duration, SystemTime};
+
+use super::jobs::State;
+use crate::db::{Fault, LIST, Plain, Row, Session, Statement};
+use crate::schema::{DEAD, DELAYED, DONE, DUE, JOB_PARTS, JOBS, RUNNING, Table, Tables, WORKERS};
+
+/// Rows that one statement deletes at most.
+pub const MOST_DELETED: u64 = 500;
+
+/// Narrow rows whose jobs are deleted at once.
+pub const MOST_ENTRIES: usize = 200;
+
+/// Jobs of a block at most.
+const LARGEST_BLOCK: u64 = super::put::MOST_JOBS as u64;
+
+const EPOCH: &str = "TIMESTAMP'1970-01-01 00:00:00'";
+
+/// The moment that is so many microseconds after the beginning of 1970, UTC.
+pub(super) fn moment(micros: i64) -> String {
+    format!("{EPOCH} + INTERVAL {micros} MICROSECOND")
+}
+
+/// How many microseconds a moment is after the beginning of 1970, UTC.
+pub(super) fn micros(moment: &str) -> String {
+    format!("TIMESTAMPDIFF(MICROSECOND, {EPOCH}, {moment})")
+}
+
+/// A time of the server's. Nothing is before 1970.
+pub(super) fn time(micros: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or_default())
+}
+
+impl State {
+    /// Its table.
+    pub(super) fn table(self) -> &'static Table {
+        match self {
+            Self::Running => &RUNNING,
+            Self::Due => &DUE,
+            Self::Delayed => &DELAYED,
+            Self::Dead => &DEAD,
+            Self::Done => &DONE,
+        }
+    }
+
+    /// The column that says since when.
+    fn since(self) -> &'static str {
+        match self {
+            Self::Running => "claimed_at",
+            Self::Due | Self::Delayed => "due_at",
+            Self::Dead => "died_at",
+            Self::Done => "done_at",
+        }
+    }
+
+    /// What is read of a row `n` of its table.
+    pub(super) fn columns(self) -> String {
+        let worker = match self {
+            Self::Running => "n.worker",
+            _ => "NULL",
+        };
+        format!(
+            "n.queue, n.shard, n.priority, n.job, n.last_job, n.block, n.jobs, n.attempt, n.fence, n.every_us, {}, {}, {worker}",
+            micros("n.due_at"),
+            micros(&format!("n.{}", self.since())),
+        )
+    }
+}
+
+/// How many columns [`State::columns`] are.
+pub(super) const COLUMNS: usize = 13;
+
+/// A row of a narrow table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub state: State,
+    pub queue: u32,
+    pub shard: u16,
+    pub priority: i32,
+    /// The job, or the first of the block.
+    pub job: u64,
+    /// The last of the block; 0: there is no block.
+    pub last_job: u64,
+    pub block: u64,
+    pub jobs: u32,
+    pub attempt: u32,
+    pub fence: u64,
+    pub every_us: Option<u64>,
+    /// In microseconds since 1970, UTC, as all moments here.
+    pub due_at: i64,
+    /// When it was claimed, died or was done; else when it is due.
+    pub since: i64,
+    pub worker: Option<u64>,
+}
+
+impl Entry {
+    pub fn read(state: State, row: &Row) -> Result<Self, Fault> {
+        Ok(Self {
+            state,
+            queue: row.get(0)?.unwrap_or_default(),
+            shard: row.get(1)?.unwrap_or_default(),
+            priority: row.get(2)?.unwrap_or_default(),
+            job: row.get(3)?.unwrap_or_default(),
+            last_job: row.get(4)?.unwrap_or_default(),
+            block: row.get(5)?.unwrap_or_default(),
+            jobs: row.get(6)?.unwrap_or_default(),
+            attempt: row.get(7)?.unwrap_or_default(),
+            fence: row.get(8)?.unwrap_or_default(),
+            every_us: row.get(9)?,
+            due_at: row.get(10)?.unwrap_or_default(),
+            since: row.get(11)?.unwrap_or_default(),
+            worker: row.get(12)?,
+        })
+    }
+
+    /// Whether it is of a block.
+    pub fn is_block(&self) -> bool {
+        self.last_job > 0
+    }
+
+    /// By its primary key.
+    pub fn key(&self) -> String {
+        let (queue, job) = (self.queue, self.job);
+        match self.state {
+            State::Running => format!(
+                "worker = {} AND job = {job}",
+                self.worker.unwrap_or_default()
+            ),
+            State::Due => format!(
+                "queue = {queue} AND shard = {} AND priority = {} AND job = {job}",
+                self.shard, self.priority
+            ),
+            State::Delayed => {
+                format!(
+                    "queue = {queue} AND due_at = {} AND job = {job}",
+                    moment(self.due_at)
+                )
+            }
+            State::Dead => format!("queue = {queue} AND job = {job}"),
+            State::Done => {
+                format!(
+                    "queue = {queue} AND done_at = {} AND job = {job}",
+                    moment(self.since)
+                )
+            }
+        }
+    }
+}
+
+/// Rows of a narrow table.
+pub(super) struct AskEntries<'a> {
+    pub tables: &'a Tables,
+    pub state: State,
+    /// Behind `FROM … n`: which, in which order, and how many.
+    pub which: String,
+}
+
+impl Statement for AskEntries<'_> {
+    type Answer = Vec<Entry>;
+
+    const MOST_ROWS: usize = LIST;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock queue entries */ SELECT {} FROM {} n {}",
+            self.state.columns(),
+            self.tables.of(self.state.table()),
+            self.which
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        rows.iter()
+            .map(|row| Entry::read(self.state, row))
+            .collect()
+    }
+}
+
+/// What is known of a job apart from its state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Job {
+    pub id: u64,
+    pub queue: u32,
+    pub shard: u16,
+    pub priority: i32,
+    pub block: u64,
+    pub key: Option<String>,
+    /// From one id to the next that the server gives.
+    pub step: u64,
+}
+
+/// Finds a job of a queue.
+pub(super) struct AskJob<'a> {
+    pub tables: &'a Tables,
+    pub queue: u32,
+    pub id: u64,
+}
+
+impl Statement for AskJob<'_> {
+    type Answer = Option<Job>;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock queue job */ SELECT shard, priority, block, job_key, @@auto_increment_increment FROM {} \
+             WHERE id = {} AND queue = {}",
+            self.tables.of(&JOBS),
+            self.id,
+            self.queue
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        Ok(Some(Job {
+            id: self.id,
+            queue: self.queue,
+            shard: row.get(0)?.unwrap_or_default(),
+            priority: row.get(1)?.unwrap_or_default(),
+            block: row.get(2)?.unwrap_or_default(),
+            key: row.text(3)?,
+            step: row.get(4)?.unwrap_or(1),
+        }))
+    }
+}
+
+impl Job {
+    /// The row that says its state, if that is this one; `locked`: until the end of the transaction. Not for those that are done.
+    ///
+    /// # Errors
+    /// Those of a statement.
+    pub fn entry(
+        &self,
+        state: State,
+        tables: &Tables,
+        session: &mut Session,
+        locked: bool,
+    ) -> Result<Option<Entry>, Fault> {
+        let (queue, id, block) = (self.queue, self.id, self.block);
+        // The first of its block is not farther away.
+        let first = id.saturating_sub(LARGEST_BLOCK * self.step);
+        let it = format!(
+            "n.job BETWEEN {first} AND {id} AND (n.job = {id} OR n.block = {block} AND n.block > 0 AND n.last_job >= {id})"
+        );
+        let which = match state {
+            State::Running => format!(
+                "JOIN {} w ON w.worker = n.worker WHERE w.queue = {queue} AND w.expires_at IS NOT NULL AND n.queue = {queue} AND {it}",
+                tables.of(&WORKERS)
+            ),
+            State::Due => format!(
+                "WHERE n.queue = {queue} AND n.shard = {} AND n.priority = {} AND {it}",
+                self.shard, self.priority
+            ),
+            State::Delayed => format!("FORCE INDEX (by_job) WHERE {it} AND n.queue = {queue}"),
+            State::Dead => format!("WHERE n.queue = {queue} AND {it}"),
+            State::Done => return Ok(None),
+        };
+        // The rows of workers are not locked: they renew their lease there.
+        let lock = match state {
+            _ if !locked => "",
+            State::Running => "",
+            _ => " FOR UPDATE",
+        };
+        let found = session.run(&AskEntries {
+            tables,
+            state,
+            which: format!("{which} LIMIT 1{lock}"),
+        })?;
+        let Some(found) = found.into_iter().next() else {
+            return Ok(None);
+        };
+        if !locked || state != State::Running {
+            return Ok(Some(found));
+        }
+        let again = AskEntries {
+            tables,
+            state,
+            which: format!("WHERE {} FOR UPDATE", found.key()),
+        };
+        Ok(session.run(&again)?.into_iter().next())
+    }
+}
+
+/// Deletes the jobs of these rows of one table and then the rows, a few hundred with each statement. It may be interrupted anywhere, and
+/// done again, for the row goes last. Each statement is a transaction of its own.
+///
+/// # Errors
+/// Those of a statement.
+pub(super) fn delete_entries(
+    entries: &[Entry],
+    tables: &Tables,
+    session: &mut Session,
+) -> Result<(), Fault> {
+    let (blocks, singles): (Vec<Entry>, Vec<Entry>) =
+        entries.iter().partition(|entry| entry.is_block());
+    for block in &blocks {
+        delete_jobs_of_block(block, tables, session)?;
+    }
+    for singles in singles.chunks(MOST_ENTRIES) {
+        let ids = list(singles.iter().map(|entry| entry.job));
+        delete_jobs(&ids, tables, session)?;
+    }
+    for entries in entries.chunks(MOST_ENTRIES) {
+        let Some(first) = entries.first() else { break };
+        let mut keys = String::new();
+        for entry in entries {
+            let or = if keys.is_empty() { "" } else { " OR " };
+            let _ = write!(keys, "{or}({})", entry.key());
+        }
+        let table = tables.of(first.state.table());
+        session.run(&Plain(format!(
+            "/* dblock queue delete */ DELETE FROM {table} WHERE {keys}"
+        )))?;
+    }
+    Ok(())
+}
+
+/// Deletes jobs by their numbers, with their payloads.
+fn delete_jobs(ids: &str, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
+    let parts = format!(
+        "/* dblock queue delete */ DELETE FROM {} WHERE job IN ({ids}) ORDER BY job, part LIMIT {MOST_DELETED}",
+        tables.of(&JOB_PARTS)
+    );
+    while session.change(&Plain(parts.clone()))? >= MOST_DELETED {}
+    session.run(&Plain(format!(
+        "/* dblock queue delete */ DELETE FROM {} WHERE id IN ({ids})",
+        tables.of(&JOBS)
+    )))
+}
+
+fn delete_jobs_of_block(
+    block: &Entry,
+    tables: &Tables,
+    session: &mut Session,
+) -> Result<(), Fault> {
+    loop {
+        let ids = session.run(&AskIds {
+            tables,
+            block: *block,
+            after: 0,
+            limit: MOST_ENTRIES,
+        })?;
+        if ids.is_empty() {
+            return Ok(());
+        }
+        delete_jobs(&list(ids.into_iter()), tables, session)?;
+    }
+}
+
+/// Numbers with commas between them.
+pub(super) fn list(numbers: impl Iterator<Item = u64>) -> String {
+    numbers.fold(String::new(), |mut list, number| {
+        let comma = if list.is_empty() { "" } else { "," };
+        let _ = write!(list, "{comma}{number}");
+        list
+    })
+}
+
+/// Jobs of a block, by their ids.
+pub(super) struct AskIds<'a> {
+    pub tables: &'a Tables,
+    pub block: Entry,
+    /// Only those behind this one.
+    pub after: u64,
+    pub limit: usize,
+}
+
+impl Statement for AskIds<'_> {
+    type Answer = Vec<u64>;
+
+    const MOST_ROWS: usize = LIST;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock queue block */ SELECT id FROM {} WHERE id BETWEEN {} AND {} AND block = {} ORDER BY id LIMIT {}",
+            self.tables.of(&JOBS),
+            self.block.job.max(self.after.saturating_add(1)),
+            self.block.last_job,
+            self.block.block,
+            self.limit
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        rows.iter()
+            .filter_map(|row| row.get(0).transpose())
+            .collect()
+    }
+}
+
+/// The workers of a queue that are not gone, in the order in which they came.
+pub(super) struct AskWorkers<'a> {
+    pub tables: &'a Tables,
+    pub queue: u32,
+}
+
+impl Statement for AskWorkers<'_> {
+    type Answer = Vec<u64>;
+
+    const MOST_ROWS: usize = LIST;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock queue workers */ SELECT worker FROM {} WHERE queue = {} AND expires_at IS NOT NULL",
+            self.tables.of(&WORKERS),
+            self.queue
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let workers: Result<Vec<u64>, Fault> = rows
+            .iter()
+            .filter_map(|row| row.get(0).transpose())
+            .collect();
+        let mut workers = workers?;
+        workers.sort_unstable();
+        Ok(workers)
+    }
+}

@@ -1,0 +1,105 @@
+//! An idle worker: it waits for its place, and sleeps on the server until something is due.
+
+use super::Queue;
+use super::rescue::find_dead;
+use crate::db::{Batch, Fault, Reply, Row, Statement, first_value, text_literal};
+use crate::schema::{DELAYED, DUE, Tables};
+use std::time::Duration;
+
+/// What an idle worker learns.
+#[expect(clippy::struct_excessive_bools, reason = "columns of an answer")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Idle {
+    /// Whether something is due.
+    pub is_due: bool,
+    /// Whether something that was delayed is due.
+    pub is_delayed_due: bool,
+    /// Whether another worker has died.
+    pub has_dead: bool,
+    /// Whether the queue is there and not being deleted.
+    pub has_queue: bool,
+    /// Whether nothing of it is to be claimed.
+    pub is_paused: bool,
+}
+
+/// Looks whether there is something to do; where there is nothing it sleeps on the server until there may be, for a time at most. Who
+/// puts something interrupts it by `KILL QUERY`. Looking and sleeping are one statement: what is put after it has looked interrupts
+/// the sleep, and what was put before is seen.
+pub struct LookOrSleep<'a> {
+    /// Where.
+    pub tables: &'a Tables,
+    /// The queue.
+    pub queue: &'a Queue,
+    /// How long it sleeps at most.
+    pub limit: Duration,
+}
+
+impl Statement for LookOrSleep<'_> {
+    type Answer = Idle;
+
+    fn sql(&self) -> String {
+        let (tables, id) = (self.tables, self.queue.id);
+        let micros = self.limit.as_micros();
+        format!(
+            "/* dblock queue idle */ SELECT is_due, delayed_for, has_dead, has_queue, IF(is_due OR delayed_for <= 0 OR has_dead \
+             OR NOT has_queue, 0, SLEEP(LEAST({micros}, IFNULL(delayed_for, {micros})) / 1000000)), is_paused FROM (SELECT \
+             EXISTS (SELECT 1 FROM {queues} WHERE id = {id} AND paused_at IS NULL) AND EXISTS (SELECT 1 FROM {due} WHERE queue = {id}) AS is_due, \
+             (SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), due_at) FROM {delayed} WHERE queue = {id} ORDER BY due_at LIMIT 1) \
+             AS delayed_for, EXISTS ({dead}) AS has_dead, \
+             EXISTS (SELECT 1 FROM {queues} WHERE id = {id} AND deleted_at IS NULL) AS has_queue, \
+             EXISTS (SELECT 1 FROM {queues} WHERE id = {id} AND paused_at IS NOT NULL) AS is_paused) look",
+            queues = tables.of(&crate::schema::QUEUES),
+            due = tables.of(&DUE),
+            delayed = tables.of(&DELAYED),
+            dead = find_dead(tables, self.queue)
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Idle, Fault> {
+        let Some(row) = rows.first() else {
+            return Err(Fault::Gone("no answer".to_owned()));
+        };
+        let is = |column| Ok::<_, Fault>(row.get::<u8>(column)? == Some(1));
+        Ok(Idle {
+            is_due: is(0)?,
+            is_delayed_due: row.get::<i64>(1)?.is_some_and(|left| left <= 0),
+            has_dead: is(2)?,
+            has_queue: is(3)?,
+            is_paused: is(5)?,
+        })
+    }
+}
+
+/// Waits for the place at the head of the idle workers. Its session is not kept for long without a statement from now on: who waits
+/// behind a host that has vanished is not to wait for its lease.
+pub struct AwaitHead<'a> {
+    /// The named lock that the head holds.
+    pub lock: &'a str,
+    /// In whole seconds, for MySQL rounds.
+    pub limit: u64,
+}
+
+/// How long the server keeps the session of an idle worker without a statement, in seconds.
+const IDLE_SESSION: u32 = 5;
+
+impl Batch for AwaitHead<'_> {
+    type Answer = bool;
+
+    fn statements(&self) -> Vec<String> {
+        let lock = text_literal(self.lock);
+        vec![
+            format!("/* dblock queue await head */ SET SESSION wait_timeout = {IDLE_SESSION}"),
+            format!(
+                "SELECT IF(IFNULL(IS_USED_LOCK({lock}), 0) = CONNECTION_ID(), 1, GET_LOCK({lock}, {}))",
+                self.limit
+            ),
+        ]
+    }
+
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<bool, Fault> {
+        match (replies, fault) {
+            ([_, reply], None) => Ok(first_value::<u8>(&reply.rows)? == Some(1)),
+            (_, fault) => Err(fault.unwrap_or_else(|| Fault::Gone("no answer".to_owned()))),
+        }
+    }
+}

@@ -1,0 +1,570 @@
+//! The jobs of a queue, those that come first in front, and all about one of them.
+
+use std::collections::VecDeque;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::entries::{AskIds, AskJob, AskWorkers, COLUMNS, Entry, micros, time};
+use super::jobs::State;
+use super::queues::Queue;
+use crate::db::{Fault, Plain, Row, Session, Statement, first_value};
+use crate::schema::{JOB_PARTS, JOBS, Tables, WORKERS};
+
+/// Rows that are asked for at once.
+const PAGE: usize = 200;
+
+/// Rows that are kept of all shards together, where each has some.
+const KEPT: usize = 20_000;
+
+/// A job of a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    pub id: u64,
+    pub state: State,
+    pub priority: i32,
+    /// When it is due, or was; `None`: nobody knows any more.
+    pub due: Option<SystemTime>,
+    /// How often it was started.
+    pub attempt: u32,
+    pub key: Option<String>,
+    /// When it was claimed, died or was done; else when it is due. `None`: nobody knows any more.
+    pub since: Option<SystemTime>,
+    /// Host and process of the worker that has claimed it.
+    pub host: Option<String>,
+    pub pid: Option<u64>,
+    pub last_error: Option<String>,
+    /// Whether it is not to run again.
+    pub canceled: bool,
+}
+
+/// What the wide table says of a job, and of its worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Wide {
+    key: Option<String>,
+    last_error: Option<String>,
+    canceled: bool,
+    host: Option<String>,
+    pid: Option<u64>,
+}
+
+impl Listed {
+    fn new(id: u64, entry: &Entry, wide: Wide) -> Self {
+        let at = |micros: i64| (micros > 0).then(|| time(micros));
+        Self {
+            id,
+            state: entry.state,
+            priority: entry.priority,
+            due: at(entry.due_at),
+            attempt: entry.attempt,
+            key: wide.key,
+            since: at(entry.since),
+            host: wide.host,
+            pid: wide.pid,
+            last_error: wide.last_error,
+            canceled: wide.canceled,
+        }
+    }
+}
+
+/// Reports jobs of a queue in a state, or in any but done: as many as `limit` says, those first that come first.
+///
+/// # Errors
+/// Those of a statement.
+pub fn list(
+    queue: &Queue,
+    state: Option<State>,
+    limit: Option<usize>,
+    tables: &Tables,
+    session: &mut Session,
+    mut report: impl FnMut(Listed),
+) -> Result<(), Fault> {
+    let open = [State::Running, State::Due, State::Delayed, State::Dead];
+    let one = state.map(|state| [state]);
+    let states = one.as_ref().map_or(&open[..], |one| &one[..]);
+    let mut left = limit.unwrap_or(usize::MAX);
+    for &state in states {
+        let mut cursors = cursors(queue, state, left, tables, session)?;
+        while left > 0 {
+            let mut next: Option<(usize, (i32, u64))> = None;
+            for (number, cursor) in cursors.iter_mut().enumerate() {
+                let Some((entry, _)) = cursor.front(queue, tables, session)? else {
+                    continue;
+                };
+                // Within a shard they are in this order, and others have one shard.
+                let rank = (entry.priority, entry.job);
+                if cursor.shard.is_none() || next.is_none_or(|(_, first)| rank < first) {
+                    next = Some((number, rank));
+                    if cursor.shard.is_none() {
+                        break;
+                    }
+                }
+            }
+            let Some((number, _)) = next else { break };
+            let Some((entry, wide)) = cursors[number].rows.pop_front() else {
+                break;
+            };
+            if !entry.is_block() {
+                report(Listed::new(entry.job, &entry, wide));
+                left -= 1;
+                continue;
+            }
+            let mut after = 0;
+            while left > 0 {
+                let block = AskIds {
+                    tables,
+                    block: entry,
+                    after,
+                    limit: PAGE.min(left),
+                };
+                let ids = session.run(&block)?;
+                let Some(&last) = ids.last() else { break };
+                for id in ids {
+                    let error = session.run(&AskWide { tables, id })?;
+                    let Some(of_job) = error else { continue };
+                    let wide = Wide {
+                        host: wide.host.clone(),
+                        pid: wide.pid,
+                        ..of_job
+                    };
+                    report(Listed::new(id, &entry, wide));
+                    left -= 1;
+                }
+                after = last;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where a list goes on, in a table, of one shard or of one worker where it is kept by those.
+struct Cursor {
+    state: State,
+    shard: Option<u16>,
+    worker: Option<u64>,
+    page: usize,
+    rows: VecDeque<(Entry, Wide)>,
+    last: Option<Entry>,
+    is_over: bool,
+}
+
+fn cursors(
+    queue: &Queue,
+    state: State,
+    left: usize,
+    tables: &Tables,
+    session: &mut Session,
+) -> Result<Vec<Cursor>, Fault> {
+    let cursor = |shard: Option<u16>, worker| {
+        let shards = if shard.is_some() {
+            usize::from(queue.shards.max(1))
+        } else {
+            1
+        };
+        Cursor {
+            state,
+            shard,
+            worker,
+            page: (KEPT / shards).clamp(10, PAGE).min(left.max(1)),
+            rows: VecDeque::new(),
+            last: None,
+            is_over: false,
+        }
+    };
+    Ok(match state {
+        State::Due => (0..queue.shards.max(1))
+            .map(|shard| cursor(Some(shard), None))
+            .collect(),
+        State::Running => {
+            let workers = session.run(&AskWorkers {
+                tables,
+                queue: queue.id,
+            })?;
+            workers
+                .into_iter()
+                .map(|worker| cursor(None, Some(worker)))
+                .collect()
+        }
+        _ => vec![cursor(None, None)],
+    })
+}
+
+impl Cursor {
+    /// The next row.
+    fn front(
+        &mut self,
+        queue: &Queue,
+        tables: &Tables,
+        session: &mut Session,
+    ) -> Result<Option<&(Entry, Wide)>, Fault> {
+        if self.rows.is_empty() && !self.is_over {
+            self.read(queue, tables, session)?;
+        }
+        Ok(self.rows.front())
+    }
+
+    /// Reads a page: first what has the same place as the last row, apart from the job, and then what is behind it.
+    fn read(&mut self, queue: &Queue, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
+        for which in self.conditions(queue.id) {
+            let page = AskPage {
+                tables,
+                state: self.state,
+                which,
+                limit: self.page,
+            };
+            let rows = session.run(&page)?;
+            if let Some((last, _)) = rows.last() {
+                self.last = Some(*last);
+                self.rows.extend(rows);
+                return Ok(());
+            }
+        }
+        self.is_over = true;
+        Ok(())
+    }
+
+    fn conditions(&self, queue: u32) -> Vec<String> {
+        let of = |entry: &Entry| {
+            (
+                entry.priority,
+                entry.job,
+                super::entries::moment(entry.since),
+            )
+        };
+        let last = self.last.as_ref().map(of);
+        match self.state {
+            State::Due => {
+                let it = format!(
+                    "n.queue = {queue} AND n.shard = {}",
+                    self.shard.unwrap_or_default()
+                );
+                let order = "ORDER BY n.queue, n.shard, n.priority, n.job";
+                match last {
+                    None => vec![format!("{it} {order}")],
+                    Some((priority, job, _)) => vec![
+                        format!("{it} AND n.priority = {priority} AND n.job > {job} {order}"),
+                        format!("{it} AND n.priority > {priority} {order}"),
+                    ],
+                }
+            }
+            State::Delayed => {
+                let it = format!("n.queue = {queue}");
+                let order = "ORDER BY n.queue, n.due_at, n.job";
+                match last {
+                    None => vec![format!("{it} {order}")],
+                    Some((_, job, at)) => vec![
+                        format!("{it} AND n.due_at = {at} AND n.job > {job} {order}"),
+                        format!("{it} AND n.due_at > {at} {order}"),
+                    ],
+                }
+            }
+            State::Done => {
+                let it = format!("n.queue = {queue}");
+                let order = "ORDER BY n.queue DESC, n.done_at DESC, n.job DESC";
+                match last {
+                    None => vec![format!("{it} {order}")],
+                    Some((_, job, at)) => vec![
+                        format!("{it} AND n.done_at = {at} AND n.job < {job} {order}"),
+                        format!("{it} AND n.done_at < {at} {order}"),
+                    ],
+                }
+            }
+            State::Dead => {
+                let behind =
+                    last.map_or_else(String::new, |(_, job, _)| format!(" AND n.job < {job}"));
+                vec![format!(
+                    "n.queue = {queue}{behind} ORDER BY n.queue DESC, n.job DESC"
+                )]
+            }
+            State::Running => {
+                let behind =
+                    last.map_or_else(String::new, |(_, job, _)| format!(" AND n.job > {job}"));
+                let worker = self.worker.unwrap_or_default();
+                vec![format!(
+                    "n.worker = {worker}{behind} ORDER BY n.worker, n.job"
+                )]
+            }
+        }
+    }
+}
+
+/// Some rows of a table with what else is known of their jobs.
+struct AskPage<'a> {
+    tables: &'a Tables,
+    state: State,
+    /// Behind WHERE.
+    which: String,
+    limit: usize,
+}
+
+impl Statement for AskPage<'_> {
+    type Answer = Vec<(Entry, Wide)>;
+
+    const MOST_ROWS: usize = PAGE;
+
+    fn sql(&self) -> String {
+        let (host, join) = match self.state {
+            State::Running => (
+                "w.host, w.pid",
+                format!(
+                    "LEFT JOIN {} w ON w.worker = n.worker ",
+                    self.tables.of(&WORKERS)
+                ),
+            ),
+            _ => ("NULL, NULL", String::new()),
+        };
+        format!(
+            "/* dblock queue list */ SELECT {}, j.job_key, j.last_error, j.canceled_at IS NOT NULL, {host} FROM {} n {join}\
+             LEFT JOIN {} j ON j.id = n.job WHERE {} LIMIT {}",
+            self.state.columns(),
+            self.tables.of(self.state.table()),
+            self.tables.of(&JOBS),
+            self.which,
+            self.limit
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        rows.iter()
+            .map(|row| Ok((Entry::read(self.state, row)?, wide(row, COLUMNS)?)))
+            .collect()
+    }
+}
+
+fn wide(row: &Row, from: usize) -> Result<Wide, Fault> {
+    // Whoever has widened a column: no message holds more.
+    let text = |column: usize, most: usize| {
+        let cut = |text: String| text.chars().take(most).collect::<String>();
+        Ok::<_, Fault>(row.text(from + column)?.map(cut))
+    };
+    Ok(Wide {
+        key: text(0, JOBS.width("job_key"))?,
+        last_error: text(1, JOBS.width("last_error"))?,
+        canceled: row.get::<u8>(from + 2)? == Some(1),
+        host: text(3, WORKERS.width("host"))?,
+        pid: row.get(from + 4)?,
+    })
+}
+
+/// What the wide table says of a job.
+struct AskWide<'a> {
+    tables: &'a Tables,
+    id: u64,
+}
+
+impl Statement for AskWide<'_> {
+    type Answer = Option<Wide>;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock queue list */ SELECT job_key, last_error, canceled_at IS NOT NULL, NULL, NULL FROM {} WHERE id = {}",
+            self.tables.of(&JOBS),
+            self.id
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        rows.first().map(|row| wide(row, 0)).transpose()
+    }
+}
+
+/// All about a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Details {
+    /// As in a list.
+    pub listed: Listed,
+    /// In which part of the queue it is.
+    pub shard: u16,
+    /// How many jobs are claimed together with it, itself included; `None`: it is in no block.
+    pub block_jobs: Option<u32>,
+    /// The number of its latest claim; 0: there was none.
+    pub fence: u64,
+    /// It is due again so long after it was due.
+    pub every: Option<Duration>,
+    pub put: SystemTime,
+    pub canceled: Option<SystemTime>,
+    pub failed: Option<SystemTime>,
+    /// Bytes of the payload.
+    pub payload_bytes: u64,
+}
+
+/// Reports all about a job, and then its payload in pieces. Whether there is such a job.
+///
+/// # Errors
+/// Those of a statement.
+pub fn show(
+    queue: &Queue,
+    id: u64,
+    tables: &Tables,
+    session: &mut Session,
+    report: impl FnOnce(Details),
+    mut piece: impl FnMut(&[u8]),
+) -> Result<bool, Fault> {
+    // All of one moment.
+    session.run(&Plain(
+        "/* dblock queue show */ START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY".to_owned(),
+    ))?;
+    let of_queue = queue.id;
+    let job = session.run(&AskJob {
+        tables,
+        queue: of_queue,
+        id,
+    })?;
+    let more = session.run(&AskMore { tables, id })?;
+    let (Some(job), Some(more)) = (job, more) else {
+        return Ok(false);
+    };
+    let mut found = None;
+    for state in [State::Running, State::Due, State::Delayed, State::Dead] {
+        if found.is_none() {
+            found = job.entry(state, tables, session, false)?;
+        }
+    }
+    // It is in no other state.
+    let entry = found.unwrap_or(Entry {
+        state: State::Done,
+        queue: of_queue,
+        shard: job.shard,
+        priority: job.priority,
+        job: id,
+        last_job: 0,
+        block: 0,
+        jobs: 1,
+        attempt: 0,
+        fence: 0,
+        every_us: None,
+        due_at: 0,
+        since: 0,
+        worker: None,
+    });
+    let mut wide = more.wide;
+    if let Some(worker) = entry.worker {
+        (wide.host, wide.pid) = session.run(&AskHost { tables, worker })?;
+    }
+    let parts = more.parts;
+    report(Details {
+        listed: Listed::new(id, &entry, wide),
+        shard: job.shard,
+        block_jobs: entry.is_block().then_some(entry.jobs),
+        fence: entry.fence,
+        every: entry.every_us.map(Duration::from_micros),
+        put: more.put,
+        canceled: more.canceled,
+        failed: more.failed,
+        payload_bytes: more.payload_bytes,
+    });
+    if parts == 0 {
+        piece(&session.run(&AskPayload {
+            tables,
+            id,
+            part: None,
+        })?);
+    }
+    for part in 0..parts {
+        piece(&session.run(&AskPayload {
+            tables,
+            id,
+            part: Some(part),
+        })?);
+    }
+    Ok(true)
+}
+
+/// What only the wide table says of a job.
+struct More {
+    wide: Wide,
+    put: SystemTime,
+    canceled: Option<SystemTime>,
+    failed: Option<SystemTime>,
+    parts: u32,
+    payload_bytes: u64,
+}
+
+struct AskMore<'a> {
+    tables: &'a Tables,
+    id: u64,
+}
+
+impl Statement for AskMore<'_> {
+    type Answer = Option<More>;
+
+    fn sql(&self) -> String {
+        let [put, canceled, failed] = ["put_at", "canceled_at", "failed_at"].map(micros);
+        format!(
+            "/* dblock queue show */ SELECT job_key, last_error, canceled_at IS NOT NULL, NULL, NULL, {put}, {canceled}, {failed}, \
+             parts, COALESCE(LENGTH(payload), (SELECT SUM(LENGTH(p.data)) FROM {} p WHERE p.job = {})) FROM {} WHERE id = {}",
+            self.tables.of(&JOB_PARTS),
+            self.id,
+            self.tables.of(&JOBS),
+            self.id
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        Ok(Some(More {
+            wide: wide(row, 0)?,
+            put: time(row.get(5)?.unwrap_or_default()),
+            canceled: row.get(6)?.map(time),
+            failed: row.get(7)?.map(time),
+            parts: row.get(8)?.unwrap_or_default(),
+            payload_bytes: row.get(9)?.unwrap_or_default(),
+        }))
+    }
+}
+
+/// The host and the process of a worker.
+struct AskHost<'a> {
+    tables: &'a Tables,
+    worker: u64,
+}
+
+impl Statement for AskHost<'_> {
+    type Answer = (Option<String>, Option<u64>);
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock queue show */ SELECT host, pid FROM {} WHERE worker = {}",
+            self.tables.of(&WORKERS),
+            self.worker
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok((None, None));
+        };
+        Ok((row.text(0)?, row.get(1)?))
+    }
+}
+
+/// A payload, or a part of one.
+struct AskPayload<'a> {
+    tables: &'a Tables,
+    id: u64,
+    part: Option<u32>,
+}
+
+impl Statement for AskPayload<'_> {
+    type Answer = Vec<u8>;
+
+    fn sql(&self) -> String {
+        let id = self.id;
+        match self.part {
+            None => format!(
+                "/* dblock queue payload */ SELECT payload FROM {} WHERE id = {id}",
+                self.tables.of(&JOBS)
+            ),
+            Some(part) => format!(
+                "/* dblock queue payload */ SELECT data FROM {} WHERE job = {id} AND part = {part}",
+                self.tables.of(&JOB_PARTS)
+            ),
+        }
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Vec<u8>, Fault> {
+        Ok(first_value(rows)?.unwrap_or_default())
+    }
+}

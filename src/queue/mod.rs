@@ -1,0 +1,47 @@
+//! The queue: jobs in tables, claimed by workers. Its rules, which are pure, and its SQL; it knows no process.
+//!
+//! A job has a row in the wide table of jobs, and one in the narrow table of its state: due, delayed, running, dead or done. Jobs that
+//! were put together may share the latter: a block, which is claimed and given back as a whole.
+
+mod change;
+mod delay;
+mod due;
+mod entries;
+mod exchange;
+mod idle;
+mod jobs;
+mod list;
+mod manage;
+#[cfg(test)]
+mod model;
+mod opening;
+mod payloads;
+mod prune;
+mod put;
+mod queues;
+mod reach;
+mod rescue;
+mod status;
+mod turn;
+mod wake;
+mod worker;
+
+pub use change::{Changed, cancel, retry, retry_dead};
+pub use delay::retry_delay;
+pub use due::{AskCandidates, AskShards, promote};
+pub use exchange::{Exchange, Step, Verdict};
+pub use idle::{AwaitHead, Idle, LookOrSleep};
+pub use jobs::{Due, LONGEST_PAYLOAD, State, Traits};
+pub use list::{Details, Listed, list, show};
+pub use manage::{Created, create, delete, pause};
+pub use opening::{Opened, open_for_work};
+pub use payloads::{ReadBlock, ReadPart};
+pub use prune::prune;
+pub use put::{MOST_BYTES, MOST_JOBS, Outcome, Put, Putter};
+pub use queues::{Claim, FindQueue, Properties, Queue};
+pub use reach::{For, no_such_queue, open, reach};
+pub use rescue::rescue;
+pub use status::{Count, Found, MINUTES, Summary, Worker, status};
+pub use turn::{AskRunning, AskTurn, Ended, JobEnd, LONGEST_ERROR, Turn, TurnOver, Unit, Want};
+pub use wake::wake_lock;
+pub use worker::{FindRegistration, Register, Renew, WorkerFacts, leave, vanish};

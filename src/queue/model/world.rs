@@ -1,0 +1,545 @@
+//! The tables, the workers and what is on the way between them; what may happen, and what must always be so.
+
+use super::super::exchange::{Exchange, Step, Verdict};
+use crate::lock::explorer::Model;
+
+const WORKERS: usize = 2;
+
+/// A rule that is broken on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Broken {
+    /// A turn is carried out whatever the number of the last one.
+    TurnsWithoutCondition,
+    /// A turn whose answer was lost counts as carried out.
+    BelievesLostAsDone,
+    /// The lease counts from the answer, and not from when its packet was sent.
+    CountsFromAnswer,
+    /// To learn what became of a turn proves the lease.
+    CountsLooks,
+    /// What is handed in counts whoever has the job.
+    HandsInWhatOthersHave,
+    /// Jobs are taken from workers whose lease is not over.
+    RescuesTheLiving,
+    /// A worker whose jobs were given to others stays registered.
+    LeavesTheRescued,
+    /// What a claimer that died has claimed is not given back.
+    ForgetsUnknownClaims,
+    /// A new claimer goes on with the number of the last turn, which the dead one may have on the way again.
+    KeepsTheNumber,
+    /// Commands run on when the lease is over.
+    RunsOn,
+}
+
+/// How often what may happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Budget {
+    /// Sessions are lost.
+    pub(super) losses: u8,
+    /// Leases end by the clock of their workers.
+    pub(super) lease_ends: u8,
+    /// And by that of the server.
+    pub(super) expiries: u8,
+    /// Claimers die.
+    pub(super) claimer_deaths: u8,
+    /// Workers die.
+    pub(super) deaths: u8,
+    /// Commands fail.
+    pub(super) failures: u8,
+}
+
+/// Where the job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Place {
+    Due,
+    /// With this worker, since this turn of it.
+    Running(usize, u64),
+    Done,
+}
+
+/// What a turn does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Packet {
+    worker: usize,
+    /// The registration of the worker that it is for.
+    registration: u8,
+    number: u64,
+    /// Whether the job is handed in, and whether it is done.
+    hands_in: Option<bool>,
+    wants: bool,
+    step: Step,
+    /// When it was sent, as a count of the ends of the worker's lease.
+    sent: u8,
+}
+
+/// A turn that a worker takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Turning {
+    exchange: Exchange,
+    hands_in: Option<bool>,
+    wants: bool,
+    /// When it was first sent, as a count of the ends of the worker's lease.
+    sent: u8,
+}
+
+/// What is on the way of a worker's session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum OnTheWay {
+    Nothing,
+    Packet(Packet),
+    /// Whether the worker is there, the number of its last turn, and the fence of what was claimed in this one.
+    Answer(Packet, Option<u64>, Option<u8>),
+}
+
+/// A worker's row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Row {
+    registration: u8,
+    turn: u64,
+    is_there: bool,
+    has_expired: bool,
+}
+
+/// What a worker knows.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what may be so at the same time"
+)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Worker {
+    is_dead: bool,
+    registration: u8,
+    last_turn: u64,
+    exchange: Option<Turning>,
+    /// Whether the lease is proved, and how often it has ended.
+    is_fresh: bool,
+    ends: u8,
+    /// The fence of the job that it has.
+    job: Option<u8>,
+    runs: bool,
+    /// Whether the job's command has ended, and well.
+    ended: Option<bool>,
+    on_the_way: OnTheWay,
+    /// Whether what it has claimed is to be compared with what is running.
+    is_unsure: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct World {
+    broken: Option<Broken>,
+    budget: Budget,
+    place: Place,
+    fence: u8,
+    /// Whether a command has ended well for the job.
+    was_done: bool,
+    rows: [Row; WORKERS],
+    workers: [Worker; WORKERS],
+    /// What a session that was lost may still carry out.
+    strays: Vec<Packet>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// A worker begins a turn, or goes on with one.
+    Send(usize),
+    /// The server carries out what is on the way.
+    CarryOut(usize),
+    /// The answer arrives.
+    Answer(usize),
+    LoseSession(usize),
+    CarryOutStray(usize),
+    DropStray(usize),
+    StartCommand(usize),
+    EndCommand(usize, bool),
+    /// By the worker's own clock.
+    LeaseEnds(usize),
+    /// By the server's clock.
+    Expire(usize),
+    Rescue(usize),
+    KillClaimer(usize),
+    Kill(usize),
+}
+
+impl World {
+    pub(super) fn new(broken: Option<Broken>, budget: Budget) -> Self {
+        let row = Row {
+            registration: 0,
+            turn: 0,
+            is_there: true,
+            has_expired: false,
+        };
+        let worker = Worker {
+            is_dead: false,
+            registration: 0,
+            last_turn: 0,
+            exchange: None,
+            is_fresh: true,
+            ends: 0,
+            job: None,
+            runs: false,
+            ended: None,
+            on_the_way: OnTheWay::Nothing,
+            is_unsure: false,
+        };
+        Self {
+            broken,
+            budget,
+            place: Place::Due,
+            fence: 0,
+            was_done: false,
+            rows: [row; WORKERS],
+            workers: [worker; WORKERS],
+            strays: Vec::new(),
+        }
+    }
+
+    fn is_broken(&self, rule: Broken) -> bool {
+        self.broken == Some(rule)
+    }
+
+    /// The server carries out a packet; its answer.
+    fn carry_out(&mut self, packet: Packet) -> (Option<u64>, Option<u8>) {
+        let at = packet.worker;
+        let is_meant = self.rows[at].is_there && self.rows[at].registration == packet.registration;
+        let is_next = self.is_broken(Broken::TurnsWithoutCondition)
+            || self.rows[at].turn + 1 == packet.number;
+        let has_it = matches!(self.place, Place::Running(worker, _) if worker == at && is_meant);
+        if packet.step == Step::CarryOut {
+            let takes_turn = is_meant && is_next;
+            let counts = has_it && takes_turn
+                || self.is_broken(Broken::HandsInWhatOthersHave)
+                    && matches!(self.place, Place::Running(..));
+            if takes_turn {
+                self.rows[at].turn = packet.number;
+                self.rows[at].has_expired = false;
+            }
+            match packet.hands_in {
+                Some(is_done) if counts => {
+                    assert!(has_it, "a job is handed in by one that does not have it");
+                    self.place = if is_done { Place::Done } else { Place::Due };
+                }
+                _ => {}
+            }
+            if takes_turn && packet.wants && self.place == Place::Due {
+                self.fence += 1;
+                self.place = Place::Running(at, packet.number);
+            }
+        }
+        let row = self.rows[at];
+        let is_meant = row.is_there && row.registration == packet.registration;
+        let claimed = match self.place {
+            Place::Running(worker, turn) if worker == at && turn == packet.number => {
+                Some(self.fence)
+            }
+            _ => None,
+        };
+        (is_meant.then_some(row.turn), claimed.filter(|_| is_meant))
+    }
+
+    fn send(&mut self, at: usize) {
+        let (is_unsure, place) = (self.workers[at].is_unsure, self.place);
+        let counts_looks = self.is_broken(Broken::CountsLooks);
+        let keeps_number = self.is_broken(Broken::KeepsTheNumber);
+        let worker = &mut self.workers[at];
+        if is_unsure && worker.exchange.is_none() {
+            // A new claimer renews the lease, asks which turn was the last, and what is running.
+            worker.is_unsure = false;
+            let row = self.rows[at];
+            if !row.is_there || row.registration != worker.registration {
+                return self.register(at);
+            }
+            // What the dead one has sent comes too late from here on.
+            self.rows[at].turn += u64::from(!keeps_number);
+            worker.last_turn = self.rows[at].turn;
+            self.rows[at].has_expired = false;
+            let has_unknown =
+                matches!(place, Place::Running(of, _) if of == at) && worker.job.is_none();
+            if has_unknown && self.broken != Some(Broken::ForgetsUnknownClaims) {
+                worker.exchange = Some(Turning {
+                    exchange: Exchange::after(worker.last_turn),
+                    hands_in: Some(false),
+                    wants: false,
+                    sent: worker.ends,
+                });
+            } else {
+                return;
+            }
+        }
+        let turning = *worker.exchange.get_or_insert(Turning {
+            exchange: Exchange::after(worker.last_turn),
+            hands_in: worker.ended,
+            wants: worker.job.is_none() || worker.ended.is_some(),
+            sent: worker.ends,
+        });
+        // What is only looked up renews no lease: it counts from when the turn was sent.
+        let sent = if counts_looks {
+            worker.ends
+        } else {
+            turning.sent
+        };
+        worker.on_the_way = OnTheWay::Packet(Packet {
+            worker: at,
+            registration: worker.registration,
+            number: turning.exchange.number(),
+            hands_in: turning.hands_in,
+            wants: turning.wants,
+            step: turning.exchange.step(),
+            sent,
+        });
+    }
+
+    fn register(&mut self, at: usize) {
+        let registration = self.rows[at].registration + 1;
+        self.rows[at] = Row {
+            registration,
+            turn: 0,
+            is_there: true,
+            has_expired: false,
+        };
+        let worker = &mut self.workers[at];
+        *worker = Worker {
+            registration,
+            last_turn: 0,
+            exchange: None,
+            is_fresh: true,
+            job: None,
+            runs: false,
+            ended: None,
+            on_the_way: OnTheWay::Nothing,
+            is_unsure: false,
+            ..*worker
+        };
+    }
+
+    fn answer(&mut self, at: usize) {
+        let OnTheWay::Answer(packet, last, claimed) = self.workers[at].on_the_way else {
+            return;
+        };
+        let counts_late = self.is_broken(Broken::CountsFromAnswer);
+        let worker = &mut self.workers[at];
+        worker.on_the_way = OnTheWay::Nothing;
+        let Some(turning) = &mut worker.exchange else {
+            return;
+        };
+        let hands_in = turning.hands_in;
+        match turning.exchange.on_answer(last) {
+            Verdict::Lost => return self.register(at),
+            Verdict::Again => return,
+            Verdict::Done => {}
+        }
+        worker.is_fresh |= packet.sent == worker.ends || counts_late;
+        worker.last_turn = packet.number;
+        worker.exchange = None;
+        if hands_in.is_some() {
+            worker.job = None;
+            worker.ended = None;
+        }
+        if let Some(fence) = claimed {
+            worker.job = Some(fence);
+        }
+    }
+
+    fn lose_session(&mut self, at: usize) {
+        let believes = self.is_broken(Broken::BelievesLostAsDone);
+        let worker = &mut self.workers[at];
+        if let OnTheWay::Packet(packet) = worker.on_the_way {
+            self.strays.push(packet);
+        }
+        worker.on_the_way = OnTheWay::Nothing;
+        if let Some(turning) = &mut worker.exchange {
+            turning.exchange.on_silence();
+            if believes {
+                worker.last_turn = turning.exchange.number();
+                if turning.hands_in.is_some() {
+                    worker.job = None;
+                    worker.ended = None;
+                }
+                worker.exchange = None;
+            }
+        }
+    }
+
+    fn end_commands(&mut self, at: usize) {
+        let worker = &mut self.workers[at];
+        if worker.runs {
+            worker.runs = false;
+            worker.ended = Some(false);
+        }
+    }
+}
+
+impl Model for World {
+    type Event = Event;
+
+    fn events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for at in 0..WORKERS {
+            let worker = &self.workers[at];
+            let row = &self.rows[at];
+            if row.is_there && (row.has_expired || self.is_broken(Broken::RescuesTheLiving)) {
+                events.push(Event::Rescue(at));
+            }
+            let runs_on = self.is_broken(Broken::RunsOn);
+            let lets_expire = worker.is_dead || !worker.is_fresh && (!worker.runs || runs_on);
+            if row.is_there
+                && !row.has_expired
+                && lets_expire
+                && (worker.is_dead || self.budget.expiries > 0)
+            {
+                events.push(Event::Expire(at));
+            }
+            if worker.is_dead {
+                continue;
+            }
+            let has_need = worker.exchange.is_some()
+                || worker.is_unsure
+                || worker.ended.is_some()
+                // One that finds nothing due changes nothing.
+                || worker.job.is_none() && self.place == Place::Due
+                // A renewal, which proves the lease again.
+                || !worker.is_fresh;
+            match worker.on_the_way {
+                OnTheWay::Nothing if has_need => events.push(Event::Send(at)),
+                OnTheWay::Nothing => {}
+                OnTheWay::Packet(_) => events.push(Event::CarryOut(at)),
+                OnTheWay::Answer(..) => events.push(Event::Answer(at)),
+            }
+            if worker.on_the_way != OnTheWay::Nothing && self.budget.losses > 0 {
+                events.push(Event::LoseSession(at));
+            }
+            if worker.job.is_some() && !worker.runs && worker.ended.is_none() && worker.is_fresh {
+                events.push(Event::StartCommand(at));
+            }
+            if worker.runs {
+                events.push(Event::EndCommand(at, true));
+                if self.budget.failures > 0 {
+                    events.push(Event::EndCommand(at, false));
+                }
+            }
+            if worker.is_fresh && self.budget.lease_ends > 0 {
+                events.push(Event::LeaseEnds(at));
+            }
+            if self.budget.claimer_deaths > 0 && !worker.is_unsure {
+                events.push(Event::KillClaimer(at));
+            }
+            if self.budget.deaths > 0 {
+                events.push(Event::Kill(at));
+            }
+        }
+        for at in 0..self.strays.len() {
+            events.extend([Event::CarryOutStray(at), Event::DropStray(at)]);
+        }
+        events
+    }
+
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Send(at) => self.send(at),
+            Event::CarryOut(at) => {
+                if let OnTheWay::Packet(packet) = self.workers[at].on_the_way {
+                    let (last, claimed) = self.carry_out(packet);
+                    self.workers[at].on_the_way = OnTheWay::Answer(packet, last, claimed);
+                }
+            }
+            Event::Answer(at) => self.answer(at),
+            Event::LoseSession(at) => {
+                self.budget.losses -= 1;
+                self.lose_session(at);
+            }
+            Event::CarryOutStray(at) => {
+                let packet = self.strays.remove(at);
+                self.carry_out(packet);
+            }
+            Event::DropStray(at) => {
+                self.strays.remove(at);
+            }
+            Event::StartCommand(at) => self.workers[at].runs = true,
+            Event::EndCommand(at, well) => {
+                self.workers[at].runs = false;
+                self.workers[at].ended = Some(well);
+                self.was_done |= well;
+                self.budget.failures -= u8::from(!well);
+            }
+            Event::LeaseEnds(at) => {
+                self.budget.lease_ends -= 1;
+                self.workers[at].is_fresh = false;
+                self.workers[at].ends += 1;
+                if !self.is_broken(Broken::RunsOn) {
+                    self.end_commands(at);
+                }
+            }
+            Event::Expire(at) => {
+                self.budget.expiries = self
+                    .budget
+                    .expiries
+                    .saturating_sub(u8::from(!self.workers[at].is_dead));
+                self.rows[at].has_expired = true;
+                // An answer to what was sent before proves nothing any more.
+                self.workers[at].ends += 1;
+            }
+            Event::Rescue(at) => {
+                if matches!(self.place, Place::Running(worker, _) if worker == at) {
+                    self.place = Place::Due;
+                }
+                self.rows[at].is_there = self.is_broken(Broken::LeavesTheRescued);
+                self.rows[at].has_expired = false;
+            }
+            Event::KillClaimer(at) => {
+                self.budget.claimer_deaths -= 1;
+                self.lose_session(at);
+                let worker = &mut self.workers[at];
+                worker.exchange = None;
+                worker.is_unsure = true;
+            }
+            Event::Kill(at) => {
+                self.budget.deaths -= 1;
+                self.lose_session(at);
+                let worker = &mut self.workers[at];
+                worker.is_dead = true;
+                worker.runs = false;
+                worker.is_fresh = false;
+            }
+        }
+    }
+
+    fn check(&self) {
+        let running = self.workers.iter().filter(|worker| worker.runs).count();
+        assert!(running < 2, "two commands have one job");
+        for (at, worker) in self.workers.iter().enumerate() {
+            if worker.runs {
+                let has_it = matches!(self.place, Place::Running(of, _) if of == at);
+                assert!(has_it, "a command runs without its job");
+                assert_eq!(
+                    worker.job,
+                    Some(self.fence),
+                    "another has had the job since"
+                );
+            }
+        }
+        assert!(self.place != Place::Done || self.was_done, "a job is lost");
+    }
+
+    fn settles_by(&self, event: Event) -> bool {
+        match event {
+            Event::LoseSession(_)
+            | Event::LeaseEnds(_)
+            | Event::KillClaimer(_)
+            | Event::Kill(_) => false,
+            Event::EndCommand(_, well) => well,
+            // Only the dead stay away.
+            Event::Expire(at) => self.workers[at].is_dead,
+            _ => true,
+        }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let all_dead = self.workers.iter().all(|worker| worker.is_dead);
+        let is_idle = |worker: &Worker| {
+            worker.is_dead || worker.job.is_none() && worker.exchange.is_none() && !worker.is_unsure
+        };
+        self.strays.is_empty()
+            && self.workers.iter().all(is_idle)
+            && (self.place == Place::Done || all_dead)
+    }
+
+    fn check_rest(&self) {}
+}

@@ -1,0 +1,152 @@
+//! What makes a session fit for a worker, and what its server can do.
+
+use super::{FindQueue, Queue, no_such_queue};
+use crate::base::exit::{Failure, Reason};
+use crate::db::cluster::AskMultiPrimary;
+use crate::db::server_facts::{Product, is_mariadb};
+use crate::db::{Fault, Plain, Row, Session, Statement, quoted_identifier};
+use crate::schema::{self, Tables};
+
+/// A server as a worker knows it.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// The queue.
+    pub queue: Queue,
+    /// Whether jobs that others are about to claim can be skipped (`SKIP LOCKED`). Not on a server that does not have it, or takes no
+    /// locks for it, nor where several nodes take writes: they do not see each other's locks.
+    pub skips_locked: bool,
+}
+
+/// Makes a session fit for a worker of the queue of this name. Only what is committed is read, and no gaps are locked.
+///
+/// # Errors
+/// [`Fault::ReadOnly`] where the server takes no writes; [`Fault::Final`] where the tables or the queue are not there.
+pub fn open_for_work(tables: &Tables, name: &str, session: &mut Session) -> Result<Opened, Fault> {
+    schema::prepare(session)?;
+    session.run(&Plain(
+        "/* dblock queue open */ SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
+    ))?;
+    let server = session.run(&AskServer)?;
+    if server.is_read_only {
+        return Err(Fault::ReadOnly("is read-only".to_owned()));
+    }
+    tables.check_queues(session)?;
+    // A statement that deletes from several tables wants a database for their short names.
+    session.run(&Plain(format!(
+        "/* dblock queue use */ USE {}",
+        quoted_identifier(tables.database())
+    )))?;
+    let found = session.run(&FindQueue { tables, name });
+    let Some(queue) = found.map_err(|fault| tables.explain(fault))? else {
+        return Err(Fault::Final(no_such_queue(name)));
+    };
+    if server.logs_statements {
+        let line = format!(
+            "{session} has binlog_format=STATEMENT, with which no queue works; set it to ROW or MIXED"
+        );
+        return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
+    }
+    // A host that has vanished keeps its sessions no longer than its lease.
+    session.run(&Plain(format!(
+        "/* dblock queue session */ SET SESSION wait_timeout = {}",
+        queue.ttl.as_secs()
+    )))?;
+    let several_write = matches!(session.try_run(&AskMultiPrimary)?, Ok(true))
+        || matches!(session.try_run(&AskGalera)?, Ok(true));
+    Ok(Opened {
+        queue,
+        skips_locked: server.skips_locked && !several_write,
+    })
+}
+
+struct ServerAnswer {
+    is_read_only: bool,
+    skips_locked: bool,
+    logs_statements: bool,
+}
+
+struct AskServer;
+
+impl Statement for AskServer {
+    type Answer = ServerAnswer;
+
+    fn sql(&self) -> String {
+        "/* dblock queue server */ SELECT @@global.read_only OR @@global.innodb_read_only, VERSION(), @@version_comment, \
+         @@log_bin AND @@binlog_format = 'STATEMENT'"
+            .to_owned()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<ServerAnswer, Fault> {
+        let Some(row) = rows.first() else {
+            return Err(Fault::Gone("no answer".to_owned()));
+        };
+        let version = row.text(1)?.unwrap_or_default();
+        let comment = row.text(2)?.unwrap_or_default();
+        Ok(ServerAnswer {
+            is_read_only: row.get::<u8>(0)? == Some(1),
+            skips_locked: skips_locked(&version, &comment),
+            logs_statements: row.get::<u8>(3)? == Some(1),
+        })
+    }
+}
+
+/// From 8.0.1 on `MySQL`, and from 10.6 on `MariaDB`. `TiDB` accepts the words and takes no lock.
+fn skips_locked(version: &str, comment: &str) -> bool {
+    if Product::of(version, comment) == Product::TiDb {
+        return false;
+    }
+    // MariaDB may put `5.5.5-` in front for old clients.
+    let version = version.strip_prefix("5.5.5-").unwrap_or(version);
+    let mut numbers = version
+        .split(['.', '-'])
+        .map(|part| part.parse::<u32>().ok());
+    let found = [(); 3].map(|()| numbers.next().flatten().unwrap_or_default());
+    if is_mariadb(version, comment) {
+        found >= [10, 6, 0]
+    } else {
+        found >= [8, 0, 1]
+    }
+}
+
+/// Whether this is a node of a Galera cluster. Others do not know the variable.
+struct AskGalera;
+
+impl Statement for AskGalera {
+    type Answer = bool;
+
+    fn sql(&self) -> String {
+        "/* dblock queue galera */ SELECT @@global.wsrep_on".to_owned()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
+        Ok(crate::db::first_value::<u8>(rows)? == Some(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::skips_locked;
+
+    #[test]
+    fn locked_rows_are_skipped_where_the_server_has_that_and_means_it() {
+        for version in [
+            "8.0.1",
+            "9.7.4-2",
+            "8.4.0-commercial",
+            "10.6.0-MariaDB",
+            "5.5.5-11.4.2-MariaDB-log",
+        ] {
+            assert!(skips_locked(version, ""), "{version}");
+        }
+        for version in [
+            "5.7.44",
+            "8.0.0-dmr",
+            "10.5.29-MariaDB",
+            "5.5.5-10.4.1-MariaDB",
+            "8.0.11-TiDB-v8.5.0",
+            "",
+        ] {
+            assert!(!skips_locked(version, ""), "{version}");
+        }
+    }
+}

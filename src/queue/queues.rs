@@ -1,0 +1,128 @@
+//! What a queue is: its properties.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::db::{Fault, Row, Statement, text_literal};
+use crate::schema::{QUEUES, Tables};
+
+/// What a worker claims at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Claim {
+    /// Single jobs.
+    Rows,
+    /// Blocks of jobs that were put together.
+    Blocks,
+}
+
+impl Claim {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Rows, Self::Blocks];
+
+    /// Its word on the command line and in the table.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Rows => "rows",
+            Self::Blocks => "blocks",
+        }
+    }
+
+    /// The one with this word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|claim| claim.word() == word)
+    }
+}
+
+/// What a queue is created with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Properties {
+    /// What a worker claims at once.
+    pub claim: Claim,
+    /// In how many parts its jobs are kept, 1 to 1024.
+    pub shards: u16,
+    /// How often a job is started before it is dead, 1 or more.
+    pub max_attempts: u32,
+    /// From the first failure to the next attempt; it doubles with each.
+    pub retry_delay: Duration,
+    /// The lease of a worker, in whole seconds.
+    pub ttl: Duration,
+    /// How long done jobs are kept, in whole seconds; zero: they are deleted.
+    pub keep: Duration,
+}
+
+/// A queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// Its name.
+    pub name: String,
+    /// Its number in the tables.
+    pub id: u32,
+    /// What a worker claims at once.
+    pub claim: Claim,
+    /// In how many parts its jobs are kept, 1 or more: only within one are they in order.
+    pub shards: u16,
+    /// How often a job is started before it is dead.
+    pub max_attempts: u32,
+    /// From the first failure to the next attempt; it doubles with each.
+    pub retry_delay: Duration,
+    /// The lease of a worker.
+    pub ttl: Duration,
+    /// How long done jobs are kept; zero: they are deleted.
+    pub keep: Duration,
+    /// Whether workers claim nothing for now.
+    pub paused: bool,
+}
+
+impl Queue {
+    /// What it was created with.
+    pub fn properties(&self) -> Properties {
+        Properties {
+            claim: self.claim,
+            shards: self.shards,
+            max_attempts: self.max_attempts,
+            retry_delay: self.retry_delay,
+            ttl: self.ttl,
+            keep: self.keep,
+        }
+    }
+}
+
+/// Finds a queue by its name; `None`: there is no such, or it is being deleted.
+pub struct FindQueue<'a> {
+    /// Where.
+    pub tables: &'a Tables,
+    /// Its name.
+    pub name: &'a str,
+}
+
+impl Statement for FindQueue<'_> {
+    type Answer = Option<Queue>;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock queue find */ SELECT id, claim, shards, max_attempts, retry_delay_us, ttl_seconds, keep_seconds, \
+             paused_at IS NOT NULL FROM {} WHERE name = {} AND deleted_at IS NULL",
+            self.tables.of(&QUEUES),
+            text_literal(self.name)
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<Queue>, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        let word = row.text(1)?.unwrap_or_default();
+        Ok(Some(Queue {
+            name: self.name.to_owned(),
+            id: row.get(0)?.unwrap_or_default(),
+            claim: Claim::of_word(&word).unwrap_or(Claim::Rows),
+            shards: row.get(2)?.unwrap_or(1),
+            max_attempts: row.get(3)?.unwrap_or(1),
+            retry_delay: Duration::from_micros(row.get(4)?.unwrap_or_default()),
+            ttl: Duration::from_secs(row.get(5)?.unwrap_or_default()),
+            keep: Duration::from_secs(row.get(6)?.unwrap_or_default()),
+            paused: row.get::<u8>(7)? == Some(1),
+        }))
+    }
+}

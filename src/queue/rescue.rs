@@ -1,0 +1,114 @@
+//! What a dead worker had is found by any other when its lease is over, and given to others.
+
+use super::Queue;
+use super::jobs::WORKER_DIED;
+use super::turn::CARRIED;
+use crate::db::{Batch, Fault, Reply, Row, Session, Statement, first_value, text_literal};
+use crate::schema::{DEAD, DUE, JOB_KEYS, JOBS, RUNNING, Tables, WORKERS};
+
+/// Gives what dead workers had to others: the lease of each is over. How many workers that were.
+///
+/// # Errors
+/// Those of a statement. Nothing is lost by them: whoever comes next does the same.
+pub fn rescue(tables: &Tables, queue: &Queue, session: &mut Session) -> Result<u32, Fault> {
+    let mut rescued = 0;
+    while let Some(worker) = session.run(&FindDead { tables, queue })? {
+        session.run_batch(&Rescue {
+            tables,
+            queue,
+            worker,
+        })?;
+        rescued += 1;
+    }
+    Ok(rescued)
+}
+
+/// A worker whose lease is over.
+struct FindDead<'a> {
+    tables: &'a Tables,
+    queue: &'a Queue,
+}
+
+impl Statement for FindDead<'_> {
+    type Answer = Option<u64>;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock queue find dead */ {}",
+            find_dead(self.tables, self.queue)
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<u64>, Fault> {
+        first_value(rows)
+    }
+}
+
+pub(super) fn find_dead(tables: &Tables, queue: &Queue) -> String {
+    format!(
+        "SELECT worker FROM {} WHERE queue = {} AND expires_at <= UTC_TIMESTAMP(6) ORDER BY expires_at LIMIT 1",
+        tables.of(&WORKERS),
+        queue.id
+    )
+}
+
+/// Gives what one worker had to others, unless its lease is not over or somebody else does it.
+struct Rescue<'a> {
+    tables: &'a Tables,
+    queue: &'a Queue,
+    worker: u64,
+}
+
+impl Batch for Rescue<'_> {
+    type Answer = ();
+
+    fn statements(&self) -> Vec<String> {
+        let Self {
+            tables,
+            queue,
+            worker,
+        } = self;
+        let (running, jobs) = (tables.of(&RUNNING), tables.of(&JOBS));
+        // What follows the update of its row in the transaction counts only where that has ended the lease.
+        let of = format!("r.worker = {worker} AND @dblock_rescued = 1");
+        let is_used_up = format!("r.attempt >= {} AND r.every_us IS NULL", queue.max_attempts);
+        let carried = CARRIED.replace(", ", ", r.");
+        let canceled = format!(
+            "FROM {running} r STRAIGHT_JOIN {jobs} j ON j.id = r.job LEFT JOIN {} k ON k.queue = r.queue AND k.job_key = j.job_key \
+             AND k.job = j.id WHERE {of} AND r.block = 0 AND j.canceled_at IS NOT NULL",
+            tables.of(&JOB_KEYS)
+        );
+        vec![
+            "/* dblock queue rescue */ BEGIN".to_owned(),
+            format!(
+                "UPDATE {} SET expires_at = NULL, gone_at = UTC_TIMESTAMP(6), died = 1 WHERE worker = {worker} \
+                 AND expires_at <= UTC_TIMESTAMP(6)",
+                tables.of(&WORKERS)
+            ),
+            "SET @dblock_rescued = ROW_COUNT()".to_owned(),
+            format!(
+                "UPDATE {running} r STRAIGHT_JOIN {jobs} j ON j.id = r.job SET j.failed_at = UTC_TIMESTAMP(6), \
+                 j.last_error = {died} WHERE {of} AND r.block = 0",
+                died = text_literal(WORKER_DIED)
+            ),
+            format!("DELETE r, j, k {canceled}"),
+            format!(
+                "INSERT INTO {} ({CARRIED}, attempt, every_us, due_at, died_at) SELECT r.{carried}, r.attempt, r.every_us, r.due_at, \
+                 UTC_TIMESTAMP(6) FROM {running} r WHERE {of} AND {is_used_up}",
+                tables.of(&DEAD)
+            ),
+            format!(
+                "INSERT INTO {} ({CARRIED}, attempt, every_us, due_at) SELECT r.{carried}, \
+                 IF(r.attempt >= {}, 0, r.attempt), r.every_us, r.due_at FROM {running} r WHERE {of} AND NOT ({is_used_up})",
+                tables.of(&DUE),
+                queue.max_attempts
+            ),
+            format!("DELETE r FROM {running} r WHERE {of}"),
+            "COMMIT".to_owned(),
+        ]
+    }
+
+    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
+        fault.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,321 @@
+//! How much there is to do in each queue, and who does it.
+
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::entries::{micros, time};
+use super::jobs::State;
+use crate::db::{Fault, LIST, Row, Session, Statement, text_literal};
+use crate::schema::{QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
+
+/// Rows of a state that are counted at most.
+pub const MOST_COUNTED: u64 = 1_000_000;
+
+/// Whole minutes of which the counts are the mean.
+pub const MINUTES: u32 = 5;
+
+/// A number of jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// How many were counted.
+    pub jobs: u64,
+    /// Whether there are more.
+    pub more: bool,
+}
+
+/// How much there is to do in a queue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The queue.
+    pub name: String,
+    /// Since when workers claim nothing.
+    pub paused: Option<SystemTime>,
+    /// Since when it is being deleted.
+    pub deleted: Option<SystemTime>,
+    pub due: Count,
+    pub delayed: Count,
+    pub running: Count,
+    pub dead: Count,
+    /// How long the job has been due that has been due longest.
+    pub oldest_due: Option<Duration>,
+    /// Jobs that were done, and attempts that failed, in the last whole minutes, [`MINUTES`] of them.
+    pub done: u64,
+    pub failed: u64,
+}
+
+/// A worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worker {
+    /// Its number.
+    pub number: u64,
+    pub host: Option<String>,
+    pub pid: Option<u64>,
+    pub user: Option<String>,
+    pub program: Option<String>,
+    /// How many commands it runs at once.
+    pub slots: u32,
+    pub started: SystemTime,
+    pub renewed: SystemTime,
+    /// How long ago that was, by the server's clock.
+    pub renewed_ago: Duration,
+    pub started_ago: Duration,
+    /// Jobs that it has claimed.
+    pub running: u64,
+    /// Whether its lease is over, or it died in the last day.
+    pub gone: bool,
+}
+
+/// What is found, one after the other: a queue, and then its workers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Found {
+    Queue(Box<Summary>),
+    Worker(Box<Worker>),
+    /// There is no queue of this name.
+    Missing(String),
+}
+
+/// Reports some queues, or all.
+///
+/// # Errors
+/// Those of a statement.
+pub fn status(
+    names: &[String],
+    tables: &Tables,
+    session: &mut Session,
+    mut report: impl FnMut(Found),
+) -> Result<(), Fault> {
+    let queues = session.run(&AskQueues { tables, names })?;
+    for name in names {
+        if !queues.iter().any(|queue| queue.name == *name) {
+            report(Found::Missing(name.clone()));
+        }
+    }
+    for QueueRow {
+        id,
+        name,
+        paused,
+        deleted,
+    } in queues
+    {
+        let (due, oldest_due) = session.run(&AskCount {
+            tables,
+            queue: id,
+            state: State::Due,
+        })?;
+        let mut count = |state| {
+            let asked = session.run(&AskCount {
+                tables,
+                queue: id,
+                state,
+            });
+            asked.map(|(count, _)| count)
+        };
+        let (delayed, running, dead) = (
+            count(State::Delayed)?,
+            count(State::Running)?,
+            count(State::Dead)?,
+        );
+        let (done, failed) = session.run(&AskMinutes { tables, queue: id })?;
+        report(Found::Queue(Box::new(Summary {
+            name,
+            paused,
+            deleted,
+            due,
+            delayed,
+            running,
+            dead,
+            oldest_due,
+            done,
+            failed,
+        })));
+        for worker in session.run(&AskWorkers { tables, queue: id })? {
+            report(Found::Worker(Box::new(worker)));
+        }
+    }
+    Ok(())
+}
+
+struct QueueRow {
+    id: u32,
+    name: String,
+    paused: Option<SystemTime>,
+    deleted: Option<SystemTime>,
+}
+
+/// Queues by their names, or all.
+struct AskQueues<'a> {
+    tables: &'a Tables,
+    names: &'a [String],
+}
+
+impl Statement for AskQueues<'_> {
+    type Answer = Vec<QueueRow>;
+
+    const MOST_ROWS: usize = LIST;
+
+    fn sql(&self) -> String {
+        let names: Vec<_> = self.names.iter().map(|name| text_literal(name)).collect();
+        let which = if names.is_empty() {
+            String::new()
+        } else {
+            format!("WHERE name IN ({}) ", names.join(", "))
+        };
+        format!(
+            "/* dblock queue status */ SELECT id, name, {}, {} FROM {} {which}ORDER BY name",
+            micros("paused_at"),
+            micros("deleted_at"),
+            self.tables.of(&QUEUES)
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let mut queues = Vec::new();
+        for row in rows {
+            queues.push(QueueRow {
+                id: row.get(0)?.unwrap_or_default(),
+                name: row.text(1)?.unwrap_or_default(),
+                paused: row.get(2)?.map(time),
+                deleted: row.get(3)?.map(time),
+            });
+        }
+        Ok(queues)
+    }
+}
+
+/// How many jobs of a queue are in a state, as far as they are counted, and how long ago the first of them was due.
+struct AskCount<'a> {
+    tables: &'a Tables,
+    queue: u32,
+    state: State,
+}
+
+impl Statement for AskCount<'_> {
+    type Answer = (Count, Option<Duration>);
+
+    fn sql(&self) -> String {
+        let (queue, most) = (self.queue, MOST_COUNTED + 1);
+        let table = self.tables.of(self.state.table());
+        let from = match self.state {
+            State::Running => format!(
+                "{} w JOIN {table} n ON n.worker = w.worker WHERE w.queue = {queue} AND w.expires_at IS NOT NULL",
+                self.tables.of(&WORKERS)
+            ),
+            _ => format!("{table} n WHERE n.queue = {queue}"),
+        };
+        format!(
+            "/* dblock queue count */ SELECT CAST(COALESCE(SUM(jobs), 0) AS UNSIGNED), COUNT(*), {} FROM \
+             (SELECT n.jobs, n.due_at FROM {from} LIMIT {most}) some",
+            "TIMESTAMPDIFF(MICROSECOND, MIN(due_at), UTC_TIMESTAMP(6))"
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok((
+                Count {
+                    jobs: 0,
+                    more: false,
+                },
+                None,
+            ));
+        };
+        let counted: u64 = row.get(1)?.unwrap_or_default();
+        let count = Count {
+            jobs: row.get(0)?.unwrap_or_default(),
+            more: counted > MOST_COUNTED,
+        };
+        Ok((count, row.get(2)?.map(span)))
+    }
+}
+
+/// A span of the server's; one that is less than nothing is nothing.
+fn span(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or_default())
+}
+
+/// How many jobs of a queue were done in the last whole minutes, and how many attempts failed.
+struct AskMinutes<'a> {
+    tables: &'a Tables,
+    queue: u32,
+}
+
+impl Statement for AskMinutes<'_> {
+    type Answer = (u64, u64);
+
+    fn sql(&self) -> String {
+        let this = "CAST(DATE_FORMAT(UTC_TIMESTAMP(), '%Y-%m-%d %H:%i:00') AS DATETIME)";
+        format!(
+            "/* dblock queue minutes */ SELECT CAST(COALESCE(SUM(done), 0) AS UNSIGNED), \
+             CAST(COALESCE(SUM(failed), 0) AS UNSIGNED) FROM {} WHERE queue = {} AND minute >= {this} - INTERVAL {MINUTES} MINUTE \
+             AND minute < {this}",
+            self.tables.of(&QUEUE_MINUTES),
+            self.queue
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok((0, 0));
+        };
+        Ok((
+            row.get(0)?.unwrap_or_default(),
+            row.get(1)?.unwrap_or_default(),
+        ))
+    }
+}
+
+/// The workers of a queue that live, or died in the last day.
+struct AskWorkers<'a> {
+    tables: &'a Tables,
+    queue: u32,
+}
+
+impl Statement for AskWorkers<'_> {
+    type Answer = Vec<Worker>;
+
+    const MOST_ROWS: usize = LIST;
+
+    fn sql(&self) -> String {
+        let ago = |column: &str| format!("TIMESTAMPDIFF(MICROSECOND, {column}, UTC_TIMESTAMP(6))");
+        format!(
+            "/* dblock queue workers */ SELECT w.worker, w.host, w.pid, w.user, w.program, w.slots, {}, {}, {}, {}, \
+             (SELECT CAST(COALESCE(SUM(r.jobs), 0) AS UNSIGNED) FROM {} r WHERE r.worker = w.worker), \
+             w.expires_at IS NULL OR w.expires_at <= UTC_TIMESTAMP(6) FROM {} w WHERE w.queue = {} AND (w.expires_at IS NOT NULL \
+             OR w.expires_at IS NULL AND w.died = 1 AND w.gone_at > UTC_TIMESTAMP(6) - INTERVAL 1 DAY)",
+            micros("w.started_at"),
+            micros("w.renewed_at"),
+            ago("w.renewed_at"),
+            ago("w.started_at"),
+            self.tables.of(&RUNNING),
+            self.tables.of(&WORKERS),
+            self.queue
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let mut workers = Vec::new();
+        for row in rows {
+            let text = |column: usize, name: &str| {
+                let cut = |text: String| text.chars().take(WORKERS.width(name)).collect::<String>();
+                Ok::<_, Fault>(row.text(column)?.map(cut))
+            };
+            workers.push(Worker {
+                number: row.get(0)?.unwrap_or_default(),
+                host: text(1, "host")?,
+                pid: row.get(2)?,
+                user: text(3, "user")?,
+                program: text(4, "program")?,
+                slots: row.get(5)?.unwrap_or_default(),
+                started: time(row.get(6)?.unwrap_or_default()),
+                renewed: time(row.get(7)?.unwrap_or_default()),
+                renewed_ago: span(row.get(8)?.unwrap_or_default()),
+                started_ago: span(row.get(9)?.unwrap_or_default()),
+                running: row.get(10)?.unwrap_or_default(),
+                gone: row.get::<u8>(11)? == Some(1),
+            });
+        }
+        workers.sort_by_key(|worker| worker.number);
+        Ok(workers)
+    }
+}

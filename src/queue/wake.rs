@@ -1,0 +1,81 @@
+//! Waking a worker that is idle: it waits with a lock of its queue held, and the statement that it waits in is interrupted.
+
+use sha2::{Digest, Sha256};
+
+use crate::base::text::cut_to_bytes;
+use crate::db::text_literal;
+use crate::lock::Name;
+
+/// What stands behind the queue's name, in front of the digits of the database.
+const IDLE: &str = "#idle~";
+
+/// Hex digits of the SHA-256 that stand for the database.
+const DATABASE_DIGITS: usize = 8;
+
+/// Characters of a lock's name at most.
+const LONGEST: usize = 64;
+
+/// Hex digits of the SHA-256 that stand for a queue whose name cannot be used as it is.
+const NAME_DIGITS: usize = 24;
+
+/// The server's name of the lock that is held by the idle worker of a queue which is to be woken: at most 64 bytes. The `queue` is one
+/// of those whose tables are in this database; all that a server has share its locks.
+pub fn wake_lock(tables_database: &str, queue: &str) -> String {
+    let room = LONGEST - IDLE.len() - DATABASE_DIGITS;
+    let on_server = Name::parse(queue).map(|name| name.on_server());
+    // MySQL takes no character beyond U+FFFF there.
+    let is_wide = |c: char| c.len_utf16() > 1;
+    let name = match on_server {
+        Ok(name) if name.len() <= room && !name.contains(is_wide) => name,
+        _ => {
+            let narrow: String = queue.chars().filter(|c| !is_wide(*c)).collect();
+            let head = cut_to_bytes(&narrow, room - 1 - NAME_DIGITS);
+            format!("{head}~{}", digits(queue, NAME_DIGITS))
+        }
+    };
+    format!("{name}{IDLE}{}", digits(tables_database, DATABASE_DIGITS))
+}
+
+fn digits(text: &str, number: usize) -> String {
+    let mut hash = format!("{:x}", Sha256::digest(text));
+    hash.truncate(number);
+    hash
+}
+
+/// The statement that wakes one idle worker. With nobody idle it fails, and so it does on a server that lets no account end the
+/// statement of another: it is to be the last of its packet, and its failure to be ignored.
+pub fn wake(tables_database: &str, queue: &str) -> String {
+    let lock = text_literal(&wake_lock(tables_database, queue));
+    format!("/* dblock queue wake */ KILL QUERY IS_USED_LOCK({lock})")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_lock_of_any_queue_has_a_short_name_of_its_own(one in ".{1,70}", other in ".{1,70}") {
+            let locks = [&one, &other].map(|queue| wake_lock("dblock", queue));
+            for lock in &locks {
+                prop_assert!(lock.len() <= LONGEST && lock.contains(IDLE));
+                prop_assert!(lock.chars().all(|c| c.len_utf16() == 1));
+            }
+            prop_assert_eq!(one == other, locks[0] == locks[1]);
+        }
+    }
+
+    #[test]
+    fn the_name_stands_in_it_where_there_is_room() {
+        // The digits are those of: printf dblock | sha256sum
+        assert_eq!(wake_lock("dblock", "mails"), "mails#idle~859b97c7");
+        assert_ne!(wake_lock("dblock", "mails"), wake_lock("other", "mails"));
+        let long = wake_lock("dblock", &"n".repeat(51));
+        assert!(
+            long.starts_with(&format!("{}~", "n".repeat(25))) && long.len() == LONGEST,
+            "{long}"
+        );
+    }
+}

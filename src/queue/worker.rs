@@ -1,0 +1,148 @@
+//! A worker's row: one lease for all that it has claimed. What a dead worker had is found by any other when that lease is over.
+
+use super::Queue;
+use super::turn::{Standing, standing};
+use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
+use crate::schema::{RUNNING, Tables, WORKERS};
+
+/// What a worker says of itself.
+#[derive(Debug, Clone)]
+pub struct WorkerFacts {
+    /// 32 hex digits that no other worker has.
+    pub run: String,
+    /// Its host.
+    pub host: String,
+    /// Its process there.
+    pub pid: i32,
+    /// The user of the operating system.
+    pub user: String,
+    /// The program that it runs.
+    pub program: String,
+    /// How many of them at once.
+    pub slots: u32,
+}
+
+/// Registers a worker; its number.
+#[derive(Clone, Copy)]
+pub struct Register<'a> {
+    /// Where.
+    pub tables: &'a Tables,
+    /// The queue.
+    pub queue: &'a Queue,
+    /// The worker.
+    pub facts: &'a WorkerFacts,
+}
+
+impl Batch for Register<'_> {
+    type Answer = u64;
+
+    fn statements(&self) -> Vec<String> {
+        let (workers, facts) = (self.tables.of(&WORKERS), self.facts);
+        let run = text_literal(&facts.run);
+        vec![
+            format!(
+                "/* dblock queue register */ INSERT INTO {workers} (run, queue, host, pid, user, program, slots, ttl_seconds, started_at, renewed_at, expires_at) \
+                 VALUES ({run}, {}, {}, {}, {}, {}, {}, {ttl}, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), \
+                 UTC_TIMESTAMP(6) + INTERVAL {ttl} SECOND)",
+                self.queue.id,
+                text_literal(&facts.host),
+                facts.pid,
+                text_literal(&facts.user),
+                text_literal(&facts.program),
+                facts.slots,
+                ttl = self.queue.ttl.as_secs()
+            ),
+            "SELECT LAST_INSERT_ID()".to_owned(),
+        ]
+    }
+
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<u64, Fault> {
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        let number = replies
+            .last()
+            .map_or(Ok(None), |reply| first_value(&reply.rows))?;
+        number.ok_or_else(|| Fault::Gone("no answer".to_owned()))
+    }
+}
+
+/// Finds a registration whose answer was lost; its number.
+pub struct FindRegistration<'a>(pub Register<'a>);
+
+impl Statement for FindRegistration<'_> {
+    type Answer = Option<u64>;
+
+    fn sql(&self) -> String {
+        let Register {
+            tables,
+            queue,
+            facts,
+        } = self.0;
+        format!(
+            "/* dblock queue find registration */ SELECT worker FROM {} WHERE queue = {} AND expires_at > UTC_TIMESTAMP(6) AND run = {} \
+             AND turn = 0 LIMIT 1",
+            tables.of(&WORKERS),
+            queue.id,
+            text_literal(&facts.run)
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Option<u64>, Fault> {
+        first_value(rows)
+    }
+}
+
+/// Has a worker's lease last longer.
+pub struct Renew<'a> {
+    /// Where.
+    pub tables: &'a Tables,
+    /// The worker's number.
+    pub worker: u64,
+    /// Whether the claimer takes over for another: the number of the last turn grows by one, so that a turn of that one which reaches
+    /// the server late changes nothing.
+    pub takes_over: bool,
+}
+
+impl Batch for Renew<'_> {
+    type Answer = Standing;
+
+    fn statements(&self) -> Vec<String> {
+        vec![
+            format!(
+                "/* dblock queue renew */ UPDATE {} SET turn = turn + {}, renewed_at = UTC_TIMESTAMP(6), \
+                 expires_at = UTC_TIMESTAMP(6) + INTERVAL ttl_seconds SECOND WHERE worker = {} AND expires_at IS NOT NULL",
+                self.tables.of(&WORKERS),
+                u8::from(self.takes_over),
+                self.worker
+            ),
+            standing(self.tables, self.worker),
+        ]
+    }
+
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Standing, Fault> {
+        match (replies, fault) {
+            ([_, reply], None) => Standing::decode(&reply.rows),
+            (_, fault) => Err(fault.unwrap_or_else(|| Fault::Gone("no answer".to_owned()))),
+        }
+    }
+}
+
+/// Takes leave of a worker that has nothing any more.
+pub fn leave(tables: &Tables, worker: u64) -> Plain {
+    Plain(format!(
+        "/* dblock queue leave */ UPDATE {} SET expires_at = NULL, gone_at = UTC_TIMESTAMP(6) \
+         WHERE worker = {worker} AND expires_at IS NOT NULL",
+        tables.of(&WORKERS)
+    ))
+}
+
+/// Deletes what is left of a worker whose queue was deleted.
+pub fn vanish(tables: &Tables, worker: u64) -> [Plain; 2] {
+    [RUNNING, WORKERS].map(|table| {
+        Plain(format!(
+            "/* dblock queue vanish */ DELETE FROM {} WHERE worker = {worker}",
+            tables.of(&table)
+        ))
+    })
+}

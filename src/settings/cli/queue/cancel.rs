@@ -1,0 +1,31 @@
+//! `dblock queue cancel`: has jobs not run any more.
+
+use clap::Command;
+
+use super::super::{Definition, Queue, Subcommand, args, connection, output};
+use super::{ids, queue};
+
+/// The subcommand.
+pub const DEFINITION: Definition = Definition {
+    subcommand: Subcommand::Queue(Queue::Cancel),
+    name: "cancel",
+    about: "Delete jobs that wait, and let those that run not run again",
+    define,
+    settings: &[output::VERBOSITY, connection::SETTINGS],
+    arguments: &["queue", "ids"],
+};
+
+fn define(command: Command) -> Command {
+    command
+        .arg(queue("The queue"))
+        .arg(ids("The jobs").required(true).num_args(1..))
+        .args(args(DEFINITION.settings))
+        .after_help(HELP)
+}
+
+const HELP: &str = "\
+A job that is due, delayed or dead is deleted. The command of one that is running goes on to its end, but is not run again,
+whatever it ends with; a line says so. A job in a block that is not running is taken out of it.
+
+Exit codes: 0; 78 there is no such queue, a job is not there or done, no tables, or bad configuration; 69 no server in time; 77
+the account was refused; 64 bad usage; 70 internal error; 71 the system refused.";

@@ -1,0 +1,118 @@
+//! `dblock queue put`: puts jobs into a queue.
+
+use clap::Command;
+
+use super::super::setting::{Files, SETTING, Setting, Takes};
+use super::super::{Definition, Queue, Subcommand, args, arguments, connection, output};
+use super::queue;
+
+/// The subcommand.
+pub const DEFINITION: Definition = Definition {
+    subcommand: Subcommand::Queue(Queue::Put),
+    name: "put",
+    about: "Put jobs into a queue, and print their ids",
+    define,
+    settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
+    arguments: &["queue", "payloads"],
+};
+
+/// Each line of stdin is a job.
+pub const LINES: Setting = Setting {
+    name: "lines",
+    files: Files::No,
+    help: "Each line of stdin is a job",
+    conflicts: &["null", "file"],
+    ..SETTING
+};
+
+/// Each record of stdin is a job.
+pub const NULL: Setting = Setting {
+    name: "null",
+    files: Files::No,
+    help: "Each record of stdin that ends in NUL is a job",
+    conflicts: &["file"],
+    ..SETTING
+};
+
+/// Payloads are names of files.
+pub const FILE: Setting = Setting {
+    name: "file",
+    files: Files::No,
+    help: "Each PAYLOAD is the name of a file whose content is the payload; - is stdin",
+    ..SETTING
+};
+
+/// Due so long from now.
+pub const DELAY: Setting = Setting {
+    name: "delay",
+    takes: Takes::Value("DURATION"),
+    files: Files::No,
+    help: "Due so long from now, by the clock of the server",
+    conflicts: &["at"],
+    ..SETTING
+};
+
+/// Due at that time.
+pub const AT: Setting = Setting {
+    name: "at",
+    takes: Takes::Value("TIME"),
+    files: Files::No,
+    help: "Due at that time, by the clock of the server: 2026-11-22, '2026-11-22 08:30', both UTC, or \
+           2026-11-22T08:30:00+01:00",
+    ..SETTING
+};
+
+/// Jobs with a lower number come first.
+pub const PRIORITY: Setting = Setting {
+    name: "priority",
+    takes: Takes::Value("N"),
+    files: Files::No,
+    default: Some("0"),
+    help: "Jobs with a lower number come first, -2147483648 to 2147483647",
+    ..SETTING
+};
+
+/// At most one job of that key that is not done.
+pub const KEY: Setting = Setting {
+    name: "key",
+    takes: Takes::Value("KEY"),
+    files: Files::No,
+    help: "At most one job of that key that is not done: while there is one, nothing is put, and its id is printed. 1 to 200 \
+           bytes",
+    conflicts: &["lines", "null"],
+    ..SETTING
+};
+
+/// Due again so long after it was due.
+pub const EVERY: Setting = Setting {
+    name: "every",
+    takes: Takes::Value("DURATION"),
+    files: Files::No,
+    help: "Due again so long after it was due, for ever, until it is canceled",
+    ..SETTING
+};
+
+const SETTINGS: &[Setting] = &[LINES, NULL, FILE, DELAY, AT, PRIORITY, KEY, EVERY];
+
+fn define(command: Command) -> Command {
+    command
+        .arg(queue("The queue"))
+        .arg(arguments("payloads", "PAYLOAD").help(
+            "What the command gets on stdin, a job each; without any, all of stdin is one. What begins with a dash comes behind --",
+        ))
+        .args(args(DEFINITION.settings))
+        .after_help(HELP)
+}
+
+const HELP: &str = "\
+A payload has up to 16 MB of any bytes. Lines are put as they come in, some hundred with one commit: the id of a job is printed
+when it is safe. When the server is gone for longer than --connect-timeout, or at a signal, a line on stderr says how many jobs
+were put, and how to go on behind them. An idle worker is woken.
+
+Exit codes: 0 all are put, or there is a job of that key; 69 no server in time; 77 the account was refused; 78 there is no such
+queue, no tables, or bad configuration; 64 bad usage, or a payload that is too long; 70 internal error; 71 the system refused.
+
+Examples:
+  dblock queue put mails jane@example.org joe@example.org
+  mysql -N -e 'SELECT id FROM shop.orders' | dblock queue put orders --lines --priority 10
+  dblock queue put feeds --every 5m --key example.org https://example.org/feed.xml";

@@ -1,0 +1,44 @@
+//! `dblock queue retry`: has jobs tried again.
+
+use clap::Command;
+
+use super::super::setting::{Files, SETTING, Setting};
+use super::super::{Definition, Queue, Subcommand, args, connection, output};
+use super::{ids, queue};
+
+/// The subcommand.
+pub const DEFINITION: Definition = Definition {
+    subcommand: Subcommand::Queue(Queue::Retry),
+    name: "retry",
+    about: "Try dead and delayed jobs now",
+    define,
+    settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
+    arguments: &["queue", "ids"],
+};
+
+/// All that are dead.
+pub const DEAD: Setting = Setting {
+    name: "dead",
+    files: Files::No,
+    help: "All jobs of the queue that are dead",
+    conflicts: &["ids"],
+    ..SETTING
+};
+
+const SETTINGS: &[Setting] = &[DEAD];
+
+fn define(command: Command) -> Command {
+    command
+        .override_usage("dblock queue retry [OPTIONS] <QUEUE> <ID>...\n       dblock queue retry [OPTIONS] <QUEUE> --dead")
+        .arg(queue("The queue"))
+        .arg(ids("The jobs").required_unless_present(DEAD.name))
+        .args(args(DEFINITION.settings))
+        .after_help(HELP)
+}
+
+const HELP: &str = "\
+A dead job is due again, and has all its attempts again. A delayed one is due now, and keeps its count. One that is due stays so.
+Jobs of a block come with their block. -v says how many there were.
+
+Exit codes: 0; 75 a job is running, and is left alone; 78 there is no such queue, a job is not there or done, no tables, or bad
+configuration; 69 no server in time; 77 the account was refused; 64 bad usage; 70 internal error; 71 the system refused.";

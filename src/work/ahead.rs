@@ -1,0 +1,64 @@
+//! How many jobs a worker claims before it can start them. What it has claimed nobody else starts: so no more than it will start soon,
+//! and none as long as it does not know how long a command takes.
+
+use std::time::Duration;
+
+/// What is claimed ahead is started within this time, if commands take as long as they did.
+const SOON: Duration = Duration::from_millis(250);
+
+/// Jobs that are claimed ahead at most. What the claimer says of them finds room on its link while nobody reads it: one that waits for
+/// a coordinator that is stopped renews no lease.
+const MOST: u32 = 500;
+
+/// How long commands take, as far as is known.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Pace {
+    average: Option<Duration>,
+}
+
+impl Pace {
+    /// A command took so long.
+    pub fn note(&mut self, took: Duration) {
+        self.average = Some(match self.average {
+            // The latest ones count most, and a long one at once: it may be the first of many.
+            Some(average) if took < average => average.mul_f64(0.9) + took.mul_f64(0.1),
+            _ => took,
+        });
+    }
+
+    /// How many jobs to have ready, beside those that are running, where so many commands run at once, each for so many jobs.
+    pub fn ahead(self, slots: u32, jobs: u32) -> u32 {
+        let Some(average) = self.average else {
+            return 0;
+        };
+        let rounds = SOON.as_secs_f64() / average.as_secs_f64().max(1e-6);
+        let ahead = (rounds * f64::from(slots) * f64::from(jobs)).min(f64::from(MOST));
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "from 0 to MOST"
+        )]
+        let ahead = ahead as u32;
+        if ahead < jobs { 0 } else { ahead }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_claimed_ahead_of_commands_that_take_long_or_of_which_nothing_is_known() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.ahead(4, 1), 0);
+        pace.note(Duration::from_millis(1));
+        assert_eq!(pace.ahead(1, 1), 250);
+        assert_eq!(pace.ahead(1000, 10), MOST);
+        pace.note(Duration::from_secs(3));
+        assert_eq!(pace.ahead(4, 1), 0);
+        for _ in 0..200 {
+            pace.note(Duration::from_millis(1));
+        }
+        assert!(pace.ahead(1, 1) > 200);
+    }
+}

@@ -1,0 +1,336 @@
+//! The process that has a worker's session: it registers the worker, claims jobs, renews the lease of all of them, and hands in what
+//! has ended. It knows no command. A session that is lost loses no job: it connects again, and goes on.
+
+mod exchange;
+mod idle;
+mod lease;
+mod payloads;
+
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::Pid;
+
+use super::message::{FromClaimer, ToClaimer};
+use super::{SESSION_LIMIT, Spec};
+use crate::base::clock::Moment;
+use crate::base::exit::Failure;
+use crate::base::log::{Level, Listener};
+use crate::base::text::in_words;
+use crate::db::{Connector, Fault, Plain, Session};
+use crate::isolated::link::{Link, Next, cut, next};
+use crate::isolated::process::{detach, fork_isolated, harden};
+use crate::lock::{Introduction, Lease};
+use crate::queue::{self, Ended, Opened, Queue, WorkerFacts, wake_lock};
+use crate::schema::Tables;
+
+/// Before a worker that has jobs claims again while there was nothing, and from one look at other workers to the next.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long an idle worker waits behind others at most.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// Forks the claimer: its process, and the link to it. One that takes over for another goes on with its worker.
+///
+/// # Errors
+/// [`Reason::OsRefused`].
+pub fn fork_off(
+    spec: &Spec,
+    facts: &WorkerFacts,
+    shown: Level,
+    resumed: Option<Resumed>,
+) -> Result<(Pid, Link), Failure> {
+    fork_isolated(
+        |link, parent| claim(spec, facts, shown, resumed, &link, parent),
+        FromClaimer::Failed,
+    )
+}
+
+/// What a claimer has left that died.
+#[derive(Debug, Clone)]
+pub struct Resumed {
+    /// The queue.
+    pub queue: Queue,
+    /// The worker's number.
+    pub worker: u64,
+    /// What the coordinator knows that it has, each by its first job. What else there is goes back.
+    pub known: Vec<u64>,
+}
+
+fn claim(
+    spec: &Spec,
+    facts: &WorkerFacts,
+    shown: Level,
+    resumed: Option<Resumed>,
+    link: &Rc<Link>,
+    parent: Pid,
+) -> Result<(), Failure> {
+    harden(parent)?;
+    let notes = Rc::clone(link);
+    let listener: Listener = Rc::new(move |level, text| {
+        if level < Level::Statement || shown == Level::Statement {
+            notes.send_if_heard(&FromClaimer::Note(level, cut(text)));
+        }
+    });
+    let attributes =
+        Introduction::of_command("dblock queue work", parent, SESSION_LIMIT).attributes();
+    let connector = Connector::new(&spec.connection, attributes, SESSION_LIMIT, listener)?;
+    detach(link, c"dblock-claimer")?;
+    let tables = Tables::new(&spec.connection.database);
+    let lock = wake_lock(tables.database(), &spec.queue);
+    let mut claimer = Claimer {
+        spec,
+        facts,
+        link,
+        connector,
+        tables,
+        lock,
+        session: None,
+        opened: None,
+        worker: resumed.map(|resumed| Worker {
+            number: resumed.worker,
+            queue: resumed.queue,
+            turn: None,
+            lease: None,
+            known: Some(resumed.known),
+        }),
+        ended: Vec::new(),
+        counts: (0, 0),
+        counted: Moment::now(),
+        shard: 0,
+        is_head: false,
+        awaits_head: false,
+        has_named_locks: true,
+        looked: Moment::START,
+        pruned: Moment::now(),
+    };
+    claimer.run()
+}
+
+/// A registered worker.
+struct Worker {
+    number: u64,
+    queue: Queue,
+    /// The number of the last turn; `None`: it is to be asked.
+    turn: Option<u64>,
+    /// `None`: it is to be renewed before anything else.
+    lease: Option<Lease>,
+    /// What another claimer has left of which the coordinator knows; `None`: all that there is.
+    known: Option<Vec<u64>>,
+}
+
+struct Claimer<'a> {
+    spec: &'a Spec,
+    facts: &'a WorkerFacts,
+    link: &'a Link,
+    connector: Connector,
+    tables: Tables,
+    /// The named lock of the idle worker that is woken next.
+    lock: String,
+    session: Option<Session>,
+    /// What the session's server can do.
+    opened: Option<Opened>,
+    worker: Option<Worker>,
+    ended: Vec<Ended>,
+    /// How many jobs are done and have failed since it was recorded last.
+    counts: (u64, u64),
+    counted: Moment,
+    shard: u16,
+    /// Whether the session holds the lock of the idle worker that is woken next.
+    is_head: bool,
+    /// Whether the session has asked for that lock, and is not kept for long by the server.
+    awaits_head: bool,
+    /// Whether the server has such locks, as far as is known.
+    has_named_locks: bool,
+    /// When it was last looked for delayed jobs and dead workers.
+    looked: Moment,
+    /// When what is too old was last deleted.
+    pruned: Moment,
+}
+
+/// Why a turn comes to nothing.
+enum Stop {
+    /// The worker's lease was over, and others have its jobs.
+    Lost,
+    /// The claimer cannot go on.
+    Failed(Failure),
+}
+
+type Turned<T> = Result<T, Stop>;
+
+impl Claimer<'_> {
+    fn run(&mut self) -> Result<(), Failure> {
+        loop {
+            if let Err(stop) = self.ensure_lease() {
+                match stop {
+                    Stop::Failed(failure) => return Err(failure),
+                    Stop::Lost => {
+                        self.lose();
+                        continue;
+                    }
+                }
+            }
+            match self.next() {
+                Next::Message(ToClaimer::Ended(ended)) => self.take_in(ended),
+                Next::Message(ToClaimer::Turn {
+                    want,
+                    waits,
+                    counts,
+                }) => {
+                    self.count(counts);
+                    match self.take_turn(want, waits) {
+                        Ok(()) => {}
+                        Err(Stop::Lost) => self.lose(),
+                        Err(Stop::Failed(failure)) => return Err(failure),
+                    }
+                }
+                Next::Message(ToClaimer::Stop) => {}
+                Next::Message(ToClaimer::Leave { counts }) => {
+                    self.count(counts);
+                    self.leave();
+                    let _ = self.link.send(&FromClaimer::Left);
+                    return Ok(());
+                }
+                Next::Gone => return Ok(()),
+                Next::Late => match self.renew() {
+                    Ok(()) => {}
+                    Err(Stop::Lost) => self.lose(),
+                    Err(Stop::Failed(failure)) => return Err(failure),
+                },
+            }
+        }
+    }
+
+    /// The next message, or that a renewal is due: it is at once when the server has ended the session.
+    fn next(&mut self) -> Next<ToClaimer> {
+        let due = self.renewal_due();
+        while let Some(session) = &self.session {
+            let left = due.map_or(LONGEST_WAIT, |due| due.since(Moment::now()));
+            let millis = u16::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u16::MAX);
+            let readable = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
+            let mut descriptors = [readable(self.link.as_fd()), readable(session.as_fd())];
+            let ready = poll(&mut descriptors, PollTimeout::from(millis));
+            let [says, has_ended] = descriptors.map(|descriptor| descriptor.any() == Some(true));
+            if says || due.is_some_and(|due| due <= Moment::now()) {
+                break;
+            }
+            if ready.is_ok() && has_ended {
+                session.tell(Level::Info, &format!("{session} has ended the session"));
+                self.session = None;
+                return Next::Late;
+            }
+        }
+        next(self.link, due)
+    }
+
+    fn count(&mut self, (done, failed): (u64, u64)) {
+        self.counts.0 += done;
+        self.counts.1 += failed;
+    }
+
+    fn say(&self, message: &FromClaimer) {
+        let _ = self.link.send(message);
+    }
+
+    /// Adds what has ended to what is to be handed in.
+    fn take_in(&mut self, ended: Vec<Ended>) {
+        for mut one in ended {
+            match self.ended.last_mut() {
+                Some(last) if last.unit == one.unit => last.others.append(&mut one.others),
+                _ => self.ended.push(one),
+            }
+        }
+    }
+
+    /// A session, if need be a new one. The attempts go on without end: it is the coordinator that sets a limit.
+    fn session(&mut self) -> Turned<&mut Session> {
+        let session = match self.session.take() {
+            Some(session) => session,
+            None => self.connect()?,
+        };
+        Ok(self.session.insert(session))
+    }
+
+    fn connect(&mut self) -> Turned<Session> {
+        (self.is_head, self.awaits_head) = (false, false);
+        loop {
+            let (tables, name) = (&self.tables, &self.spec.queue);
+            let opened = self.connector.connect(|session| {
+                // An idle worker's answer takes its time.
+                let limit = self.connector.attempt_limit() + LONGEST_WAIT;
+                session
+                    .answer_within(limit)
+                    .map_err(|error| Fault::Gone(in_words(&error)))?;
+                queue::open_for_work(tables, name, session)
+            });
+            match opened {
+                Ok((session, opened)) => {
+                    let _ = self.link.send_with(&FromClaimer::Session, session.as_fd());
+                    self.opened = Some(opened);
+                    return Ok(session);
+                }
+                Err(Fault::Final(failure)) => return Err(Stop::Failed(failure)),
+                Err(_) => sleep(self.connector.pause()),
+            }
+        }
+    }
+
+    /// Carries out a statement on a session; one that is lost is replaced, and the fault returned, for what it did is unknown.
+    fn ask<T>(&mut self, ask: impl FnOnce(&mut Session) -> Result<T, Fault>) -> Turned<Option<T>> {
+        let tables = self.tables.clone();
+        let session = self.session()?;
+        let fault = match ask(session) {
+            Ok(answer) => return Ok(Some(answer)),
+            Err(fault) => tables.explain(fault),
+        };
+        let rolls_back = Plain("/* dblock queue roll back */ ROLLBACK".to_owned());
+        match fault {
+            Fault::Final(failure) => Err(Stop::Failed(failure)),
+            Fault::Conflict(_) | Fault::Interrupted(_) if session.run(&rolls_back).is_ok() => {
+                Ok(None)
+            }
+            fault => {
+                session.tell(
+                    Level::Info,
+                    &format!("lost the session with {session}: {fault}"),
+                );
+                if let Some(session) = self.session.take() {
+                    self.connector.try_last(&session);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Asks as often as it takes. Only for what may be carried out twice.
+    fn insist<T>(&mut self, mut ask: impl FnMut(&mut Session) -> Result<T, Fault>) -> Turned<T> {
+        let mut pause = Duration::from_millis(2);
+        loop {
+            if let Some(answer) = self.ask(&mut ask)? {
+                return Ok(answer);
+            }
+            sleep(pause);
+            pause = (2 * pause).min(Duration::from_millis(200));
+        }
+    }
+
+    fn worker(&mut self) -> Turned<&mut Worker> {
+        self.worker.as_mut().ok_or(Stop::Lost)
+    }
+
+    /// Hands in what has ended, and takes leave.
+    fn leave(&mut self) {
+        if !self.ended.is_empty() {
+            self.counted = Moment::START;
+            if self.exchange_in(0, 0).is_err() {
+                return;
+            }
+        }
+        let Some(worker) = &self.worker else { return };
+        let leave = queue::leave(&self.tables, worker.number);
+        let _ = self.insist(|session| session.run(&leave));
+    }
+}

@@ -1,0 +1,188 @@
+//! Turns: what has ended is handed in, and what is due is claimed, once, whatever becomes of the session.
+
+use super::super::Until;
+use super::super::message::FromClaimer;
+use super::{Claimer, LOOK, Stop, Turned};
+use crate::base::clock::Moment;
+use crate::queue::{
+    AskCandidates, AskShards, AskTurn, Claim, Exchange, Step, Turn, TurnOver, Verdict, Want,
+};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Where jobs that others are about to claim cannot be skipped: so many times as many candidates as are wanted.
+pub(super) const CANDIDATES: u32 = 4;
+
+/// A number from 0 to below this, by chance.
+pub(super) fn chance_below(limit: u16) -> u16 {
+    let chance = getrandom::u32().unwrap_or_default();
+    u16::try_from(chance % u32::from(limit.max(1))).unwrap_or_default()
+}
+
+impl Claimer<'_> {
+    /// Hands in what has ended, and claims what is due; where it `waits`, until there is something.
+    pub(super) fn take_turn(&mut self, want: u32, waits: bool) -> Turned<()> {
+        if !waits && self.looked.elapsed() > LOOK {
+            self.look()?;
+        }
+        let mut had = self.exchange(want)?;
+        // A worker that ends when nothing is due does not end on the word of a glance at what nobody else was claiming.
+        if !waits && had == 0 && want > 0 && self.spec.until != Until::Stopped && self.look()? {
+            sleep(Duration::from_millis(2));
+            self.say(&FromClaimer::TurnOver { nothing_due: false });
+            return Ok(());
+        }
+        while waits && had == 0 {
+            if self.link.is_readable() {
+                break;
+            }
+            if self.await_work()? {
+                had = self.exchange(want)?;
+            }
+        }
+        self.say(&FromClaimer::TurnOver {
+            nothing_due: had < want,
+        });
+        Ok(())
+    }
+
+    /// One turn, or where several shards have jobs some more, until so many are claimed as are wanted. How many were.
+    pub(super) fn exchange(&mut self, want: u32) -> Turned<u32> {
+        let shard = self.shard;
+        let mut had = self.exchange_in(want, shard)?;
+        let shards = self.worker()?.queue.shards;
+        self.shard = (shard + 1) % shards;
+        if had >= want || shards == 1 {
+            return Ok(had);
+        }
+        let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
+        let ask = AskShards {
+            tables: &tables,
+            queue: &queue,
+        };
+        let mut shards = self.ask(|session| session.run(&ask))?.unwrap_or_default();
+        let offset = usize::from(shard) % shards.len().max(1);
+        shards.rotate_left(offset);
+        for shard in shards {
+            if had >= want {
+                break;
+            }
+            had += self.exchange_in(want - had, shard)?;
+        }
+        Ok(had)
+    }
+
+    pub(super) fn exchange_in(&mut self, want: u32, shard: u16) -> Turned<u32> {
+        let want = self.what_to_want(want, shard)?;
+        if want.is_none() && self.ended.is_empty() {
+            return Ok(0);
+        }
+        let over = self.carry_out(want.as_ref())?;
+        self.ended.clear();
+        let had = self.pass_on(&over)?;
+        self.check_queue(over.standing.has_queue)?;
+        Ok(had)
+    }
+
+    pub(super) fn what_to_want(&mut self, want: u32, shard: u16) -> Turned<Option<Want>> {
+        if want == 0 {
+            return Ok(None);
+        }
+        let queue = self.worker()?.queue.clone();
+        let limit = match queue.claim {
+            Claim::Rows => want,
+            Claim::Blocks => 1,
+        };
+        // What the server can do is known with the session.
+        self.session()?;
+        if self
+            .opened
+            .as_ref()
+            .is_some_and(|opened| opened.skips_locked)
+        {
+            return Ok(Some(Want {
+                limit,
+                shard,
+                among: None,
+            }));
+        }
+        let tables = self.tables.clone();
+        let ask = AskCandidates {
+            tables: &tables,
+            queue: &queue,
+            shard,
+            limit: limit.saturating_mul(CANDIDATES),
+        };
+        let mut among = self.ask(|session| session.run(&ask))?.unwrap_or_default();
+        while among.len() > limit as usize {
+            let at = usize::from(chance_below(u16::try_from(among.len()).unwrap_or(u16::MAX)));
+            among.swap_remove(at);
+        }
+        let is_any = !among.is_empty();
+        Ok(is_any.then_some(Want {
+            limit,
+            shard,
+            among: Some(among),
+        }))
+    }
+
+    /// Carries out a turn once, however often it must be asked what became of it.
+    pub(super) fn carry_out(&mut self, want: Option<&Want>) -> Turned<TurnOver> {
+        let (tables, ended) = (self.tables.clone(), std::mem::take(&mut self.ended));
+        let worker = self.worker()?;
+        let (number, queue, last) = (worker.number, worker.queue.clone(), worker.turn);
+        let last = last.unwrap_or_default();
+        let lock = self.lock.clone();
+        let counts = if self.counted.elapsed() > LOOK {
+            self.counts
+        } else {
+            (0, 0)
+        };
+        let mut exchange = Exchange::after(last);
+        let mut pause = Duration::from_millis(2);
+        // Where an answer was lost the lease counts from the first time: what is only looked up renews nothing.
+        let sent = Moment::now();
+        let outcome = loop {
+            let turn = Turn {
+                tables: &tables,
+                queue: &queue,
+                worker: number,
+                number: exchange.number(),
+                ended: &ended,
+                counts,
+                want: want.cloned(),
+                awakes: self.awaits_head,
+                release: (self.awaits_head && self.has_named_locks).then_some(&*lock),
+            };
+            let asked = self.ask(|session| match exchange.step() {
+                Step::CarryOut => session.run_batch(&turn),
+                Step::LookUp => session.run_batch(&AskTurn(&turn)),
+            });
+            match asked {
+                Ok(Some(over)) => match exchange.on_answer(over.standing.turn) {
+                    Verdict::Done => break Ok(over),
+                    Verdict::Lost => break Err(Stop::Lost),
+                    Verdict::Again => {}
+                },
+                Ok(None) => exchange.on_silence(),
+                Err(stop) => break Err(stop),
+            }
+            sleep(pause);
+            pause = (2 * pause).min(Duration::from_millis(200));
+        };
+        self.ended = ended;
+        if outcome.is_ok() {
+            // Where the answer was lost, it may hold the lock still: the next turn releases it.
+            if exchange.step() == Step::CarryOut {
+                (self.is_head, self.awaits_head) = (false, false);
+            }
+            self.worker()?.turn = Some(exchange.number());
+            self.confirm(sent);
+            if counts != (0, 0) {
+                self.counts = (self.counts.0 - counts.0, self.counts.1 - counts.1);
+                self.counted = Moment::now();
+            }
+        }
+        outcome
+    }
+}

@@ -1,0 +1,104 @@
+//! What a worker does that has nothing to do: it waits until something is due, and looks after delayed jobs, dead workers and what is too old.
+
+use super::super::message::FromClaimer;
+use super::{Claimer, LONGEST_WAIT, LOOK, Turned};
+use crate::base::clock::Moment;
+use crate::base::log::Level;
+use crate::db::{Fault, Session};
+use crate::queue::{self, AwaitHead, Idle, LookOrSleep};
+use std::time::Duration;
+
+/// From one deletion of what is too old to the next, and how long it takes at most.
+pub(super) const PRUNE: Duration = Duration::from_secs(10);
+
+pub(super) const LONGEST_PRUNE: Duration = Duration::from_millis(200);
+
+impl Claimer<'_> {
+    /// Looks after delayed jobs and dead workers; whether there may be something to claim.
+    pub(super) fn look(&mut self) -> Turned<bool> {
+        self.looked = Moment::now();
+        let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
+        let look = LookOrSleep {
+            tables: &tables,
+            queue: &queue,
+            limit: Duration::ZERO,
+        };
+        let Some(idle) = self.ask(|session| session.run(&look))? else {
+            return Ok(true);
+        };
+        self.act_on(idle)?;
+        Ok(idle.is_due || idle.is_delayed_due && !idle.is_paused || idle.has_dead)
+    }
+
+    pub(super) fn act_on(&mut self, idle: Idle) -> Turned<()> {
+        self.check_queue(idle.has_queue)?;
+        let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
+        if idle.has_dead
+            && let Some(dead) = self.ask(|session| queue::rescue(&tables, &queue, session))?
+            && dead > 0
+        {
+            let line = format!("gave back what {dead} dead workers had");
+            self.say(&FromClaimer::Note(Level::Info, line));
+        }
+        if idle.is_delayed_due {
+            let skips = self
+                .opened
+                .as_ref()
+                .is_some_and(|opened| opened.skips_locked);
+            self.ask(|session| queue::promote(&tables, &queue, skips, session))?;
+        }
+        if self.pruned.elapsed() > PRUNE {
+            self.pruned = Moment::now();
+            let mut prune = || self.ask(|session| queue::prune(&tables, &queue, session));
+            let begun = Moment::now();
+            while prune()? == Some(true) && begun.elapsed() < LONGEST_PRUNE {}
+        }
+        Ok(())
+    }
+
+    /// Waits until there may be something to claim, or a moment; whether there may be.
+    pub(super) fn await_work(&mut self) -> Turned<bool> {
+        let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
+        let due = self.renewal_due().unwrap_or_else(Moment::now);
+        let left = due.since(Moment::now());
+        if left.is_zero() {
+            self.renew()?;
+            return Ok(false);
+        }
+        if !self.is_head {
+            let lock = self.lock.clone();
+            let head = AwaitHead {
+                lock: &lock,
+                limit: left.min(LONGEST_WAIT).as_secs().max(1),
+            };
+            self.awaits_head = true;
+            let waited = self.ask(|session| match session.run_batch(&head) {
+                // Each looks for itself, where there are no such locks.
+                Err(Fault::NoNamedLocks(_)) => Ok(None),
+                waited => waited.map(Some),
+            })?;
+            self.has_named_locks = waited != Some(None);
+            self.is_head = waited.is_some_and(|waited| waited != Some(false));
+            if self.session.is_none() || !self.is_head {
+                // It is the head that looks: who waits behind it asks for nothing else.
+                return Ok(false);
+            }
+        }
+        let look = LookOrSleep {
+            tables: &tables,
+            queue: &queue,
+            limit: LOOK.min(left),
+        };
+        let look = |session: &mut Session| match session.run(&look) {
+            // Nothing is under way that would be to be rolled back.
+            Err(Fault::Interrupted(_)) => Ok(None),
+            idle => idle.map(Some),
+        };
+        let Some(idle) = self.ask(look)?.flatten() else {
+            // It was woken, or the session is lost.
+            return Ok(self.session.is_some());
+        };
+        self.act_on(idle)?;
+        Ok(idle.is_due || idle.is_delayed_due && !idle.is_paused || idle.has_dead)
+    }
+}

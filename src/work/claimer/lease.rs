@@ -1,0 +1,142 @@
+//! The registration of a worker and its lease.
+
+use super::super::message::FromClaimer;
+use super::exchange::chance_below;
+use super::{Claimer, Stop, Turned, Worker};
+use crate::base::clock::Moment;
+use crate::base::exit::{Failure, Reason};
+use crate::lock::Lease;
+use crate::queue::{self, AskRunning, Ended, FindRegistration, JobEnd, Register, Renew};
+
+impl Claimer<'_> {
+    pub(super) fn lose(&mut self) {
+        self.worker = None;
+        self.ended.clear();
+        self.say(&FromClaimer::Lost(
+            "its lease was over, and its jobs are others'".to_owned(),
+        ));
+    }
+
+    pub(super) fn renewal_due(&self) -> Option<Moment> {
+        let lease = self.worker.as_ref().and_then(|worker| worker.lease)?;
+        Some(lease.next_renewal())
+    }
+
+    /// Registers the worker, or renews the lease of one that has gone on for another claimer.
+    pub(super) fn ensure_lease(&mut self) -> Turned<()> {
+        if self.worker.is_none() {
+            self.session()?;
+            let Some(opened) = self.opened.clone() else {
+                return Err(Stop::Lost);
+            };
+            let (tables, facts, queue) = (self.tables.clone(), self.facts, opened.queue);
+            let sent = Moment::now();
+            let register = Register {
+                tables: &tables,
+                queue: &queue,
+                facts,
+            };
+            let mut number = self.ask(|session| session.run_batch(&register))?;
+            if number.is_none() {
+                let find = FindRegistration(register);
+                number = self.insist(|session| session.run(&find))?;
+            }
+            let Some(number) = number else {
+                return Ok(());
+            };
+            let lease = Lease {
+                ttl: queue.ttl,
+                proved: sent,
+            };
+            self.shard = chance_below(queue.shards);
+            self.say(&FromClaimer::Registered(
+                Box::new(queue.clone()),
+                number,
+                lease,
+            ));
+            self.worker = Some(Worker {
+                number,
+                queue,
+                turn: Some(0),
+                lease: Some(lease),
+                known: None,
+            });
+        }
+        if self
+            .worker
+            .as_ref()
+            .is_some_and(|worker| worker.lease.is_none())
+        {
+            self.renew()?;
+        }
+        if let Some(known) = self.worker()?.known.take() {
+            self.give_back_unknown(&known)?;
+        }
+        Ok(())
+    }
+
+    /// What a claimer that died has claimed without having said so goes back.
+    pub(super) fn give_back_unknown(&mut self, known: &[u64]) -> Turned<()> {
+        let tables = self.tables.clone();
+        let ask = AskRunning {
+            tables: &tables,
+            worker: self.worker()?.number,
+        };
+        let units = self.insist(|session| session.run(&ask))?;
+        let unknown = units.into_iter().filter(|unit| !known.contains(&unit.job));
+        self.ended.extend(unknown.map(|unit| Ended {
+            unit,
+            outcome: JobEnd::GivenBack,
+            others: Vec::new(),
+        }));
+        if !self.ended.is_empty() {
+            self.exchange_in(0, 0)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn confirm(&mut self, sent: Moment) {
+        if let Some(worker) = &mut self.worker {
+            worker.lease = Some(Lease {
+                ttl: worker.queue.ttl,
+                proved: sent,
+            });
+            self.link.send_if_heard(&FromClaimer::Confirmed(sent));
+        }
+    }
+
+    pub(super) fn renew(&mut self) -> Turned<()> {
+        let worker = self.worker()?;
+        let (number, takes_over) = (worker.number, worker.lease.is_none());
+        let tables = self.tables.clone();
+        let renew = Renew {
+            tables: &tables,
+            worker: number,
+            takes_over,
+        };
+        loop {
+            let sent = Moment::now();
+            let Some(standing) = self.ask(|session| session.run_batch(&renew))? else {
+                continue;
+            };
+            if standing.turn.is_none() {
+                return Err(Stop::Lost);
+            }
+            self.worker()?.turn = standing.turn;
+            self.confirm(sent);
+            return self.check_queue(standing.has_queue);
+        }
+    }
+
+    pub(super) fn check_queue(&mut self, is_there: bool) -> Turned<()> {
+        if is_there {
+            return Ok(());
+        }
+        // The worker's row is the last that is left of it.
+        let number = self.worker()?.number;
+        let vanish = queue::vanish(&self.tables, number);
+        let _ = self.ask(|session| vanish.iter().try_for_each(|delete| session.run(delete)));
+        let line = format!("the queue {} was deleted", self.spec.queue);
+        Err(Stop::Failed(Failure::new(Reason::Configuration, line)))
+    }
+}

@@ -1,0 +1,155 @@
+//! Payloads: read from the tables, and passed on in files.
+
+use super::super::message::{Claimed, FromClaimer, Job};
+use super::super::payload;
+use super::{Claimer, Stop, Turned};
+use crate::base::exit::{Failure, Reason};
+use crate::base::text::in_words;
+use crate::queue::{Ended, JobEnd, ReadBlock, ReadPart, TurnOver, Unit};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+
+pub(super) fn payloads() -> Turned<File> {
+    payload::file().map_err(|error| refused(&error))
+}
+
+pub(super) fn refused(error: &std::io::Error) -> Stop {
+    let line = format!("cannot keep a payload: {}", in_words(error));
+    Stop::Failed(Failure::new(Reason::OsRefused, line))
+}
+
+/// Units and jobs of one message at most: a packet has 32 KB.
+pub(super) const UNITS: usize = 80;
+
+pub(super) const JOBS: usize = 300;
+
+/// Jobs of a block that are read at once.
+pub(super) const READ: usize = 500;
+
+impl Claimer<'_> {
+    /// Reads the payloads of what was claimed, and passes all of it on. How many jobs it is.
+    pub(super) fn pass_on(&mut self, over: &TurnOver) -> Turned<u32> {
+        let mut had = 0;
+        let mut pending: Vec<Claimed> = Vec::new();
+        let mut file = payloads()?;
+        let mut at = 0;
+        for (unit, parts, payload) in &over.claimed {
+            if unit.block == 0 {
+                let length = self.write_payload(&mut file, unit.job, *parts, payload.as_deref())?;
+                let job = Job {
+                    id: unit.job,
+                    offset: at,
+                    length,
+                };
+                at += length;
+                pending.push(Claimed {
+                    unit: unit.clone(),
+                    of: 1,
+                    jobs: vec![job],
+                });
+                had += 1;
+            } else {
+                had += self.pass_on_block(unit)?;
+            }
+            if pending.len() >= UNITS {
+                self.send_claimed(std::mem::take(&mut pending), &file);
+                file = payloads()?;
+                at = 0;
+            }
+        }
+        if !pending.is_empty() {
+            self.send_claimed(pending, &file);
+        }
+        Ok(had)
+    }
+
+    pub(super) fn send_claimed(&self, claimed: Vec<Claimed>, file: &File) {
+        let _ = self
+            .link
+            .send_with(&FromClaimer::Claimed(claimed), file.as_fd());
+    }
+
+    /// Bytes that it has.
+    pub(super) fn write_payload(
+        &mut self,
+        file: &mut File,
+        job: u64,
+        parts: u32,
+        payload: Option<&[u8]>,
+    ) -> Turned<u64> {
+        let mut length = 0;
+        let mut write = |bytes: &[u8]| {
+            length += bytes.len() as u64;
+            file.write_all(bytes).map_err(|error| refused(&error))
+        };
+        write(payload.unwrap_or_default())?;
+        let tables = self.tables.clone();
+        for part in 0..parts {
+            let read = ReadPart {
+                tables: &tables,
+                job,
+                part,
+            };
+            let bytes = self.insist(|session| session.run(&read))?;
+            write(&bytes.unwrap_or_default())?;
+        }
+        Ok(length)
+    }
+
+    pub(super) fn pass_on_block(&mut self, unit: &Unit) -> Turned<u32> {
+        let tables = self.tables.clone();
+        let mut jobs = Vec::new();
+        let mut file = payloads()?;
+        let mut at = 0;
+        let mut in_parts = false;
+        let mut from = unit.job;
+        loop {
+            let read = ReadBlock {
+                tables: &tables,
+                jobs: (from, unit.last_job),
+                block: unit.block,
+                limit: READ,
+            };
+            let found = self.insist(|session| session.run(&read))?;
+            for job in &found {
+                in_parts |= job.parts > 0;
+                let length =
+                    self.write_payload(&mut file, job.id, job.parts, job.payload.as_deref())?;
+                jobs.push(Job {
+                    id: job.id,
+                    offset: at,
+                    length,
+                });
+                at += length;
+            }
+            match found.last() {
+                Some(last) if found.len() == READ && last.id < unit.last_job => from = last.id + 1,
+                _ => break,
+            }
+        }
+        // Whoever goes on after this process has to ask, but here it is known.
+        let unit = &Unit {
+            has_parts: in_parts,
+            ..unit.clone()
+        };
+        let of = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
+        if jobs.is_empty() {
+            // All of them were canceled.
+            self.ended.push(Ended {
+                unit: unit.clone(),
+                outcome: JobEnd::Done,
+                others: Vec::new(),
+            });
+        }
+        for chunk in jobs.chunks(JOBS) {
+            let claimed = Claimed {
+                unit: unit.clone(),
+                of,
+                jobs: chunk.to_vec(),
+            };
+            self.send_claimed(vec![claimed], &file);
+        }
+        Ok(of)
+    }
+}

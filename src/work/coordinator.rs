@@ -1,0 +1,221 @@
+//! The process of a worker that a user sees: it starts commands for the jobs that its claimer has claimed, watches over them, and says
+//! what became of each. It never waits for a server.
+
+mod deadlines;
+mod events;
+mod jobs;
+mod turns;
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::socket::{Shutdown, shutdown};
+use nix::unistd::{Pid, getpid};
+
+use jobs::Open;
+
+use super::Spec;
+use super::ahead::Pace;
+use super::claimer;
+use super::command::{Command, Task};
+use super::message::ToClaimer;
+use crate::base::clock::{Alarm, Moment};
+use crate::base::exit::{Ending, Failure, Reason};
+use crate::base::log::Log;
+use crate::base::text::in_words;
+use crate::base::user::local_user;
+use crate::isolated::link::Link;
+use crate::isolated::process::end;
+use crate::lock::{Lease, own_host, run_id_lock};
+use crate::queue::{Ended, JobEnd, Queue, WorkerFacts};
+use crate::supervise::Signals;
+
+/// Descriptors that a command needs here, and those of dblock's own.
+const DESCRIPTORS: u64 = 6;
+const OWN_DESCRIPTORS: u64 = 64;
+
+/// Runs a worker to its end, and returns how dblock is to end.
+///
+/// # Errors
+/// What kept it from going on.
+pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
+    let signals = Signals::collect().map_err(|error| refused("collect signals", &error))?;
+    let alarm = Alarm::new().map_err(|error| refused("make a timer", &error))?;
+    allow_descriptors(spec.jobs);
+    let facts = WorkerFacts {
+        run: run_id_lock()?.trim_start_matches('#').to_owned(),
+        host: own_host(),
+        pid: getpid().as_raw(),
+        user: local_user(),
+        program: spec.program(),
+        slots: spec.jobs,
+    };
+    let claimer = claimer::fork_off(spec, &facts, log.shown, None)?;
+    let coordinator = Coordinator {
+        spec,
+        facts,
+        log,
+        signals,
+        alarm,
+        claimer: Some(claimer),
+        session: None,
+        registered: None,
+        lease: None,
+        grace: None,
+        buffer: VecDeque::new(),
+        units: HashMap::new(),
+        commands: Vec::new(),
+        lingering: Vec::new(),
+        ended: Vec::new(),
+        handed: Vec::new(),
+        counts: (0, 0),
+        turn: Turning::Ready,
+        look_at: Moment::START,
+        nothing_due: false,
+        pace: Pace::default(),
+        mode: Mode::Working,
+        leaves_since: None,
+        begun: Some(Moment::now()),
+        is_silent: false,
+        deaths: 0,
+        last_note: "connecting".to_owned(),
+        started_any: false,
+        conclusion: None,
+    };
+    coordinator.run()
+}
+
+fn refused(what: &str, error: &io::Error) -> Failure {
+    let line = format!("cannot {what}: {}", in_words(error));
+    Failure::new(Reason::OsRefused, line)
+}
+
+/// As many descriptors as that many commands need, where the system allows it.
+fn allow_descriptors(commands: u32) {
+    let wanted = u64::from(commands) * DESCRIPTORS + OWN_DESCRIPTORS;
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < wanted
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard);
+    }
+}
+
+/// Whether the claimer is ready for a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turning {
+    Ready,
+    /// It takes one; whether it waits until something is due.
+    UnderWay(bool),
+    /// It takes leave.
+    Leaving,
+}
+
+/// Whether commands are started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Working,
+    /// No more; those that run may go on until then.
+    Ending(Moment),
+}
+
+struct Coordinator<'a> {
+    spec: &'a Spec,
+    facts: WorkerFacts,
+    log: Log,
+    signals: Signals,
+    alarm: Alarm,
+    /// Its process, until it is reaped, and the link to it.
+    claimer: Option<(Pid, Link)>,
+    /// A copy of the claimer's session, to interrupt what is asked on it.
+    session: Option<OwnedFd>,
+    /// The queue, and the worker's number.
+    registered: Option<(Queue, u64)>,
+    lease: Option<Lease>,
+    /// Until when a lease that was found over on waking may turn out not to be.
+    grace: Option<Moment>,
+    /// Jobs that are to be started.
+    buffer: VecDeque<Task>,
+    units: HashMap<u64, Open>,
+    commands: Vec<Command>,
+    /// What commands that have ended left open, for processes that they have left behind.
+    lingering: Vec<File>,
+    /// What is to be handed in.
+    ended: Vec<Ended>,
+    /// What is being handed in.
+    handed: Vec<Ended>,
+    /// How many jobs are done and how many attempts have failed since the last turn.
+    counts: (u64, u64),
+    turn: Turning,
+    /// When to take a turn although nothing was due.
+    look_at: Moment,
+    nothing_due: bool,
+    pace: Pace,
+    mode: Mode,
+    /// Since when only the claimer has something to do; `None`: something runs, or more is to be run.
+    leaves_since: Option<Moment>,
+    /// When it began to seek a server; `None`: it was registered since.
+    begun: Option<Moment>,
+    /// Whether it was said that no server answers.
+    is_silent: bool,
+    /// How many claimers have died since the last turn was over.
+    deaths: u32,
+    /// What was under way last, for the error when no server is reached.
+    last_note: String,
+    started_any: bool,
+    /// How dblock ends, once that is known.
+    conclusion: Option<anyhow::Result<Ending>>,
+}
+
+impl Coordinator<'_> {
+    fn run(mut self) -> anyhow::Result<Ending> {
+        loop {
+            self.reap();
+            self.check_deadlines();
+            self.start_commands();
+            if let Some(conclusion) = self.take_turn() {
+                self.end_claimer();
+                return conclusion;
+            }
+            if let Err(error) = self.wait() {
+                for command in &self.commands {
+                    command.child.processes.signal(libc::SIGKILL);
+                }
+                self.end_claimer();
+                return Err(error.into());
+            }
+        }
+    }
+
+    /// Stops to start commands. How dblock ends, unless that is known already.
+    fn stop(&mut self, grace: Duration, conclusion: anyhow::Result<Ending>) {
+        let until = Moment::now() + grace;
+        self.mode = match self.mode {
+            Mode::Working => Mode::Ending(until),
+            Mode::Ending(before) => Mode::Ending(before.min(until)),
+        };
+        self.conclusion.get_or_insert(conclusion);
+        for task in std::mem::take(&mut self.buffer) {
+            self.note_outcome(&task, JobEnd::GivenBack);
+        }
+        // An idle worker waits for the server.
+        if self.turn == Turning::UnderWay(true)
+            && let Some(session) = &self.session
+        {
+            self.send(&ToClaimer::Stop);
+            let _ = shutdown(session.as_raw_fd(), Shutdown::Both);
+        }
+    }
+
+    /// Ends the claimer's process; how it ended.
+    fn end_claimer(&mut self) -> String {
+        self.session = None;
+        match self.claimer.take() {
+            Some((pid, _)) => end(pid),
+            None => "is gone".to_owned(),
+        }
+    }
+}

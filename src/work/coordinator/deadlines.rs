@@ -1,0 +1,190 @@
+//! What a worker does by the clock: commands whose time is over, a lease that ends, a server that is sought, the end of the worker.
+
+use super::super::Until;
+use super::super::command::{Cause, Command};
+use super::{Coordinator, Mode, Turning};
+use crate::base::clock::Moment;
+use crate::base::exit::{Failure, Reason};
+use crate::base::text::shown;
+use crate::lock::Lease;
+use crate::supervise::is_over;
+use std::time::Duration;
+
+/// How long a worker that has nothing any more waits for the server to know that it is gone.
+pub(super) const LEAVE: Duration = Duration::from_millis(800);
+
+/// A lease that is found over so long after its time: this process was stopped, or the machine slept.
+pub(super) const OVERSLEPT: Duration = Duration::from_millis(500);
+
+impl Coordinator<'_> {
+    /// Ends what must end by now.
+    pub(super) fn check_deadlines(&mut self) {
+        let kill_after = self.spec.kill_after;
+        for command in &mut self.commands {
+            if command.termination.is_none() && is_over(command.time_over) {
+                let jobs: Vec<_> = command
+                    .tasks
+                    .iter()
+                    .map(|task| task.id.to_string())
+                    .collect();
+                self.log.info(format_args!(
+                    "job {} has run for {}; ending it",
+                    jobs.join(" "),
+                    shown(self.spec.timeout.unwrap_or_default())
+                ));
+                command.end(Cause::TimedOut, kill_after);
+            }
+        }
+        if let Mode::Ending(until) = self.mode
+            && is_over(Some(until))
+        {
+            for command in &mut self.commands {
+                command.end(Cause::Stopped, kill_after);
+            }
+        }
+        self.check_lease();
+        self.check_leave();
+        if is_over(self.reach_by()) {
+            let line = format!(
+                "no server could be reached within {}: {}",
+                shown(self.spec.connection.connect_timeout),
+                self.last_note
+            );
+            let failure = Failure::new(Reason::Unreachable, line);
+            self.stop(Duration::ZERO, Err(failure.into()));
+        }
+    }
+
+    /// By when a server is to be reached; `None`: one was, and is sought for as long as it takes, or nothing more is wanted.
+    pub(super) fn reach_by(&self) -> Option<Moment> {
+        if self.mode != Mode::Working || self.claimer.is_none() {
+            return None;
+        }
+        // One that is to end by itself does not wait for ever.
+        let lease = self.lease.filter(|_| self.spec.until != Until::Stopped);
+        let since = self.begun.or(lease.map(Lease::over))?;
+        Some(since + self.spec.connection.connect_timeout)
+    }
+
+    /// How many jobs and blocks have ended of which the server may not know.
+    pub(super) fn unrecorded(&self) -> usize {
+        self.ended.len() + self.handed.len()
+    }
+
+    /// How long the claimer of a worker that ends may take for the rest.
+    pub(super) fn leave_limit(&self) -> Duration {
+        // A turn may be claiming what nobody else knows of.
+        if self.unrecorded() > 0 || self.turn == Turning::UnderWay(false) {
+            self.spec.connection.connect_timeout
+        } else {
+            LEAVE
+        }
+    }
+
+    /// A worker that ends does not wait for a server for ever.
+    pub(super) fn check_leave(&mut self) {
+        if self.mode == Mode::Working || !self.commands.is_empty() || self.claimer.is_none() {
+            return;
+        }
+        let since = *self.leaves_since.get_or_insert_with(Moment::now);
+        let (limit, unrecorded) = (self.leave_limit(), self.unrecorded());
+        if !is_over(Some(since + limit)) {
+            return;
+        }
+        if unrecorded > 0 && !matches!(self.conclusion, Some(Err(_))) {
+            let line = format!(
+                "no server could be reached within {}, and how {unrecorded} jobs have ended is not recorded: {}",
+                shown(limit),
+                self.last_note
+            );
+            self.conclusion = Some(Err(Failure::new(Reason::Unreachable, line).into()));
+        }
+        self.end_claimer();
+    }
+
+    pub(super) fn check_lease(&mut self) {
+        let Some(lease) = self.lease else { return };
+        let over = lease.end_command(self.spec.kill_after);
+        if !is_over(Some(over)) {
+            self.grace = None;
+            return;
+        }
+        if self.commands.is_empty() {
+            self.say_silence(lease);
+            return;
+        }
+        if over.elapsed() > OVERSLEPT && self.grace.is_none() {
+            self.grace = Some(Moment::now() + lease.grace());
+        }
+        if self.grace.is_some_and(|grace| grace > Moment::now()) {
+            return;
+        }
+        let kill_after = lease
+            .kill_after(self.spec.kill_after)
+            .min(lease.over().since(Moment::now()));
+        let mut any = false;
+        for command in &mut self.commands {
+            any |= command.termination.is_none();
+            command.end(Cause::LeaseOver, kill_after);
+        }
+        if any {
+            self.is_silent = true;
+            self.log.error(format_args!(
+                "the server has not answered for {}; ending the commands, whose jobs will be others'",
+                shown(lease.proved.elapsed())
+            ));
+        }
+    }
+
+    /// Says once that no server answers, while nothing runs.
+    pub(super) fn say_silence(&mut self, lease: Lease) {
+        if !std::mem::replace(&mut self.is_silent, true) {
+            self.log.warning(format_args!(
+                "no server has answered for {}: {}; trying again",
+                shown(lease.proved.elapsed()),
+                self.last_note
+            ));
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Moment> {
+        let commands = self.commands.iter().filter_map(Command::deadline).min();
+        let lease = self.lease.filter(|_| !self.commands.is_empty());
+        let lease = lease.map(|lease| {
+            let over = lease.end_command(self.spec.kill_after);
+            self.grace.unwrap_or(over)
+        });
+        // One whose commands are being ended already is not looked at again and again.
+        let lease = lease.filter(|_| {
+            self.commands
+                .iter()
+                .any(|command| command.termination.is_none())
+        });
+        let stop = match self.mode {
+            Mode::Ending(until)
+                if self
+                    .commands
+                    .iter()
+                    .any(|command| command.termination.is_none()) =>
+            {
+                Some(until)
+            }
+            _ => None,
+        };
+        let connect = self.reach_by();
+        let hand_in = self.leaves_since.filter(|_| self.claimer.is_some());
+        let hand_in = hand_in.map(|since| since + self.leave_limit());
+        let silence = self
+            .lease
+            .filter(|_| self.commands.is_empty() && !self.is_silent);
+        let silence = silence.map(|lease| lease.end_command(self.spec.kill_after));
+        let look = match self.turn {
+            Turning::Ready if self.want() > 0 && self.registered.is_some() => Some(self.look_at),
+            _ => None,
+        };
+        [commands, lease, stop, connect, hand_in, silence, look]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}

@@ -1,0 +1,258 @@
+//! What a coordinator waits for: signals, its claimer, what commands say, the clock.
+
+use super::super::claimer::{self, Resumed};
+use super::super::command::Cause;
+use super::super::message::FromClaimer;
+use super::{Coordinator, Mode, Turning};
+use crate::base::clock::Moment;
+use crate::base::exit::{Ending, Failure, Reason};
+use crate::base::log::Level;
+use crate::base::text::shown;
+use crate::queue::JobEnd;
+use crate::supervise::{Received, is_over, stop};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// Passes on what a process says that a command has left behind; whether there is no more.
+pub(super) fn is_at_end(file: &mut File) -> bool {
+    let mut bytes = [0; 8192];
+    loop {
+        match file.read(&mut bytes) {
+            Ok(0) => return true,
+            Ok(length) => {
+                let stderr = io::stderr();
+                let stderr: BorrowedFd = stderr.as_fd();
+                let _ = crate::base::log::write_at_once(stderr, &bytes[..length]);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+/// From a turn in which nothing was due to the next, while commands run.
+pub(super) const LOOK: Duration = Duration::from_secs(1);
+
+/// Before a claimer that died is replaced by another.
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
+
+/// So many claimers may die one after the other before the worker gives up.
+pub(super) const MOST_DEATHS: u32 = 5;
+
+impl Coordinator<'_> {
+    /// Waits until something happens, and takes notice of it.
+    pub(super) fn wait(&mut self) -> io::Result<()> {
+        self.alarm.set(self.deadline())?;
+        let readable = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
+        let mut descriptors: Vec<PollFd> =
+            vec![readable(self.signals.as_fd()), readable(self.alarm.as_fd())];
+        let claimer = self.claimer.as_ref().map(|(_, link)| link.as_fd());
+        descriptors.extend(claimer.map(readable));
+        let first_stderr = descriptors.len();
+        let all = self
+            .commands
+            .iter()
+            .filter_map(|command| command.stderr.as_ref())
+            .chain(&self.lingering);
+        descriptors.extend(all.map(|file| readable(file.as_fd())));
+        match poll(&mut descriptors, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_ready = |at: usize| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true));
+        let claimer_says = claimer.is_some() && is_ready(2);
+        let says = (first_stderr..descriptors.len()).any(is_ready);
+        if says {
+            for command in &mut self.commands {
+                command.pass_on_stderr();
+            }
+            self.lingering.retain_mut(|file| !is_at_end(file));
+        }
+        while let Some(received) = self.signals.next()? {
+            self.on_signal(received);
+        }
+        if claimer_says {
+            self.on_claimer();
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_signal(&mut self, received: Received) {
+        let Received {
+            signal,
+            from_terminal,
+        } = received;
+        if signal == Signal::SIGCHLD {
+            return;
+        }
+        if self.signals.asks_to_end(signal) {
+            let again = self.mode != Mode::Working;
+            if matches!(self.mode, Mode::Ending(until) if is_over(Some(until))) {
+                for command in &mut self.commands {
+                    if let Some((_, termination)) = &mut command.termination {
+                        termination.hurry();
+                    }
+                }
+            }
+            let grace = if again {
+                Duration::ZERO
+            } else {
+                self.spec.grace
+            };
+            if !again {
+                let running = self.commands.len();
+                self.log.info(format_args!(
+                    "{signal}: taking no more jobs; {running} commands may run on for {}",
+                    shown(grace)
+                ));
+            }
+            return self.stop(grace, Ok(Ending::Code(0)));
+        }
+        if signal == Signal::SIGCONT || !from_terminal {
+            for command in &self.commands {
+                if !from_terminal || command.child.processes.own_group {
+                    command.child.processes.signal(signal as i32);
+                }
+            }
+        }
+        if signal == Signal::SIGTSTP {
+            stop();
+        }
+    }
+
+    pub(super) fn on_claimer(&mut self) {
+        loop {
+            let Some((_, link)) = &self.claimer else {
+                return;
+            };
+            match link.receive::<FromClaimer>() {
+                Ok(Some((message, descriptor))) => self.on_message(message, descriptor),
+                Ok(None) | Err(_) => return self.on_claimer_gone(),
+            }
+            let Some((_, link)) = &self.claimer else {
+                return;
+            };
+            if !link.is_readable() {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn on_message(&mut self, message: FromClaimer, descriptor: Option<OwnedFd>) {
+        match message {
+            FromClaimer::Note(level, text) => {
+                self.log.say(level, &text);
+                if level == Level::Info {
+                    self.last_note = text;
+                }
+            }
+            FromClaimer::Session => self.session = descriptor,
+            FromClaimer::Registered(queue, number, lease) => {
+                self.begun = None;
+                self.registered = Some((*queue, number));
+                self.lease = Some(lease);
+                self.turn = Turning::Ready;
+            }
+            FromClaimer::Confirmed(sent) => {
+                if let Some(lease) = &mut self.lease {
+                    lease.proved = sent;
+                }
+                if std::mem::take(&mut self.is_silent) {
+                    self.log.warning("the server answers again");
+                }
+            }
+            FromClaimer::Claimed(claimed) => {
+                if let Some(file) = descriptor {
+                    self.take_in(claimed, File::from(file));
+                }
+            }
+            FromClaimer::TurnOver { nothing_due } => {
+                self.handed.clear();
+                self.deaths = 0;
+                self.turn = Turning::Ready;
+                self.nothing_due = nothing_due;
+                self.look_at = Moment::now() + LOOK;
+                if self.mode != Mode::Working {
+                    // What was claimed while the worker was asked to end.
+                    for task in std::mem::take(&mut self.buffer) {
+                        self.note_outcome(&task, JobEnd::GivenBack);
+                    }
+                }
+            }
+            FromClaimer::Lost(why) => self.lose(&why),
+            FromClaimer::Failed(failure) => self.stop(Duration::ZERO, Err(failure.into())),
+            FromClaimer::Left => {
+                self.end_claimer();
+            }
+        }
+    }
+
+    /// Others have the jobs.
+    pub(super) fn lose(&mut self, why: &str) {
+        let running = self.commands.len();
+        self.log.error(format_args!(
+            "the worker was lost: {why}; ending {running} commands"
+        ));
+        self.units.clear();
+        self.buffer.clear();
+        self.ended.clear();
+        self.handed.clear();
+        self.registered = None;
+        self.lease = None;
+        self.turn = Turning::Ready;
+        self.nothing_due = false;
+        for command in &mut self.commands {
+            command.tasks.clear();
+            command.end(Cause::LeaseOver, Duration::ZERO);
+        }
+    }
+
+    /// The claimer has ended: another one goes on, unless it said that none can.
+    pub(super) fn on_claimer_gone(&mut self) {
+        let is_leaving = self.turn == Turning::Leaving
+            || self.mode != Mode::Working && self.registered.is_none();
+        let is_expected = is_leaving && self.unrecorded() == 0;
+        let how = self.end_claimer();
+        if self.conclusion.as_ref().is_some_and(Result::is_err) || is_expected {
+            return;
+        }
+        self.deaths += 1;
+        if self.deaths > MOST_DEATHS {
+            let failure = Failure::new(
+                Reason::Internal,
+                format!("the claimer {how}, again and again"),
+            );
+            return self.stop(Duration::ZERO, Err(failure.into()));
+        }
+        self.log
+            .info(format_args!("the claimer {how}; another one goes on"));
+        std::thread::sleep(PAUSE);
+        let resumed = self.registered.as_ref().map(|(queue, worker)| {
+            let unsent = self.ended.iter().chain(&self.handed);
+            let known = self
+                .units
+                .keys()
+                .copied()
+                .chain(unsent.map(|ended| ended.unit.job));
+            Resumed {
+                queue: queue.clone(),
+                worker: *worker,
+                known: known.collect(),
+            }
+        });
+        let handed = std::mem::take(&mut self.handed);
+        self.ended.splice(0..0, handed);
+        match claimer::fork_off(self.spec, &self.facts, self.log.shown, resumed) {
+            Ok(claimer) => {
+                self.claimer = Some(claimer);
+                self.turn = Turning::Ready;
+            }
+            Err(failure) => self.stop(Duration::ZERO, Err(failure.into())),
+        }
+    }
+}

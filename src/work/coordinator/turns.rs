@@ -1,0 +1,160 @@
+//! When the claimer takes a turn, and what it is told of.
+
+use super::super::Until;
+use super::super::message::ToClaimer;
+use super::{Coordinator, Mode, Turning};
+use crate::base::exit::{CONFLICT, Ending};
+use crate::queue::{Ended, JobEnd};
+use crate::supervise::is_over;
+use std::time::Duration;
+
+/// Bytes of a message that what has ended takes at most, about.
+fn weight_of(ended: &Ended) -> usize {
+    300 + 6 * error_of(&ended.outcome).len() + ended.others.iter().map(weight).sum::<usize>()
+}
+
+fn weight((_, outcome): &(u64, JobEnd)) -> usize {
+    64 + 6 * error_of(outcome).len()
+}
+
+fn error_of(outcome: &JobEnd) -> &str {
+    match outcome {
+        JobEnd::Retry(_, error) | JobEnd::Dead(error) => error,
+        _ => "",
+    }
+}
+
+/// Bytes of a message at most that tells what has ended.
+const LONGEST_MESSAGE: usize = 12 * 1024;
+
+/// Bytes of all these messages for one turn, about: they find room on the link while the claimer does something else, and what the turn
+/// says of them finds room in a packet.
+const LONGEST_TURN: usize = 64 * 1024;
+
+impl Coordinator<'_> {
+    pub(super) fn is_idle(&self) -> bool {
+        self.commands.is_empty() && self.buffer.is_empty() && self.ended.is_empty()
+    }
+
+    /// Has the claimer take a turn if there is need for one; how dblock ends when all is over.
+    pub(super) fn take_turn(&mut self) -> Option<anyhow::Result<Ending>> {
+        if self.claimer.is_none() {
+            if !self.commands.is_empty() {
+                return None;
+            }
+            return self.conclusion.take();
+        }
+        if self.turn == Turning::Leaving {
+            return None;
+        }
+        let is_ending = self.mode != Mode::Working;
+        if is_ending && self.registered.is_none() {
+            return self
+                .commands
+                .is_empty()
+                .then(|| self.conclusion.take())
+                .flatten();
+        }
+        if self.turn != Turning::Ready || self.registered.is_none() {
+            return None;
+        }
+        if is_ending && self.commands.is_empty() {
+            self.send_ended();
+            let counts = std::mem::take(&mut self.counts);
+            if self.ended.is_empty() {
+                self.send(&ToClaimer::Leave { counts });
+                self.turn = Turning::Leaving;
+            } else {
+                self.send(&ToClaimer::Turn {
+                    want: 0,
+                    waits: false,
+                    counts,
+                });
+                self.turn = Turning::UnderWay(false);
+            }
+            return None;
+        }
+        let want = self.want();
+        let is_idle = self.is_idle();
+        let looks = want > 0 && (is_idle || is_over(Some(self.look_at)) || !self.nothing_due);
+        if self.ended.is_empty() && !looks {
+            return None;
+        }
+        if is_idle && self.nothing_due && self.spec.until != Until::Stopped {
+            let code = if self.spec.until == Until::Once {
+                CONFLICT
+            } else {
+                0
+            };
+            self.stop(Duration::ZERO, Ok(Ending::Code(code)));
+            return self.take_turn();
+        }
+        let waits = is_idle && self.nothing_due;
+        self.send_ended();
+        let counts = std::mem::take(&mut self.counts);
+        self.send(&ToClaimer::Turn {
+            want,
+            waits,
+            counts,
+        });
+        self.turn = Turning::UnderWay(waits);
+        None
+    }
+
+    /// Sends what has ended, as much as one turn takes, in messages that are short enough.
+    fn send_ended(&mut self) {
+        let mut ended = std::mem::take(&mut self.ended);
+        let mut whole = 0;
+        let fits = ended.iter().take_while(|one| {
+            let is_first = whole == 0;
+            whole += weight_of(one);
+            is_first || whole <= LONGEST_TURN
+        });
+        let fits = fits.count();
+        self.ended = ended.split_off(fits);
+        let mut message: Vec<Ended> = Vec::new();
+        let mut size = 0;
+        for one in &ended {
+            let mut others = one.others.as_slice();
+            loop {
+                let mut room = LONGEST_MESSAGE;
+                let count = others
+                    .iter()
+                    .take_while(|other| {
+                        room = room.saturating_sub(weight(other));
+                        room > 0
+                    })
+                    .count()
+                    .max(1)
+                    .min(others.len());
+                let (now, rest) = others.split_at(count);
+                let own =
+                    300 + 6 * error_of(&one.outcome).len() + now.iter().map(weight).sum::<usize>();
+                if size + own > LONGEST_MESSAGE && !message.is_empty() {
+                    self.send(&ToClaimer::Ended(std::mem::take(&mut message)));
+                    size = 0;
+                }
+                size += own;
+                message.push(Ended {
+                    unit: one.unit.clone(),
+                    outcome: one.outcome.clone(),
+                    others: now.to_vec(),
+                });
+                others = rest;
+                if others.is_empty() {
+                    break;
+                }
+            }
+        }
+        if !message.is_empty() {
+            self.send(&ToClaimer::Ended(message));
+        }
+        self.handed = ended;
+    }
+
+    pub(super) fn send(&self, message: &ToClaimer) {
+        if let Some((_, link)) = &self.claimer {
+            let _ = link.send(message);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What crosses between the claimer and the coordinator of a worker.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::clock::Moment;
+use crate::base::exit::Failure;
+use crate::base::log::Level;
+use crate::lock::Lease;
+use crate::queue::{Ended, Queue, Unit};
+
+/// From the claimer to the coordinator.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum FromClaimer {
+    /// What is being done or has just failed.
+    Note(Level, String),
+    /// A session is open. Its descriptor comes with the message: who shuts it down interrupts what is asked on it.
+    Session,
+    /// The worker is registered under this number, as of this lease. It has nothing.
+    Registered(Box<Queue>, u64, Lease),
+    /// A renewal that was sent then was answered: all that the worker has is still its own.
+    Confirmed(Moment),
+    /// Jobs were claimed. Their payloads come with the message, in a file, one behind the other.
+    Claimed(Vec<Claimed>),
+    /// The turn is over.
+    TurnOver {
+        /// Whether there was less than was wanted.
+        nothing_due: bool,
+    },
+    /// The worker's lease was over, and others have its jobs. The text is the cause. It registers again.
+    Lost(String),
+    /// The queue was deleted, or the claimer cannot go on.
+    Failed(Failure),
+    /// The worker has taken leave.
+    Left,
+}
+
+/// Jobs of one unit.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Claimed {
+    /// What they were claimed as.
+    pub unit: Unit,
+    /// How many jobs that has.
+    pub of: u32,
+    /// These of them.
+    pub jobs: Vec<Job>,
+}
+
+/// One job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// Its number.
+    pub id: u64,
+    /// Where its payload begins in the file.
+    pub offset: u64,
+    /// Bytes of its payload.
+    pub length: u64,
+}
+
+/// To the claimer.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToClaimer {
+    /// These have ended; they are handed in with the next turn. One whose unit is that of the one before goes on with it.
+    Ended(Vec<Ended>),
+    /// Take a turn.
+    Turn {
+        /// So many jobs are wanted.
+        want: u32,
+        /// Whether to wait until there is one: nothing runs, so that nothing can end meanwhile.
+        waits: bool,
+        /// How many jobs are done, and how many attempts have failed, since the last turn.
+        counts: (u64, u64),
+    },
+    /// Wait no longer for something to be due.
+    Stop,
+    /// Hand in what has ended, and take leave: nothing runs any more.
+    Leave {
+        /// As with a turn.
+        counts: (u64, u64),
+    },
+}

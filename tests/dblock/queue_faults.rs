@@ -1,0 +1,386 @@
+//! `dblock queue work` when something breaks: processes of a worker that are killed or stopped, sessions and servers that end. No two
+//! commands have one job at the same time, none is lost, and one that is over is not started again.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use mysql::prelude::Queryable;
+use nix::sys::signal::Signal;
+
+use crate::harness::jobs::{claimer_of, lines};
+use crate::harness::{
+    BUSY, Dblock, Frozen, Jobs, Pair, Proxy, Records, Running, SOON, Server, both_servers,
+    eventually, eventually_gone, quoted, runs, send, within,
+};
+
+/// The shortest lease.
+const TTL: Duration = Duration::from_secs(4);
+const SHORT: [&str; 2] = ["--ttl", "4s"];
+
+/// A queue with a short lease.
+#[track_caller]
+fn short<'a>(server: &'a Server, options: &[&str]) -> Jobs<'a> {
+    Jobs::new(server, &[&SHORT[..], options].concat())
+}
+
+/// A script that says who started it, does something, and says that it has ended.
+fn script(records: &Path, between: &str) -> String {
+    format!(
+        "note() {{ echo $1 $DBLOCK_ATTEMPT $DBLOCK_FENCE $$ $(date +%s%N) >>{}; }}; note start; {between}; note end",
+        quoted(records)
+    )
+}
+
+/// A script that ends when there is a file.
+fn until(go: &Path) -> String {
+    format!("while ! test -e {}; do sleep 0.02; done", quoted(go))
+}
+
+/// What was recorded, without process and time.
+fn recorded(records: &Path) -> Vec<String> {
+    let line = |line: &String| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
+    lines(records).iter().map(line).collect()
+}
+
+/// Waits until so many commands have started; the process of the last, and when that was.
+#[track_caller]
+fn eventually_started(records: &Path, starts: usize, deadline: Duration) -> (i32, u64) {
+    let mut found = Vec::new();
+    eventually(&format!("{starts} have started"), deadline, || {
+        found = lines(records);
+        found.retain(|line| line.starts_with("start"));
+        found.len() >= starts
+    });
+    let words: Vec<&str> = found[starts - 1].split(' ').collect();
+    (
+        words[3].parse().expect("a process"),
+        words[4].parse().expect("a time"),
+    )
+}
+
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let nanos = since.expect("a clock after 1970").as_nanos();
+    nanos.try_into().expect("some centuries")
+}
+
+#[track_caller]
+fn end(worker: Running) {
+    worker.signal(Signal::SIGTERM);
+    worker.wait().expect_code(0);
+}
+
+both_servers! {
+    fn a_command_goes_on_while_its_claimer_is_replaced(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let (jobs, records) = (short(server, options), Records::new());
+            let (log, go) = (records.path().join("log"), records.path().join("go"));
+            let id = jobs.put(&["x"])[0];
+            let worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+            let (command, _) = eventually_started(&log, 1, SOON);
+            for _ in 0..2 {
+                let claimer = worker.claimer();
+                send(claimer, Signal::SIGKILL);
+                eventually_gone(claimer, SOON);
+                eventually("there is another", SOON, || worker.claimer() != claimer);
+            }
+            // Longer than the lease: the other one renews it.
+            let renewed = || jobs.count("dblock_workers WHERE renewed_at > started_at + INTERVAL 5 SECOND") == 1;
+            eventually("the lease is renewed", SOON, renewed);
+            assert!(runs(command));
+            std::fs::write(&go, "").unwrap();
+            eventually("it is done", SOON, || jobs.count(&format!("dblock_jobs WHERE id = {id}")) == 0);
+            end(worker);
+            assert_eq!(recorded(&log), ["start 1 1", "end 1 1"]);
+            jobs.assert_empty();
+        }
+    }
+
+    fn a_claimer_that_dies_loses_no_job_however_often(server) {
+        let (jobs, records) = (short(server, &["--shards", "2"]), Records::new());
+        jobs.number(150);
+        let log = records.path().join("log");
+        let mut worker = jobs.work(&["--drain", "-j", "3"]).sh(&script(&log, ":")).spawn();
+        let mut kills = 0;
+        eventually("it has ended", SOON * 3, || {
+            let claimer = claimer_of(worker.pid()).filter(|_| kills < 12 && lines(&log).len() > kills * 20);
+            if let Some(claimer) = claimer {
+                send(claimer, Signal::SIGKILL);
+                kills += 1;
+            }
+            !worker.is_running()
+        });
+        worker.wait_within(SOON).expect_code(0);
+        // What was claimed and not passed on was given back: another fence, the same attempt.
+        let ends = recorded(&log).iter().filter(|line| line.starts_with("end 1 ")).count();
+        assert!(kills > 5 && ends == 150, "{kills} {ends}");
+        jobs.assert_empty();
+    }
+
+    fn the_command_dies_with_its_worker_and_the_job_is_anothers_when_the_lease_is_over(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            for with_claimer in [false, true] {
+                let (jobs, records) = (short(server, options), Records::new());
+                let (log, go) = (records.path().join("log"), records.path().join("go"));
+                jobs.put(&["x"]);
+                let mut first = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+                let (command, _) = eventually_started(&log, 1, SOON);
+                let second = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+                jobs.eventually_idle(1);
+                let claimer = first.claimer();
+                let killed = Instant::now();
+                first.signal(Signal::SIGKILL);
+                if with_claimer {
+                    send(claimer, Signal::SIGKILL);
+                }
+                eventually_gone(command, Duration::from_millis(300) + BUSY);
+                eventually_gone(claimer, BUSY);
+                first.wait_within(SOON).expect_signal(Signal::SIGKILL);
+                eventually_started(&log, 2, TTL + SOON);
+                let took = killed.elapsed();
+                assert!(took < TTL + Duration::from_secs(1) + BUSY, "{took:?}");
+                assert_eq!(jobs.count("dblock_workers WHERE died"), 1);
+                let errors: Vec<Option<String>> = jobs.rows("SELECT last_error FROM dblock_jobs");
+                assert!(options.len() > 1 || errors == [Some("its worker died, or lost the server".to_owned())], "{errors:?}");
+                std::fs::write(&go, "").unwrap();
+                eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
+                end(second);
+                assert_eq!(recorded(&log), ["start 1 1", "start 2 2", "end 2 2"]);
+                jobs.assert_empty();
+            }
+        }
+    }
+
+    fn a_job_that_takes_down_its_worker_too_often_is_dead(server) {
+        let jobs = short(server, &["--max-attempts", "1"]);
+        jobs.put(&["x"]);
+        let mut first = jobs.work(&[]).sh("kill -KILL $PPID; sleep 100").spawn();
+        first.wait_within(SOON).expect_signal(Signal::SIGKILL);
+        let second = jobs.work(&[]).sh("echo never").spawn();
+        eventually("it is dead", TTL + SOON, || jobs.states() == [0, 0, 0, 1]);
+        assert_eq!(second.stdout(), "");
+        end(second);
+    }
+
+    fn a_command_goes_on_when_the_session_is_killed(server) {
+        let (jobs, records) = (short(server, &[]), Records::new());
+        let (log, go) = (records.path().join("log"), records.path().join("go"));
+        jobs.put(&["x"]);
+        let worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+        eventually_started(&log, 1, SOON);
+        let sessions = |jobs: &Jobs| jobs.rows::<u64>(&format!("SELECT id FROM information_schema.processlist WHERE db = '{}' AND user = 'dblock'", jobs.tables.database));
+        for _ in 0..3 {
+            let mut found = Vec::new();
+            eventually("there is a session", SOON, || {
+                found = sessions(&jobs);
+                found.len() == 1
+            });
+            server.admin().query_drop(format!("KILL {}", found[0])).unwrap();
+            eventually("there is another", SOON, || !sessions(&jobs).contains(&found[0]));
+        }
+        eventually("it renews", SOON, || jobs.count("dblock_workers WHERE renewed_at > started_at + INTERVAL 5 SECOND") == 1);
+        std::fs::write(&go, "").unwrap();
+        eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
+        end(worker);
+        assert_eq!(recorded(&log), ["start 1 1", "end 1 1"]);
+    }
+
+    fn a_command_is_ended_before_another_starts_when_its_claimer_is_stopped(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let (jobs, records) = (short(server, options), Records::new());
+            let (log, go) = (records.path().join("log"), records.path().join("go"));
+            jobs.put(&["x"]);
+            // It heeds no SIGTERM.
+            let stubborn = format!("trap '' TERM; {}", until(&go));
+            let first = jobs.work(&["--kill-after", "1"]).sh(&script(&log, &stubborn)).spawn();
+            let (command, _) = eventually_started(&log, 1, SOON);
+            let second = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+            jobs.eventually_idle(1);
+            let stopped = Instant::now();
+            let frozen = Frozen::new(first.claimer());
+            let mut gone = 0;
+            eventually("the command is ended", SOON, || {
+                gone = now();
+                !runs(command)
+            });
+            let took = stopped.elapsed();
+            assert!(took < TTL * 9 / 10 + BUSY, "{took:?}");
+            let (_, started) = eventually_started(&log, 2, TTL + SOON);
+            assert!(gone < started, "{} ns too late", gone - started);
+            drop(frozen);
+            eventually("it knows", SOON, || first.stderr().contains("the worker was lost"));
+            // It goes on as a new one.
+            jobs.put(&["y"]);
+            eventually_started(&log, 3, SOON);
+            std::fs::write(&go, "").unwrap();
+            eventually("both are done", SOON, || jobs.count("dblock_jobs") == 0);
+            end(first);
+            end(second);
+            let mut all = recorded(&log);
+            all.sort();
+            assert_eq!(all, ["end 1 1", "end 2 2", "start 1 1", "start 1 1", "start 2 2"]);
+            jobs.assert_empty();
+        }
+    }
+
+    fn a_completion_that_comes_too_late_changes_nothing_and_is_told(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let (jobs, records) = (short(server, options), Records::new());
+            let (log, go, go_too) = (records.path().join("log"), records.path().join("go"), records.path().join("go-too"));
+            jobs.put(&["x"]);
+            let first = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+            eventually_started(&log, 1, SOON);
+            let frozen = Frozen::new(first.claimer());
+            std::fs::write(&go, "").unwrap();
+            eventually("it has ended well", SOON, || recorded(&log).len() == 2);
+            let second = jobs.work(&[]).sh(&script(&log, &until(&go_too))).spawn();
+            eventually_started(&log, 2, TTL + SOON);
+            drop(frozen);
+            eventually("it knows", SOON, || first.stderr().contains("the worker was lost"));
+            end(first);
+            assert_eq!(jobs.states(), [0, 0, 1, 0]);
+            assert_eq!(jobs.count("dblock_running WHERE attempt = 2 AND fence = 2"), 1);
+            std::fs::write(&go_too, "").unwrap();
+            eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
+            end(second);
+            assert_eq!(recorded(&log), ["start 1 1", "end 1 1", "start 2 2", "end 2 2"]);
+        }
+    }
+
+    fn a_worker_that_is_stopped_and_has_its_claimer_keeps_its_job(server) {
+        let (jobs, records) = (short(server, &[]), Records::new());
+        let (log, go) = (records.path().join("log"), records.path().join("go"));
+        jobs.put(&["x"]);
+        let first = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+        let (command, _) = eventually_started(&log, 1, SOON);
+        let second = jobs.work(&[]).sh(&script(&log, ":")).spawn();
+        let frozen = Frozen::new(first.pid());
+        let stopped = Instant::now();
+        eventually("the lease would be over", SOON, || stopped.elapsed() > TTL + Duration::from_secs(2));
+        assert!(runs(command));
+        drop(frozen);
+        assert_eq!(jobs.workers(), 2);
+        std::fs::write(&go, "").unwrap();
+        eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
+        end(first);
+        end(second);
+        assert_eq!(recorded(&log), ["start 1 1", "end 1 1"]);
+    }
+
+    fn once_says_that_the_lease_was_lost(server) {
+        let (jobs, records) = (short(server, &[]), Records::new());
+        let log = records.path().join("log");
+        jobs.put(&["x"]);
+        let mut worker = jobs.work(&["--once"]).sh(&script(&log, "exec sleep 100")).spawn();
+        eventually_started(&log, 1, SOON);
+        let frozen = Frozen::new(worker.claimer());
+        eventually("the command is ended", SOON, || worker.stderr().contains("ending the commands"));
+        eventually("the lease is over", SOON, || jobs.workers() == 0);
+        drop(frozen);
+        worker.wait_within(SOON).expect_code(74).expect_line("dblock: ");
+    }
+
+    fn storms_of_interrupted_statements_harm_nobody(server) {
+        let jobs = Jobs::new(server, &["--shards", "2"]);
+        let ids = jobs.number(120);
+        let workers: Vec<Running> = (0..3).map(|_| jobs.work(&["-j", "2"]).sh("echo $DBLOCK_JOB_ID $DBLOCK_ATTEMPT; sleep 0.1").spawn()).collect();
+        let mut admin = server.admin();
+        let find = format!("SELECT id FROM information_schema.processlist WHERE db = '{}' AND user = 'dblock'", jobs.tables.database);
+        let mut rounds = 0;
+        eventually("all are done", SOON * 3, || {
+            rounds += 1;
+            // A pause in which a statement may come through.
+            within(Duration::from_millis(5), || false);
+            for id in admin.query::<u64, _>(&find).unwrap() {
+                let what = if rounds % 20 == 0 { "CONNECTION" } else { "QUERY" };
+                let _ = admin.query_drop(format!("KILL {what} {id}"));
+            }
+            jobs.count("dblock_jobs") == 0
+        });
+        let mut said: Vec<String> = workers.iter().flat_map(|worker| worker.stdout().lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+        said.sort();
+        let mut expected: Vec<String> = ids.iter().map(|id| format!("{id} 1")).collect();
+        expected.sort();
+        assert_eq!(said, expected);
+        for worker in workers {
+            end(worker);
+        }
+        jobs.assert_empty();
+    }
+
+    fn a_turn_that_reaches_the_server_late_changes_nothing(server) {
+        let (jobs, records) = (Jobs::new(server, &["--retry-delay", "10ms"]), Records::new());
+        let [log, go, go_too] = ["log", "go", "go-too"].map(|name| records.path().join(name));
+        let proxy = Proxy::to(server);
+        jobs.put(&["x"]);
+        let between = format!("if test $DBLOCK_FENCE = 1; then {}; exit 75; fi; {}", until(&go), until(&go_too));
+        let url = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/", proxy.port, server.port);
+        let worker = jobs.work(&["--connect-timeout", "1"]).env("DBLOCK_URL", url).sh(&script(&log, &between)).spawn();
+        eventually_started(&log, 1, SOON);
+        // The turn that hands in the first command is held back; another in its place does.
+        proxy.freeze();
+        std::fs::write(&go, "").unwrap();
+        eventually_started(&log, 2, SOON);
+        assert_eq!(jobs.states(), [0, 0, 1, 0]);
+        proxy.thaw();
+        let query = format!("SELECT COUNT(*) FROM information_schema.processlist WHERE db = '{}' AND user = 'dblock'", jobs.tables.database);
+        eventually("its session is over", SOON, || jobs.rows::<u64>(&query) == [1]);
+        assert_eq!(jobs.states(), [0, 0, 1, 0]);
+        std::fs::write(&go_too, "").unwrap();
+        eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
+        end(worker);
+        assert_eq!(recorded(&log), ["start 1 1", "start 1 2", "end 1 2"]);
+        jobs.assert_empty();
+    }
+
+    fn a_restart_of_the_server_starts_no_job_twice(shared) {
+        let server = Server::private_with(shared.kind, &["--innodb-flush-log-at-trx-commit=1"]);
+        let (jobs, records) = (Jobs::new(&server, &["--ttl", "30s"]), Records::new());
+        let (log, go) = (records.path().join("log"), records.path().join("go"));
+        jobs.put(&["x"]);
+        let busy = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+        eventually_started(&log, 1, SOON);
+        let idle = jobs.work(&[]).sh(&script(&log, ":")).spawn();
+        jobs.eventually_idle(1);
+        server.kill();
+        // It ends while there is no server.
+        std::fs::write(&go, "").unwrap();
+        eventually("it has ended", SOON, || recorded(&log).len() == 2);
+        server.start();
+        eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
+        jobs.put(&["y"]);
+        eventually("it is done, too", SOON, || jobs.count("dblock_jobs") == 0);
+        end(busy);
+        end(idle);
+        assert_eq!(recorded(&log), ["start 1 1", "end 1 1", "start 1 1", "end 1 1"]);
+        jobs.assert_empty();
+    }
+
+    fn a_worker_that_is_asked_to_end_does_not_wait_for_a_server_for_ever(shared) {
+        let server = Server::private(shared.kind);
+        let (jobs, records) = (Jobs::new(&server, &[]), Records::new());
+        let (log, go) = (records.path().join("log"), records.path().join("go"));
+        jobs.put(&["x"]);
+        let mut busy = jobs.work(&["--connect-timeout", "2"]).sh(&script(&log, &until(&go))).spawn();
+        eventually_started(&log, 1, SOON);
+        let mut idle = jobs.work(&[]).sh("true").spawn();
+        jobs.eventually_idle(1);
+        server.stop();
+        let asked = Instant::now();
+        idle.signal(Signal::SIGTERM);
+        idle.wait_within(SOON).expect_code(0);
+        assert!(asked.elapsed() < Duration::from_secs(1) + BUSY, "{:?}", asked.elapsed());
+        std::fs::write(&go, "").unwrap();
+        eventually("it has ended", SOON, || recorded(&log).len() == 2);
+        busy.signal(Signal::SIGTERM);
+        let output = busy.wait_within(SOON);
+        output.expect_code(69).expect_said(["1 jobs have ended is not recorded"]);
+        server.start();
+    }
+
+    fn a_worker_without_a_server_that_takes_writes_ends_in_time(server) {
+        let pair = Pair::shared(server.kind);
+        let work = Dblock::at(&pair.replica, "queue").args(["work", "q", "--connect-timeout", "1"]).sh("echo never").output();
+        work.expect_code(69).expect_one_line("read-only").expect_stdout("");
+    }
+}

@@ -1,0 +1,440 @@
+//! `dblock queue put`: what is put is in the queue once, whatever its bytes, whatever becomes of the session; and its ids are printed.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::process::Stdio;
+use std::time::Duration;
+
+use mysql::prelude::Queryable;
+use nix::sys::signal::Signal;
+
+use crate::harness::pty::Shell;
+use crate::harness::{
+    Dblock, Output, Proxy, SOON, Server, Tables, both_servers, eventually, numbered_lines,
+};
+
+/// Tables with the queue `q`.
+fn with_queue<'a>(server: &'a Server, options: &[&str]) -> Tables<'a> {
+    let tables = Tables::new(server);
+    let create = tables.at("queue").args(["create", "q"]).args(options);
+    create.output().expect_code(0).expect_silence();
+    tables
+}
+
+fn put(tables: &Tables, args: &[&str]) -> Dblock {
+    tables.at("queue").args(["put", "q"]).args(args)
+}
+
+/// With this on stdin.
+fn fed(dblock: Dblock, stdin: &[u8]) -> Output {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(stdin).unwrap();
+    std::io::Seek::rewind(&mut file).unwrap();
+    dblock.stdin(file).output()
+}
+
+/// The ids that were printed.
+#[track_caller]
+fn ids(output: &Output) -> Vec<u64> {
+    output
+        .stdout
+        .lines()
+        .map(|line| line.parse().unwrap())
+        .collect()
+}
+
+/// The payloads in the order of their ids.
+fn payloads(tables: &Tables) -> Vec<Vec<u8>> {
+    let query = "SELECT COALESCE(j.payload, (SELECT GROUP_CONCAT(p.data ORDER BY p.part SEPARATOR '') FROM dblock_job_parts p WHERE p.job = j.id)) \
+                 FROM dblock_jobs j ORDER BY j.id";
+    let mut admin = tables.admin();
+    admin
+        .query_drop("SET SESSION group_concat_max_len = 33554432")
+        .unwrap();
+    admin.query(query).unwrap()
+}
+
+fn texts(tables: &Tables) -> Vec<String> {
+    payloads(tables)
+        .into_iter()
+        .map(|payload| String::from_utf8(payload).unwrap())
+        .collect()
+}
+
+fn count(tables: &Tables, what: &str) -> u64 {
+    tables
+        .admin()
+        .query_first(format!("SELECT COUNT(*) FROM {what}"))
+        .unwrap()
+        .unwrap()
+}
+
+both_servers! {
+    fn each_argument_is_a_job(server) {
+        let tables = with_queue(server, &[]);
+        let output = put(&tables, &["one", "", "naïve \u{1f600}", "--", "-v"]).output();
+        output.expect_code(0).expect_silence();
+        assert_eq!(texts(&tables), ["one", "", "naïve \u{1f600}", "-v"]);
+        let all: Vec<u64> = tables.admin().query("SELECT job FROM dblock_due ORDER BY shard, priority, job").unwrap();
+        assert_eq!(ids(&output), all);
+        assert_eq!(count(&tables, "dblock_due WHERE attempt = 0 AND fence = 0 AND jobs = 1 AND block = 0 AND last_job = 0"), 4);
+    }
+
+    fn without_arguments_all_of_stdin_is_one(server) {
+        let tables = with_queue(server, &[]);
+        let bytes: Vec<u8> = (0..=255).cycle().take(3000).collect();
+        for stdin in [&b""[..], b"a\nb\n", &bytes] {
+            let output = fed(put(&tables, &[]), stdin);
+            output.expect_code(0).expect_silence();
+            assert_eq!(ids(&output).len(), 1);
+        }
+        assert_eq!(payloads(&tables), [&b""[..], b"a\nb\n", &bytes]);
+    }
+
+    fn each_line_is_a_job(server) {
+        let tables = with_queue(server, &[]);
+        let output = fed(put(&tables, &["--lines"]), b"a\n\nb\r\nlast");
+        output.expect_code(0).expect_silence();
+        assert_eq!(texts(&tables), ["a", "", "b\r", "last"]);
+        assert_eq!(ids(&output).len(), 4);
+        fed(put(&tables, &["--lines"]), b"").expect_code(0).expect_silence().expect_stdout("");
+        fed(put(&tables, &["--lines"]), b"\n").expect_code(0);
+        assert_eq!(texts(&tables).len(), 5);
+    }
+
+    fn each_record_that_ends_in_nul_is_a_job(server) {
+        let tables = with_queue(server, &[]);
+        fed(put(&tables, &["--null"]), b"a\nb\0\0c\0").expect_code(0).expect_silence();
+        assert_eq!(texts(&tables), ["a\nb", "", "c"]);
+    }
+
+    fn each_file_is_a_job(server) {
+        let tables = with_queue(server, &[]);
+        let folder = tempfile::tempdir().unwrap();
+        let name = |name: &str| folder.path().join(name).display().to_string();
+        fs::write(name("small"), "small").unwrap();
+        // Longer than a row and than a part.
+        let long: Vec<u8> = (0..700_000_u32).map(|number| u8::try_from(number % 251).unwrap()).collect();
+        fs::write(name("long"), &long).unwrap();
+        let output = fed(put(&tables, &["--file", &name("small"), &name("long"), "-", &name("small")]), b"stdin");
+        output.expect_code(0).expect_silence();
+        assert_eq!(payloads(&tables), [&b"small"[..], &long, b"stdin", b"small"]);
+        assert_eq!(count(&tables, "dblock_job_parts"), 3);
+        // As from a shell's <(command).
+        let shell = format!("exec \"$0\" queue put q --file <(echo piped) {}", name("small"));
+        let dblock = tables.at("-c").args([&shell, env!("CARGO_BIN_EXE_dblock")]).program("bash");
+        dblock.output().expect_code(0).expect_silence();
+        assert_eq!(payloads(&tables)[4], b"piped\n");
+    }
+
+    fn a_file_that_cannot_be_read_puts_nothing(server) {
+        let tables = with_queue(server, &[]);
+        let folder = tempfile::tempdir().unwrap();
+        let good = folder.path().join("good");
+        fs::write(&good, "x").unwrap();
+        for (wrong, said) in [("/no/such/file", "cannot read /no/such/file: No such file or directory"), ("/tmp", "it is a directory")] {
+            put(&tables, &["--file", good.to_str().unwrap(), wrong]).output().expect_code(64).expect_stdout("").expect_one_line(said);
+        }
+        assert_eq!(count(&tables, "dblock_jobs"), 0);
+    }
+
+    fn the_longest_payload_has_16_mb_and_a_longer_one_puts_nothing(server) {
+        let tables = with_queue(server, &[]);
+        let mut bytes = vec![0xa5; 16 * 1024 * 1024];
+        fed(put(&tables, &[]), &bytes).expect_code(0).expect_silence();
+        assert_eq!(count(&tables, "dblock_job_parts WHERE data = REPEAT(x'a5', 262144)"), 64);
+        bytes.push(0);
+        let line = "is longer than 16 MB, which is the longest payload";
+        for args in [&[][..], &["--null"]] {
+            bytes[16 * 1024 * 1024] = u8::from(args.is_empty());
+            if !args.is_empty() {
+                bytes.insert(0, 1);
+            }
+            fed(put(&tables, args), &bytes).expect_code(64).expect_stdout("").expect_one_line(line);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let name = |name: &str| folder.path().join(name).display().to_string();
+        fs::write(name("long"), &bytes).unwrap();
+        fs::write(name("short"), "x").unwrap();
+        put(&tables, &["--file", &name("short"), &name("long")]).output().expect_code(64).expect_stdout("").expect_one_line(line);
+        assert_eq!(count(&tables, "dblock_jobs"), 1);
+        // What comes before a line that is too long is put.
+        let mut lines = b"a\nb\n".to_vec();
+        lines.extend(vec![b'x'; 17 * 1024 * 1024]);
+        let output = fed(put(&tables, &["--lines"]), &lines);
+        output.expect_code(64).expect_one_line("line 3 is longer than 16 MB, which is the longest payload; 2 jobs are put; go on with tail -n +3");
+        assert_eq!(ids(&output).len(), 2);
+    }
+
+    fn many_lines_are_put_in_their_order(server) {
+        let tables = with_queue(server, &["--shards", "7"]);
+        let lines = numbered_lines(5432);
+        let output = fed(put(&tables, &["--lines", "--priority", "-3"]), lines.as_bytes());
+        output.expect_code(0).expect_silence();
+        let numbers: Vec<String> = (1..=5432).map(|number| number.to_string()).collect();
+        assert_eq!(texts(&tables), numbers);
+        let all: Vec<u64> = tables.admin().query("SELECT id FROM dblock_jobs ORDER BY id").unwrap();
+        assert_eq!(ids(&output), all);
+        // One after the other over the shards, and the narrow row in the shard of its job.
+        let shards: Vec<u64> = tables.admin().query("SELECT COUNT(*) FROM dblock_due d JOIN dblock_jobs j ON j.id = d.job AND j.shard = d.shard \
+            AND j.priority = d.priority WHERE d.priority = -3 GROUP BY d.shard").unwrap();
+        assert_eq!((shards.iter().sum::<u64>(), shards.len()), (5432, 7));
+        assert!(shards.iter().all(|jobs| [776, 777].contains(jobs)), "{shards:?}");
+    }
+
+    fn what_is_put_together_is_a_block(server) {
+        let tables = with_queue(server, &["--claim", "blocks", "--shards", "4"]);
+        let lines = numbered_lines(1500);
+        fed(put(&tables, &["--lines", "--every", "1h"]), lines.as_bytes()).expect_code(0).expect_silence();
+        let blocks: Vec<(u64, u64, u64, u32, u64)> = tables.admin().query("SELECT job, last_job, block, jobs, every_us FROM dblock_due ORDER BY job").unwrap();
+        assert!((2..10).contains(&blocks.len()), "{blocks:?}");
+        assert_eq!(blocks.iter().map(|block| block.3).sum::<u32>(), 1500);
+        for (first, last, block, jobs, every) in blocks {
+            assert_eq!((count(&tables, &format!("dblock_jobs j WHERE id BETWEEN {first} AND {last} AND block = {block} AND shard = \
+                (SELECT shard FROM dblock_due WHERE job = {first})")), every), (u64::from(jobs), 3_600_000_000));
+        }
+    }
+
+    fn ids_go_by_the_step_of_the_server(server) {
+        // As on a node of a cluster.
+        let server = Server::private_with(server.kind, &["--auto-increment-increment=5", "--auto-increment-offset=3"]);
+        for claim in ["rows", "blocks"] {
+            let tables = with_queue(&server, &["--shards", "2", "--claim", claim]);
+            let long = "x".repeat(20_000);
+            let output = put(&tables, &["a", "b", &long, "d"]).output();
+            output.expect_code(0).expect_silence();
+            let all: Vec<u64> = tables.admin().query("SELECT id FROM dblock_jobs ORDER BY id").unwrap();
+            assert_eq!(ids(&output), all);
+            assert!(all.windows(2).all(|pair| pair[1] - pair[0] == 5), "{all:?}");
+            assert_eq!(texts(&tables), ["a", "b", &long, "d"]);
+            let (first, last): (u64, u64) = tables.admin().query_first("SELECT MIN(job), MAX(GREATEST(job, last_job)) FROM dblock_due").unwrap().unwrap();
+            assert_eq!((first, last), (all[0], all[3]));
+        }
+    }
+
+    fn a_server_that_takes_no_writes_is_passed_over_or_told(server) {
+        let tables = with_queue(server, &[]);
+        let replica = Server::private(server.kind);
+        let also_there = Tables::named(&replica, &tables.database);
+        also_there.init().output().expect_code(0);
+        also_there.at("queue").args(["create", "q"]).output().expect_code(0);
+        replica.admin().query_drop("SET GLOBAL read_only = 1").unwrap();
+        put(&also_there, &["x", "--connect-timeout", "2"]).output().expect_code(78).expect_stdout("").expect_one_line("name the server that takes writes");
+        also_there.at("queue").args(["pause", "q"]).output().expect_code(78).expect_one_line("name the server that takes writes");
+        also_there.at("queue").args(["status", "q"]).output().expect_code(0).expect_silence();
+        let both = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/", replica.port, server.port);
+        put(&tables, &["x"]).env("DBLOCK_URL", both).output().expect_code(0).expect_silence();
+        assert_eq!((count(&tables, "dblock_jobs"), count(&also_there, "dblock_jobs")), (1, 0));
+    }
+
+    fn a_delayed_job_is_due_by_the_clock_of_the_server(server) {
+        let tables = with_queue(server, &[]);
+        put(&tables, &["--delay", "1h", "a"]).output().expect_code(0);
+        put(&tables, &["--at", "2031-01-02 03:04:05", "b"]).output().expect_code(0);
+        put(&tables, &["--at", "2031-01-02T03:04:05.25+01:00", "c"]).output().expect_code(0);
+        put(&tables, &["--delay", "0", "d"]).output().expect_code(0);
+        let due: Vec<String> = tables.admin().query("SELECT CONCAT(due_at) FROM dblock_delayed WHERE due_at > UTC_TIMESTAMP(6) + INTERVAL 1 DAY ORDER BY due_at").unwrap();
+        assert_eq!(due, ["2031-01-02 02:04:05.250000", "2031-01-02 03:04:05.000000"]);
+        assert_eq!(count(&tables, "dblock_delayed WHERE due_at BETWEEN UTC_TIMESTAMP(6) + INTERVAL 58 MINUTE AND UTC_TIMESTAMP(6) + INTERVAL 1 HOUR"), 1);
+        assert_eq!(count(&tables, "dblock_due"), 1);
+    }
+
+    fn there_is_one_job_of_a_key(server) {
+        let tables = with_queue(server, &[]);
+        let first = put(&tables, &["--key", "k", "a"]).output();
+        first.expect_code(0).expect_silence();
+        let again = put(&tables, &["--key", "k", "b"]).output();
+        again.expect_code(0).expect_silence().expect_stdout(&first.stdout);
+        let said = put(&tables, &["--key", "k", "b", "-v"]).output();
+        said.expect_code(0).expect_stdout(&first.stdout).expect_line(&format!("dblock: job {} of q has the key k, and is not done: nothing is put", first.stdout.trim()));
+        // Others are other keys.
+        for other in ["K", "kk", "naïve"] {
+            put(&tables, &["--key", other, "c"]).output().expect_code(0);
+        }
+        assert_eq!(texts(&tables), ["a", "c", "c", "c"]);
+        // When it is done its key is gone.
+        tables.sql("DELETE FROM dblock_job_keys WHERE job_key = 'k'");
+        let next = put(&tables, &["--key", "k", "d"]).output();
+        assert_ne!(next.stdout, first.stdout);
+        // It may come from stdin.
+        fed(put(&tables, &["--key", "stdin"]), b"e").expect_code(0).expect_silence();
+    }
+
+    fn of_many_with_one_key_one_is_put(server) {
+        let tables = with_queue(server, &["--shards", "4"]);
+        let runs: Vec<_> = (0..12).map(|number| put(&tables, &["--key", "k", &number.to_string()]).spawn()).collect();
+        let mut printed: Vec<String> = runs.into_iter().map(|run| {
+            let output = run.wait();
+            output.expect_code(0).expect_silence();
+            output.stdout
+        }).collect();
+        printed.dedup();
+        assert_eq!(printed.len(), 1, "{printed:?}");
+        assert_eq!((count(&tables, "dblock_jobs"), count(&tables, "dblock_due")), (1, 1));
+    }
+
+    fn a_slow_pipe_gets_its_lines_in_at_once(server) {
+        let tables = with_queue(server, &[]);
+        let mut run = put(&tables, &["--lines"]).stdin(Stdio::piped()).spawn();
+        let mut stdin = run.take_stdin();
+        for number in 1..=3 {
+            stdin.write_all(format!("{number}\n").as_bytes()).unwrap();
+            eventually("it is put", SOON, || count(&tables, "dblock_due") == number);
+            eventually("its id is printed", SOON, || run.stdout().lines().count() as u64 == number);
+        }
+        stdin.write_all(b"last").unwrap();
+        drop(stdin);
+        run.wait().expect_code(0).expect_silence();
+        assert_eq!(texts(&tables), ["1", "2", "3", "last"]);
+    }
+
+    fn a_signal_ends_it_after_the_batch_and_says_how_to_go_on(server) {
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+            let tables = with_queue(server, &[]);
+            let mut run = put(&tables, &["--lines"]).stdin(Stdio::piped()).spawn();
+            let mut stdin = run.take_stdin();
+            stdin.write_all(b"a\nb\n").unwrap();
+            eventually("both are put", SOON, || run.stdout().lines().count() == 2);
+            run.signal(signal);
+            let output = run.wait();
+            output.expect_signal(signal).expect_one_line("stopped by a signal; 2 jobs are put; go on with tail -n +3");
+            assert_eq!(count(&tables, "dblock_jobs"), 2);
+        }
+    }
+
+    fn a_reader_that_has_seen_enough_is_no_error(server) {
+        let tables = with_queue(server, &[]);
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let lines = numbered_lines(3000);
+        fed(put(&tables, &["--lines"]).stdout(writer), lines.as_bytes()).expect_code(0).expect_silence();
+        assert_eq!(count(&tables, "dblock_due"), 3000);
+    }
+
+    fn an_answer_that_was_lost_puts_nothing_twice(server) {
+        let tables = with_queue(server, &[]);
+        let long = "x".repeat(60_000);
+        for args in [&["one"][..], &["--key", "k", "two"], &[&long]] {
+            let before = count(&tables, "dblock_jobs");
+            let proxy = Proxy::to(server);
+            // Time enough between the commit and its answer.
+            let run = put(&tables, args).env("DBLOCK_URL", proxy.url()).args(["--connect-timeout", "20"]);
+            proxy.delay(Duration::from_millis(150));
+            let run = run.spawn();
+            eventually("it is committed", SOON, || count(&tables, "dblock_jobs") > before);
+            proxy.abandon();
+            let output = run.wait();
+            output.expect_code(0).expect_silence();
+            let last: u64 = tables.admin().query_first("SELECT MAX(id) FROM dblock_jobs").unwrap().unwrap();
+            assert_eq!((ids(&output), count(&tables, "dblock_jobs")), (vec![last], before + 1));
+            assert!(proxy.connections() >= 2, "it was not cut off");
+        }
+    }
+
+    fn a_stream_that_is_cut_again_and_again_is_put_once(server) {
+        let tables = with_queue(server, &["--shards", "3"]);
+        let proxy = Proxy::to(server);
+        let lines = numbered_lines(20_000);
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(lines.as_bytes()).unwrap();
+        std::io::Seek::rewind(&mut file).unwrap();
+        let run = put(&tables, &["--lines", "--connect-timeout", "30"]).env("DBLOCK_URL", proxy.url()).stdin(file).spawn();
+        for part in 1..=6 {
+            eventually("it goes on", SOON, || count(&tables, "dblock_jobs") >= 2500 * part);
+            if part % 2 == 0 { proxy.abandon() } else { proxy.cut() }
+        }
+        let output = run.wait();
+        output.expect_code(0).expect_silence();
+        let numbers: Vec<String> = (1..=20_000).map(|number| number.to_string()).collect();
+        assert_eq!(texts(&tables), numbers);
+        let all: Vec<u64> = tables.admin().query("SELECT job FROM dblock_due ORDER BY job").unwrap();
+        assert_eq!(ids(&output), all);
+    }
+
+    fn a_server_that_stays_away_is_told_with_what_is_put(server) {
+        let tables = with_queue(server, &[]);
+        let proxy = Proxy::to(server);
+        let mut run = put(&tables, &["--lines", "--connect-timeout", "2"]).env("DBLOCK_URL", proxy.url()).stdin(Stdio::piped()).spawn();
+        let mut stdin = run.take_stdin();
+        stdin.write_all(b"a\nb\nc\n").unwrap();
+        eventually("they are put", SOON, || run.stdout().lines().count() == 3);
+        proxy.refuse(true);
+        proxy.cut();
+        stdin.write_all(b"d\n").unwrap();
+        let output = run.wait();
+        output.expect_code(69).expect_one_line("; 3 jobs are put; ").expect_one_line("it is not known whether the next batch of 1 is put: see dblock queue status q");
+        // A server that is never reached.
+        put(&tables, &["x", "--connect-timeout", "1"]).env("DBLOCK_URL", "mysql://dblock@127.0.0.1:1/").output().expect_code(69).expect_one_line("127.0.0.1:1");
+    }
+
+    fn a_row_that_others_have_locked_is_waited_for(server) {
+        let tables = with_queue(server, &[]);
+        let mut other = tables.admin();
+        other.query_drop("BEGIN").unwrap();
+        other.query_drop("SELECT * FROM dblock_queues FOR UPDATE").unwrap();
+        let mut run = put(&tables, &["x", "-v"]).spawn();
+        run.wait_stderr("trying again", SOON);
+        other.query_drop("COMMIT").unwrap();
+        assert_eq!(ids(run.wait().expect_code(0)).len(), 1);
+        assert_eq!(count(&tables, "dblock_jobs"), 1);
+    }
+
+    fn two_streams_at_once_are_both_put(server) {
+        let tables = with_queue(server, &["--shards", "2"]);
+        let lines = numbered_lines(6000);
+        let runs: Vec<_> = (0..3).map(|_| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(lines.as_bytes()).unwrap();
+            std::io::Seek::rewind(&mut file).unwrap();
+            put(&tables, &["--lines"]).stdin(file).spawn()
+        }).collect();
+        let mut printed: Vec<u64> = runs.into_iter().flat_map(|run| ids(run.wait().expect_code(0).expect_silence())).collect();
+        printed.sort_unstable();
+        let all: Vec<u64> = tables.admin().query("SELECT job FROM dblock_due ORDER BY job").unwrap();
+        assert_eq!((printed.len(), printed), (18_000, all));
+    }
+
+    fn what_cannot_be_put_is_refused(server) {
+        let tables = with_queue(server, &[]);
+        for (args, said) in [
+            (&["--lines", "x"][..], "--lines reads the payloads from stdin"), (&["--null", "x"], "--null reads the payloads from stdin"),
+            (&["--lines", "--null"], "--null"), (&["--lines", "--file"], "--file"), (&["--file"], "--file needs the name of a file"),
+            (&["--delay", "-1", "x"], "--delay"), (&["--delay", "1h", "--at", "2031-01-01", "x"], "--at"), (&["--at", "tomorrow", "x"], "--at"),
+            (&["--priority", "2147483648", "x"], "--priority"), (&["--priority", "low", "x"], "--priority"), (&["--every", "0", "x"], "--every"),
+            (&["--key", "", "x"], "--key"), (&["--key", &"k".repeat(201), "x"], "--key"), (&["--key", "k", "x", "y"], "--key takes one payload"),
+            (&["--key", "k", "--lines"], "--key"), (&["-x"], "-x"),
+        ] {
+            put(&tables, args).output().expect_code(64).expect_stdout("").expect_one_line(said);
+        }
+        let closed = put(&tables, &[]).under(["sh", "-c", "exec \"$@\" <&-", "sh"]);
+        closed.output().expect_code(64).expect_one_line("cannot read stdin: it is closed");
+        let folder = File::open("/tmp").unwrap();
+        put(&tables, &[]).stdin(folder).output().expect_code(64).expect_one_line("cannot read stdin: Is a directory");
+        assert_eq!(count(&tables, "dblock_jobs"), 0);
+    }
+
+    fn no_statement_on_the_tables_is_without_a_name(server) {
+        let tables = with_queue(server, &[]);
+        let proxy = Proxy::to(server);
+        let at = |args: &[&str]| tables.at("queue").args(args).env("DBLOCK_URL", proxy.url());
+        at(&["put", "q", "x"]).output().expect_code(0);
+        at(&["put", "q", "x", "--key", "k"]).output().expect_code(0);
+        at(&["status"]).output().expect_code(0);
+        at(&["list", "q"]).output().expect_code(0);
+        at(&["delete", "q"]).output().expect_code(0);
+        let statements: Vec<String> = proxy.packets().iter().filter_map(crate::harness::Packet::sent).collect();
+        assert!(statements.iter().any(|sql| sql.contains("dblock_jobs")), "{statements:?}");
+        for sql in statements.iter().filter(|sql| sql.contains("dblock_")) {
+            assert!(sql.starts_with("/* dblock "), "{sql}");
+        }
+    }
+
+    fn a_terminal_shows_how_far_it_is(server) {
+        let tables = with_queue(server, &[]);
+        let mut shell = Shell::start(server);
+        shell.enter(&format!("export DBLOCK_DATABASE='{}'", tables.database));
+        shell.enter("(echo a; sleep 3; echo b) | dblock queue put q --lines >/dev/null; echo code=$?");
+        shell.wait_for("1 jobs put");
+        shell.wait_for("code=0");
+    }
+}

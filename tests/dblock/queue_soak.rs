@@ -1,0 +1,360 @@
+//! A minute of everything at once for the workers of four queues, with rows and with blocks, with one and with four shards: their
+//! processes, commands and sessions are killed, their processes are stopped for longer than the lease, statements are interrupted, and
+//! the server starts again. Afterwards every record is read. `DBLOCK_SOAK_SECONDS` and `DBLOCK_SOAK_SEED` set how long and which.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use mysql::prelude::Queryable;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::harness::jobs::{claimer_of, commands_of, lines};
+use crate::harness::{Jobs, Kind, Running, SOON, Server, eventually, quoted, within};
+
+/// Workers of each queue.
+const WORKERS: usize = 2;
+
+/// Jobs of each queue that are put at first.
+const JOBS: usize = 50;
+
+/// Longer than the lease, which is 4 s.
+const STOPPED: Duration = Duration::from_millis(8500);
+
+#[test]
+fn mariadb() {
+    soak(Kind::MariaDb);
+}
+
+#[test]
+fn mysql() {
+    soak(Kind::MySql);
+}
+
+fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
+}
+
+/// What a command wrote down.
+#[derive(Debug, Clone)]
+struct Record {
+    what: String,
+    job: u64,
+    attempt: u32,
+    fence: u64,
+}
+
+/// A queue, its workers, and what their commands have written.
+struct Site<'a> {
+    jobs: Jobs<'a>,
+    log: PathBuf,
+    script: String,
+    workers: Vec<Running>,
+    /// What was put.
+    put: Vec<u64>,
+}
+
+impl<'a> Site<'a> {
+    fn new(server: &'a Server, folder: &std::path::Path, options: &[&str]) -> Self {
+        let always = [
+            "--ttl",
+            "4s",
+            "--retry-delay",
+            "50ms",
+            "--max-attempts",
+            "1000",
+            "--keep",
+            "1h",
+        ];
+        let jobs = Jobs::new(server, &[&always[..], options].concat());
+        let (log, lock) = (
+            folder.join(&jobs.tables.database),
+            folder.join(format!("{}-of", jobs.tables.database)),
+        );
+        // The file of the job is locked for as long as the command lives; what it starts does not keep it. Some heed no SIGTERM,
+        // and some run for longer than the lease.
+        let script = format!(
+            "note() {{ echo $1 $DBLOCK_JOB_ID $DBLOCK_ATTEMPT $DBLOCK_FENCE >>{log}; }}
+            exec 9>>{lock}-$DBLOCK_JOB_ID
+            flock -n 9 || note overlap
+            note start
+            case $(( ($DBLOCK_JOB_ID + $DBLOCK_FENCE) % 10 )) in
+            1) sleep 2 9>&-;;
+            2) trap '' TERM; sleep 1 9>&-;;
+            3) note later; exit 75;;
+            4) note failed; exit 1;;
+            5) sleep 0.3 9>&-;;
+            6 | 7) sleep 9 9>&-;;
+            esac
+            note end",
+            log = quoted(&log),
+            lock = quoted(&lock)
+        );
+        Self {
+            jobs,
+            log,
+            script,
+            workers: Vec::new(),
+            put: Vec::new(),
+        }
+    }
+
+    fn records(&self) -> Vec<Record> {
+        let record = |line: &String| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [what, job, attempt, fence] = words[..] else {
+                panic!("a torn record: {line:?}")
+            };
+            Record {
+                what: what.to_owned(),
+                job: job.parse().expect("a number"),
+                attempt: attempt.parse().expect("a number"),
+                fence: fence.parse().expect("a number"),
+            }
+        };
+        lines(&self.log).iter().map(record).collect()
+    }
+
+    fn start_worker(&self, random: &mut fastrand::Rng) -> Running {
+        let at_once = random.u8(1..=4).to_string();
+        let args = [
+            "-j",
+            &at_once,
+            "--kill-after",
+            "1",
+            "--grace",
+            "2",
+            "--connect-timeout",
+            "30",
+        ];
+        self.jobs.work(&args).sh(&self.script).spawn()
+    }
+
+    /// What is wrong with the records of one queue.
+    fn wrong(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let mut of_jobs: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
+        for record in self.records() {
+            of_jobs.entry(record.job).or_default().push(record);
+        }
+        let done: Vec<(u64, u32, u64)> = self.jobs.rows(
+            "SELECT j.id, d.attempt, d.fence FROM dblock_done d JOIN dblock_jobs j ON j.id = d.job OR (d.block > 0 AND j.block = d.block AND j.id BETWEEN d.job AND d.last_job)",
+        );
+        let mut done_of: BTreeMap<u64, Vec<(u32, u64)>> = BTreeMap::new();
+        for (job, attempt, fence) in done {
+            done_of.entry(job).or_default().push((attempt, fence));
+        }
+        for job in &self.put {
+            let records = of_jobs.remove(job).unwrap_or_default();
+            let starts: Vec<&Record> = records
+                .iter()
+                .filter(|record| record.what == "start")
+                .collect();
+            let overlaps = records.iter().any(|record| record.what == "overlap");
+            let ordered = starts
+                .is_sorted_by(|one, next| one.fence < next.fence && one.attempt <= next.attempt);
+            let fenced = starts
+                .iter()
+                .all(|start| 1 <= start.attempt && u64::from(start.attempt) <= start.fence);
+            // The last that was started is the one whose completion counts.
+            let completed = starts.last().is_some_and(|last| {
+                let ended = records
+                    .iter()
+                    .any(|record| record.what == "end" && record.fence == last.fence);
+                ended
+                    && done_of
+                        .get(job)
+                        .is_some_and(|done| *done == [(last.attempt, last.fence)])
+            });
+            if overlaps || !ordered || !fenced || !completed {
+                wrong.push(format!("job {job} (overlaps {overlaps}, ordered {ordered}, fenced {fenced}, completed {completed}): {records:?}, {:?}", done_of.get(job)));
+            }
+        }
+        if !of_jobs.is_empty() {
+            wrong.push(format!("jobs that nobody has put: {of_jobs:?}"));
+        }
+        wrong
+    }
+}
+
+fn soak(kind: Kind) {
+    let seconds = Duration::from_secs(setting("DBLOCK_SOAK_SECONDS").unwrap_or(60));
+    let seed = setting("DBLOCK_SOAK_SEED").unwrap_or(1);
+    println!("DBLOCK_SOAK_SEED={seed}");
+    let server = Server::private_with(kind, &["--innodb-flush-log-at-trx-commit=1"]);
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let options: [&[&str]; 4] = [
+        &[],
+        &["--shards", "4"],
+        &["--claim", "blocks"],
+        &["--claim", "blocks", "--shards", "4"],
+    ];
+    let mut sites: Vec<Site> = options
+        .map(|options| Site::new(&server, folder.path(), options))
+        .into();
+    for site in &mut sites {
+        site.put = site.jobs.number(JOBS);
+        site.workers = (0..WORKERS)
+            .map(|_| site.start_worker(&mut random))
+            .collect();
+    }
+    let deeds = strike(&server, &mut sites, seconds, &mut random);
+    for site in &sites {
+        eventually("all jobs are done", Duration::from_secs(120), || {
+            site.jobs.states() == [0; 4]
+        });
+    }
+    for site in &mut sites {
+        for worker in &site.workers {
+            worker.signal(Signal::SIGTERM);
+        }
+        for mut worker in site.workers.drain(..) {
+            worker.wait_within(SOON).expect_code(0);
+        }
+        eventually("no worker is registered that lives", SOON, || {
+            site.jobs.count(
+                "dblock_workers WHERE expires_at IS NOT NULL AND expires_at > UTC_TIMESTAMP(6)",
+            ) == 0
+        });
+    }
+    let starts: usize = sites
+        .iter()
+        .map(|site| {
+            site.records()
+                .iter()
+                .filter(|record| record.what == "start")
+                .count()
+        })
+        .sum();
+    let jobs: usize = sites.iter().map(|site| site.put.len()).sum();
+    println!("{jobs} jobs, {starts} starts; {deeds:?}");
+    let wrong: Vec<String> = sites.iter().flat_map(Site::wrong).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // Chance decides how many; there must be something to look at.
+    assert!(
+        starts > jobs && deeds.values().sum::<usize>() > 20,
+        "{deeds:?}"
+    );
+}
+
+/// Does something bad every now and then; how often which.
+fn strike(
+    server: &Server,
+    sites: &mut [Site],
+    duration: Duration,
+    random: &mut fastrand::Rng,
+) -> BTreeMap<&'static str, usize> {
+    let mut deeds = BTreeMap::new();
+    let begun = Instant::now();
+    let mut has_restarted = false;
+    // Which process is stopped, whose it is, and until when.
+    let mut stopped: Option<(i32, i32, Instant)> = None;
+    while begun.elapsed() < duration {
+        let pause = Duration::from_millis(random.u64(100..500));
+        within(pause, || false);
+        if stopped.is_some_and(|(.., until)| until < Instant::now()) {
+            thaw(&mut stopped);
+        }
+        let at = random.usize(..sites.len());
+        let site = &mut sites[at];
+        if site.jobs.count("dblock_due") < 5 {
+            let more = site.jobs.number(random.usize(1..15));
+            site.put.extend(more);
+        }
+        for one in 0..WORKERS {
+            if !site.workers[one].is_running() {
+                let worker = site.start_worker(random);
+                let ended = std::mem::replace(&mut site.workers[one], worker);
+                ended.wait().expect_signal(Signal::SIGKILL);
+            }
+        }
+        if begun.elapsed() > duration / 2 && !has_restarted {
+            has_restarted = true;
+            // A worker that is stopped cannot end its commands when its lease ends with the server.
+            thaw(&mut stopped);
+            server.kill();
+            server.start();
+            *deeds.entry("restart").or_default() += 1;
+            continue;
+        }
+        let worker = site.workers[random.usize(..WORKERS)].pid();
+        let is_stopped = stopped.is_some_and(|(_, of, _)| of == worker);
+        let deed = match random.u8(..14) {
+            0..3 if !is_stopped => {
+                let Some(command) = random.choice(commands_of(worker)) else {
+                    continue;
+                };
+                let _ = kill(Pid::from_raw(command), Signal::SIGKILL);
+                "command"
+            }
+            3..5 if !is_stopped => {
+                let _ = kill(Pid::from_raw(worker), Signal::SIGKILL);
+                "coordinator"
+            }
+            5..8 if !is_stopped => {
+                let Some(claimer) = claimer_of(worker) else {
+                    continue;
+                };
+                let _ = kill(Pid::from_raw(claimer), Signal::SIGKILL);
+                "claimer"
+            }
+            8..10 => {
+                end_sessions(server, &site.jobs, "CONNECTION", Duration::ZERO);
+                "sessions"
+            }
+            10..12 => {
+                end_sessions(server, &site.jobs, "QUERY", Duration::from_millis(200));
+                "statements"
+            }
+            12..14 if stopped.is_none() => {
+                let process = if random.bool() {
+                    Some(worker)
+                } else {
+                    claimer_of(worker)
+                };
+                let Some(process) = process else { continue };
+                let _ = kill(Pid::from_raw(process), Signal::SIGSTOP);
+                stopped = Some((process, worker, Instant::now() + STOPPED));
+                "stopped"
+            }
+            _ => continue,
+        };
+        *deeds.entry(deed).or_default() += 1;
+    }
+    thaw(&mut stopped);
+    for site in sites {
+        for one in 0..WORKERS {
+            if !site.workers[one].is_running() {
+                site.workers[one] = site.start_worker(random);
+            }
+        }
+    }
+    deeds
+}
+
+fn thaw(stopped: &mut Option<(i32, i32, Instant)>) {
+    if let Some((process, ..)) = stopped.take() {
+        let _ = kill(Pid::from_raw(process), Signal::SIGCONT);
+    }
+}
+
+/// Ends the sessions of a queue's workers, or their statements, again and again for so long.
+fn end_sessions(server: &Server, jobs: &Jobs, what: &str, span: Duration) {
+    let mut admin = server.admin();
+    let find = format!(
+        "SELECT id FROM information_schema.processlist WHERE db = '{}' AND user = 'dblock'",
+        jobs.tables.database
+    );
+    let begun = Instant::now();
+    loop {
+        for id in admin.query::<u64, _>(&find).expect("a list of processes") {
+            let _ = admin.query_drop(format!("KILL {what} {id}"));
+        }
+        if begun.elapsed() >= span {
+            return;
+        }
+    }
+}

@@ -1,0 +1,750 @@
+//! `dblock queue work`: what a command gets, what its end means for its jobs, in which order and how many at once jobs are started, and
+//! when a worker ends by itself or by a signal.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use mysql::prelude::Queryable;
+use nix::sys::signal::Signal;
+
+use crate::harness::pty::Shell;
+use crate::harness::{
+    BUSY, Dblock, Jobs, Output, Records, Running, SOON, Server, Tables, both_servers, children_of,
+    eventually, quoted, runs, send,
+};
+
+/// Every byte there is, some times.
+fn bytes(length: usize) -> Vec<u8> {
+    (0..=255).cycle().take(length).collect()
+}
+
+/// Works off what is due with `sh -c SCRIPT`.
+#[track_caller]
+fn drain(jobs: &Jobs, args: &[&str], script: &str) -> Output {
+    let output = jobs.work(args).arg("--drain").sh(script).output();
+    output.expect_code(0);
+    output
+}
+
+both_servers! {
+    fn the_payload_is_on_stdin_whatever_its_bytes(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let jobs = Jobs::new(server, options);
+            let folder = tempfile::tempdir().unwrap();
+            let out = folder.path().display();
+            let payloads = [bytes(0), bytes(3000), bytes(300_000), bytes(16_000_000)];
+            let ids: Vec<u64> = payloads.iter().map(|payload| jobs.feed(&[], payload)[0]).collect();
+            let output = drain(&jobs, &[], &format!("cat >{out}/$DBLOCK_JOB_ID; cat | wc -c"));
+            output.expect_stdout(&"0\n".repeat(4)).expect_silence();
+            for (id, payload) in ids.iter().zip(&payloads) {
+                let got = fs::read(folder.path().join(id.to_string())).unwrap();
+                assert!(got == *payload, "job {id}: {} bytes of {}", got.len(), payload.len());
+            }
+            jobs.assert_empty();
+        }
+    }
+
+    fn an_argument_that_is_exactly_braces_is_the_payload_and_no_shell_sees_it(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.put(&["$(echo no) 'x' {} *"]);
+        jobs.put(&[""]);
+        let work = jobs.work(&["--drain"]).command(["printf", "%s|", "{}", "a{}", "{} ", "{}"]);
+        work.output().expect_code(0).expect_silence().expect_stdout("$(echo no) 'x' {} *|a{}|{} |$(echo no) 'x' {} *||a{}|{} ||");
+        jobs.assert_empty();
+    }
+
+    fn a_payload_that_no_argument_can_be_is_dead_at_once(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.feed(&[], b"a\0b");
+        jobs.feed(&[], &b"x".repeat(131_072));
+        jobs.feed(&[], &b"x".repeat(131_071));
+        let output = jobs.work(&["--drain"]).command(["sh", "-c", "printf '%s' \"$1\" | wc -c", "sh", "{}"]).output();
+        output.expect_code(0).expect_stdout("131071\n");
+        assert_eq!(jobs.states(), [0, 0, 0, 2]);
+        let errors: Vec<String> = jobs.rows("SELECT last_error FROM dblock_jobs ORDER BY id");
+        assert_eq!(errors, ["its payload has a NUL byte, which no argument can have", "its payload is longer than an argument may be"]);
+    }
+
+    fn the_command_learns_which_job_it_has(server) {
+        let jobs = Jobs::new(server, &["--retry-delay", "1ms"]);
+        let id = jobs.put(&["x"])[0];
+        let script = "echo $DBLOCK_QUEUE $DBLOCK_JOB_ID $DBLOCK_ATTEMPT $DBLOCK_FENCE; test $DBLOCK_ATTEMPT = 2";
+        let first = jobs.work(&["--once"]).sh(script).output();
+        first.expect_code(1).expect_stdout(&format!("q {id} 1 1\n"));
+        jobs.tables.sql("UPDATE dblock_delayed SET due_at = UTC_TIMESTAMP(6)");
+        let second = jobs.work(&["--once"]).sh(script).output();
+        second.expect_code(0).expect_stdout(&format!("q {id} 2 2\n"));
+        jobs.assert_empty();
+    }
+
+    fn the_environment_is_the_workers_and_can_be_scrubbed(server) {
+        let jobs = Jobs::new(server, &[]);
+        let script = "echo ${DBLOCK_URL+url} ${DBLOCK_PASSWORD+password} ${DBLOCK_DATABASE+database} ${MYSQL_PWD+pwd} $MINE $DBLOCK_QUEUE";
+        for (args, said) in [(&[][..], "url password database pwd kept q\n"), (&["--scrub-env"], "kept q\n")] {
+            jobs.put(&["x"]);
+            let work = jobs.work(args).arg("--drain").env("MYSQL_PWD", "x").env("MINE", "kept").sh(script);
+            work.output().expect_code(0).expect_stdout(said);
+        }
+    }
+
+    fn what_the_command_writes_goes_where_dblock_writes(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.put(&["x"]);
+        let output = drain(&jobs, &[], "echo out; echo err >&2; printf 'no end' >&2");
+        output.expect_stdout("out\n");
+        assert_eq!(output.stderr, "err\nno end");
+        // Also more than a pipe holds.
+        jobs.put(&["x"]);
+        let output = drain(&jobs, &[], "head -c 1000000 /dev/zero | tr '\\0' e >&2");
+        assert_eq!(output.stderr, "e".repeat(1_000_000));
+    }
+
+    fn a_command_that_wants_to_be_started_again_counts_no_attempt(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let jobs = Jobs::new(server, options);
+            jobs.put(&["x"]);
+            for fence in 1..=3 {
+                jobs.work(&["--once"]).sh("exit 75").output().expect_code(75);
+                assert_eq!(jobs.states(), [0, 1, 0, 0]);
+                assert_eq!(jobs.count(&format!("dblock_delayed WHERE attempt = 0 AND fence = {fence}")), 1);
+                let errors: Vec<Option<String>> = jobs.rows("SELECT last_error FROM dblock_jobs");
+                assert_eq!(errors, [None]);
+                jobs.tables.sql("UPDATE dblock_delayed SET due_at = UTC_TIMESTAMP(6)");
+            }
+        }
+    }
+
+    fn a_job_that_fails_is_tried_again_after_a_delay_that_doubles_and_then_is_dead(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let jobs = Jobs::new(server, &[options, &["--retry-delay", "100", "--max-attempts", "4"]].concat());
+            jobs.put(&["x"]);
+            for attempt in 1..=3 {
+                jobs.work(&["--once"]).sh("echo wrong >&2; exit 7").output().expect_code(7);
+                let delays: Vec<(u32, f64)> = jobs.rows(
+                    "SELECT attempt, TIMESTAMPDIFF(MICROSECOND, failed_at, due_at) / 1000000 FROM dblock_delayed d JOIN dblock_jobs j ON j.id = d.job");
+                let longest = 100.0 * f64::from(1 << (attempt - 1));
+                assert!(matches!(delays[..], [(found, delay)] if found == attempt && delay > longest * 0.5 - 1.0 && delay < longest + 1.0), "{attempt}: {delays:?}");
+                jobs.tables.sql("UPDATE dblock_delayed SET due_at = UTC_TIMESTAMP(6)");
+            }
+            let long = "for n in $(seq 1 2000); do echo line $n >&2; done; exit 7";
+            let last = jobs.work(&["--once"]).sh(long).output();
+            last.expect_code(7).expect_said(["is dead, attempt 4: exit 7: "]);
+            assert_eq!(jobs.states(), [0, 0, 0, 1]);
+            let errors: Vec<String> = jobs.rows("SELECT last_error FROM dblock_jobs JOIN dblock_dead ON id = job WHERE attempt = 4");
+            assert!(errors[0].starts_with("exit 7: ") && errors[0].contains("line 1990\nline 1991"), "{errors:?}");
+        }
+    }
+
+    fn the_error_that_is_kept_is_the_end_of_what_the_command_said(server) {
+        let jobs = Jobs::new(server, &["--max-attempts", "1"]);
+        jobs.put(&["x"]);
+        drain(&jobs, &[], "for n in $(seq 1 2000); do echo line $n >&2; done; exit 7");
+        let errors: Vec<String> = jobs.rows("SELECT last_error FROM dblock_jobs");
+        assert!(errors[0].starts_with("exit 7: ") && errors[0].ends_with("line 1999\nline 2000"), "{errors:?}");
+    }
+
+    fn a_command_that_dies_of_a_signal_has_failed(server) {
+        let jobs = Jobs::new(server, &["--max-attempts", "1"]);
+        jobs.put(&["x"]);
+        drain(&jobs, &[], "kill -SEGV $$");
+        let errors: Vec<String> = jobs.rows("SELECT last_error FROM dblock_jobs JOIN dblock_dead ON id = job");
+        assert_eq!(errors, ["died of signal 11"]);
+    }
+
+    fn an_exit_code_that_buries_makes_the_job_dead_at_once(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let jobs = Jobs::new(server, options);
+            jobs.put(&["3", "4", "5", "0"]);
+            drain(&jobs, &["--bury-on", "3,4"], "read code || :; exit $code");
+            assert_eq!(jobs.states(), [0, 1, 0, 2]);
+            assert_eq!(jobs.count("dblock_dead WHERE attempt = 1"), 2);
+            assert_eq!(jobs.count("dblock_jobs"), 3);
+            let dead: Vec<String> = jobs.rows("SELECT CONVERT(payload USING utf8mb4) FROM dblock_jobs JOIN dblock_dead ON id = job ORDER BY id");
+            assert_eq!(dead, ["3", "4"]);
+        }
+    }
+
+    fn a_command_that_runs_too_long_is_ended_and_its_job_has_failed(server) {
+        let jobs = Jobs::new(server, &["--max-attempts", "1"]);
+        jobs.put(&["heeds"]);
+        let heeds = jobs.work(&["--drain", "--timeout", "0.3"]).sh("trap 'echo TERM; exit 0' TERM; sleep 60 & wait").output();
+        heeds.expect_code(0).expect_stdout("TERM\n").expect_took(Duration::from_millis(300), SOON);
+        jobs.put(&["heeds not"]);
+        let not = jobs.work(&["--drain", "--timeout", "0.3", "--kill-after", "0.4"]).sh("trap '' TERM; while :; do sleep 0.1; done").output();
+        not.expect_code(0).expect_took(Duration::from_millis(700), SOON);
+        let errors: Vec<(u32, String)> = jobs.rows("SELECT attempt, last_error FROM dblock_jobs JOIN dblock_dead ON id = job");
+        assert_eq!(errors, [(1, "timed out after 300ms".to_owned()), (1, "timed out after 300ms".to_owned())]);
+    }
+
+    fn as_many_commands_run_at_once_as_may_and_never_more(server) {
+        for options in [&[][..], &["--claim", "blocks"], &["--shards", "4"]] {
+            let jobs = Jobs::new(server, options);
+            jobs.number(30);
+            let records = Records::new();
+            let here = records.path().join("here");
+            // The first three wait for one another.
+            let meet = format!("echo x >>{here}; while test $(wc -l <{here}) -lt 3; do sleep 0.01; done", here = quoted(&here));
+            let command = records.command_around(0, &meet)[2].replace(" 0 $(date", " $DBLOCK_JOB_ID $(date");
+            drain(&jobs, &["-j", "3"], &command);
+            records.assert_at_most(3);
+            assert_eq!(records.intervals().len(), 30);
+            jobs.assert_empty();
+        }
+    }
+
+    fn jobs_start_by_priority_and_then_first_come_first_served(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.put(&["--priority", "5", "e", "f"]);
+        jobs.put(&["c", "d"]);
+        jobs.put(&["--priority", "-5", "a", "b"]);
+        drain(&jobs, &[], "cat; exit 0").expect_stdout("abcdef");
+        // Also those that come while others run, and as many as are claimed ahead.
+        jobs.number(60);
+        let worker = drain(&jobs, &[], "cat; echo");
+        let expected: String = (1..=60).map(|number: u32| number.to_string() + "\n").collect();
+        worker.expect_stdout(&expected);
+    }
+
+    fn all_shards_are_worked_off(server) {
+        for options in [&["--shards", "16"][..], &["--shards", "4", "--claim", "blocks"]] {
+            let jobs = Jobs::new(server, options);
+            jobs.number(40);
+            for number in 41..=60 {
+                jobs.put(&[&number.to_string()]);
+            }
+            assert!(jobs.rows::<u16>("SELECT DISTINCT shard FROM dblock_due").len() > 1);
+            let output = drain(&jobs, &["-j", "2"], "read n; echo $n");
+            let seen: BTreeSet<u32> = output.stdout.lines().map(|line| line.parse().unwrap()).collect();
+            assert_eq!((seen.len(), output.stdout.lines().count()), (60, 60));
+            jobs.assert_empty();
+        }
+    }
+
+    fn a_batch_has_up_to_so_many_jobs_on_lines(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let jobs = Jobs::new(server, options);
+            let ids = jobs.number(7);
+            let output = drain(&jobs, &["--batch", "3"], "echo $DBLOCK_JOB_ID, $DBLOCK_ATTEMPT, $DBLOCK_FENCE; cat; echo end");
+            let id = |at: usize| ids[at].to_string();
+            let of = |from: usize, to: usize| {
+                let jobs: Vec<String> = (from..to).map(id).collect();
+                let ones = vec!["1"; to - from].join(" ");
+                let lines: String = (from..to).map(|at| (at + 1).to_string() + "\n").collect();
+                format!("{}, {ones}, {ones}\n{lines}end\n", jobs.join(" "))
+            };
+            output.expect_stdout(&[of(0, 3), of(3, 6), of(6, 7)].concat()).expect_silence();
+            jobs.assert_empty();
+        }
+    }
+
+    fn a_batch_may_end_each_payload_with_nul(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.put(&["a\nb", "", "c"]);
+        drain(&jobs, &["--batch", "9", "--null"], "tr '\\0' ';'").expect_stdout("a\nb;;c;");
+    }
+
+    fn the_jobs_of_a_batch_are_all_done_or_none(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let jobs = Jobs::new(server, options);
+            jobs.number(6);
+            // The second batch fails.
+            drain(&jobs, &["--batch", "3"], "read first; test $first = 1");
+            assert_eq!(jobs.states(), [0, 3, 0, 0]);
+            assert_eq!(jobs.count("dblock_delayed WHERE attempt = 1 AND jobs = 1"), 3);
+            let left: Vec<String> = jobs.rows("SELECT CONVERT(payload USING utf8mb4) FROM dblock_jobs ORDER BY id");
+            assert_eq!(left, ["4", "5", "6"]);
+        }
+    }
+
+    fn a_worker_that_drains_ends_when_nothing_is_due(server) {
+        let jobs = Jobs::new(server, &[]);
+        drain(&jobs, &[], "echo never").expect_stdout("").expect_silence();
+        jobs.number(3);
+        jobs.put(&["--delay", "1h", "later"]);
+        drain(&jobs, &["-j", "2"], "cat >/dev/null");
+        assert_eq!(jobs.states(), [0, 1, 0, 0]);
+        assert_eq!(jobs.workers(), 0);
+        assert_eq!(jobs.count("dblock_workers WHERE died"), 0);
+    }
+
+    fn a_worker_that_drains_takes_along_what_becomes_due_meanwhile(server) {
+        let jobs = Jobs::new(server, &["--retry-delay", "20ms"]);
+        jobs.number(4);
+        // Each job fails twice, and is due again long before the last of them is over.
+        drain(&jobs, &[], "sleep 0.1; test $DBLOCK_ATTEMPT = 2");
+        jobs.assert_empty();
+    }
+
+    fn once_runs_one_command_and_ends_as_it_did(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let jobs = Jobs::new(server, options);
+            jobs.work(&["--once"]).sh("exit 0").output().expect_code(75).expect_stdout("").expect_silence();
+            jobs.number(4);
+            jobs.work(&["--once", "-j", "3"]).sh("cat; echo").output().expect_code(0).expect_stdout("1\n");
+            jobs.work(&["--once"]).sh("cat; exit 9").output().expect_code(9).expect_stdout("2");
+            jobs.work(&["--once"]).sh("kill -KILL $$").output().expect_signal(Signal::SIGKILL);
+            let left: u64 = jobs.rows("SELECT SUM(jobs) FROM (SELECT jobs FROM dblock_due UNION ALL SELECT jobs FROM dblock_delayed) x")[0];
+            assert_eq!((left, jobs.count("dblock_jobs"), jobs.count("dblock_running"), jobs.workers()), (3, 3, 0, 0));
+            assert_eq!(jobs.count("dblock_due WHERE attempt > 0"), 0);
+        }
+    }
+
+    fn a_key_is_free_again_when_its_job_is_done_or_dead_by_a_person(server) {
+        let jobs = Jobs::new(server, &[]);
+        let first = jobs.put(&["--key", "k", "one"])[0];
+        let taken = jobs.queue("put", &["--key", "k", "two"]).output();
+        assert!(taken.stdout.contains(&first.to_string()) || taken.stderr.contains(&first.to_string()), "{taken:?}");
+        // Not as long as it may be tried again.
+        drain(&jobs, &[], "exit 1");
+        assert_eq!(jobs.count("dblock_job_keys"), 1);
+        jobs.tables.sql("UPDATE dblock_delayed SET due_at = UTC_TIMESTAMP(6)");
+        drain(&jobs, &[], "cat").expect_stdout("one");
+        jobs.assert_empty();
+        assert!(jobs.put(&["--key", "k", "two"])[0] > first);
+        drain(&jobs, &[], "cat").expect_stdout("two");
+    }
+
+    fn a_repeating_job_is_due_again_in_its_rhythm_until_it_is_canceled(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let jobs = Jobs::new(server, options);
+            let id = jobs.put(&["--every", "1h", "x"])[0];
+            for round in 1..=3 {
+                let output = jobs.work(&["--once"]).sh("echo $DBLOCK_ATTEMPT $DBLOCK_FENCE").output();
+                output.expect_code(0).expect_stdout(&format!("1 {round}\n"));
+                let after: Vec<i64> = jobs.rows(
+                    "SELECT TIMESTAMPDIFF(MICROSECOND, put_at, due_at) FROM dblock_delayed d JOIN dblock_jobs j ON j.id = d.job WHERE attempt = 0 AND every_us IS NOT NULL");
+                assert!(matches!(after[..], [after] if (3_599_900_000..3_600_100_000).contains(&after)), "{after:?}");
+                jobs.tables.sql("UPDATE dblock_delayed SET due_at = due_at - INTERVAL 1 HOUR");
+            }
+            jobs.does("cancel", &[&id.to_string()]);
+            jobs.assert_empty();
+        }
+    }
+
+    fn a_repeating_job_that_fails_is_tried_again_and_never_dead(server) {
+        let jobs = Jobs::new(server, &["--max-attempts", "2"]);
+        jobs.put(&["--every", "1h", "x"]);
+        drain(&jobs, &[], "exit 1");
+        assert_eq!((jobs.states(), jobs.count("dblock_delayed WHERE attempt = 1 AND due_at < UTC_TIMESTAMP(6) + INTERVAL 1 MINUTE")), ([0, 1, 0, 0], 1));
+        jobs.tables.sql("UPDATE dblock_delayed SET due_at = UTC_TIMESTAMP(6)");
+        drain(&jobs, &[], "exit 1");
+        assert_eq!((jobs.states(), jobs.count("dblock_delayed WHERE attempt = 0 AND due_at > UTC_TIMESTAMP(6) + INTERVAL 59 MINUTE")), ([0, 1, 0, 0], 1));
+    }
+
+    fn a_job_of_a_block_that_is_canceled_while_it_runs_is_not_started_again(server) {
+        let jobs = Jobs::new(server, &["--claim", "blocks"]);
+        let ids = jobs.number(5);
+        let mut worker = jobs.work(&["--grace", "0"]).sh("read n; echo $n; test $n != 2 || sleep 100").spawn();
+        worker.wait_line("2", SOON);
+        jobs.queue("cancel", &[&ids[3].to_string()]).output();
+        worker.signal(Signal::SIGTERM);
+        worker.wait_within(SOON).expect_code(0);
+        drain(&jobs, &[], "read n; echo $n").expect_stdout("2\n3\n5\n");
+        jobs.assert_empty();
+    }
+
+    fn a_repeating_job_keeps_its_rhythm(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let jobs = Jobs::new(server, options);
+            let id = jobs.put(&["--every", "400ms", "x"])[0];
+            let worker = jobs.work(&[]).sh("echo at $(date +%s%N)").spawn();
+            eventually("it has run some times", SOON, || worker.stdout().lines().count() >= 8);
+            let times: Vec<f64> = worker.stdout().lines().map(|line| line[3..].parse::<f64>().unwrap() / 1e9).collect();
+            // The first is late, for the worker had to start. Delays do not add up: the eighth is five periods behind the third, or some
+            // whole periods more on a machine that was busy.
+            let periods = (times[7] - times[2]) / 0.4;
+            assert!(periods > 4.2 && (periods - periods.round()).abs() < 0.45, "{times:?}");
+            jobs.does("cancel", &[&id.to_string()]);
+            eventually("it is gone", SOON, || jobs.count("dblock_jobs") == 0);
+            worker.signal(Signal::SIGTERM);
+            worker.wait().expect_code(0);
+            jobs.assert_empty();
+        }
+    }
+
+    fn a_repeating_job_that_is_canceled_while_it_runs_is_not_started_again(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let jobs = Jobs::new(server, options);
+            let id = jobs.put(&["--every", "10ms", "x"])[0];
+            let folder = tempfile::tempdir().unwrap();
+            let go = folder.path().join("go");
+            let script = format!("echo started; while ! test -e {go}; do sleep 0.02; done", go = quoted(&go));
+            let mut worker = jobs.work(&[]).sh(&script).spawn();
+            worker.wait_line("started", SOON);
+            jobs.queue("cancel", &[&id.to_string()]).output();
+            fs::write(&go, "").unwrap();
+            eventually("it is gone", SOON, || jobs.count("dblock_jobs") == 0);
+            jobs.assert_empty();
+            worker.signal(Signal::SIGTERM);
+            worker.wait().expect_code(0).expect_stdout("started\n");
+        }
+    }
+
+    fn a_delayed_job_starts_on_time_with_an_idle_worker(server) {
+        let jobs = Jobs::new(server, &[]);
+        let mut worker = jobs.work(&[]).sh("echo at $(date +%s%N)").spawn();
+        jobs.eventually_idle(1);
+        let late: Vec<f64> = (0..5).map(|round| {
+            let id = jobs.put(&["--delay", "700ms", "x"])[0];
+            let due: String = jobs.rows::<String>(&format!("SELECT CAST(UNIX_TIMESTAMP(CONVERT_TZ(due_at, '+00:00', @@session.time_zone)) AS CHAR) FROM dblock_delayed WHERE job = {id}"))[0].clone();
+            eventually("it has run", SOON, || worker.stdout().lines().count() > round);
+            let at = worker.stdout().lines().last().unwrap()[3..].parse::<f64>().unwrap() / 1e9;
+            at - due.parse::<f64>().unwrap()
+        }).collect();
+        // None too early, and most of them at once also on a machine that is busy.
+        assert!(late.iter().all(|late| (0.0..3.0).contains(late)), "{late:?}");
+        assert!(late.iter().filter(|late| **late < 0.3).count() >= 3, "{late:?}");
+        worker.signal(Signal::SIGTERM);
+        worker.wait_within(SOON).expect_code(0);
+    }
+
+    fn one_put_wakes_an_idle_worker_at_once(server) {
+        let jobs = Jobs::new(server, &[]);
+        let workers: Vec<Running> = (0..4).map(|_| jobs.work(&[]).sh("date +%s%N").spawn()).collect();
+        jobs.eventually_idle(4);
+        let said = || workers.iter().map(Running::stdout).collect::<String>();
+        let took: Vec<f64> = (0..10).map(|round| {
+            jobs.eventually_idle(4);
+            let begun = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+            jobs.put(&["x"]);
+            eventually("it has run", SOON, || said().lines().count() > round);
+            let at = said().lines().map(|line| line.parse::<u128>().unwrap()).max().unwrap();
+            #[expect(clippy::cast_precision_loss, reason = "milliseconds are enough")]
+            let at = at as f64 / 1e9;
+            at - begun
+        }).collect();
+        // The start of the process that puts is in it. Without a wake-up it would be half a second at best.
+        let quick = took.iter().filter(|took| **took < 0.2).count();
+        assert!(quick >= 6, "{took:?}");
+        for worker in workers {
+            worker.signal(Signal::SIGTERM);
+            worker.wait().expect_code(0);
+        }
+    }
+
+    fn nothing_is_started_while_the_queue_is_paused(server) {
+        let jobs = Jobs::new(server, &[]);
+        let mut worker = jobs.work(&[]).sh("cat; echo").spawn();
+        jobs.put(&["before"]);
+        worker.wait_line("before", SOON);
+        jobs.does("pause", &[]);
+        jobs.put(&["meanwhile"]);
+        // Neither one that waits, nor one that comes, nor one that is to drain.
+        drain(&jobs, &[], "cat").expect_stdout("");
+        jobs.work(&["--once"]).sh("cat").output().expect_code(75).expect_stdout("");
+        jobs.eventually_idle(1);
+        assert_eq!((worker.stdout(), jobs.states()), ("before\n".to_owned(), [1, 0, 0, 0]));
+        let begun = Instant::now();
+        jobs.does("resume", &[]);
+        worker.wait_line("meanwhile", SOON);
+        assert!(begun.elapsed() < Duration::from_secs(1) + BUSY, "{:?}", begun.elapsed());
+        worker.signal(Signal::SIGTERM);
+        worker.wait().expect_code(0);
+    }
+
+    fn a_worker_that_is_busy_stops_where_its_queue_is_paused(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.number(100);
+        let mut worker = jobs.work(&["-j", "2"]).sh("cat; echo; sleep 0.1").spawn();
+        worker.wait_line("5", SOON);
+        jobs.does("pause", &[]);
+        eventually("nothing runs", SOON, || jobs.count("dblock_running") == 0);
+        let due = jobs.count("dblock_due");
+        jobs.eventually_idle(1);
+        assert!(due > 50 && jobs.count("dblock_due") == due, "{due}");
+        worker.signal(Signal::SIGTERM);
+        worker.wait().expect_code(0);
+    }
+
+    fn a_worker_whose_queue_is_deleted_ends(server) {
+        for busy in [false, true] {
+            let jobs = Jobs::new(server, &["--ttl", "8s"]);
+            if busy {
+                jobs.put(&["x"]);
+            }
+            let mut worker = jobs.work(&["--kill-after", "1"]).sh("echo started; sleep 60").spawn();
+            if busy {
+                worker.wait_line("started", SOON);
+            } else {
+                jobs.eventually_idle(1);
+            }
+            let deletion = jobs.queue("delete", &[]).spawn();
+            let output = worker.wait_within(SOON);
+            output.expect_code(78).expect_one_line("the queue q was deleted");
+            drop(deletion);
+        }
+    }
+
+    fn a_command_that_cannot_be_started_costs_no_attempt(server) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("not-executable");
+        fs::write(&file, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let jobs = Jobs::new(server, options);
+            jobs.number(3);
+            for (program, code) in [("/no/such/program", 127), (file.to_str().unwrap(), 126)] {
+                let output = jobs.work(&["-j", "2"]).command([program]).output();
+                output.expect_code(code).expect_one_line(program);
+                let due: u64 = jobs.rows("SELECT SUM(jobs) FROM dblock_due WHERE attempt = 0")[0];
+                assert_eq!((due, jobs.count("dblock_running"), jobs.workers()), (3, 0, 0));
+            }
+        }
+    }
+
+    fn a_worker_that_is_asked_to_end_lets_its_commands_end(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.number(5);
+        let mut worker = jobs.work(&["-j", "2"]).sh("read n; echo started; sleep 1; echo $n").spawn();
+        eventually("two run", SOON, || worker.stdout().lines().count() == 2);
+        worker.signal(Signal::SIGTERM);
+        let output = worker.wait_within(SOON);
+        output.expect_code(0);
+        let mut said: Vec<&str> = output.stdout.lines().collect();
+        said.sort_unstable();
+        assert_eq!(said, ["1", "2", "started", "started"]);
+        assert_eq!((jobs.states(), jobs.count("dblock_due WHERE attempt = 0"), jobs.workers()), ([3, 0, 0, 0], 3, 0));
+    }
+
+    fn commands_that_take_too_long_to_end_are_ended_and_their_jobs_given_back(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let jobs = Jobs::new(server, options);
+            jobs.number(5);
+            let script = "trap '' TERM; echo started; while :; do sleep 0.1; done";
+            let mut worker = jobs.work(&["-j", "2", "--grace", "0.5", "--kill-after", "0.5"]).sh(script).spawn();
+            eventually("two run", SOON, || worker.stdout().lines().count() == 2);
+            let begun = Instant::now();
+            worker.signal(Signal::SIGTERM);
+            let output = worker.wait_within(SOON);
+            output.expect_code(0).expect_stdout("started\nstarted\n");
+            assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
+            let due: u64 = jobs.rows("SELECT SUM(jobs) FROM dblock_due WHERE attempt = 0")[0];
+            assert_eq!((due, jobs.count("dblock_running"), jobs.count("dblock_jobs"), jobs.workers()), (5, 0, 5, 0));
+            // Not counted, but no fence is given twice.
+            let next = jobs.work(&["--once"]).sh("echo $DBLOCK_ATTEMPT $DBLOCK_FENCE").output();
+            next.expect_stdout("1 2\n");
+        }
+    }
+
+    fn a_second_signal_ends_the_commands_now(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.put(&["x"]);
+        let mut worker = jobs.work(&["--grace", "1h"]).sh("echo started $$; sleep 100").spawn();
+        worker.wait_line("started", SOON);
+        worker.signal(Signal::SIGTERM);
+        eventually("it has heard of it", SOON, || worker.stderr().contains("SIGTERM") || jobs.count("dblock_running") == 1);
+        worker.signal(Signal::SIGTERM);
+        worker.signal(Signal::SIGINT);
+        worker.wait_within(SOON).expect_code(0);
+        assert_eq!((jobs.states(), jobs.count("dblock_due WHERE attempt = 0")), ([1, 0, 0, 0], 1));
+    }
+
+    fn an_idle_worker_ends_at_once_when_asked(server) {
+        let jobs = Jobs::new(server, &[]);
+        let workers: Vec<_> = (0..3).map(|_| jobs.work(&[]).sh("true").spawn()).collect();
+        jobs.eventually_idle(3);
+        let begun = Instant::now();
+        for worker in &workers {
+            worker.signal(Signal::SIGTERM);
+        }
+        for worker in workers {
+            worker.wait().expect_code(0).expect_silence();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(1) + BUSY, "{:?}", begun.elapsed());
+        assert_eq!((jobs.workers(), jobs.count("dblock_workers WHERE died")), (0, 0));
+    }
+
+    fn ctrl_c_reaches_worker_and_command_once_and_gives_the_job_back(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.put(&["x"]);
+        let mut shell = Shell::start(server);
+        shell.enter(&format!("export DBLOCK_DATABASE={}", jobs.tables.database));
+        shell.enter("dblock queue work q -- sh -c 'echo started $$; exec sleep 100'");
+        shell.wait_pid("started");
+        shell.enter("\u{3}");
+        shell.expect_code(0);
+        assert_eq!((jobs.states(), jobs.count("dblock_due WHERE attempt = 0"), jobs.workers()), ([1, 0, 0, 0], 1, 0));
+    }
+
+    fn a_worker_that_is_process_one_reaps_orphans_and_ends_when_asked(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.number(3);
+        let script = "for n in 1 2 3 4; do (sh -c 'sleep 0.05' &) ; done; echo ran";
+        let mut worker = jobs.work(&[]).under(["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]).sh(script).spawn();
+        eventually("all have run", SOON, || worker.stdout() == "ran\nran\nran\n");
+        let one = children_of(worker.pid())[0];
+        eventually("only the claimer is left", SOON, || children_of(one).len() == 1);
+        send(one, Signal::SIGTERM);
+        worker.wait_within(SOON).expect_code(0);
+        jobs.assert_empty();
+    }
+
+    fn without_tables_or_queue_nothing_is_started(server) {
+        let work = |tables: &Tables, args: &[&str]| tables.at("queue").args(["work"]).args(args).sh("echo never").output();
+        let missing = Tables::missing(server);
+        work(&missing, &["q"]).expect_code(78).expect_one_line("dblock init").expect_stdout("");
+        let jobs = Jobs::new(server, &[]);
+        work(&jobs.tables, &["other"]).expect_code(78).expect_one_line("other").expect_stdout("");
+        jobs.put(&["x"]);
+        jobs.tables.sql("UPDATE dblock_meta SET version = 1");
+        work(&jobs.tables, &["q"]).expect_code(78).expect_one_line("dblock init").expect_stdout("");
+        jobs.tables.sql("UPDATE dblock_meta SET version = 2");
+        let account = server.account();
+        jobs.tables.grant("SELECT, INSERT, UPDATE", &account);
+        let refused = jobs.work(&["--drain"]).user(&account).sh("exit 0").output();
+        refused.expect_code(77).expect_one_line("DELETE");
+        assert_eq!(jobs.count("dblock_jobs"), 1);
+    }
+
+    fn without_a_server_a_worker_ends_in_time(_server) {
+        let dead = Dblock::bare().env("DBLOCK_URL", "mysql://dblock@127.0.0.1:1/").env("DBLOCK_PASSWORD", "x");
+        let output = dead.args(["queue", "work", "q", "--connect-timeout", "1"]).sh("echo never").output();
+        output.expect_code(69).expect_one_line("no server could be reached within 1s").expect_stdout("");
+        output.expect_took(Duration::from_secs(1), Duration::from_secs(2) + BUSY);
+    }
+
+    fn idle_workers_ask_the_server_little(shared) {
+        let server = Server::private(shared.kind);
+        let jobs = Jobs::new(&server, &[]);
+        let workers: Vec<_> = (0..10).map(|_| jobs.work(&[]).sh("true").spawn()).collect();
+        jobs.eventually_idle(10);
+        let mut admin = jobs.tables.admin();
+        let mut asked = || {
+            let row: Option<(String, f64)> = admin.query_first("SHOW GLOBAL STATUS LIKE 'Questions'").unwrap();
+            row.unwrap().1
+        };
+        let (before, begun) = (asked(), Instant::now());
+        eventually("some seconds are over", SOON, || begun.elapsed() > Duration::from_secs(8));
+        let each_second = (asked() - before) / begun.elapsed().as_secs_f64();
+        assert!(each_second <= 10.0, "{each_second} a second");
+        drop(workers);
+    }
+
+    fn the_failed_jobs_of_a_block_become_jobs_of_their_own(server) {
+        let jobs = Jobs::new(server, &["--claim", "blocks", "--max-attempts", "3"]);
+        let ids = jobs.number(50);
+        assert_eq!(jobs.states(), [1, 0, 0, 0]);
+        let script = "read n; case $n in 7) echo seven >&2; exit 1;; 9) exit 75;; 11) exit 3;; esac";
+        drain(&jobs, &["-j", "4", "--bury-on", "3"], script);
+        let delayed: Vec<(u64, u32, u64, u64, u32)> = jobs.rows("SELECT job, attempt, fence, block, jobs FROM dblock_delayed ORDER BY job");
+        assert_eq!(delayed, [(ids[6], 1, 1, 0, 1), (ids[8], 0, 1, 0, 1)]);
+        let dead: Vec<(u64, u32)> = jobs.rows("SELECT job, attempt FROM dblock_dead");
+        assert_eq!(dead, [(ids[10], 1)]);
+        assert_eq!((jobs.states(), jobs.count("dblock_jobs")), ([0, 2, 0, 1], 3));
+        let errors: Vec<Option<String>> = jobs.rows("SELECT last_error FROM dblock_jobs ORDER BY id");
+        assert_eq!(errors, [Some("exit 1: seven".to_owned()), None, Some("exit 3".to_owned())]);
+        jobs.tables.sql("UPDATE dblock_delayed SET due_at = UTC_TIMESTAMP(6)");
+        drain(&jobs, &[], "echo $DBLOCK_ATTEMPT $DBLOCK_FENCE; cat >/dev/null").expect_stdout("2 2\n1 2\n");
+        assert_eq!((jobs.states(), jobs.count("dblock_jobs")), ([0, 0, 0, 1], 1));
+    }
+
+    fn the_key_of_a_block_of_one_job_is_free_again_when_it_is_done(server) {
+        let jobs = Jobs::new(server, &["--claim", "blocks"]);
+        let one = jobs.put(&["--key", "k", "one"]);
+        drain(&jobs, &[], "cat >/dev/null");
+        assert_ne!(jobs.put(&["--key", "k", "two"]), one);
+        assert_eq!((jobs.states(), jobs.count("dblock_job_keys")), ([1, 0, 0, 0], 1));
+    }
+
+    fn the_key_of_a_job_that_is_canceled_while_it_runs_is_free_at_once(server) {
+        let jobs = Jobs::new(server, &[]);
+        let one = jobs.put(&["--key", "k", "one"]);
+        let mut worker = jobs.work(&["--once"]).sh("echo waits; sleep 0.7; exit 5").spawn();
+        worker.wait_line("waits", SOON);
+        jobs.queue("cancel", &[&one[0].to_string()]).output().expect_code(0);
+        assert_ne!(jobs.put(&["--key", "k", "two"]), one);
+        worker.wait_within(SOON).expect_code(5);
+        assert_eq!((jobs.states(), jobs.count("dblock_jobs"), jobs.count("dblock_job_keys")), ([1, 0, 0, 0], 1, 1));
+    }
+
+    fn many_long_errors_are_kept_each(server) {
+        for claim in ["rows", "blocks"] {
+            let jobs = Jobs::new(server, &["--claim", claim, "--max-attempts", "1"]);
+            jobs.number(900);
+            let output = jobs.work(&["--drain", "--batch", "300"]).sh("cat >/dev/null; head -c 3000 /dev/zero | tr '\\0' x >&2; exit 1").output();
+            output.expect_code(0);
+            assert_eq!((jobs.states(), jobs.count("dblock_jobs WHERE LENGTH(last_error) = 1000")), ([0, 0, 0, 900], 900), "{claim}");
+        }
+    }
+
+    fn a_canceled_job_of_a_block_that_fails_leaves_nothing(server) {
+        let jobs = Jobs::new(server, &["--claim", "blocks"]);
+        let ids = jobs.number(3);
+        let mut worker = jobs.work(&["--drain"]).sh("read n; test $n != 2 || { echo waits; sleep 0.7; exit 1; }").spawn();
+        worker.wait_line("waits", SOON);
+        jobs.queue("cancel", &[&ids[1].to_string()]).output().expect_code(0);
+        worker.wait_within(SOON).expect_code(0);
+        assert_eq!((jobs.states(), jobs.count("dblock_jobs")), ([0, 0, 0, 0], 0));
+    }
+
+    fn a_payload_that_a_batch_would_take_for_several_is_dead(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.put(&["one\ntwo", "three"]);
+        let output = jobs.work(&["--drain", "--batch", "5"]).sh("cat").output();
+        output.expect_code(0).expect_stdout("three\n");
+        assert_eq!((jobs.states(), jobs.count("dblock_jobs WHERE last_error LIKE '%line break%'")), ([0, 0, 0, 1], 1));
+        jobs.queue("retry", &["--dead"]).output().expect_code(0);
+        drain(&jobs, &["--batch", "5", "--null"], "cat").expect_stdout("one\ntwo\0");
+        let both = jobs.work(&["--batch", "5"]).args(["--", "echo", "{}"]).output();
+        both.expect_code(64).expect_one_line("--batch passes the payloads on stdin");
+    }
+
+    fn a_block_that_is_stopped_in_the_middle_gives_the_rest_back_uncounted(server) {
+        let jobs = Jobs::new(server, &["--claim", "blocks"]);
+        jobs.number(40);
+        let mut worker = jobs.work(&[]).sh("read n; test $n != 3 || exit 1; echo $n; test $n -lt 6 || { echo waits; sleep 0.7; }").spawn();
+        worker.wait_line("waits", SOON);
+        worker.signal(Signal::SIGTERM);
+        worker.wait_within(SOON).expect_code(0);
+        assert_eq!((jobs.states(), jobs.count("dblock_jobs"), jobs.workers()), ([1, 1, 0, 0], 35, 0));
+        assert_eq!(jobs.count("dblock_due WHERE attempt = 0 AND jobs = 34 AND fence = 1"), 1);
+        assert_eq!(jobs.count("dblock_delayed WHERE attempt = 1 AND jobs = 1 AND fence = 1"), 1);
+        let rest: String = (7..=40).map(|number: u32| number.to_string() + " 1 2\n").collect();
+        drain(&jobs, &[], "read n; echo $n $DBLOCK_ATTEMPT $DBLOCK_FENCE").expect_stdout(&rest);
+    }
+
+    fn a_repeating_block_is_due_again_as_a_whole(server) {
+        let jobs = Jobs::new(server, &["--claim", "blocks"]);
+        let ids = jobs.feed(&["--lines", "--every", "1h"], b"1\n2\n3\n");
+        for round in 1..=2 {
+            let output = drain(&jobs, &[], "read n; echo $n $DBLOCK_ATTEMPT $DBLOCK_FENCE; test $n != 2");
+            output.expect_stdout(&format!("1 1 {round}\n2 1 {round}\n3 1 {round}\n"));
+            assert_eq!((jobs.states(), jobs.count("dblock_jobs")), ([0, 1, 0, 0], 3));
+            assert_eq!(jobs.count("dblock_delayed WHERE jobs = 3 AND attempt = 0 AND due_at > UTC_TIMESTAMP(6) + INTERVAL 3500 SECOND"), 1);
+            jobs.tables.sql("UPDATE dblock_delayed SET due_at = due_at - INTERVAL 1 HOUR");
+        }
+        jobs.does("cancel", &[&ids[0].to_string(), &ids[2].to_string()]);
+        drain(&jobs, &[], "cat").expect_stdout("2");
+    }
+
+    fn jobs_that_are_canceled_in_a_block_are_not_started(server) {
+        let jobs = Jobs::new(server, &["--claim", "blocks"]);
+        let ids = jobs.number(3);
+        jobs.does("cancel", &[&ids[1].to_string()]);
+        drain(&jobs, &[], "cat; echo").expect_stdout("1\n3\n");
+        jobs.assert_empty();
+    }
+
+    fn what_is_done_is_kept_where_the_queue_keeps_it(server) {
+        for options in [&["--keep", "1h"][..], &["--keep", "1h", "--claim", "blocks"]] {
+            let jobs = Jobs::new(server, options);
+            jobs.number(3);
+            drain(&jobs, &[], "read n; test $n != 2");
+            let done: u64 = jobs.rows("SELECT CAST(COALESCE(SUM(jobs), 0) AS UNSIGNED) FROM dblock_done")[0];
+            assert_eq!((jobs.states(), jobs.count("dblock_jobs"), done), ([0, 1, 0, 0], 3, 2), "{options:?}");
+            let listed = jobs.does("list", &["--state", "done", "--json"]);
+            assert_eq!(listed.stdout.matches("\"id\"").count(), 2, "{listed:?}");
+        }
+    }
+
+    fn a_worker_leaves_no_process_behind(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.put(&["x"]);
+        let mut worker = jobs.work(&["--once"]).sh("echo started; cat").spawn();
+        let claimer = worker.claimer();
+        worker.wait_within(SOON).expect_code(0);
+        assert!(!runs(claimer));
+    }
+}
