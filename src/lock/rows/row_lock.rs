@@ -259,16 +259,10 @@ impl RowLock {
         }
         let connector = Rc::clone(&self.connector);
         self.named_slot = None;
-        let (session, ()) = connector
-            .connect(|session| {
-                self.prepare(session)?;
-                session.answer_within(self.limit()).map_err(gone)
-            })
-            .map_err(|fault| match fault {
-                // That names the server.
-                Fault::ReadOnly(line) => Fault::Gone(line),
-                fault => fault,
-            })?;
+        let (session, ()) = connector.connect(|session| {
+            self.prepare(session)?;
+            session.answer_within(self.limit()).map_err(gone)
+        })?;
         Ok(session)
     }
 }
@@ -291,6 +285,10 @@ impl Backend for RowLock {
     fn renew(&mut self) -> Renewal {
         match self.renew_row() {
             Ok(renewal) => renewal,
+            // Of a round of all servers, which names one.
+            Err(Fault::ReadOnly(line)) if !line.starts_with("takes no writes") => {
+                Renewal::Unanswered(line)
+            }
             Err(fault) => Renewal::Unanswered(fault.to_string()),
         }
     }
