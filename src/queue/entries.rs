@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
-use super::jobs::State;
+use super::jobs::{MOST_JOBS, State};
 use crate::db::{Fault, LIST, Plain, Row, Session, Statement};
 use crate::schema::{DEAD, DELAYED, DONE, DUE, JOB_PARTS, JOBS, RUNNING, Table, Tables, WORKERS};
 
@@ -14,7 +14,7 @@ pub const MOST_DELETED: u64 = 500;
 pub const MOST_ENTRIES: usize = 200;
 
 /// Jobs of a block at most.
-const LARGEST_BLOCK: u64 = super::put::MOST_JOBS as u64;
+const LARGEST_BLOCK: u64 = MOST_JOBS as u64;
 
 const EPOCH: &str = "TIMESTAMP'1970-01-01 00:00:00'";
 

@@ -5,6 +5,9 @@ use std::time::Duration;
 /// The error of a job whose worker has died.
 pub const WORKER_DIED: &str = "its worker died, or lost the server";
 
+/// Jobs that are put in one transaction at most, and so the jobs of a block.
+pub const MOST_JOBS: usize = 1000;
+
 /// Bytes of a payload at most.
 pub const LONGEST_PAYLOAD: usize = 16 * 1024 * 1024;
 

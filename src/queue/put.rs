@@ -16,9 +16,6 @@ use crate::schema::{DELAYED, DUE, JOB_KEYS, JOB_PARTS, JOBS, PUTS, QUEUES, Table
 /// How long an idle worker sleeps at most.
 const SLEEP: Duration = Duration::from_secs(1);
 
-/// Jobs of a transaction at most.
-pub const MOST_JOBS: usize = 1000;
-
 /// Bytes of the payloads of a transaction at most, unless there is one alone. The packet has two digits for each.
 pub const MOST_BYTES: usize = 192 * 1024;
 
@@ -96,7 +93,7 @@ impl<'a> Putter<'a> {
         })
     }
 
-    /// Tries to put these payloads, in one transaction, 1 to [`MOST_JOBS`].
+    /// Tries to put these payloads, in one transaction, 1 to [`MOST_JOBS`](super::MOST_JOBS).
     ///
     /// # Errors
     /// After [`Fault::Conflict`] they are not put. After anything else but [`Fault::Final`] that is not known until

@@ -16,7 +16,7 @@ use crate::queue::{Claim, Due, Properties, State, Traits};
 use crate::work::{Batch, Spec, Until};
 
 /// Commands that a worker runs at once at most.
-const MOST_JOBS: u32 = 1000;
+const MOST_COMMANDS: u32 = 1000;
 
 /// Jobs that one command gets at most.
 const LARGEST_BATCH: u32 = 10_000;
@@ -230,7 +230,7 @@ pub fn put(mut line: CommandLine) -> Result<(QueuePut, Log), Failure> {
 pub fn work(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
     let queue = queue_name(&mut line)?;
     let jobs = own(&mut line, &options::work::JOBS, |text| {
-        number(text, MOST_JOBS)
+        number(text, MOST_COMMANDS)
     })?;
     let batch = optional(&mut line, &options::work::BATCH, |text| {
         number(text, LARGEST_BATCH)
