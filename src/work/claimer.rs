@@ -102,8 +102,8 @@ fn claim(
         counted: Moment::now(),
         shard: 0,
         is_head: false,
+        may_hold: false,
         awaits_head: false,
-        has_named_locks: true,
         looked: Moment::START,
         pruned: Moment::now(),
     };
@@ -141,10 +141,10 @@ struct Claimer<'a> {
     shard: u16,
     /// Whether the session holds the lock of the idle worker that is woken next.
     is_head: bool,
+    /// Whether the session may hold that lock.
+    may_hold: bool,
     /// Whether the session has asked for that lock, and is not kept for long by the server.
     awaits_head: bool,
-    /// Whether the server has such locks, as far as is known.
-    has_named_locks: bool,
     /// When it was last looked for delayed jobs and dead workers.
     looked: Moment,
     /// When what is too old was last deleted.
@@ -255,7 +255,7 @@ impl Claimer<'_> {
     }
 
     fn connect(&mut self) -> Turned<Session> {
-        (self.is_head, self.awaits_head) = (false, false);
+        (self.is_head, self.may_hold, self.awaits_head) = (false, false, false);
         loop {
             let (tables, name) = (&self.tables, &self.spec.queue);
             let opened = self.connector.connect(|session| {

@@ -37,9 +37,11 @@ impl Claimer<'_> {
                 break;
             }
             if self.await_work()? {
+                self.leave_head()?;
                 had = self.exchange(want)?;
             }
         }
+        self.leave_head()?;
         self.say(&FromClaimer::TurnOver {
             nothing_due: had < want,
         });
@@ -132,7 +134,6 @@ impl Claimer<'_> {
         let worker = self.worker()?;
         let (number, queue, last) = (worker.number, worker.queue.clone(), worker.turn);
         let last = last.unwrap_or_default();
-        let lock = self.lock.clone();
         let counts = if self.counted.elapsed() > LOOK {
             self.counts
         } else {
@@ -152,7 +153,6 @@ impl Claimer<'_> {
                 counts,
                 want: want.cloned(),
                 awakes: self.awaits_head,
-                release: (self.awaits_head && self.has_named_locks).then_some(&*lock),
             };
             let asked = self.ask(|session| match exchange.step() {
                 Step::CarryOut => session.run_batch(&turn),
@@ -172,9 +172,9 @@ impl Claimer<'_> {
         };
         self.ended = ended;
         if outcome.is_ok() {
-            // Where the answer was lost, it may hold the lock still: the next turn releases it.
+            // Where the answer was lost, the server may keep the session as briefly as before: the next turn tells it again.
             if exchange.step() == Step::CarryOut {
-                (self.is_head, self.awaits_head) = (false, false);
+                self.awaits_head = false;
             }
             self.worker()?.turn = Some(exchange.number());
             self.confirm(sent);
