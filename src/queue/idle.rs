@@ -30,6 +30,8 @@ pub struct LookOrSleep<'a> {
     pub tables: &'a Tables,
     /// The queue.
     pub queue: &'a Queue,
+    /// The worker's own number: it does not look after itself.
+    pub worker: u64,
     /// How long it sleeps at most.
     pub limit: Duration,
 }
@@ -51,7 +53,7 @@ impl Statement for LookOrSleep<'_> {
             queues = tables.of(&crate::schema::QUEUES),
             due = tables.of(&DUE),
             delayed = tables.of(&DELAYED),
-            dead = find_dead(tables, self.queue)
+            dead = find_dead(tables, self.queue, self.worker)
         )
     }
 

@@ -5,13 +5,19 @@ use super::turn::CARRIED;
 use crate::db::{Batch, Fault, Reply, Row, Session, Statement, first_value};
 use crate::schema::{DEAD, DUE, JOB_KEYS, JOBS, RUNNING, Tables, WORKERS};
 
-/// Gives what dead workers had to others: the lease of each is over. How many workers that were.
+/// Gives what dead workers had to others: the lease of each is over. How many workers that were. The one that asks is left out: whether
+/// its own lease is over a renewal says.
 ///
 /// # Errors
 /// Those of a statement. Nothing is lost by them: whoever comes next does the same.
-pub fn rescue(tables: &Tables, queue: &Queue, session: &mut Session) -> Result<u32, Fault> {
+pub fn rescue(
+    tables: &Tables,
+    queue: &Queue,
+    own: u64,
+    session: &mut Session,
+) -> Result<u32, Fault> {
     let mut rescued = 0;
-    while let Some(worker) = session.run(&FindDead { tables, queue })? {
+    while let Some(worker) = session.run(&FindDead { tables, queue, own })? {
         session.run_batch(&Rescue {
             tables,
             queue,
@@ -22,10 +28,11 @@ pub fn rescue(tables: &Tables, queue: &Queue, session: &mut Session) -> Result<u
     Ok(rescued)
 }
 
-/// A worker whose lease is over.
+/// A worker whose lease is over, other than the one that asks.
 struct FindDead<'a> {
     tables: &'a Tables,
     queue: &'a Queue,
+    own: u64,
 }
 
 impl Statement for FindDead<'_> {
@@ -34,7 +41,7 @@ impl Statement for FindDead<'_> {
     fn sql(&self) -> String {
         format!(
             "/* dblock queue find dead */ {}",
-            find_dead(self.tables, self.queue)
+            find_dead(self.tables, self.queue, self.own)
         )
     }
 
@@ -43,9 +50,10 @@ impl Statement for FindDead<'_> {
     }
 }
 
-pub(super) fn find_dead(tables: &Tables, queue: &Queue) -> String {
+pub(super) fn find_dead(tables: &Tables, queue: &Queue, own: u64) -> String {
     format!(
-        "SELECT worker FROM {} WHERE queue = {} AND expires_at <= UTC_TIMESTAMP(6) ORDER BY expires_at LIMIT 1",
+        "SELECT worker FROM {} WHERE queue = {} AND expires_at <= UTC_TIMESTAMP(6) AND worker <> {own} \
+         ORDER BY expires_at LIMIT 1",
         tables.of(&WORKERS),
         queue.id
     )

@@ -16,11 +16,16 @@ pub(super) const LONGEST_PRUNE: Duration = Duration::from_millis(200);
 impl Claimer<'_> {
     /// Looks after delayed jobs and dead workers; whether there may be something to claim.
     pub(super) fn look(&mut self) -> Turned<bool> {
+        if self.renewal_due().is_some_and(|due| due <= Moment::now()) {
+            self.renew()?;
+        }
         self.looked = Moment::now();
-        let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
+        let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
+        let tables = self.tables.clone();
         let look = LookOrSleep {
             tables: &tables,
             queue: &queue,
+            worker,
             limit: Duration::ZERO,
         };
         let Some(idle) = self.ask(|session| session.run(&look))? else {
@@ -35,10 +40,11 @@ impl Claimer<'_> {
         if idle.has_dead || idle.is_delayed_due || self.pruned.elapsed() > PRUNE {
             self.leave_head()?;
         }
-        let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
+        let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
+        let tables = self.tables.clone();
         if idle.has_dead
             && let Some(dead) =
-                self.ask(|session| queue::rescue(&tables, &queue, session))?
+                self.ask(|session| queue::rescue(&tables, &queue, worker, session))?
             && dead > 0
         {
             let line = format!("gave back what {dead} dead workers had");
@@ -77,7 +83,8 @@ impl Claimer<'_> {
 
     /// Waits until there may be something to claim, or a moment; whether there may be.
     pub(super) fn await_work(&mut self) -> Turned<bool> {
-        let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
+        let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
+        let tables = self.tables.clone();
         let due = self.renewal_due().unwrap_or_else(Moment::now);
         let left = due.since(Moment::now());
         if left.is_zero() {
@@ -107,6 +114,7 @@ impl Claimer<'_> {
         let look = LookOrSleep {
             tables: &tables,
             queue: &queue,
+            worker,
             limit: LOOK.min(left),
         };
         let look = |session: &mut Session| match session.run(&look) {
