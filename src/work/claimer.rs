@@ -305,10 +305,11 @@ impl Claimer<'_> {
         }
     }
 
-    /// Asks as often as it takes. Only for what may be carried out twice.
+    /// Asks as often as it takes. Only for what may be carried out twice. The lease is renewed meanwhile.
     fn insist<T>(&mut self, mut ask: impl FnMut(&mut Session) -> Result<T, Fault>) -> Turned<T> {
         let mut pause = Duration::from_millis(2);
         loop {
+            self.keep_lease()?;
             if let Some(answer) = self.ask(&mut ask)? {
                 return Ok(answer);
             }

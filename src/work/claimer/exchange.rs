@@ -158,6 +158,11 @@ impl Claimer<'_> {
                 Step::CarryOut => session.run_batch(&turn),
                 Step::LookUp => session.run_batch(&AskTurn(&turn)),
             });
+            let asked = asked.and_then(|over| match over {
+                // As long as it fails, nothing else renews the lease.
+                None => self.keep_lease().map(|()| None),
+                over => Ok(over),
+            });
             match asked {
                 Ok(Some(over)) => match exchange.on_answer(over.standing.turn) {
                     Verdict::Done => break Ok(over),

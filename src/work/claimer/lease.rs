@@ -95,8 +95,39 @@ impl Claimer<'_> {
         Ok(())
     }
 
+    /// Renews the lease if that is due, or tries to, in the midst of something else: the number of the last turn stays what it is known
+    /// to be.
+    pub(super) fn keep_lease(&mut self) -> Turned<()> {
+        let Some(worker) = &self.worker else {
+            return Ok(());
+        };
+        if worker
+            .lease
+            .is_none_or(|lease| lease.next_renewal() > Moment::now())
+        {
+            return Ok(());
+        }
+        let tables = self.tables.clone();
+        let renew = Renew {
+            tables: &tables,
+            worker: worker.number,
+            takes_over: false,
+        };
+        let sent = Moment::now();
+        match self.ask(|session| session.run_batch(&renew))? {
+            Some(standing) if standing.turn.is_none() => return Err(Stop::Lost),
+            Some(_) => self.confirm(sent),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The lease was renewed by what was sent then.
     pub(super) fn confirm(&mut self, sent: Moment) {
         if let Some(worker) = &mut self.worker {
+            if worker.lease.is_some_and(|lease| lease.proved > sent) {
+                return;
+            }
             worker.lease = Some(Lease {
                 ttl: worker.queue.ttl,
                 proved: sent,
