@@ -33,6 +33,17 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long an idle worker waits behind others at most.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
+/// From one attempt to the next.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// Waits so long; how long to wait the next time.
+fn sleep_longer(pause: Duration) -> Duration {
+    sleep(pause);
+    (2 * pause).min(LONGEST_PAUSE)
+}
+
 /// Forks the claimer: its process, and the link to it. One that takes over for another goes on with its worker.
 ///
 /// # Errors
@@ -100,6 +111,7 @@ fn claim(
         ended: Vec::new(),
         counts: (0, 0),
         counted: Moment::now(),
+        vain: SHORTEST_PAUSE,
         shard: 0,
         is_head: false,
         may_hold: false,
@@ -138,6 +150,8 @@ struct Claimer<'a> {
     /// How many jobs are done and have failed since it was recorded last.
     counts: (u64, u64),
     counted: Moment,
+    /// How long to wait after the next look that said there is something, while nothing is to be had: others have it locked.
+    vain: Duration,
     shard: u16,
     /// Whether the session holds the lock of the idle worker that is woken next.
     is_head: bool,
@@ -307,14 +321,13 @@ impl Claimer<'_> {
 
     /// Asks as often as it takes. Only for what may be carried out twice. The lease is renewed meanwhile.
     fn insist<T>(&mut self, mut ask: impl FnMut(&mut Session) -> Result<T, Fault>) -> Turned<T> {
-        let mut pause = Duration::from_millis(2);
+        let mut pause = SHORTEST_PAUSE;
         loop {
             self.keep_lease()?;
             if let Some(answer) = self.ask(&mut ask)? {
                 return Ok(answer);
             }
-            sleep(pause);
-            pause = (2 * pause).min(Duration::from_millis(200));
+            pause = sleep_longer(pause);
         }
     }
 

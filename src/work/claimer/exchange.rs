@@ -2,13 +2,11 @@
 
 use super::super::Until;
 use super::super::message::FromClaimer;
-use super::{Claimer, LOOK, Stop, Turned};
+use super::{Claimer, LOOK, SHORTEST_PAUSE, Stop, Turned, sleep_longer};
 use crate::base::clock::Moment;
 use crate::queue::{
     AskCandidates, AskShards, AskTurn, Claim, Exchange, Step, Turn, TurnOver, Verdict, Want,
 };
-use std::thread::sleep;
-use std::time::Duration;
 
 /// Where jobs that others are about to claim cannot be skipped: so many times as many candidates as are wanted.
 pub(super) const CANDIDATES: u32 = 4;
@@ -28,7 +26,7 @@ impl Claimer<'_> {
         let mut had = self.exchange(want)?;
         // A worker that ends when nothing is due does not end on the word of a glance at what nobody else was claiming.
         if !waits && had == 0 && want > 0 && self.spec.until != Until::Stopped && self.look()? {
-            sleep(Duration::from_millis(2));
+            self.vain = sleep_longer(self.vain);
             self.say(&FromClaimer::TurnOver { nothing_due: false });
             return Ok(());
         }
@@ -39,9 +37,17 @@ impl Claimer<'_> {
             if self.await_work()? {
                 self.leave_head()?;
                 had = self.exchange(want)?;
+                if had == 0 {
+                    self.vain = sleep_longer(self.vain);
+                }
+            } else {
+                self.vain = SHORTEST_PAUSE;
             }
         }
         self.leave_head()?;
+        if had > 0 {
+            self.vain = SHORTEST_PAUSE;
+        }
         self.say(&FromClaimer::TurnOver {
             nothing_due: had < want,
         });
@@ -140,7 +146,7 @@ impl Claimer<'_> {
             (0, 0)
         };
         let mut exchange = Exchange::after(last);
-        let mut pause = Duration::from_millis(2);
+        let mut pause = SHORTEST_PAUSE;
         // Where an answer was lost the lease counts from the first time: what is only looked up renews nothing.
         let sent = Moment::now();
         let outcome = loop {
@@ -172,8 +178,7 @@ impl Claimer<'_> {
                 Ok(None) => exchange.on_silence(),
                 Err(stop) => break Err(stop),
             }
-            sleep(pause);
-            pause = (2 * pause).min(Duration::from_millis(200));
+            pause = sleep_longer(pause);
         };
         self.ended = ended;
         if outcome.is_ok() {

@@ -2,7 +2,7 @@
 
 use super::super::message::FromClaimer;
 use super::exchange::chance_below;
-use super::{Claimer, Stop, Turned, Worker};
+use super::{Claimer, SHORTEST_PAUSE, Stop, Turned, Worker, sleep_longer};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::lock::Lease;
@@ -145,9 +145,11 @@ impl Claimer<'_> {
             worker: number,
             takes_over,
         };
+        let mut pause = SHORTEST_PAUSE;
         loop {
             let sent = Moment::now();
             let Some(standing) = self.ask(|session| session.run_batch(&renew))? else {
+                pause = sleep_longer(pause);
                 continue;
             };
             if standing.turn.is_none() {
