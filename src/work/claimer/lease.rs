@@ -30,19 +30,23 @@ impl Claimer<'_> {
                 return Err(Stop::Lost);
             };
             let (tables, facts, queue) = (self.tables.clone(), self.facts, opened.queue);
-            let sent = Moment::now();
             let register = Register {
                 tables: &tables,
                 queue: &queue,
                 facts,
             };
-            let mut number = self.ask(|session| session.run_batch(&register))?;
-            if number.is_none() {
-                let find = FindRegistration(register);
-                number = self.insist(|session| session.run(&find))?;
-            }
-            let Some(number) = number else {
-                return Ok(());
+            let mut pause = SHORTEST_PAUSE;
+            let (number, sent) = loop {
+                let sent = Moment::now();
+                let mut number = self.ask(|session| session.run_batch(&register))?;
+                if number.is_none() {
+                    let find = FindRegistration(register);
+                    number = self.insist(|session| session.run(&find))?;
+                }
+                if let Some(number) = number {
+                    break (number, sent);
+                }
+                pause = sleep_longer(pause);
             };
             let lease = Lease {
                 ttl: queue.ttl,
