@@ -112,6 +112,7 @@ fn claim(
         counts: (0, 0),
         counted: Moment::now(),
         vain: SHORTEST_PAUSE,
+        has_more: false,
         shard: 0,
         is_head: false,
         may_hold: false,
@@ -134,6 +135,7 @@ struct Worker {
     known: Option<Vec<u64>>,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each stands for itself")]
 struct Claimer<'a> {
     spec: &'a Spec,
     facts: &'a WorkerFacts,
@@ -150,6 +152,8 @@ struct Claimer<'a> {
     /// How many jobs are done and have failed since it was recorded last.
     counts: (u64, u64),
     counted: Moment,
+    /// Whether more may be due in the shard that was turned to last.
+    has_more: bool,
     /// How long to wait after the next look that said there is something, while nothing is to be had: others have it locked.
     vain: Duration,
     shard: u16,

@@ -11,6 +11,12 @@ use crate::queue::{
 /// Where jobs that others are about to claim cannot be skipped: so many times as many candidates as are wanted.
 pub(super) const CANDIDATES: u32 = 4;
 
+/// Jobs that are claimed in one turn at most: their payloads come in one answer.
+pub(super) const CLAIMED: u32 = 500;
+
+/// Turns of a shard, one behind the other, before what has ended meanwhile is handed in.
+const TURNS: u32 = 8;
+
 /// A number from 0 to below this, by chance.
 pub(super) fn chance_below(limit: u16) -> u16 {
     let chance = getrandom::u32().unwrap_or_default();
@@ -49,7 +55,7 @@ impl Claimer<'_> {
             self.vain = SHORTEST_PAUSE;
         }
         self.say(&FromClaimer::TurnOver {
-            nothing_due: had < want,
+            nothing_due: had < want && !self.has_more,
         });
         Ok(())
     }
@@ -57,10 +63,11 @@ impl Claimer<'_> {
     /// One turn, or where several shards have jobs some more, until so many are claimed as are wanted. How many were.
     pub(super) fn exchange(&mut self, want: u32) -> Turned<u32> {
         let shard = self.shard;
-        let mut had = self.exchange_in(want, shard)?;
+        self.has_more = false;
+        let mut had = self.claim_in(want, shard)?;
         let shards = self.worker()?.queue.shards;
         self.shard = (shard + 1) % shards;
-        if had >= want || shards == 1 {
+        if had >= want || shards == 1 || self.has_more {
             return Ok(had);
         }
         let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
@@ -72,11 +79,33 @@ impl Claimer<'_> {
         let offset = usize::from(shard) % shards.len().max(1);
         shards.rotate_left(offset);
         for shard in shards {
-            if had >= want {
+            if had >= want || self.has_more {
                 break;
             }
-            had += self.exchange_in(want - had, shard)?;
+            had += self.claim_in(want - had, shard)?;
         }
+        Ok(had)
+    }
+
+    /// Turns until so many of a shard are claimed as are wanted, or nothing is left, some turns at most. How many were.
+    fn claim_in(&mut self, want: u32, shard: u16) -> Turned<u32> {
+        let is_block = self.worker()?.queue.claim == Claim::Blocks;
+        let mut had = 0;
+        for _ in 0..TURNS {
+            let left = want - had;
+            let claimed = self.exchange_in(left, shard)?;
+            had = want.min(had.saturating_add(claimed));
+            // A block of which all jobs were canceled is handed in at once.
+            let is_all = if is_block {
+                claimed == 0 && self.ended.is_empty()
+            } else {
+                claimed < left.min(CLAIMED)
+            };
+            if is_all || had >= want {
+                return Ok(had);
+            }
+        }
+        self.has_more = true;
         Ok(had)
     }
 
@@ -98,7 +127,7 @@ impl Claimer<'_> {
         }
         let queue = self.worker()?.queue.clone();
         let limit = match queue.claim {
-            Claim::Rows => want,
+            Claim::Rows => want.min(CLAIMED),
             Claim::Blocks => 1,
         };
         // What the server can do is known with the session.
