@@ -3,7 +3,7 @@
 use super::Queue;
 use super::turn::CARRIED;
 use crate::db::{Batch, Fault, Reply, Row, Session, Statement, first_value};
-use crate::schema::{DEAD, DUE, JOB_KEYS, JOBS, RUNNING, Tables, WORKERS};
+use crate::schema::{DEAD, DUE, JOB_KEYS, JOB_PARTS, JOBS, RUNNING, Tables, WORKERS};
 
 /// Gives what dead workers had to others: the lease of each is over. How many workers that were. The one that asks is left out: whether
 /// its own lease is over a renewal says.
@@ -82,8 +82,9 @@ impl Batch for Rescue<'_> {
         let carried = CARRIED.replace(", ", ", r.");
         let canceled = format!(
             "FROM {running} r STRAIGHT_JOIN {jobs} j ON j.id = r.job LEFT JOIN {} k ON k.queue = r.queue AND k.job_key = j.job_key \
-             AND k.job = j.id WHERE {of} AND r.block = 0 AND j.canceled_at IS NOT NULL",
-            tables.of(&JOB_KEYS)
+             AND k.job = j.id LEFT JOIN {} p ON p.job = j.id WHERE {of} AND r.block = 0 AND j.canceled_at IS NOT NULL",
+            tables.of(&JOB_KEYS),
+            tables.of(&JOB_PARTS)
         );
         vec![
             "/* dblock queue rescue */ BEGIN".to_owned(),
@@ -97,7 +98,7 @@ impl Batch for Rescue<'_> {
                 "UPDATE {running} r STRAIGHT_JOIN {jobs} j ON j.id = r.job SET j.failed_at = UTC_TIMESTAMP(6), \
                  j.last_error = 'its worker died, or lost the server' WHERE {of} AND r.block = 0"
             ),
-            format!("DELETE r, j, k {canceled}"),
+            format!("DELETE r, j, k, p {canceled}"),
             format!(
                 "INSERT INTO {} ({CARRIED}, attempt, every_us, due_at, died_at) SELECT r.{carried}, r.attempt, r.every_us, r.due_at, \
                  UTC_TIMESTAMP(6) FROM {running} r WHERE {of} AND {is_used_up}",
