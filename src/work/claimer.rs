@@ -208,8 +208,11 @@ impl Claimer<'_> {
                 Next::Message(ToClaimer::Stop) => {}
                 Next::Message(ToClaimer::Leave { counts }) => {
                     self.count(counts);
-                    self.leave();
-                    let _ = self.link.send(&FromClaimer::Left);
+                    match self.leave() {
+                        Ok(()) => self.say(&FromClaimer::Left),
+                        Err(Stop::Lost) => self.lose(),
+                        Err(Stop::Failed(failure)) => return Err(failure),
+                    }
                     return Ok(());
                 }
                 Next::Gone => return Ok(()),
@@ -339,16 +342,16 @@ impl Claimer<'_> {
         self.worker.as_mut().ok_or(Stop::Lost)
     }
 
-    /// Hands in what has ended, and takes leave.
-    fn leave(&mut self) {
-        if !self.ended.is_empty() {
+    /// Hands in what has ended and the counts, and takes leave.
+    fn leave(&mut self) -> Turned<()> {
+        if !self.ended.is_empty() || self.counts != (0, 0) {
             self.counted = Moment::START;
-            if self.exchange_in(0, 0).is_err() {
-                return;
-            }
+            let over = self.carry_out(None)?;
+            self.ended.clear();
+            self.check_queue(over.standing.has_queue)?;
         }
-        let Some(worker) = &self.worker else { return };
-        let leave = queue::leave(&self.tables, worker.number);
-        let _ = self.insist(|session| session.run(&leave));
+        let worker = self.worker()?.number;
+        let leave = queue::leave(&self.tables, worker);
+        self.insist(|session| session.run(&leave))
     }
 }
