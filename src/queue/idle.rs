@@ -2,7 +2,7 @@
 
 use super::Queue;
 use super::rescue::find_dead;
-use crate::db::{Batch, Fault, Reply, Row, Statement, first_value, text_literal};
+use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
 use crate::schema::{DELAYED, DUE, Tables};
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ pub struct LookOrSleep<'a> {
     pub tables: &'a Tables,
     /// The queue.
     pub queue: &'a Queue,
+    /// The worker's own number: it does not look after itself.
+    pub worker: u64,
     /// How long it sleeps at most.
     pub limit: Duration,
 }
@@ -51,7 +53,7 @@ impl Statement for LookOrSleep<'_> {
             queues = tables.of(&crate::schema::QUEUES),
             due = tables.of(&DUE),
             delayed = tables.of(&DELAYED),
-            dead = find_dead(tables, self.queue)
+            dead = find_dead(tables, self.queue, self.worker)
         )
     }
 
@@ -77,6 +79,15 @@ pub struct AwaitHead<'a> {
     pub lock: &'a str,
     /// In whole seconds, for MySQL rounds.
     pub limit: u64,
+}
+
+/// Gives up the place at the head, before anything else is asked on the session: who holds it is woken by `KILL QUERY`, which in a
+/// packet of several statements takes answers away that were promised. That is why this is one statement.
+pub fn leave_head(lock: &str) -> Plain {
+    Plain(format!(
+        "/* dblock queue leave head */ DO RELEASE_LOCK({})",
+        text_literal(lock)
+    ))
 }
 
 /// How long the server keeps the session of an idle worker without a statement, in seconds.

@@ -30,7 +30,7 @@ pub use change::{Changed, cancel, retry, retry_dead};
 pub use delay::retry_delay;
 pub use due::{AskCandidates, AskShards, promote};
 pub use exchange::{Exchange, Step, Verdict};
-pub use idle::{AwaitHead, Idle, LookOrSleep};
+pub use idle::{AwaitHead, Idle, LookOrSleep, leave_head};
 pub use jobs::{Due, LONGEST_PAYLOAD, MOST_JOBS, State, Traits};
 pub use list::{Details, Listed, list, show};
 pub use manage::{Created, create, delete, pause};

@@ -4,15 +4,21 @@ use super::Queue;
 use super::jobs::WORKER_DIED;
 use super::turn::CARRIED;
 use crate::db::{Batch, Fault, Reply, Row, Session, Statement, first_value, text_literal};
-use crate::schema::{DEAD, DUE, JOB_KEYS, JOBS, RUNNING, Tables, WORKERS};
+use crate::schema::{DEAD, DUE, JOB_KEYS, JOB_PARTS, JOBS, RUNNING, Tables, WORKERS};
 
-/// Gives what dead workers had to others: the lease of each is over. How many workers that were.
+/// Gives what dead workers had to others: the lease of each is over. How many workers that were. The one that asks is left out: whether
+/// its own lease is over a renewal says.
 ///
 /// # Errors
 /// Those of a statement. Nothing is lost by them: whoever comes next does the same.
-pub fn rescue(tables: &Tables, queue: &Queue, session: &mut Session) -> Result<u32, Fault> {
+pub fn rescue(
+    tables: &Tables,
+    queue: &Queue,
+    own: u64,
+    session: &mut Session,
+) -> Result<u32, Fault> {
     let mut rescued = 0;
-    while let Some(worker) = session.run(&FindDead { tables, queue })? {
+    while let Some(worker) = session.run(&FindDead { tables, queue, own })? {
         session.run_batch(&Rescue {
             tables,
             queue,
@@ -23,10 +29,11 @@ pub fn rescue(tables: &Tables, queue: &Queue, session: &mut Session) -> Result<u
     Ok(rescued)
 }
 
-/// A worker whose lease is over.
+/// A worker whose lease is over, other than the one that asks.
 struct FindDead<'a> {
     tables: &'a Tables,
     queue: &'a Queue,
+    own: u64,
 }
 
 impl Statement for FindDead<'_> {
@@ -35,7 +42,7 @@ impl Statement for FindDead<'_> {
     fn sql(&self) -> String {
         format!(
             "/* dblock queue find dead */ {}",
-            find_dead(self.tables, self.queue)
+            find_dead(self.tables, self.queue, self.own)
         )
     }
 
@@ -44,9 +51,10 @@ impl Statement for FindDead<'_> {
     }
 }
 
-pub(super) fn find_dead(tables: &Tables, queue: &Queue) -> String {
+pub(super) fn find_dead(tables: &Tables, queue: &Queue, own: u64) -> String {
     format!(
-        "SELECT worker FROM {} WHERE queue = {} AND expires_at <= UTC_TIMESTAMP(6) ORDER BY expires_at LIMIT 1",
+        "SELECT worker FROM {} WHERE queue = {} AND expires_at <= UTC_TIMESTAMP(6) AND worker <> {own} \
+         ORDER BY expires_at LIMIT 1",
         tables.of(&WORKERS),
         queue.id
     )
@@ -75,8 +83,9 @@ impl Batch for Rescue<'_> {
         let carried = CARRIED.replace(", ", ", r.");
         let canceled = format!(
             "FROM {running} r STRAIGHT_JOIN {jobs} j ON j.id = r.job LEFT JOIN {} k ON k.queue = r.queue AND k.job_key = j.job_key \
-             AND k.job = j.id WHERE {of} AND r.block = 0 AND j.canceled_at IS NOT NULL",
-            tables.of(&JOB_KEYS)
+             AND k.job = j.id LEFT JOIN {} p ON p.job = j.id WHERE {of} AND r.block = 0 AND j.canceled_at IS NOT NULL",
+            tables.of(&JOB_KEYS),
+            tables.of(&JOB_PARTS)
         );
         vec![
             "/* dblock queue rescue */ BEGIN".to_owned(),
@@ -91,7 +100,7 @@ impl Batch for Rescue<'_> {
                  j.last_error = {died} WHERE {of} AND r.block = 0",
                 died = text_literal(WORKER_DIED)
             ),
-            format!("DELETE r, j, k {canceled}"),
+            format!("DELETE r, j, k, p {canceled}"),
             format!(
                 "INSERT INTO {} ({CARRIED}, attempt, every_us, due_at, died_at) SELECT r.{carried}, r.attempt, r.every_us, r.due_at, \
                  UTC_TIMESTAMP(6) FROM {running} r WHERE {of} AND {is_used_up}",

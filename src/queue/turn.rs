@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use hand_in::numbers;
 
 use super::{Claim, Queue};
-use crate::db::{Batch, Fault, LIST, Reply, Row, Statement, text_literal};
+use crate::db::{Batch, Fault, LIST, Reply, Row, Statement};
 use crate::schema::{DUE, JOBS, QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
 
 /// The columns that go with a job from one narrow table to the next; `attempt`, `every_us` and `due_at` besides.
@@ -93,8 +93,6 @@ pub struct Turn<'a> {
     pub want: Option<Want>,
     /// Whether the worker was idle before: the server keeps the session longer from then on.
     pub awakes: bool,
-    /// A named lock to release after it.
-    pub release: Option<&'a str>,
 }
 
 /// What to claim.
@@ -257,10 +255,6 @@ impl Batch for Turn<'_> {
         statements.extend(self.count());
         statements.extend(self.want.iter().flat_map(|want| self.claim(want)));
         statements.push("COMMIT".to_owned());
-        statements.extend(
-            self.release
-                .map(|lock| format!("DO RELEASE_LOCK({})", text_literal(lock))),
-        );
         let [standing, claimed] = self.outcome();
         statements.push(standing);
         statements.extend(self.want.is_some().then_some(claimed));

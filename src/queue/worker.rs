@@ -128,10 +128,14 @@ impl Batch for Renew<'_> {
     }
 }
 
-/// Takes leave of a worker that has nothing any more.
+/// Takes leave of a worker. If it has something still, against expectation, its lease is over at once, so that others rescue that.
 pub fn leave(tables: &Tables, worker: u64) -> Plain {
+    let has_some = format!(
+        "EXISTS (SELECT 1 FROM {} WHERE worker = {worker})",
+        tables.of(&RUNNING)
+    );
     Plain(format!(
-        "/* dblock queue leave */ UPDATE {} SET expires_at = NULL, gone_at = UTC_TIMESTAMP(6) \
+        "/* dblock queue leave */ UPDATE {} SET expires_at = IF({has_some}, UTC_TIMESTAMP(6), NULL), gone_at = UTC_TIMESTAMP(6) \
          WHERE worker = {worker} AND expires_at IS NOT NULL",
         tables.of(&WORKERS)
     ))

@@ -33,6 +33,17 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long an idle worker waits behind others at most.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
+/// From one attempt to the next.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// Waits so long; how long to wait the next time.
+fn sleep_longer(pause: Duration) -> Duration {
+    sleep(pause);
+    (2 * pause).min(LONGEST_PAUSE)
+}
+
 /// Forks the claimer: its process, and the link to it. One that takes over for another goes on with its worker.
 ///
 /// # Errors
@@ -100,10 +111,12 @@ fn claim(
         ended: Vec::new(),
         counts: (0, 0),
         counted: Moment::now(),
+        vain: SHORTEST_PAUSE,
+        has_more: false,
         shard: 0,
         is_head: false,
+        may_hold: false,
         awaits_head: false,
-        has_named_locks: true,
         looked: Moment::START,
         pruned: Moment::now(),
     };
@@ -122,6 +135,7 @@ struct Worker {
     known: Option<Vec<u64>>,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each stands for itself")]
 struct Claimer<'a> {
     spec: &'a Spec,
     facts: &'a WorkerFacts,
@@ -138,13 +152,17 @@ struct Claimer<'a> {
     /// How many jobs are done and have failed since it was recorded last.
     counts: (u64, u64),
     counted: Moment,
+    /// Whether more may be due in the shard that was turned to last.
+    has_more: bool,
+    /// How long to wait after the next look that said there is something, while nothing is to be had: others have it locked.
+    vain: Duration,
     shard: u16,
     /// Whether the session holds the lock of the idle worker that is woken next.
     is_head: bool,
+    /// Whether the session may hold that lock.
+    may_hold: bool,
     /// Whether the session has asked for that lock, and is not kept for long by the server.
     awaits_head: bool,
-    /// Whether the server has such locks, as far as is known.
-    has_named_locks: bool,
     /// When it was last looked for delayed jobs and dead workers.
     looked: Moment,
     /// When what is too old was last deleted.
@@ -190,8 +208,11 @@ impl Claimer<'_> {
                 Next::Message(ToClaimer::Stop) => {}
                 Next::Message(ToClaimer::Leave { counts }) => {
                     self.count(counts);
-                    self.leave();
-                    let _ = self.link.send(&FromClaimer::Left);
+                    match self.leave() {
+                        Ok(()) => self.say(&FromClaimer::Left),
+                        Err(Stop::Lost) => self.lose(),
+                        Err(Stop::Failed(failure)) => return Err(failure),
+                    }
                     return Ok(());
                 }
                 Next::Gone => return Ok(()),
@@ -255,7 +276,7 @@ impl Claimer<'_> {
     }
 
     fn connect(&mut self) -> Turned<Session> {
-        (self.is_head, self.awaits_head) = (false, false);
+        (self.is_head, self.may_hold, self.awaits_head) = (false, false, false);
         loop {
             let (tables, name) = (&self.tables, &self.spec.queue);
             let opened = self.connector.connect(|session| {
@@ -305,15 +326,15 @@ impl Claimer<'_> {
         }
     }
 
-    /// Asks as often as it takes. Only for what may be carried out twice.
+    /// Asks as often as it takes. Only for what may be carried out twice. The lease is renewed meanwhile.
     fn insist<T>(&mut self, mut ask: impl FnMut(&mut Session) -> Result<T, Fault>) -> Turned<T> {
-        let mut pause = Duration::from_millis(2);
+        let mut pause = SHORTEST_PAUSE;
         loop {
+            self.keep_lease()?;
             if let Some(answer) = self.ask(&mut ask)? {
                 return Ok(answer);
             }
-            sleep(pause);
-            pause = (2 * pause).min(Duration::from_millis(200));
+            pause = sleep_longer(pause);
         }
     }
 
@@ -321,16 +342,16 @@ impl Claimer<'_> {
         self.worker.as_mut().ok_or(Stop::Lost)
     }
 
-    /// Hands in what has ended, and takes leave.
-    fn leave(&mut self) {
-        if !self.ended.is_empty() {
+    /// Hands in what has ended and the counts, and takes leave.
+    fn leave(&mut self) -> Turned<()> {
+        if !self.ended.is_empty() || self.counts != (0, 0) {
             self.counted = Moment::START;
-            if self.exchange_in(0, 0).is_err() {
-                return;
-            }
+            let over = self.carry_out(None)?;
+            self.ended.clear();
+            self.check_queue(over.standing.has_queue)?;
         }
-        let Some(worker) = &self.worker else { return };
-        let leave = queue::leave(&self.tables, worker.number);
-        let _ = self.insist(|session| session.run(&leave));
+        let worker = self.worker()?.number;
+        let leave = queue::leave(&self.tables, worker);
+        self.insist(|session| session.run(&leave))
     }
 }

@@ -151,6 +151,21 @@ both_servers! {
         }
     }
 
+    fn nothing_is_left_of_a_job_that_is_canceled_when_its_worker_has_died(server) {
+        let (jobs, records) = (short(server, &[]), Records::new());
+        let (log, go) = (records.path().join("log"), records.path().join("go"));
+        let id = jobs.feed(&[], &vec![b'x'; 300_000])[0];
+        let mut first = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+        eventually_started(&log, 1, SOON);
+        jobs.queue("cancel", &[&id.to_string()]).output();
+        first.signal(Signal::SIGKILL);
+        first.wait_within(SOON).expect_signal(Signal::SIGKILL);
+        let second = jobs.work(&[]).sh("echo never").spawn();
+        eventually("it is gone", TTL + SOON, || jobs.count("dblock_jobs") == 0);
+        end(second);
+        jobs.assert_empty();
+    }
+
     fn a_job_that_takes_down_its_worker_too_often_is_dead(server) {
         let jobs = short(server, &["--max-attempts", "1"]);
         jobs.put(&["x"]);

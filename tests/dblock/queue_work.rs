@@ -382,6 +382,16 @@ both_servers! {
         }
     }
 
+    fn what_a_worker_has_done_counts_however_briefly_it_works(server) {
+        let jobs = Jobs::new(server, &[]);
+        for _ in 0..3 {
+            jobs.put(&["x"]);
+        }
+        drain(&jobs, &[], "exit 0");
+        let done: Vec<u64> = jobs.rows("SELECT CAST(SUM(done) AS UNSIGNED) FROM dblock_queue_minutes");
+        assert_eq!(done, [3]);
+    }
+
     fn a_delayed_job_starts_on_time_with_an_idle_worker(server) {
         let jobs = Jobs::new(server, &[]);
         let mut worker = jobs.work(&[]).sh("echo at $(date +%s%N)").spawn();

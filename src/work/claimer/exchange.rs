@@ -2,16 +2,20 @@
 
 use super::super::Until;
 use super::super::message::FromClaimer;
-use super::{Claimer, LOOK, Stop, Turned};
+use super::{Claimer, LOOK, SHORTEST_PAUSE, Stop, Turned, sleep_longer};
 use crate::base::clock::Moment;
 use crate::queue::{
     AskCandidates, AskShards, AskTurn, Claim, Exchange, Step, Turn, TurnOver, Verdict, Want,
 };
-use std::thread::sleep;
-use std::time::Duration;
 
 /// Where jobs that others are about to claim cannot be skipped: so many times as many candidates as are wanted.
 pub(super) const CANDIDATES: u32 = 4;
+
+/// Jobs that are claimed in one turn at most: their payloads come in one answer.
+pub(super) const CLAIMED: u32 = 500;
+
+/// Turns of a shard, one behind the other, before what has ended meanwhile is handed in.
+const TURNS: u32 = 8;
 
 /// A number from 0 to below this, by chance.
 pub(super) fn chance_below(limit: u16) -> u16 {
@@ -28,7 +32,7 @@ impl Claimer<'_> {
         let mut had = self.exchange(want)?;
         // A worker that ends when nothing is due does not end on the word of a glance at what nobody else was claiming.
         if !waits && had == 0 && want > 0 && self.spec.until != Until::Stopped && self.look()? {
-            sleep(Duration::from_millis(2));
+            self.vain = sleep_longer(self.vain);
             self.say(&FromClaimer::TurnOver { nothing_due: false });
             return Ok(());
         }
@@ -37,11 +41,21 @@ impl Claimer<'_> {
                 break;
             }
             if self.await_work()? {
+                self.leave_head()?;
                 had = self.exchange(want)?;
+                if had == 0 {
+                    self.vain = sleep_longer(self.vain);
+                }
+            } else {
+                self.vain = SHORTEST_PAUSE;
             }
         }
+        self.leave_head()?;
+        if had > 0 {
+            self.vain = SHORTEST_PAUSE;
+        }
         self.say(&FromClaimer::TurnOver {
-            nothing_due: had < want,
+            nothing_due: had < want && !self.has_more,
         });
         Ok(())
     }
@@ -49,10 +63,11 @@ impl Claimer<'_> {
     /// One turn, or where several shards have jobs some more, until so many are claimed as are wanted. How many were.
     pub(super) fn exchange(&mut self, want: u32) -> Turned<u32> {
         let shard = self.shard;
-        let mut had = self.exchange_in(want, shard)?;
+        self.has_more = false;
+        let mut had = self.claim_in(want, shard)?;
         let shards = self.worker()?.queue.shards;
         self.shard = (shard + 1) % shards;
-        if had >= want || shards == 1 {
+        if had >= want || shards == 1 || self.has_more {
             return Ok(had);
         }
         let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
@@ -64,11 +79,33 @@ impl Claimer<'_> {
         let offset = usize::from(shard) % shards.len().max(1);
         shards.rotate_left(offset);
         for shard in shards {
-            if had >= want {
+            if had >= want || self.has_more {
                 break;
             }
-            had += self.exchange_in(want - had, shard)?;
+            had += self.claim_in(want - had, shard)?;
         }
+        Ok(had)
+    }
+
+    /// Turns until so many of a shard are claimed as are wanted, or nothing is left, some turns at most. How many were.
+    fn claim_in(&mut self, want: u32, shard: u16) -> Turned<u32> {
+        let is_block = self.worker()?.queue.claim == Claim::Blocks;
+        let mut had = 0;
+        for _ in 0..TURNS {
+            let left = want - had;
+            let claimed = self.exchange_in(left, shard)?;
+            had = want.min(had.saturating_add(claimed));
+            // A block of which all jobs were canceled is handed in at once.
+            let is_all = if is_block {
+                claimed == 0 && self.ended.is_empty()
+            } else {
+                claimed < left.min(CLAIMED)
+            };
+            if is_all || had >= want {
+                return Ok(had);
+            }
+        }
+        self.has_more = true;
         Ok(had)
     }
 
@@ -90,7 +127,7 @@ impl Claimer<'_> {
         }
         let queue = self.worker()?.queue.clone();
         let limit = match queue.claim {
-            Claim::Rows => want,
+            Claim::Rows => want.min(CLAIMED),
             Claim::Blocks => 1,
         };
         // What the server can do is known with the session.
@@ -132,14 +169,13 @@ impl Claimer<'_> {
         let worker = self.worker()?;
         let (number, queue, last) = (worker.number, worker.queue.clone(), worker.turn);
         let last = last.unwrap_or_default();
-        let lock = self.lock.clone();
         let counts = if self.counted.elapsed() > LOOK {
             self.counts
         } else {
             (0, 0)
         };
         let mut exchange = Exchange::after(last);
-        let mut pause = Duration::from_millis(2);
+        let mut pause = SHORTEST_PAUSE;
         // Where an answer was lost the lease counts from the first time: what is only looked up renews nothing.
         let sent = Moment::now();
         let outcome = loop {
@@ -152,11 +188,15 @@ impl Claimer<'_> {
                 counts,
                 want: want.cloned(),
                 awakes: self.awaits_head,
-                release: (self.awaits_head && self.has_named_locks).then_some(&*lock),
             };
             let asked = self.ask(|session| match exchange.step() {
                 Step::CarryOut => session.run_batch(&turn),
                 Step::LookUp => session.run_batch(&AskTurn(&turn)),
+            });
+            let asked = asked.and_then(|over| match over {
+                // As long as it fails, nothing else renews the lease.
+                None => self.keep_lease().map(|()| None),
+                over => Ok(over),
             });
             match asked {
                 Ok(Some(over)) => match exchange.on_answer(over.standing.turn) {
@@ -167,14 +207,13 @@ impl Claimer<'_> {
                 Ok(None) => exchange.on_silence(),
                 Err(stop) => break Err(stop),
             }
-            sleep(pause);
-            pause = (2 * pause).min(Duration::from_millis(200));
+            pause = sleep_longer(pause);
         };
         self.ended = ended;
         if outcome.is_ok() {
-            // Where the answer was lost, it may hold the lock still: the next turn releases it.
+            // Where the answer was lost, the server may keep the session as briefly as before: the next turn tells it again.
             if exchange.step() == Step::CarryOut {
-                (self.is_head, self.awaits_head) = (false, false);
+                self.awaits_head = false;
             }
             self.worker()?.turn = Some(exchange.number());
             self.confirm(sent);

@@ -16,11 +16,16 @@ pub(super) const LONGEST_PRUNE: Duration = Duration::from_millis(200);
 impl Claimer<'_> {
     /// Looks after delayed jobs and dead workers; whether there may be something to claim.
     pub(super) fn look(&mut self) -> Turned<bool> {
+        if self.renewal_due().is_some_and(|due| due <= Moment::now()) {
+            self.renew()?;
+        }
         self.looked = Moment::now();
-        let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
+        let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
+        let tables = self.tables.clone();
         let look = LookOrSleep {
             tables: &tables,
             queue: &queue,
+            worker,
             limit: Duration::ZERO,
         };
         let Some(idle) = self.ask(|session| session.run(&look))? else {
@@ -32,9 +37,14 @@ impl Claimer<'_> {
 
     pub(super) fn act_on(&mut self, idle: Idle) -> Turned<()> {
         self.check_queue(idle.has_queue)?;
-        let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
+        if idle.has_dead || idle.is_delayed_due || self.pruned.elapsed() > PRUNE {
+            self.leave_head()?;
+        }
+        let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
+        let tables = self.tables.clone();
         if idle.has_dead
-            && let Some(dead) = self.ask(|session| queue::rescue(&tables, &queue, session))?
+            && let Some(dead) =
+                self.ask(|session| queue::rescue(&tables, &queue, worker, session))?
             && dead > 0
         {
             let line = format!("gave back what {dead} dead workers had");
@@ -56,12 +66,29 @@ impl Claimer<'_> {
         Ok(())
     }
 
+    /// Gives up the place at the head: nobody wakes this session from then on.
+    pub(super) fn leave_head(&mut self) -> Turned<()> {
+        let leave = queue::leave_head(&self.lock);
+        // A session that is over holds no lock.
+        while self.may_hold && self.session.is_some() {
+            let left = self.ask(|session| match session.run(&leave) {
+                Err(Fault::NoNamedLocks(_)) => Ok(()),
+                left => left,
+            })?;
+            self.may_hold = left.is_none();
+        }
+        (self.is_head, self.may_hold) = (false, false);
+        Ok(())
+    }
+
     /// Waits until there may be something to claim, or a moment; whether there may be.
     pub(super) fn await_work(&mut self) -> Turned<bool> {
-        let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
+        let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
+        let tables = self.tables.clone();
         let due = self.renewal_due().unwrap_or_else(Moment::now);
         let left = due.since(Moment::now());
         if left.is_zero() {
+            self.leave_head()?;
             self.renew()?;
             return Ok(false);
         }
@@ -71,14 +98,14 @@ impl Claimer<'_> {
                 lock: &lock,
                 limit: left.min(LONGEST_WAIT).as_secs().max(1),
             };
-            self.awaits_head = true;
+            (self.awaits_head, self.may_hold) = (true, true);
             let waited = self.ask(|session| match session.run_batch(&head) {
                 // Each looks for itself, where there are no such locks.
                 Err(Fault::NoNamedLocks(_)) => Ok(None),
                 waited => waited.map(Some),
             })?;
-            self.has_named_locks = waited != Some(None);
             self.is_head = waited.is_some_and(|waited| waited != Some(false));
+            self.may_hold = !matches!(waited, Some(None | Some(false)));
             if self.session.is_none() || !self.is_head {
                 // It is the head that looks: who waits behind it asks for nothing else.
                 return Ok(false);
@@ -87,6 +114,7 @@ impl Claimer<'_> {
         let look = LookOrSleep {
             tables: &tables,
             queue: &queue,
+            worker,
             limit: LOOK.min(left),
         };
         let look = |session: &mut Session| match session.run(&look) {

@@ -2,7 +2,7 @@
 
 use super::super::message::FromClaimer;
 use super::exchange::chance_below;
-use super::{Claimer, Stop, Turned, Worker};
+use super::{Claimer, SHORTEST_PAUSE, Stop, Turned, Worker, sleep_longer};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::lock::Lease;
@@ -30,19 +30,23 @@ impl Claimer<'_> {
                 return Err(Stop::Lost);
             };
             let (tables, facts, queue) = (self.tables.clone(), self.facts, opened.queue);
-            let sent = Moment::now();
             let register = Register {
                 tables: &tables,
                 queue: &queue,
                 facts,
             };
-            let mut number = self.ask(|session| session.run_batch(&register))?;
-            if number.is_none() {
-                let find = FindRegistration(register);
-                number = self.insist(|session| session.run(&find))?;
-            }
-            let Some(number) = number else {
-                return Ok(());
+            let mut pause = SHORTEST_PAUSE;
+            let (number, sent) = loop {
+                let sent = Moment::now();
+                let mut number = self.ask(|session| session.run_batch(&register))?;
+                if number.is_none() {
+                    let find = FindRegistration(register);
+                    number = self.insist(|session| session.run(&find))?;
+                }
+                if let Some(number) = number {
+                    break (number, sent);
+                }
+                pause = sleep_longer(pause);
             };
             let lease = Lease {
                 ttl: queue.ttl,
@@ -95,8 +99,39 @@ impl Claimer<'_> {
         Ok(())
     }
 
+    /// Renews the lease if that is due, or tries to, in the midst of something else: the number of the last turn stays what it is known
+    /// to be.
+    pub(super) fn keep_lease(&mut self) -> Turned<()> {
+        let Some(worker) = &self.worker else {
+            return Ok(());
+        };
+        if worker
+            .lease
+            .is_none_or(|lease| lease.next_renewal() > Moment::now())
+        {
+            return Ok(());
+        }
+        let tables = self.tables.clone();
+        let renew = Renew {
+            tables: &tables,
+            worker: worker.number,
+            takes_over: false,
+        };
+        let sent = Moment::now();
+        match self.ask(|session| session.run_batch(&renew))? {
+            Some(standing) if standing.turn.is_none() => return Err(Stop::Lost),
+            Some(_) => self.confirm(sent),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The lease was renewed by what was sent then.
     pub(super) fn confirm(&mut self, sent: Moment) {
         if let Some(worker) = &mut self.worker {
+            if worker.lease.is_some_and(|lease| lease.proved > sent) {
+                return;
+            }
             worker.lease = Some(Lease {
                 ttl: worker.queue.ttl,
                 proved: sent,
@@ -114,9 +149,11 @@ impl Claimer<'_> {
             worker: number,
             takes_over,
         };
+        let mut pause = SHORTEST_PAUSE;
         loop {
             let sent = Moment::now();
             let Some(standing) = self.ask(|session| session.run_batch(&renew))? else {
+                pause = sleep_longer(pause);
                 continue;
             };
             if standing.turn.is_none() {
