@@ -19,6 +19,9 @@ const WORKERS: usize = 2;
 /// Jobs of each queue that are put at first.
 const JOBS: usize = 50;
 
+/// The file that tells the commands to be quick and to succeed: nothing bad happens any more.
+const CALM: &str = "calm";
+
 /// Longer than the lease, which is 4 s.
 const STOPPED: Duration = Duration::from_millis(8500);
 
@@ -80,7 +83,7 @@ impl<'a> Site<'a> {
             exec 9>>{lock}-$DBLOCK_JOB_ID
             flock -n 9 || note overlap
             note start
-            case $(( ($DBLOCK_JOB_ID + $DBLOCK_FENCE) % 10 )) in
+            [ -e {calm} ] || case $(( ($DBLOCK_JOB_ID + $DBLOCK_FENCE) % 10 )) in
             1) sleep 2 9>&-;;
             2) trap '' TERM; sleep 1 9>&-;;
             3) note later; exit 75;;
@@ -90,7 +93,8 @@ impl<'a> Site<'a> {
             esac
             note end",
             log = quoted(&log),
-            lock = quoted(&lock)
+            lock = quoted(&lock),
+            calm = quoted(&folder.join(CALM))
         );
         Self {
             jobs,
@@ -202,8 +206,9 @@ fn soak(kind: Kind) {
             .collect();
     }
     let deeds = strike(&server, &mut sites, seconds, &mut random);
+    std::fs::write(folder.path().join(CALM), "").expect("a file");
     for site in &sites {
-        eventually("all jobs are done", Duration::from_secs(120), || {
+        eventually("all jobs are done", Duration::from_secs(60), || {
             site.jobs.states() == [0; 4]
         });
     }
@@ -280,7 +285,8 @@ fn strike(
             *deeds.entry("restart").or_default() += 1;
             continue;
         }
-        let worker = site.workers[random.usize(..WORKERS)].pid();
+        let which = random.usize(..WORKERS);
+        let worker = site.workers[which].pid();
         let is_stopped = stopped.is_some_and(|(_, of, _)| of == worker);
         let deed = match random.u8(..14) {
             0..3 if !is_stopped => {
@@ -292,6 +298,9 @@ fn strike(
             }
             3..5 if !is_stopped => {
                 let _ = kill(Pid::from_raw(worker), Signal::SIGKILL);
+                // Else it might be taken for one that runs.
+                let ended = within(SOON, || !site.workers[which].is_running());
+                assert!(ended, "it is killed");
                 "coordinator"
             }
             5..8 if !is_stopped => {
