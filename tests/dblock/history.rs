@@ -260,7 +260,8 @@ both_servers! {
         row(2, &run, "60 SECOND");
         assert_eq!(outcome(), "running");
         let lines = table(&tables, &[]);
-        assert!(lines[0].contains(" 1m 20s so far running ") || lines[0].contains(" 1m 21s so far running "), "{lines:?}");
+        // However long it took to get here.
+        assert!((20..60).any(|seconds| lines[0].contains(&format!(" 1m {seconds}s so far running "))), "{lines:?}");
         // Expired; another's; another slot.
         row(2, &run, "-1 SECOND");
         assert_eq!(outcome(), "lost");
