@@ -615,7 +615,7 @@ fn storm(server: &Server, seed: u64) {
         let until = ["true".to_owned(), format!("[ -e {} ]", quoted(&over))];
         format!(
             "exec 9>{}/slot-$DBLOCK_SLOT; flock -w 0.05 9 || echo $DBLOCK_SLOT >>{}
-            sleep 0.1 9>&-; until {}; do sleep 0.02 9>&-; done",
+            sleep 0.1 9>&-; until {}; do sleep 0.1 9>&-; done",
             records.path().display(),
             quoted(&overlaps),
             until[id % 2],
@@ -624,7 +624,7 @@ fn storm(server: &Server, seed: u64) {
     let mut callers = Vec::new();
     for id in 0..CALLERS {
         let dblock = of(server, &name, SLOTS)
-            .args(["--wait", "30"])
+            .args(["--wait", "10m"])
             .without_terminal();
         callers.push(
             dblock
