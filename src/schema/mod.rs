@@ -12,7 +12,7 @@ pub use tables::{
     RUNS, Table, VERSION, WORKERS,
 };
 
-use statements::{CATCH_UP, Prepare};
+use statements::{AskOtherEngines, CATCH_UP, Prepare};
 use tables::{LOCKS, META, OLDEST_USABLE, SUCCESSES, TABLES, USABLE_FROM, WITH_QUEUES};
 
 use crate::base::exit::{Failure, Reason};
@@ -82,6 +82,19 @@ impl Tables {
     pub fn check_queues(&self, session: &mut Session) -> Result<(), Fault> {
         let found = session.run(&AskVersion(self));
         self.judge_since(WITH_QUEUES, found, session)
+    }
+
+    /// Those that are of another engine than `InnoDB`, as far as the account is shown them: a crash may lose what was written to
+    /// them.
+    ///
+    /// # Errors
+    /// The session must be dropped.
+    pub fn without_transactions(&self, session: &mut Session) -> Result<Vec<String>, Fault> {
+        let ask = AskOtherEngines {
+            database: &self.database,
+            tables: &TABLES,
+        };
+        Ok(session.try_run(&ask)?.unwrap_or_default())
     }
 
     /// What follows from the answer to [`AskVersion`].

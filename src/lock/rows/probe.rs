@@ -66,7 +66,12 @@ impl RowProbe {
     pub fn find_tables(&self, session: &mut Session) -> Result<TablesFound, Fault> {
         Ok(match session.try_run(&AskVersion(&self.tables))? {
             Ok(Some(version)) => match self.tables.judge(Ok(Some(version)), session) {
-                Ok(()) => TablesFound::Usable(version),
+                Ok(()) => match self.tables.without_transactions(session)?.first() {
+                    None => TablesFound::Usable(version),
+                    Some(table) => TablesFound::Unusable(format!(
+                        "{table} has no transactions, for its engine is not InnoDB; dblock init converts it"
+                    )),
+                },
                 Err(fault) => TablesFound::Unusable(fault.to_string()),
             },
             Ok(None) => TablesFound::Missing,

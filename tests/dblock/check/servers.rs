@@ -159,6 +159,13 @@ both_servers! {
             assert_eq!(excluding(&found), [("single", true, false, "ok")], "{found:#}");
         }
         admin.query_drop(format!("UPDATE `{database}`.dblock_meta SET version = 1, usable_from = 1")).unwrap();
+        admin.query_drop(format!("ALTER TABLE `{database}`.dblock_locks ROW_FORMAT=DEFAULT, ENGINE=MyISAM")).unwrap();
+        let found = json(&with_database(&server.url(), &database), 0);
+        expect_state(&found, "tables", "warning");
+        let advice = finding(&found, "tables")["advice"].as_str().unwrap();
+        assert!(advice.contains("dblock_locks has no transactions, for its engine is not InnoDB; dblock init converts it"), "{advice}");
+        assert_eq!(excluding(&found), [("single", true, false, "ok")], "{found:#}");
+        admin.query_drop(format!("ALTER TABLE `{database}`.dblock_locks ENGINE=InnoDB")).unwrap();
         admin.query_drop(format!("DROP TABLE `{database}`.dblock_runs")).unwrap();
         let found = json(&with_database(&server.url(), &database), 0);
         expect_state(&found, "tables", "warning");
