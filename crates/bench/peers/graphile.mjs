@@ -1,6 +1,6 @@
 // graphile-worker on PostgreSQL. It is imported from the folder that this file is run in.
 //
-//   graphile.mjs fill JOBS     puts them by its SQL function, 10000 a transaction; prints seconds
+//   graphile.mjs fill JOBS     puts them by its SQL function for many, 10000 a transaction; prints seconds
 //   graphile.mjs put JOBS      puts them, one after the other; prints seconds
 //   graphile.mjs work SECONDS AT_ONCE LOCAL_QUEUE
 //       does jobs that do nothing until the time is over or there are none; prints how many, and seconds
@@ -27,7 +27,8 @@ async function put(jobs, each) {
       await pool.query("SELECT graphile_worker.add_job('nothing', json_build_object('id', $1::int))", [done]);
     } else {
       await pool.query(
-        "SELECT count(graphile_worker.add_job('nothing', json_build_object('id', i))) FROM generate_series(1, $1::int) i",
+        `SELECT count(*) FROM graphile_worker.add_jobs(ARRAY(SELECT json_populate_record(NULL::graphile_worker.job_spec,
+          json_build_object('identifier', 'nothing', 'payload', json_build_object('id', i))) FROM generate_series(1, $1::int) i))`,
         [count],
       );
     }

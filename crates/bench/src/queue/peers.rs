@@ -4,14 +4,19 @@ use std::env;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use mysql::prelude::Queryable;
+
 use super::work::Done;
 use crate::Result;
+use crate::setup::Server;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
     Beanstalkd,
     Redis,
     Graphile,
+    /// On the MySQL that listens on this port.
+    Apalis(u16),
 }
 
 /// graphile-worker's own benchmark runs so many processes, each with so many jobs at once.
@@ -22,12 +27,21 @@ const AT_ONCE: usize = 24;
 const LOCAL_QUEUE: usize = 500;
 
 impl Peer {
-    /// Those that are there.
-    pub fn all() -> Vec<Self> {
+    /// Those that are there; those on MySQL use the one of these servers that is one.
+    pub fn all(servers: &[Server]) -> Result<Vec<Self>> {
+        let mysql = servers.iter().find(|server| server.name == "MySQL");
+        let apalis = mysql.map(|server| Self::Apalis(server.port));
         let all = [Self::Beanstalkd, Self::Redis, Self::Graphile];
-        all.into_iter()
+        let all: Vec<_> = all
+            .into_iter()
+            .chain(apalis)
             .filter(|peer| env::var_os(peer.variable()).is_some_and(|value| !value.is_empty()))
-            .collect()
+            .collect();
+        if let (Some(server), Some(_)) = (mysql, all.iter().find(|peer| Some(**peer) == apalis)) {
+            let create = "CREATE DATABASE IF NOT EXISTS apalis";
+            server.session()?.query_drop(create)?;
+        }
+        Ok(all)
     }
 
     fn variable(self) -> &'static str {
@@ -35,6 +49,7 @@ impl Peer {
             Self::Beanstalkd => "BENCH_BEANSTALKD",
             Self::Redis => "BENCH_REDIS_QUEUE",
             Self::Graphile => "BENCH_GRAPHILE",
+            Self::Apalis(_) => "BENCH_APALIS",
         }
     }
 
@@ -43,6 +58,7 @@ impl Peer {
             Self::Beanstalkd => "beanstalkd, fsync each 50 ms",
             Self::Redis => "a Redis list, fsync each second",
             Self::Graphile => "graphile-worker, PostgreSQL",
+            Self::Apalis(_) => "apalis, MySQL",
         }
     }
 
@@ -64,6 +80,12 @@ impl Peer {
                 let mut node = Command::new("node");
                 node.arg(peers.join("graphile.mjs")).current_dir(value);
                 node
+            }
+            Self::Apalis(port) => {
+                let mut apalis = Command::new(value);
+                let url = format!("mysql://admin:admin-secret@127.0.0.1:{port}/apalis");
+                apalis.env("BENCH_APALIS_URL", url);
+                apalis
             }
         })
     }
@@ -87,10 +109,14 @@ impl Peer {
     pub fn work(self, limit: Duration, one_by_one: bool) -> Result<Done> {
         let limit = limit.as_secs_f64().to_string();
         let (processes, arguments) = match (self, one_by_one) {
-            (Self::Beanstalkd | Self::Redis, false) => (1, ["8".to_owned(), "200".to_owned()]),
+            (Self::Beanstalkd | Self::Redis | Self::Apalis(_), false) => {
+                (1, ["8".to_owned(), "200".to_owned()])
+            }
             (Self::Beanstalkd | Self::Redis, true) => (1, ["10".to_owned(), "1".to_owned()]),
             (Self::Graphile, false) => (PROCESSES, [AT_ONCE.to_string(), LOCAL_QUEUE.to_string()]),
             (Self::Graphile, true) => (1, ["10".to_owned(), "0".to_owned()]),
+            // What it takes by default.
+            (Self::Apalis(_), true) => (1, ["10".to_owned(), "10".to_owned()]),
         };
         let mut all = Vec::new();
         for _ in 0..processes {

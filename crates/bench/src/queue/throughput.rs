@@ -54,7 +54,7 @@ impl Contender<'_> {
 }
 
 pub fn measure(setup: &Setup, servers: &[Server], table: &mut Table) -> Result<()> {
-    let peers = Peer::all();
+    let peers = Peer::all(servers)?;
     let shards = SHARDS.to_string();
     let mut queues = Vec::new();
     for server in servers {
@@ -171,6 +171,7 @@ fn work(setup: &Setup, queues: &[[Queue; 3]], peers: &[Peer], table: &mut Table)
             let what = format!("jobs a second, claimed and completed: {}", peer.name());
             let how = match peer {
                 Peer::Graphile => [", local queues of 500", ", 10 at once, no local queue"],
+                Peer::Apalis(_) => [", 8 workers, 200 at once", ", 10 workers as by default"],
                 _ => [", 8 clients, 200 at once", ", 10 clients, one at a time"],
             };
             let line = |at: usize| row(&format!("{what}{}", how[at]), rates[at].clone());
