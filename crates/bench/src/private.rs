@@ -16,16 +16,16 @@ use super::setup::{ACCOUNT, PASSWORD, Server, Setup};
 pub const PART: &str = "durable";
 
 /// What makes a commit last through a power cut. The rest is as the servers come.
-const OF_BOTH: [&str; 4] = [
+const OF_BOTH: [&str; 5] = [
+    "--innodb-use-native-aio=ON",
     "--innodb-flush-log-at-trx-commit=1",
     "--innodb-flush-method=fsync",
     "--innodb-doublewrite=ON",
     "--innodb-buffer-pool-size=256M",
 ];
 const OF_MARIADB: [&str; 1] = ["--innodb-log-file-size=96M"];
-const OF_MYSQL: [&str; 5] = [
+const OF_MYSQL: [&str; 4] = [
     "--innodb-redo-log-capacity=100M",
-    "--innodb-use-native-aio=ON",
     "--server-id=1",
     "--log-bin=binlog",
     "--sync-binlog=1",
