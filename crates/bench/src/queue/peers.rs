@@ -4,6 +4,7 @@ use std::env;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use mysql::Conn;
 use mysql::prelude::Queryable;
 
 use super::work::Done;
@@ -28,20 +29,14 @@ const LOCAL_QUEUE: usize = 500;
 
 impl Peer {
     /// Those that are there; those on MySQL use the one of these servers that is one.
-    pub fn all(servers: &[Server]) -> Result<Vec<Self>> {
+    pub fn all(servers: &[Server]) -> Vec<Self> {
         let mysql = servers.iter().find(|server| server.name == "MySQL");
         let apalis = mysql.map(|server| Self::Apalis(server.port));
         let all = [Self::Beanstalkd, Self::Redis, Self::Graphile];
-        let all: Vec<_> = all
-            .into_iter()
+        all.into_iter()
             .chain(apalis)
             .filter(|peer| env::var_os(peer.variable()).is_some_and(|value| !value.is_empty()))
-            .collect();
-        if let (Some(server), Some(_)) = (mysql, all.iter().find(|peer| Some(**peer) == apalis)) {
-            let create = "CREATE DATABASE IF NOT EXISTS apalis";
-            server.session()?.query_drop(create)?;
-        }
-        Ok(all)
+            .collect()
     }
 
     fn variable(self) -> &'static str {
@@ -83,8 +78,10 @@ impl Peer {
             }
             Self::Apalis(port) => {
                 let mut apalis = Command::new(value);
-                let url = format!("mysql://admin:admin-secret@127.0.0.1:{port}/apalis");
-                apalis.env("BENCH_APALIS_URL", url);
+                let url = format!("mysql://admin:admin-secret@127.0.0.1:{port}");
+                let create = "CREATE DATABASE IF NOT EXISTS apalis";
+                Conn::new(&*url)?.query_drop(create)?;
+                apalis.env("BENCH_APALIS_URL", url + "/apalis");
                 apalis
             }
         })
