@@ -177,6 +177,18 @@ both_servers! {
         end(second);
     }
 
+    fn a_job_that_may_be_started_once_is_not_claimed_ahead_of_its_start(server) {
+        let jobs = short(server, &["--max-attempts", "1"]);
+        jobs.number(300);
+        // Of commands that are quick, more would be claimed ahead.
+        let mut first = jobs.work(&[]).sh("[ $(cat) -lt 200 ] || { kill -KILL $PPID; sleep 100; }").spawn();
+        first.wait_within(SOON * 2).expect_signal(Signal::SIGKILL);
+        assert_eq!(jobs.states(), [100, 0, 1, 0]);
+        let second = jobs.work(&["-j", "2"]).sh(":").spawn();
+        eventually("all others are done", TTL + SOON, || jobs.states() == [0, 0, 0, 1]);
+        end(second);
+    }
+
     fn a_command_goes_on_when_the_session_is_killed(server) {
         let (jobs, records) = (short(server, &[]), Records::new());
         let (log, go) = (records.path().join("log"), records.path().join("go"));

@@ -8,7 +8,7 @@ use super::{Coordinator, Mode};
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::shown;
 use crate::lock::Lease;
-use crate::queue::{Ended, JobEnd, Unit};
+use crate::queue::{Ended, JobEnd, Queue, Unit};
 use crate::supervise::{is_over, reap_orphan};
 use std::fs::File;
 use std::rc::Rc;
@@ -219,6 +219,16 @@ impl Coordinator<'_> {
         }
     }
 
+    /// How many jobs to have ready, beside those that are running.
+    fn ahead(&self, slots: u32, jobs: u32) -> u32 {
+        // What is claimed counts an attempt if this worker dies: a job that has only one would be dead without having been started.
+        let is_only = |(queue, _): &(Queue, u64)| queue.max_attempts == 1;
+        if self.spec.until == Until::Once || self.registered.as_ref().is_some_and(is_only) {
+            return 0;
+        }
+        self.pace.ahead(slots, jobs)
+    }
+
     /// How many more jobs are wanted.
     pub(super) fn want(&self) -> u32 {
         if self.mode != Mode::Working || self.spec.until == Until::Once && self.started_any {
@@ -230,11 +240,7 @@ impl Coordinator<'_> {
         } else {
             self.spec.jobs
         };
-        let ahead = if self.spec.until == Until::Once {
-            0
-        } else {
-            self.pace.ahead(slots, jobs)
-        };
+        let ahead = self.ahead(slots, jobs);
         let running: usize = self
             .commands
             .iter()
