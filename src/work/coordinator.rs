@@ -190,14 +190,18 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Stops to start commands. How dblock ends, unless that is known already.
+    /// Stops to start commands. How dblock ends, unless that is known already; what has failed is not hidden by what went well.
     fn stop(&mut self, grace: Duration, conclusion: anyhow::Result<Ending>) {
         let until = Moment::now() + grace;
         self.mode = match self.mode {
             Mode::Working => Mode::Ending(until),
             Mode::Ending(before) => Mode::Ending(before.min(until)),
         };
-        self.conclusion.get_or_insert(conclusion);
+        if !matches!(self.conclusion, Some(Err(_)))
+            && (conclusion.is_err() || self.conclusion.is_none())
+        {
+            self.conclusion = Some(conclusion);
+        }
         for task in std::mem::take(&mut self.buffer) {
             self.note_outcome(&task, JobEnd::GivenBack);
         }

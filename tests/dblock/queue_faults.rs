@@ -405,6 +405,21 @@ both_servers! {
         server.start();
     }
 
+    fn what_fails_while_a_worker_ends_is_told(server) {
+        for sql in ["UPDATE dblock_queues SET deleted_at = UTC_TIMESTAMP(6)", "DROP TABLE dblock_running"] {
+            let (jobs, records) = (Jobs::new(server, &[]), Records::new());
+            let (log, go) = (records.path().join("log"), records.path().join("go"));
+            jobs.put(&["x"]);
+            let mut worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+            eventually_started(&log, 1, SOON);
+            worker.signal(Signal::SIGTERM);
+            jobs.tables.sql(sql);
+            std::fs::write(&go, "").unwrap();
+            let line = if sql.starts_with("UPDATE") { "the queue q was deleted" } else { "dblock init" };
+            worker.wait_within(SOON).expect_code(78).expect_one_line(line);
+        }
+    }
+
     fn a_worker_without_a_server_that_takes_writes_ends_in_time(server) {
         let pair = Pair::shared(server.kind);
         let work = Dblock::at(&pair.replica, "queue").args(["work", "q", "--connect-timeout", "1"]).sh("echo never").output();
