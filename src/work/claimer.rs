@@ -100,6 +100,7 @@ fn claim(
         tables,
         lock,
         session: None,
+        fault: None,
         opened: None,
         worker: resumed.map(|resumed| Worker {
             number: resumed.worker,
@@ -145,6 +146,8 @@ struct Claimer<'a> {
     /// The named lock of the idle worker that is woken next.
     lock: String,
     session: Option<Session>,
+    /// Why there was none, as the coordinator knows it.
+    fault: Option<String>,
     /// What the session's server can do.
     opened: Option<Opened>,
     worker: Option<Worker>,
@@ -239,8 +242,10 @@ impl Claimer<'_> {
                 break;
             }
             if ready.is_ok() && has_ended {
-                session.tell(Level::Info, &format!("{session} has ended the session"));
+                let line = format!("{session} has ended the session");
+                session.tell(Level::Info, &line);
                 self.session = None;
+                self.say_fault(line);
                 return Next::Late;
             }
         }
@@ -254,6 +259,14 @@ impl Claimer<'_> {
 
     fn say(&self, message: &FromClaimer) {
         let _ = self.link.send(message);
+    }
+
+    /// Says why there is no session, unless the coordinator knows it.
+    fn say_fault(&mut self, line: String) {
+        if self.fault.as_ref() != Some(&line) {
+            self.link.send_if_heard(&FromClaimer::Fault(cut(&line)));
+            self.fault = Some(line);
+        }
     }
 
     /// Adds what has ended to what is to be handed in.
@@ -290,11 +303,17 @@ impl Claimer<'_> {
             match opened {
                 Ok((session, opened)) => {
                     let _ = self.link.send_with(&FromClaimer::Session, session.as_fd());
+                    self.fault = None;
                     self.opened = Some(opened);
                     return Ok(session);
                 }
                 Err(Fault::Final(failure)) => return Err(Stop::Failed(failure)),
-                Err(_) => sleep(self.connector.pause()),
+                Err(_) => {
+                    if let Some(last) = self.connector.passed_over().pop() {
+                        self.say_fault(last.line);
+                    }
+                    sleep(self.connector.pause());
+                }
             }
         }
     }
@@ -314,13 +333,12 @@ impl Claimer<'_> {
                 Ok(None)
             }
             fault => {
-                session.tell(
-                    Level::Info,
-                    &format!("lost the session with {session}: {fault}"),
-                );
+                let line = format!("lost the session with {session}: {fault}");
+                session.tell(Level::Info, &line);
                 if let Some(session) = self.session.take() {
                     self.connector.try_last(&session);
                 }
+                self.say_fault(line);
                 Ok(None)
             }
         }

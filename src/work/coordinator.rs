@@ -83,6 +83,7 @@ pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         is_silent: false,
         deaths: 0,
         last_note: "connecting".to_owned(),
+        fault: None,
         started_any: false,
         conclusion: None,
     };
@@ -163,8 +164,10 @@ struct Coordinator<'a> {
     is_silent: bool,
     /// How many claimers have died since the last turn was over.
     deaths: u32,
-    /// What was under way last, for the error when no server is reached.
+    /// What was under way last.
     last_note: String,
+    /// Why there is no session; `None`: there is one, or it is the first that is sought.
+    fault: Option<String>,
     started_any: bool,
     /// How dblock ends, once that is known.
     conclusion: Option<anyhow::Result<Ending>>,

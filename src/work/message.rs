@@ -13,6 +13,8 @@ use crate::queue::{Ended, Queue, Unit};
 pub enum FromClaimer {
     /// What is being done or has just failed.
     Note(Level, String),
+    /// Why there is no session, when that is new. It was noted already.
+    Fault(String),
     /// A session is open. Its descriptor comes with the message: who shuts it down interrupts what is asked on it.
     Session,
     /// The worker is registered under this number, as of this lease. It has nothing.

@@ -401,8 +401,22 @@ both_servers! {
         eventually("it has ended", SOON, || recorded(&log).len() == 2);
         busy.signal(Signal::SIGTERM);
         let output = busy.wait_within(SOON);
-        output.expect_code(69).expect_said(["1 jobs have ended is not recorded"]);
+        output.expect_code(69).expect_said(["1 jobs have ended is not recorded: cannot connect to "]);
         server.start();
+    }
+
+    fn of_a_server_that_falls_silent_it_is_not_said_that_it_was_connected(server) {
+        let jobs = short(server, &[]);
+        let proxy = Proxy::to(server);
+        let url = format!("mysql://dblock@127.0.0.1:{}/", proxy.port);
+        let mut worker = jobs.work(&[]).env("DBLOCK_URL", url).sh("echo never").spawn();
+        jobs.eventually_idle(1);
+        proxy.freeze();
+        worker.wait_stderr("trying again", SOON);
+        let silence = worker.stderr();
+        assert!(silence.contains("no server has answered for ") && !silence.contains("connected"), "{silence}");
+        worker.signal(Signal::SIGTERM);
+        worker.wait_within(SOON).expect_code(0);
     }
 
     fn what_fails_while_a_worker_ends_is_told(server) {

@@ -45,11 +45,9 @@ impl Coordinator<'_> {
         self.check_lease();
         self.check_leave();
         if is_over(self.reach_by()) {
-            let line = format!(
-                "no server could be reached within {}: {}",
-                shown(self.spec.connection.connect_timeout),
-                self.last_note
-            );
+            let limit = shown(self.spec.connection.connect_timeout);
+            let cause = self.fault.as_ref().unwrap_or(&self.last_note);
+            let line = format!("no server could be reached within {limit}: {cause}");
             let failure = Failure::new(Reason::Unreachable, line);
             self.stop(Duration::ZERO, Err(failure.into()));
         }
@@ -93,9 +91,9 @@ impl Coordinator<'_> {
         }
         if unrecorded > 0 && !matches!(self.conclusion, Some(Err(_))) {
             let line = format!(
-                "no server could be reached within {}, and how {unrecorded} jobs have ended is not recorded: {}",
+                "no server could be reached within {}, and how {unrecorded} jobs have ended is not recorded{}",
                 shown(limit),
-                self.last_note
+                self.because()
             );
             self.conclusion = Some(Err(Failure::new(Reason::Unreachable, line).into()));
         }
@@ -140,11 +138,17 @@ impl Coordinator<'_> {
     pub(super) fn say_silence(&mut self, lease: Lease) {
         if !std::mem::replace(&mut self.is_silent, true) {
             self.log.warning(format_args!(
-                "no server has answered for {}: {}; trying again",
+                "no server has answered for {}{}; trying again",
                 shown(lease.proved.elapsed()),
-                self.last_note
+                self.because()
             ));
         }
+    }
+
+    /// Why a server that was there is not, as the end of a line. One that is silent has not even refused the session.
+    fn because(&self) -> String {
+        let because = self.fault.as_ref().map(|fault| format!(": {fault}"));
+        because.unwrap_or_default()
     }
 
     pub(super) fn deadline(&self) -> Option<Moment> {

@@ -151,7 +151,11 @@ impl Coordinator<'_> {
                     self.last_note = text;
                 }
             }
-            FromClaimer::Session => self.session = descriptor,
+            FromClaimer::Fault(line) => self.fault = Some(line),
+            FromClaimer::Session => {
+                self.session = descriptor;
+                self.fault = None;
+            }
             FromClaimer::Registered(queue, number, lease) => {
                 self.begun = None;
                 self.registered = Some((*queue, number));
