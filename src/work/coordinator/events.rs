@@ -3,6 +3,7 @@
 use super::super::claimer::{self, Resumed};
 use super::super::command::Cause;
 use super::super::message::FromClaimer;
+use super::super::stderr::pass_on;
 use super::{Coordinator, Mode, Turning};
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
@@ -14,26 +15,9 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
-
-/// Passes on what a process says that a command has left behind; whether there is no more.
-pub(super) fn is_at_end(file: &mut File) -> bool {
-    let mut bytes = [0; 8192];
-    loop {
-        match file.read(&mut bytes) {
-            Ok(0) => return true,
-            Ok(length) => {
-                let stderr = io::stderr();
-                let stderr: BorrowedFd = stderr.as_fd();
-                let _ = crate::base::log::write_at_once(stderr, &bytes[..length]);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
-        }
-    }
-}
 
 /// From a turn in which nothing was due to the next, while commands run.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
@@ -71,7 +55,7 @@ impl Coordinator<'_> {
             for command in &mut self.commands {
                 command.pass_on_stderr();
             }
-            self.lingering.retain_mut(|file| !is_at_end(file));
+            self.lingering.retain_mut(|file| !pass_on(file, |_| {}));
         }
         while let Some(received) = self.signals.next()? {
             self.on_signal(received);
