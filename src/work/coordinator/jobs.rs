@@ -9,7 +9,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::text::shown;
 use crate::lock::Lease;
 use crate::queue::{Ended, JobEnd, Queue, Unit};
-use crate::supervise::{is_over, reap_orphan};
+use crate::supervise::{is_over, reap_orphans};
 use std::fs::File;
 use std::rc::Rc;
 use std::time::Duration;
@@ -127,7 +127,7 @@ impl Coordinator<'_> {
             .map(|command| Some(command.child.processes.pid))
             .chain([self.claimer.as_ref().map(|(pid, _)| pid.as_raw())])
             .collect();
-        while reap_orphan(&own) {}
+        reap_orphans(&own);
     }
 
     pub(super) fn say_outcome(&self, task: &Task, outcome: &JobEnd, took: Duration) {
