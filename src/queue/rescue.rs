@@ -1,4 +1,4 @@
-//! What a dead worker had is found by any other when its lease is over, and given to others.
+//! The jobs of a dead worker are found by any other when its lease is over, and given to others.
 
 use super::Queue;
 use super::jobs::WORKER_DIED;
@@ -6,7 +6,7 @@ use super::turn::CARRIED;
 use crate::db::{Batch, Fault, Reply, Row, Session, Statement, first_value, text_literal};
 use crate::schema::{DEAD, DUE, JOB_KEYS, JOB_PARTS, JOBS, RUNNING, Tables, WORKERS};
 
-/// Gives what dead workers had to others: the lease of each is over. How many workers that were. The one that asks is left out: whether
+/// Gives the jobs of dead workers to others: the lease of each is over. How many workers that were. The one that asks is left out: whether
 /// its own lease is over a renewal says.
 ///
 /// # Errors
@@ -60,7 +60,7 @@ pub(super) fn find_dead(tables: &Tables, queue: &Queue, own: u64) -> String {
     )
 }
 
-/// Gives what one worker had to others, unless its lease is not over or somebody else does it.
+/// Gives the jobs of one worker to others, unless its lease is not over or somebody else does it.
 struct Rescue<'a> {
     tables: &'a Tables,
     queue: &'a Queue,

@@ -92,7 +92,7 @@ pub struct Turn<'a> {
     /// What to claim; `None`: nothing.
     pub want: Option<Want>,
     /// Whether the worker was idle before: the server keeps the session longer from then on.
-    pub awakes: bool,
+    pub was_idle: bool,
 }
 
 /// What to claim.
@@ -227,13 +227,13 @@ impl Batch for Turn<'_> {
     type Answer = TurnOver;
 
     fn statements(&self) -> Vec<String> {
-        let awake = self.awakes.then(|| {
+        let longer_timeout = self.was_idle.then(|| {
             format!(
-                "/* dblock queue awake */ SET SESSION wait_timeout = {}",
+                "/* dblock queue session */ SET SESSION wait_timeout = {}",
                 self.queue.ttl.as_secs()
             )
         });
-        let mut statements: Vec<_> = awake.into_iter().collect();
+        let mut statements: Vec<_> = longer_timeout.into_iter().collect();
         statements.extend([
             "/* dblock queue turn */ BEGIN".to_owned(),
             format!(

@@ -28,7 +28,7 @@ use crate::queue::{self, Ended, Opened, Queue, WorkerFacts, wake_lock};
 use crate::schema::Tables;
 
 /// Before a worker that has jobs claims again while there was nothing, and from one look at other workers to the next.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long an idle worker waits behind others at most.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -112,12 +112,12 @@ fn claim(
         ended: Vec::new(),
         counts: (0, 0),
         counted: Moment::now(),
-        vain: SHORTEST_PAUSE,
+        fruitless_pause: SHORTEST_PAUSE,
         has_more: false,
         shard: 0,
         is_head: false,
         may_hold: false,
-        awaits_head: false,
+        has_short_timeout: false,
         looked: Moment::START,
         pruned: Moment::now(),
     };
@@ -157,15 +157,15 @@ struct Claimer<'a> {
     counted: Moment,
     /// Whether more may be due in the shard that was turned to last.
     has_more: bool,
-    /// How long to wait after the next look that said there is something, while nothing is to be had: others have it locked.
-    vain: Duration,
+    /// How long to wait after the next look that said there is something, while nothing is claimed: others have it locked.
+    fruitless_pause: Duration,
     shard: u16,
     /// Whether the session holds the lock of the idle worker that is woken next.
     is_head: bool,
     /// Whether the session may hold that lock.
     may_hold: bool,
     /// Whether the session has asked for that lock, and is not kept for long by the server.
-    awaits_head: bool,
+    has_short_timeout: bool,
     /// When it was last looked for delayed jobs and dead workers.
     looked: Moment,
     /// When what is too old was last deleted.
@@ -209,10 +209,10 @@ impl Claimer<'_> {
                     }
                 }
                 Next::Message(ToClaimer::Stop) => {}
-                Next::Message(ToClaimer::Leave { counts }) => {
+                Next::Message(ToClaimer::Deregister { counts }) => {
                     self.count(counts);
-                    match self.leave() {
-                        Ok(()) => self.say(&FromClaimer::Left),
+                    match self.deregister() {
+                        Ok(()) => self.say(&FromClaimer::Deregistered),
                         Err(Stop::Lost) => self.lose(),
                         Err(Stop::Failed(failure)) => return Err(failure),
                     }
@@ -289,7 +289,7 @@ impl Claimer<'_> {
     }
 
     fn connect(&mut self) -> Turned<Session> {
-        (self.is_head, self.may_hold, self.awaits_head) = (false, false, false);
+        (self.is_head, self.may_hold, self.has_short_timeout) = (false, false, false);
         loop {
             let (tables, name) = (&self.tables, &self.spec.queue);
             let opened = self.connector.connect(|session| {
@@ -345,7 +345,10 @@ impl Claimer<'_> {
     }
 
     /// Asks as often as it takes. Only for what may be carried out twice. The lease is renewed meanwhile.
-    fn insist<T>(&mut self, mut ask: impl FnMut(&mut Session) -> Result<T, Fault>) -> Turned<T> {
+    fn ask_until_answered<T>(
+        &mut self,
+        mut ask: impl FnMut(&mut Session) -> Result<T, Fault>,
+    ) -> Turned<T> {
         let mut pause = SHORTEST_PAUSE;
         loop {
             self.keep_lease()?;
@@ -360,8 +363,8 @@ impl Claimer<'_> {
         self.worker.as_mut().ok_or(Stop::Lost)
     }
 
-    /// Hands in what has ended and the counts, and takes leave.
-    fn leave(&mut self) -> Turned<()> {
+    /// Hands in what has ended and the counts, and deregisters the worker.
+    fn deregister(&mut self) -> Turned<()> {
         if !self.ended.is_empty() || self.counts != (0, 0) {
             self.counted = Moment::START;
             let over = self.carry_out(None)?;
@@ -369,7 +372,7 @@ impl Claimer<'_> {
             self.check_queue(over.standing.has_queue)?;
         }
         let worker = self.worker()?.number;
-        let leave = queue::leave(&self.tables, worker);
-        self.insist(|session| session.run(&leave))
+        let deregister = queue::deregister(&self.tables, worker);
+        self.ask_until_answered(|session| session.run(&deregister))
     }
 }

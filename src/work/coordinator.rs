@@ -16,7 +16,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{Shutdown, shutdown};
 use nix::unistd::{Pid, getpid};
 
-use jobs::Open;
+use jobs::OpenUnit;
 
 use super::Spec;
 use super::ahead::Pace;
@@ -73,12 +73,12 @@ pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         ended: Vec::new(),
         handed: Vec::new(),
         counts: (0, 0),
-        turn: Turning::Ready,
-        look_at: Moment::START,
+        claimer_state: ClaimerState::Ready,
+        turn_at: Moment::START,
         nothing_due: false,
         pace: Pace::default(),
         mode: Mode::Working,
-        leaves_since: None,
+        ends_since: None,
         begun: Some(Moment::now()),
         is_silent: false,
         deaths: 0,
@@ -105,14 +105,15 @@ fn allow_descriptors(commands: u32) {
     }
 }
 
-/// Whether the claimer is ready for a turn.
+/// What the claimer does, as far as the coordinator has asked for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turning {
+enum ClaimerState {
+    /// It is ready for a turn.
     Ready,
-    /// It takes one; whether it waits until something is due.
-    UnderWay(bool),
-    /// It takes leave.
-    Leaving,
+    /// It takes a turn; whether it waits until something is due.
+    TakingTurn(bool),
+    /// It deregisters the worker.
+    Deregistering,
 }
 
 /// Whether commands are started.
@@ -140,7 +141,7 @@ struct Coordinator<'a> {
     grace: Option<Moment>,
     /// Jobs that are to be started.
     buffer: VecDeque<Task>,
-    units: HashMap<u64, Open>,
+    units: HashMap<u64, OpenUnit>,
     commands: Vec<Command>,
     /// What commands that have ended left open, for processes that they have left behind.
     lingering: Vec<File>,
@@ -150,14 +151,14 @@ struct Coordinator<'a> {
     handed: Vec<Ended>,
     /// How many jobs are done and how many attempts have failed since the last turn.
     counts: (u64, u64),
-    turn: Turning,
+    claimer_state: ClaimerState,
     /// When to take a turn although nothing was due.
-    look_at: Moment,
+    turn_at: Moment,
     nothing_due: bool,
     pace: Pace,
     mode: Mode,
     /// Since when only the claimer has something to do; `None`: something runs, or more is to be run.
-    leaves_since: Option<Moment>,
+    ends_since: Option<Moment>,
     /// When it began to seek a server; `None`: it was registered since.
     begun: Option<Moment>,
     /// Whether it was said that no server answers.
@@ -209,7 +210,7 @@ impl Coordinator<'_> {
             self.note_outcome(&task, JobEnd::GivenBack);
         }
         // An idle worker waits for the server.
-        if self.turn == Turning::UnderWay(true)
+        if self.claimer_state == ClaimerState::TakingTurn(true)
             && let Some(session) = &self.session
         {
             self.send(&ToClaimer::Stop);

@@ -73,7 +73,7 @@ struct Packet {
 
 /// A turn that a worker takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Turning {
+struct PendingTurn {
     exchange: Exchange,
     hands_in: Option<bool>,
     wants: bool,
@@ -109,7 +109,7 @@ struct Worker {
     is_dead: bool,
     registration: u8,
     last_turn: u64,
-    exchange: Option<Turning>,
+    exchange: Option<PendingTurn>,
     /// Whether the lease is proved, and how often it has ended.
     is_fresh: bool,
     ends: u8,
@@ -254,7 +254,7 @@ impl World {
             let has_unknown =
                 matches!(place, Place::Running(of, _) if of == at) && worker.job.is_none();
             if has_unknown && self.broken != Some(Broken::ForgetsUnknownClaims) {
-                worker.exchange = Some(Turning {
+                worker.exchange = Some(PendingTurn {
                     exchange: Exchange::after(worker.last_turn),
                     hands_in: Some(false),
                     wants: false,
@@ -264,7 +264,7 @@ impl World {
                 return;
             }
         }
-        let turning = *worker.exchange.get_or_insert(Turning {
+        let pending = *worker.exchange.get_or_insert(PendingTurn {
             exchange: Exchange::after(worker.last_turn),
             hands_in: worker.ended,
             wants: worker.job.is_none() || worker.ended.is_some(),
@@ -274,15 +274,15 @@ impl World {
         let sent = if counts_looks {
             worker.ends
         } else {
-            turning.sent
+            pending.sent
         };
         worker.on_the_way = OnTheWay::Packet(Packet {
             worker: at,
             registration: worker.registration,
-            number: turning.exchange.number(),
-            hands_in: turning.hands_in,
-            wants: turning.wants,
-            step: turning.exchange.step(),
+            number: pending.exchange.number(),
+            hands_in: pending.hands_in,
+            wants: pending.wants,
+            step: pending.exchange.step(),
             sent,
         });
     }
@@ -317,11 +317,11 @@ impl World {
         let counts_late = self.is_broken(Broken::CountsFromAnswer);
         let worker = &mut self.workers[at];
         worker.on_the_way = OnTheWay::Nothing;
-        let Some(turning) = &mut worker.exchange else {
+        let Some(pending) = &mut worker.exchange else {
             return;
         };
-        let hands_in = turning.hands_in;
-        match turning.exchange.on_answer(last) {
+        let hands_in = pending.hands_in;
+        match pending.exchange.on_answer(last) {
             Verdict::Lost => return self.register(at),
             Verdict::Again => return,
             Verdict::Done => {}
@@ -345,11 +345,11 @@ impl World {
             self.strays.push(packet);
         }
         worker.on_the_way = OnTheWay::Nothing;
-        if let Some(turning) = &mut worker.exchange {
-            turning.exchange.on_silence();
+        if let Some(pending) = &mut worker.exchange {
+            pending.exchange.on_silence();
             if believes {
-                worker.last_turn = turning.exchange.number();
-                if turning.hands_in.is_some() {
+                worker.last_turn = pending.exchange.number();
+                if pending.hands_in.is_some() {
                     worker.job = None;
                     worker.ended = None;
                 }
@@ -511,7 +511,7 @@ impl Model for World {
                 assert_eq!(
                     worker.job,
                     Some(self.fence),
-                    "another has had the job since"
+                    "another has claimed the job since"
                 );
             }
         }

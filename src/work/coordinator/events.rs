@@ -4,7 +4,7 @@ use super::super::claimer::{self, Resumed};
 use super::super::command::Cause;
 use super::super::message::FromClaimer;
 use super::super::stderr::pass_on;
-use super::{Coordinator, Mode, Turning};
+use super::{ClaimerState, Coordinator, Mode};
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Level;
@@ -20,10 +20,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 /// From a turn in which nothing was due to the next, while commands run.
-pub(super) const LOOK: Duration = Duration::from_secs(1);
+pub(super) const NEXT_TURN: Duration = Duration::from_secs(1);
 
 /// Before a claimer that died is replaced by another.
-pub(super) const PAUSE: Duration = Duration::from_millis(100);
+pub(super) const RESTART_PAUSE: Duration = Duration::from_millis(100);
 
 /// So many claimers may die one after the other before the worker gives up.
 pub(super) const MOST_DEATHS: u32 = 5;
@@ -144,7 +144,7 @@ impl Coordinator<'_> {
                 self.begun = None;
                 self.registered = Some((*queue, number));
                 self.lease = Some(lease);
-                self.turn = Turning::Ready;
+                self.claimer_state = ClaimerState::Ready;
             }
             FromClaimer::Confirmed(sent) => {
                 if let Some(lease) = &mut self.lease {
@@ -162,9 +162,9 @@ impl Coordinator<'_> {
             FromClaimer::TurnOver { nothing_due } => {
                 self.handed.clear();
                 self.deaths = 0;
-                self.turn = Turning::Ready;
+                self.claimer_state = ClaimerState::Ready;
                 self.nothing_due = nothing_due;
-                self.look_at = Moment::now() + LOOK;
+                self.turn_at = Moment::now() + NEXT_TURN;
                 if self.mode != Mode::Working {
                     // What was claimed while the worker was asked to end.
                     for task in std::mem::take(&mut self.buffer) {
@@ -174,7 +174,7 @@ impl Coordinator<'_> {
             }
             FromClaimer::Lost(why) => self.lose(&why),
             FromClaimer::Failed(failure) => self.stop(Duration::ZERO, Err(failure.into())),
-            FromClaimer::Left => {
+            FromClaimer::Deregistered => {
                 self.end_claimer();
             }
         }
@@ -192,7 +192,7 @@ impl Coordinator<'_> {
         self.handed.clear();
         self.registered = None;
         self.lease = None;
-        self.turn = Turning::Ready;
+        self.claimer_state = ClaimerState::Ready;
         self.nothing_due = false;
         for command in &mut self.commands {
             command.tasks.clear();
@@ -202,7 +202,7 @@ impl Coordinator<'_> {
 
     /// The claimer has ended: another one goes on, unless it said that none can.
     pub(super) fn on_claimer_gone(&mut self) {
-        let is_leaving = self.turn == Turning::Leaving
+        let is_leaving = self.claimer_state == ClaimerState::Deregistering
             || self.mode != Mode::Working && self.registered.is_none();
         let is_expected = is_leaving && self.unrecorded() == 0;
         let how = self.end_claimer();
@@ -219,7 +219,7 @@ impl Coordinator<'_> {
         }
         self.log
             .info(format_args!("the claimer {how}; another one goes on"));
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(RESTART_PAUSE);
         let resumed = self.registered.as_ref().map(|(queue, worker)| {
             let unsent = self.ended.iter().chain(&self.handed);
             let known = self
@@ -238,7 +238,7 @@ impl Coordinator<'_> {
         match claimer::fork_off(self.spec, &self.facts, self.log.shown, resumed) {
             Ok(claimer) => {
                 self.claimer = Some(claimer);
-                self.turn = Turning::Ready;
+                self.claimer_state = ClaimerState::Ready;
             }
             Err(failure) => self.stop(Duration::ZERO, Err(failure.into())),
         }

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// What was claimed as a whole.
-pub(super) struct Open {
+pub(super) struct OpenUnit {
     unit: Unit,
     /// How many jobs it has, and how many of them have ended.
     jobs: u32,
@@ -252,9 +252,9 @@ impl Coordinator<'_> {
             .saturating_add(ahead)
             .saturating_sub(in_hand);
         // Not one by one where many are claimed ahead.
-        let is_hungry =
+        let wants_jobs =
             self.commands.len() < self.spec.jobs as usize && self.buffer.len() < jobs as usize;
-        if is_hungry || want >= ahead / 2 {
+        if wants_jobs || want >= ahead / 2 {
             want
         } else {
             0
@@ -277,7 +277,7 @@ impl Coordinator<'_> {
                     },
                 });
             }
-            self.units.entry(unit.job).or_insert_with(|| Open {
+            self.units.entry(unit.job).or_insert_with(|| OpenUnit {
                 unit,
                 jobs: of,
                 ended: 0,
