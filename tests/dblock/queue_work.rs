@@ -356,6 +356,7 @@ both_servers! {
             // whole periods more on a machine that was busy.
             let periods = (times[7] - times[2]) / 0.4;
             assert!(periods > 4.2 && (periods - periods.round()).abs() < 0.45, "{times:?}");
+            eventually("it waits", SOON, || jobs.states() == [0, 1, 0, 0]);
             jobs.does("cancel", &[&id.to_string()]);
             eventually("it is gone", SOON, || jobs.count("dblock_jobs") == 0);
             worker.signal(Signal::SIGTERM);
