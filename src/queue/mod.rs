@@ -14,6 +14,7 @@ mod list;
 mod manage;
 #[cfg(test)]
 mod model;
+mod narrow;
 mod opening;
 mod payloads;
 mod prune;

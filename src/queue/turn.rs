@@ -16,12 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use hand_in::numbers;
 
+use super::narrow::{carried, insert_into};
 use super::{Claim, Queue};
 use crate::db::{Batch, Fault, LIST, Reply, Row, Statement};
 use crate::schema::{DUE, JOBS, QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
-
-/// The columns that go with a job from one narrow table to the next; `attempt`, `every_us` and `due_at` besides.
-pub(super) const CARRIED: &str = "queue, shard, priority, job, last_job, block, jobs, fence";
 
 /// Characters of an error that are kept.
 pub const LONGEST_ERROR: usize = 1000;
@@ -156,15 +154,17 @@ impl Turn<'_> {
             None => (String::new(), " SKIP LOCKED"),
             Some(jobs) => (format!(" AND ({})", among_jobs(jobs)), ""),
         };
-        let carried = CARRIED.replace(", fence", "").replace(", ", ", d.");
         let (worker, turn) = (self.worker, self.number);
+        let carried = format!("{} + 1", carried("d"));
+        let values = ["d.attempt + 1", "d.every_us", "d.due_at"];
+        let claimed = format!("{worker}, {turn}, UTC_TIMESTAMP(6)");
+        let besides = Some(("worker, turn, claimed_at", claimed.as_str()));
         [
             format!(
-                "INSERT INTO {} ({CARRIED}, attempt, every_us, due_at, worker, turn, claimed_at) SELECT d.{carried}, d.fence + 1, \
-                 d.attempt + 1, d.every_us, d.due_at, {worker}, {turn}, UTC_TIMESTAMP(6) FROM {} w STRAIGHT_JOIN {} d \
+                "{} FROM {} w STRAIGHT_JOIN {} d \
                  WHERE w.worker = {worker} AND w.turn = {turn} AND @dblock_turn = 1 AND @dblock_open = 1 AND d.queue = {} AND d.shard = {shard}{which} \
                  ORDER BY d.priority, d.job LIMIT {limit} FOR UPDATE{skips}",
-                self.table(&RUNNING),
+                insert_into(&self.table(&RUNNING), &carried, values, besides),
                 self.table(&WORKERS),
                 self.table(&DUE),
                 self.queue.id

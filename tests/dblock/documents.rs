@@ -792,7 +792,7 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 23] = [
+const OTHER_TEXTS: [&str; 24] = [
     "lock/named/statements/mod.rs",
     "lock/named/statements/time_limits.rs",
     "lock/rows/statements.rs",
@@ -810,6 +810,7 @@ const OTHER_TEXTS: [&str; 23] = [
     "queue/status.rs",
     "queue/due.rs",
     "queue/idle.rs",
+    "queue/narrow.rs",
     "queue/payloads.rs",
     "queue/rescue.rs",
     "queue/turn.rs",

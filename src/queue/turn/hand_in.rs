@@ -1,6 +1,7 @@
 //! The statements of a turn that hand in what has ended.
 
-use super::{CARRIED, Ended, JobEnd, LONGEST_ERROR, Turn, Unit};
+use super::super::narrow::{carried, insert_into};
+use super::{Ended, JobEnd, LONGEST_ERROR, Turn, Unit};
 use crate::db::text_literal;
 use crate::schema::{DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS, RUNNING};
 use std::fmt::Write;
@@ -72,15 +73,9 @@ impl Turn<'_> {
         besides: Option<(&str, &str)>,
         units: &[&Ended],
     ) -> String {
-        let [attempt, every, due] = values;
-        let (column, value) = besides.map_or((String::new(), String::new()), |(column, value)| {
-            (format!(", {column}"), format!(", {value}"))
-        });
-        let carried = CARRIED.replace(", ", ", r.");
         format!(
-            "INSERT INTO {} ({CARRIED}, attempt, every_us, due_at{column}) SELECT r.{carried}, {attempt}, {every}, {due}{value} \
-             FROM {} r WHERE {}",
-            self.table(table),
+            "{} FROM {} r WHERE {}",
+            insert_into(&self.table(table), &carried("r"), values, besides),
             self.table(&RUNNING),
             self.of_jobs(units)
         )
@@ -252,16 +247,11 @@ impl Turn<'_> {
         besides: Option<(&str, &str)>,
         unit: &Unit,
     ) -> String {
-        let [attempt, every, due] = values;
-        let (column, value) = besides.map_or((String::new(), String::new()), |(column, value)| {
-            (format!(", {column}"), format!(", {value}"))
-        });
+        let carried = "r.queue, r.shard, r.priority, l.first, r.last_job, r.block, l.jobs, r.fence";
         format!(
-            "INSERT INTO {} ({CARRIED}, attempt, every_us, due_at{column}) SELECT r.queue, r.shard, r.priority, l.first, r.last_job, \
-             r.block, l.jobs, r.fence, {attempt}, {every}, {due}{value} FROM {} r STRAIGHT_JOIN \
-             (SELECT MIN(id) AS first, COUNT(*) AS jobs FROM {} WHERE id BETWEEN {} AND {} AND block = {}) l \
+            "{} FROM {} r STRAIGHT_JOIN (SELECT MIN(id) AS first, COUNT(*) AS jobs FROM {} WHERE id BETWEEN {} AND {} AND block = {}) l \
              WHERE {} AND r.job = {} AND l.jobs > 0",
-            self.table(table),
+            insert_into(&self.table(table), carried, values, besides),
             self.table(&RUNNING),
             self.table(&JOBS),
             unit.job,
@@ -300,50 +290,41 @@ impl Turn<'_> {
         statements
     }
 
-    /// Those that are started again: at once, or after a time.
-    pub(super) fn return_units(&self, units: &[&Ended]) -> Vec<String> {
+    /// Those that are due again at once.
+    pub(super) fn give_back(&self, units: &[&Ended]) -> Vec<String> {
         let mut statements = self.drop_canceled(units);
-        let (given_back, delayed): (Vec<&Ended>, Vec<&Ended>) = units
-            .iter()
-            .partition(|ended| ended.outcome == JobEnd::GivenBack);
-        if !given_back.is_empty() {
-            let values = ["r.attempt - 1", "r.every_us", "r.due_at"];
-            statements.extend(self.put_all_into(&DUE, values, &given_back));
-            statements.push(self.take_out(&given_back));
-        }
-        if !delayed.is_empty() {
-            let mut delays = String::new();
-            let mut uncounted = vec![0];
-            for ended in &delayed {
-                let delay = match &ended.outcome {
-                    JobEnd::Later(delay) => {
-                        uncounted.push(ended.unit.job);
-                        *delay
-                    }
-                    JobEnd::Retry(delay, _) => *delay,
-                    _ => Duration::ZERO,
-                };
-                let _ = write!(
-                    delays,
-                    " WHEN {} THEN {}",
-                    ended.unit.job,
-                    delay.as_micros()
-                );
-            }
-            let attempt = format!("r.attempt - (r.job IN ({}))", numbers(&uncounted));
-            let due = format!("UTC_TIMESTAMP(6) + INTERVAL (CASE r.job{delays} END) MICROSECOND");
-            statements.push(self.put_into(
-                &DELAYED,
-                [&attempt, "r.every_us", &due],
-                None,
-                &delayed,
-            ));
-            statements.push(self.take_out(&delayed));
-        }
+        let values = ["r.attempt - 1", "r.every_us", "r.due_at"];
+        statements.extend(self.put_all_into(&DUE, values, units));
+        statements.push(self.take_out(units));
         statements
     }
 
-    /// Those that have failed for good.
+    /// Those that are due again after a time, all of them jobs on their own: of a block only jobs that have become that.
+    pub(super) fn delay(&self, units: &[&Ended]) -> Vec<String> {
+        let mut statements = self.drop_canceled(units);
+        let mut delays = String::new();
+        let mut uncounted = vec![0];
+        for ended in units {
+            let job = ended.unit.job;
+            let delay = match &ended.outcome {
+                JobEnd::Later(delay) => {
+                    uncounted.push(job);
+                    delay
+                }
+                JobEnd::Retry(delay, _) => delay,
+                _ => continue,
+            };
+            let _ = write!(delays, " WHEN {job} THEN {}", delay.as_micros());
+        }
+        let attempt = format!("r.attempt - (r.job IN ({}))", numbers(&uncounted));
+        let due = format!("UTC_TIMESTAMP(6) + INTERVAL (CASE r.job{delays} END) MICROSECOND");
+        let values = [attempt.as_str(), "r.every_us", &due];
+        statements.push(self.put_into(&DELAYED, values, None, units));
+        statements.push(self.take_out(units));
+        statements
+    }
+
+    /// Those that have failed for good, all of them jobs on their own, as with [`Self::delay`].
     pub(super) fn bury(&self, units: &[&Ended]) -> Vec<String> {
         let mut statements = self.drop_canceled(units);
         let died = ("died_at", "UTC_TIMESTAMP(6)");
@@ -389,15 +370,11 @@ impl Turn<'_> {
                 ),
                 JobEnd::GivenBack => (&DUE, "r.attempt - 1", "r.due_at".to_owned(), None),
             };
-            let (column, value) = besides
-                .map_or((String::new(), String::new()), |(column, value)| {
-                    (format!(", {column}"), format!(", {value}"))
-                });
+            let carried = format!("r.queue, r.shard, r.priority, {job}, 0, 0, 1, r.fence");
+            let values = [attempt, "NULL", due.as_str()];
             statements.push(format!(
-                "INSERT INTO {} ({CARRIED}, attempt, every_us, due_at{column}) SELECT r.queue, r.shard, r.priority, {job}, 0, 0, 1, \
-                 r.fence, {attempt}, NULL, {due}{value} FROM {running} r STRAIGHT_JOIN {} j WHERE {own} AND j.id = {job} \
-                 AND j.block = r.block AND j.canceled_at IS NULL",
-                self.table(table),
+                "{} FROM {running} r STRAIGHT_JOIN {} j WHERE {own} AND j.id = {job} AND j.block = r.block AND j.canceled_at IS NULL",
+                insert_into(&self.table(table), &carried, values, besides),
                 self.table(&JOBS)
             ));
             let error = match outcome {
@@ -434,7 +411,8 @@ impl Turn<'_> {
 
     pub(super) fn hand_in(&self) -> Vec<String> {
         let mut statements = Vec::new();
-        let (mut finished, mut returned, mut dead, mut errors) = (vec![], vec![], vec![], vec![]);
+        let (mut finished, mut given_back, mut delayed) = (vec![], vec![], vec![]);
+        let (mut dead, mut errors) = (vec![], vec![]);
         for ended in self.ended {
             if !ended.others.is_empty() {
                 if !ended.unit.repeats {
@@ -448,9 +426,10 @@ impl Turn<'_> {
                 JobEnd::Running => {}
                 JobEnd::Retry(_, error) => {
                     errors.push((ended, error.as_str()));
-                    returned.push(ended);
+                    delayed.push(ended);
                 }
-                JobEnd::Later(_) | JobEnd::GivenBack => returned.push(ended),
+                JobEnd::Later(_) => delayed.push(ended),
+                JobEnd::GivenBack => given_back.push(ended),
                 JobEnd::Dead(error) => {
                     errors.push((ended, error.as_str()));
                     // It is to repeat for ever.
@@ -470,7 +449,8 @@ impl Turn<'_> {
                 finished,
                 Self::finish as fn(&Self, &[&Ended]) -> Vec<String>,
             ),
-            (returned, Self::return_units),
+            (given_back, Self::give_back),
+            (delayed, Self::delay),
             (dead, Self::bury),
         ] {
             if !units.is_empty() {
