@@ -8,13 +8,13 @@
 //! What has ended is handed in by the rows that the worker still has in the table of running jobs. Who gives a dead worker's jobs to
 //! others takes all of them away at once, together with the worker's lease: then the turn changes nothing.
 
+mod deletions;
 mod hand_in;
+mod moves;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-
-use hand_in::numbers;
 
 use super::narrow::{carried, insert_into};
 use super::{Claim, Queue};
@@ -367,4 +367,9 @@ fn among_jobs(jobs: &[(i32, u64)]) -> String {
         format!("d.priority = {priority} AND d.job IN ({})", numbers(&of))
     });
     each.collect::<Vec<_>>().join(" OR ")
+}
+
+fn numbers(jobs: &[u64]) -> String {
+    let jobs: Vec<_> = jobs.iter().map(u64::to_string).collect();
+    jobs.join(",")
 }

@@ -792,7 +792,7 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 24] = [
+const OTHER_TEXTS: [&str; 26] = [
     "lock/named/statements/mod.rs",
     "lock/named/statements/time_limits.rs",
     "lock/rows/statements.rs",
@@ -814,7 +814,9 @@ const OTHER_TEXTS: [&str; 24] = [
     "queue/payloads.rs",
     "queue/rescue.rs",
     "queue/turn.rs",
+    "queue/turn/deletions.rs",
     "queue/turn/hand_in.rs",
+    "queue/turn/moves.rs",
     "queue/worker.rs",
     "base/static_glibc.rs",
 ];
