@@ -874,6 +874,7 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
                 "lock/named/model",
                 "lock/rows/model",
                 "history/tests.rs",
+                "schema/fixture.rs",
                 "queue/model",
                 "commands/check",
                 "settings/cli",
