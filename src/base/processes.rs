@@ -29,15 +29,7 @@ impl Processes {
         if !self.own_group {
             return State::of(self.pid).is_some_and(|state| state.runs());
         }
-        let Ok(processes) = fs::read_dir("/proc") else {
-            return false;
-        };
-        let mut pids = processes
-            .flatten()
-            .filter_map(|process| process.file_name().to_str()?.parse().ok());
-        pids.any(|pid| {
-            State::of(pid).is_some_and(|state| state.group == Some(self.pid) && state.runs())
-        })
+        all().any(|(_, state)| state.group == Some(self.pid) && state.runs())
     }
 
     /// Whether the command's own process is stopped, as by Ctrl-Z.
@@ -46,9 +38,23 @@ impl Processes {
     }
 }
 
+/// The children of a process, those that have ended included. Without `/proc` there is none.
+pub fn children_of(parent: i32) -> Vec<i32> {
+    let children = all().filter(|(_, state)| state.parent == Some(parent));
+    children.map(|(pid, _)| pid).collect()
+}
+
+/// All processes that are seen.
+fn all() -> impl Iterator<Item = (i32, State)> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid| Some((pid, State::of(pid)?)))
+}
+
 /// What proc(5) says of a process in its `stat` file.
 struct State {
     letter: Option<char>,
+    parent: Option<i32>,
     group: Option<i32>,
 }
 
@@ -67,7 +73,8 @@ impl State {
             .split_whitespace();
         Self {
             letter: fields.next().and_then(|letter| letter.chars().next()),
-            group: fields.nth(1).and_then(|group| group.parse().ok()),
+            parent: fields.next().and_then(|parent| parent.parse().ok()),
+            group: fields.next().and_then(|group| group.parse().ok()),
         }
     }
 
@@ -100,7 +107,12 @@ mod tests {
     #[test]
     fn a_program_with_a_parenthesis_in_its_name_does_not_confuse() {
         let state = State::parse("12 (a) Z 1 9) S 1 77 77 0 -1");
-        assert_eq!((state.letter, state.group), (Some('S'), Some(77)));
+        let State {
+            letter,
+            parent,
+            group,
+        } = state;
+        assert_eq!((letter, parent, group), (Some('S'), Some(1), Some(77)));
         assert!(
             state.runs() && !State::parse("12 (a) Z 1 77 0").runs() && !State::parse("").runs()
         );

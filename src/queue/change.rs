@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::entries::{AskEntries, AskJob, Entry, Job, MOST_ENTRIES};
 use super::jobs::State;
 use super::manage::wake_one;
+use super::narrow::{CARRIED, insert_into};
 use super::queues::Queue;
 use crate::db::{Fault, Plain, Row, Session, Statement, first_value, text_literal};
 use crate::schema::{JOB_KEYS, JOB_PARTS, JOBS, Tables};
@@ -116,10 +117,13 @@ fn make_due(entries: &[Entry], tables: &Tables, session: &mut Session) -> Result
         .collect();
     let keys = keys.join(" OR ");
     session.run(&Plain(format!(
-        "/* dblock queue retry */ INSERT INTO {} (queue, shard, priority, job, last_job, block, jobs, attempt, fence, every_us, due_at) \
-         SELECT queue, shard, priority, job, last_job, block, jobs, {attempt}, fence, every_us, UTC_TIMESTAMP(6) FROM {from} \
-         WHERE {keys}",
-        tables.of(State::Due.table())
+        "/* dblock queue retry */ {} FROM {from} WHERE {keys}",
+        insert_into(
+            &tables.of(State::Due.table()),
+            CARRIED,
+            [attempt, "every_us", "UTC_TIMESTAMP(6)"],
+            None
+        )
     )))?;
     session.run(&Plain(format!(
         "/* dblock queue retry */ DELETE FROM {from} WHERE {keys}"

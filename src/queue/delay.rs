@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// However often it failed, it is tried again after this time, or the queue's own where that is longer.
-const LONGEST: Duration = Duration::from_secs(3600);
+const LONGEST_DELAY: Duration = Duration::from_secs(3600);
 
 /// How long a job waits after its attempt of this number, from 1, has failed: the queue's delay, doubled with each attempt, the upper
 /// half of it by `chance`, from 0 to 1, so that what failed together does not come back together.
@@ -11,7 +11,7 @@ pub fn retry_delay(first: Duration, attempt: u32, chance: f64) -> Duration {
     let doubled = 1u32
         .checked_shl(attempt.saturating_sub(1))
         .unwrap_or(u32::MAX);
-    let most = first.saturating_mul(doubled).min(LONGEST.max(first));
+    let most = first.saturating_mul(doubled).min(LONGEST_DELAY.max(first));
     most.mul_f64(0.5 + 0.5 * chance.clamp(0.0, 1.0))
 }
 

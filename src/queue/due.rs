@@ -1,7 +1,7 @@
 //! What is due: delayed jobs whose time has come, and where to look for jobs.
 
 use super::Queue;
-use super::turn::CARRIED;
+use super::narrow::{CARRIED, insert_into};
 use crate::db::{Batch, Fault, Reply, Row, Session, Statement};
 use crate::schema::{DELAYED, DUE, Tables};
 
@@ -88,9 +88,13 @@ impl Batch for Promote<'_> {
         let of = format!("job IN ({}) AND queue = {}", jobs.join(","), self.queue.id);
         vec![
             format!(
-                "/* dblock queue promoted */ INSERT INTO {} ({CARRIED}, attempt, every_us, due_at) \
-                 SELECT {CARRIED}, attempt, every_us, due_at FROM {delayed} FORCE INDEX (by_job) WHERE {of}",
-                self.tables.of(&DUE)
+                "/* dblock queue promoted */ {} FROM {delayed} FORCE INDEX (by_job) WHERE {of}",
+                insert_into(
+                    &self.tables.of(&DUE),
+                    CARRIED,
+                    ["attempt", "every_us", "due_at"],
+                    None
+                )
             ),
             format!("DELETE x FROM {delayed} x FORCE INDEX (by_job) WHERE {of}"),
             "COMMIT".to_owned(),

@@ -14,6 +14,7 @@ mod list;
 mod manage;
 #[cfg(test)]
 mod model;
+mod narrow;
 mod opening;
 mod payloads;
 mod prune;
@@ -44,4 +45,4 @@ pub use rescue::rescue;
 pub use status::{Count, Found, MINUTES, Summary, Worker, status};
 pub use turn::{AskRunning, AskTurn, Ended, JobEnd, LONGEST_ERROR, Turn, TurnOver, Unit, Want};
 pub use wake::wake_lock;
-pub use worker::{FindRegistration, Register, Renew, WorkerFacts, leave, vanish};
+pub use worker::{FindRegistration, Register, Renew, WorkerFacts, delete_worker, deregister};

@@ -57,77 +57,15 @@ pub fn prune(tables: &Tables, queue: &Queue, session: &mut Session) -> Result<bo
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader};
-    use std::process::{Child, Command, Stdio};
-    use std::rc::Rc;
     use std::time::Duration;
 
     use mysql::prelude::Queryable;
-    use mysql::{Conn, OptsBuilder};
 
     use super::*;
-    use crate::db::{ConnectOptions, Connector, Password, SslMode, Target, TlsOptions};
     use crate::queue::{Claim, FindQueue, Properties, create};
-    use crate::schema::{Installer, prepare};
+    use crate::schema::Fixture;
 
     const NARROW: &str = "queue, shard, priority, job, last_job, block, jobs, due_at";
-
-    /// A server of this test's own, with empty tables.
-    struct Fixture {
-        _script: Child,
-        client: Conn,
-        session: Session,
-        tables: Tables,
-    }
-
-    fn fixture(kind: &str) -> Fixture {
-        let mut script = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/script/server"))
-            .arg(kind)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("script/server starts");
-        let stdout = BufReader::new(script.stdout.take().unwrap());
-        let lines = stdout.lines().map_while(Result::ok);
-        let lines: Vec<String> = lines.take_while(|line| line != "ready").collect();
-        let socket = lines.iter().find_map(|line| line.strip_prefix("socket="));
-        let socket = socket.unwrap_or_else(|| panic!("no server: {lines:?}"));
-        let options = OptsBuilder::new().socket(Some(socket)).user(Some("root"));
-        let mut client = Conn::new(options).unwrap();
-        let installer = Installer {
-            database: "dblock",
-            keep: None,
-            only_checks: false,
-        };
-        for statement in installer.script().split(";\n") {
-            if !statement.contains("GRANT") && !statement.trim().is_empty() {
-                client.query_drop(statement).unwrap();
-            }
-        }
-        client.query_drop("USE dblock").unwrap();
-        let options = ConnectOptions {
-            targets: vec![Target::Socket(socket.into())],
-            user: Some("root".to_owned()),
-            password: Password::None,
-            tls: TlsOptions {
-                mode: SslMode::Disabled,
-                ca: None,
-                identity: None,
-                server_public_key: None,
-            },
-            connect_timeout: Duration::from_secs(10),
-            database: "dblock".to_owned(),
-        };
-        let listener = Rc::new(|_, _: &str| {});
-        let connector = Connector::new(&options, [].into(), Duration::from_secs(300), listener);
-        let (session, ()) = connector.unwrap().connect(prepare).unwrap();
-        Fixture {
-            _script: script,
-            client,
-            session,
-            tables: Tables::new("dblock"),
-        }
-    }
 
     impl Fixture {
         fn queue(&mut self, name: &str) -> Queue {
@@ -185,7 +123,7 @@ mod tests {
     }
 
     fn what_is_old_is_deleted_a_little_at_a_time(kind: &str) {
-        let mut fixture = fixture(kind);
+        let mut fixture = Fixture::new(kind, "dblock_queue_prune");
         let (queue, other) = (fixture.queue("q"), fixture.queue("other"));
         fixture.done(queue.id, 1, 450, 61, false);
         fixture.done(queue.id, 1001, 3, 59, false);

@@ -1,12 +1,12 @@
-//! What a dead worker had is found by any other when its lease is over, and given to others.
+//! The jobs of a dead worker are found by any other when its lease is over, and given to others.
 
 use super::Queue;
 use super::jobs::WORKER_DIED;
-use super::turn::CARRIED;
+use super::narrow::{carried, insert_into};
 use crate::db::{Batch, Fault, Reply, Row, Session, Statement, first_value, text_literal};
 use crate::schema::{DEAD, DUE, JOB_KEYS, JOB_PARTS, JOBS, RUNNING, Tables, WORKERS};
 
-/// Gives what dead workers had to others: the lease of each is over. How many workers that were. The one that asks is left out: whether
+/// Gives the jobs of dead workers to others: the lease of each is over. How many workers that were. The one that asks is left out: whether
 /// its own lease is over a renewal says.
 ///
 /// # Errors
@@ -60,7 +60,7 @@ pub(super) fn find_dead(tables: &Tables, queue: &Queue, own: u64) -> String {
     )
 }
 
-/// Gives what one worker had to others, unless its lease is not over or somebody else does it.
+/// Gives the jobs of one worker to others, unless its lease is not over or somebody else does it.
 struct Rescue<'a> {
     tables: &'a Tables,
     queue: &'a Queue,
@@ -80,7 +80,10 @@ impl Batch for Rescue<'_> {
         // What follows the update of its row in the transaction counts only where that has ended the lease.
         let of = format!("r.worker = {worker} AND @dblock_rescued = 1");
         let is_used_up = format!("r.attempt >= {} AND r.every_us IS NULL", queue.max_attempts);
-        let carried = CARRIED.replace(", ", ", r.");
+        let dead_values = ["r.attempt", "r.every_us", "r.due_at"];
+        let attempt = format!("IF(r.attempt >= {}, 0, r.attempt)", queue.max_attempts);
+        let due_values = [attempt.as_str(), "r.every_us", "r.due_at"];
+        let carried = carried("r");
         let canceled = format!(
             "FROM {running} r STRAIGHT_JOIN {jobs} j ON j.id = r.job LEFT JOIN {} k ON k.queue = r.queue AND k.job_key = j.job_key \
              AND k.job = j.id LEFT JOIN {} p ON p.job = j.id WHERE {of} AND r.block = 0 AND j.canceled_at IS NOT NULL",
@@ -102,15 +105,17 @@ impl Batch for Rescue<'_> {
             ),
             format!("DELETE r, j, k, p {canceled}"),
             format!(
-                "INSERT INTO {} ({CARRIED}, attempt, every_us, due_at, died_at) SELECT r.{carried}, r.attempt, r.every_us, r.due_at, \
-                 UTC_TIMESTAMP(6) FROM {running} r WHERE {of} AND {is_used_up}",
-                tables.of(&DEAD)
+                "{} FROM {running} r WHERE {of} AND {is_used_up}",
+                insert_into(
+                    &tables.of(&DEAD),
+                    &carried,
+                    dead_values,
+                    Some(("died_at", "UTC_TIMESTAMP(6)"))
+                )
             ),
             format!(
-                "INSERT INTO {} ({CARRIED}, attempt, every_us, due_at) SELECT r.{carried}, \
-                 IF(r.attempt >= {}, 0, r.attempt), r.every_us, r.due_at FROM {running} r WHERE {of} AND NOT ({is_used_up})",
-                tables.of(&DUE),
-                queue.max_attempts
+                "{} FROM {running} r WHERE {of} AND NOT ({is_used_up})",
+                insert_into(&tables.of(&DUE), &carried, due_values, None)
             ),
             format!("DELETE r FROM {running} r WHERE {of}"),
             "COMMIT".to_owned(),

@@ -8,20 +8,18 @@
 //! What has ended is handed in by the rows that the worker still has in the table of running jobs. Who gives a dead worker's jobs to
 //! others takes all of them away at once, together with the worker's lease: then the turn changes nothing.
 
+mod deletions;
 mod hand_in;
+mod moves;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use hand_in::numbers;
-
+use super::narrow::{carried, insert_into};
 use super::{Claim, Queue};
 use crate::db::{Batch, Fault, LIST, Reply, Row, Statement};
 use crate::schema::{DUE, JOBS, QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
-
-/// The columns that go with a job from one narrow table to the next; `attempt`, `every_us` and `due_at` besides.
-pub(super) const CARRIED: &str = "queue, shard, priority, job, last_job, block, jobs, fence";
 
 /// Characters of an error that are kept.
 pub const LONGEST_ERROR: usize = 1000;
@@ -92,7 +90,7 @@ pub struct Turn<'a> {
     /// What to claim; `None`: nothing.
     pub want: Option<Want>,
     /// Whether the worker was idle before: the server keeps the session longer from then on.
-    pub awakes: bool,
+    pub was_idle: bool,
 }
 
 /// What to claim.
@@ -156,15 +154,17 @@ impl Turn<'_> {
             None => (String::new(), " SKIP LOCKED"),
             Some(jobs) => (format!(" AND ({})", among_jobs(jobs)), ""),
         };
-        let carried = CARRIED.replace(", fence", "").replace(", ", ", d.");
         let (worker, turn) = (self.worker, self.number);
+        let carried = format!("{} + 1", carried("d"));
+        let values = ["d.attempt + 1", "d.every_us", "d.due_at"];
+        let claimed = format!("{worker}, {turn}, UTC_TIMESTAMP(6)");
+        let besides = Some(("worker, turn, claimed_at", claimed.as_str()));
         [
             format!(
-                "INSERT INTO {} ({CARRIED}, attempt, every_us, due_at, worker, turn, claimed_at) SELECT d.{carried}, d.fence + 1, \
-                 d.attempt + 1, d.every_us, d.due_at, {worker}, {turn}, UTC_TIMESTAMP(6) FROM {} w STRAIGHT_JOIN {} d \
+                "{} FROM {} w STRAIGHT_JOIN {} d \
                  WHERE w.worker = {worker} AND w.turn = {turn} AND @dblock_turn = 1 AND @dblock_open = 1 AND d.queue = {} AND d.shard = {shard}{which} \
                  ORDER BY d.priority, d.job LIMIT {limit} FOR UPDATE{skips}",
-                self.table(&RUNNING),
+                insert_into(&self.table(&RUNNING), &carried, values, besides),
                 self.table(&WORKERS),
                 self.table(&DUE),
                 self.queue.id
@@ -227,13 +227,13 @@ impl Batch for Turn<'_> {
     type Answer = TurnOver;
 
     fn statements(&self) -> Vec<String> {
-        let awake = self.awakes.then(|| {
+        let longer_timeout = self.was_idle.then(|| {
             format!(
-                "/* dblock queue awake */ SET SESSION wait_timeout = {}",
+                "/* dblock queue session */ SET SESSION wait_timeout = {}",
                 self.queue.ttl.as_secs()
             )
         });
-        let mut statements: Vec<_> = awake.into_iter().collect();
+        let mut statements: Vec<_> = longer_timeout.into_iter().collect();
         statements.extend([
             "/* dblock queue turn */ BEGIN".to_owned(),
             format!(
@@ -367,4 +367,9 @@ fn among_jobs(jobs: &[(i32, u64)]) -> String {
         format!("d.priority = {priority} AND d.job IN ({})", numbers(&of))
     });
     each.collect::<Vec<_>>().join(" OR ")
+}
+
+fn numbers(jobs: &[u64]) -> String {
+    let jobs: Vec<_> = jobs.iter().map(u64::to_string).collect();
+    jobs.join(",")
 }

@@ -7,13 +7,13 @@ use crate::db::text_literal;
 use crate::lock::Name;
 
 /// What stands behind the queue's name, in front of the digits of the database.
-const IDLE: &str = "#idle~";
+const SUFFIX: &str = "#idle~";
 
 /// Hex digits of the SHA-256 that stand for the database.
 const DATABASE_DIGITS: usize = 8;
 
 /// Characters of a lock's name at most.
-const LONGEST: usize = 64;
+const LONGEST_LOCK_NAME: usize = 64;
 
 /// Hex digits of the SHA-256 that stand for a queue whose name cannot be used as it is.
 const NAME_DIGITS: usize = 24;
@@ -21,7 +21,7 @@ const NAME_DIGITS: usize = 24;
 /// The server's name of the lock that is held by the idle worker of a queue which is to be woken: at most 64 bytes. The `queue` is one
 /// of those whose tables are in this database; all that a server has share its locks.
 pub fn wake_lock(tables_database: &str, queue: &str) -> String {
-    let room = LONGEST - IDLE.len() - DATABASE_DIGITS;
+    let room = LONGEST_LOCK_NAME - SUFFIX.len() - DATABASE_DIGITS;
     let on_server = Name::parse(queue).map(|name| name.on_server());
     // MySQL takes no character beyond U+FFFF there.
     let is_wide = |c: char| c.len_utf16() > 1;
@@ -33,7 +33,7 @@ pub fn wake_lock(tables_database: &str, queue: &str) -> String {
             format!("{head}~{}", digits(queue, NAME_DIGITS))
         }
     };
-    format!("{name}{IDLE}{}", digits(tables_database, DATABASE_DIGITS))
+    format!("{name}{SUFFIX}{}", digits(tables_database, DATABASE_DIGITS))
 }
 
 fn digits(text: &str, number: usize) -> String {
@@ -60,7 +60,7 @@ mod tests {
         fn the_lock_of_any_queue_has_a_short_name_of_its_own(one in ".{1,70}", other in ".{1,70}") {
             let locks = [&one, &other].map(|queue| wake_lock("dblock", queue));
             for lock in &locks {
-                prop_assert!(lock.len() <= LONGEST && lock.contains(IDLE));
+                prop_assert!(lock.len() <= LONGEST_LOCK_NAME && lock.contains(SUFFIX));
                 prop_assert!(lock.chars().all(|c| c.len_utf16() == 1));
             }
             prop_assert_eq!(one == other, locks[0] == locks[1]);
@@ -74,7 +74,7 @@ mod tests {
         assert_ne!(wake_lock("dblock", "mails"), wake_lock("other", "mails"));
         let long = wake_lock("dblock", &"n".repeat(51));
         assert!(
-            long.starts_with(&format!("{}~", "n".repeat(25))) && long.len() == LONGEST,
+            long.starts_with(&format!("{}~", "n".repeat(25))) && long.len() == LONGEST_LOCK_NAME,
             "{long}"
         );
     }

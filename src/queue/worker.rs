@@ -1,4 +1,4 @@
-//! A worker's row: one lease for all that it has claimed. What a dead worker had is found by any other when that lease is over.
+//! A worker's row: one lease for all that it has claimed. The jobs of a dead worker are found by any other when that lease is over.
 
 use super::Queue;
 use super::turn::{Standing, standing};
@@ -128,24 +128,24 @@ impl Batch for Renew<'_> {
     }
 }
 
-/// Takes leave of a worker. If it has something still, against expectation, its lease is over at once, so that others rescue that.
-pub fn leave(tables: &Tables, worker: u64) -> Plain {
+/// Deregisters a worker. If it has something still, against expectation, its lease is over at once, so that others rescue that.
+pub fn deregister(tables: &Tables, worker: u64) -> Plain {
     let has_some = format!(
         "EXISTS (SELECT 1 FROM {} WHERE worker = {worker})",
         tables.of(&RUNNING)
     );
     Plain(format!(
-        "/* dblock queue leave */ UPDATE {} SET expires_at = IF({has_some}, UTC_TIMESTAMP(6), NULL), gone_at = UTC_TIMESTAMP(6) \
+        "/* dblock queue deregister */ UPDATE {} SET expires_at = IF({has_some}, UTC_TIMESTAMP(6), NULL), gone_at = UTC_TIMESTAMP(6) \
          WHERE worker = {worker} AND expires_at IS NOT NULL",
         tables.of(&WORKERS)
     ))
 }
 
 /// Deletes what is left of a worker whose queue was deleted.
-pub fn vanish(tables: &Tables, worker: u64) -> [Plain; 2] {
+pub fn delete_worker(tables: &Tables, worker: u64) -> [Plain; 2] {
     [RUNNING, WORKERS].map(|table| {
         Plain(format!(
-            "/* dblock queue vanish */ DELETE FROM {} WHERE worker = {worker}",
+            "/* dblock queue delete worker */ DELETE FROM {} WHERE worker = {worker}",
             tables.of(&table)
         ))
     })

@@ -1,10 +1,14 @@
 //! dblock's tables: where they are, which version they have, and `dblock init`, which creates and upgrades them. Nothing else ever
 //! creates or changes one.
 
+#[cfg(test)]
+mod fixture;
 mod install;
 mod statements;
 mod tables;
 
+#[cfg(test)]
+pub use fixture::Fixture;
 pub use install::{Installed, Installer, Keep};
 pub use statements::prepare as prepare_sql;
 pub use tables::{

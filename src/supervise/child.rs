@@ -17,7 +17,7 @@ use super::inherited;
 use super::leash::Leash;
 use super::signals::Signals;
 use crate::base::exit::{Ending, Failure, Reason};
-use crate::base::processes::Processes;
+use crate::base::processes::{Processes, children_of};
 use crate::base::text::in_words;
 
 /// The command, running or ended but not yet reaped: as long as this value lives its number is nobody else's.
@@ -118,15 +118,19 @@ impl Child {
     }
 }
 
-/// Reaps an ended child that is none of dblock's `own`; `false` if there is none. As process 1 of a container dblock
-/// inherits every orphan. An own child that has ended hides the orphans behind it: dblock is about to end then.
-pub fn reap_orphan(own: &[Option<i32>]) -> bool {
-    match peek(libc::P_ALL, 0) {
-        Some((pid, _)) if !own.contains(&Some(pid)) => {
-            reap(pid);
-            true
+/// Reaps the ended children that are none of dblock's `own`. As process 1 of a container dblock inherits every orphan.
+pub fn reap_orphans(own: &[Option<i32>]) {
+    while let Some((pid, _)) = peek(libc::P_ALL, 0) {
+        if own.contains(&Some(pid)) {
+            // It hides those behind it, and may do so for as long as the rest of its group lives.
+            let mut others = children_of(getpid().as_raw());
+            others.retain(|pid| !own.contains(&Some(*pid)) && peek(libc::P_PID, *pid).is_some());
+            for pid in others {
+                reap(pid);
+            }
+            return;
         }
-        _ => false,
+        reap(pid);
     }
 }
 

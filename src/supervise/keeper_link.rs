@@ -132,8 +132,7 @@ impl KeeperLink {
         ending
     }
 
-    /// Ends the keeper, but not the session that it had. One that has ended must not stay, for it would hide the orphans
-    /// behind it.
+    /// Ends the keeper, but not the session that it had. One that has ended must not stay a zombie.
     pub fn reap(&mut self) -> Option<Ending> {
         let pid = self.pid.take()?;
         let _ = kill(pid, Signal::SIGKILL);

@@ -21,7 +21,7 @@ mod termination;
 
 use std::time::Duration;
 
-pub use child::{Child, Streams, reap_orphan};
+pub use child::{Child, Streams, reap_orphans};
 pub use environment::change;
 pub use event::is_over;
 pub use inherited::was_closed;
@@ -201,6 +201,6 @@ impl<'a> Supervisor<'a> {
             self.former_keeper.as_ref().and_then(KeeperLink::pid),
             command.map(|command| command.processes.pid),
         ];
-        while child::reap_orphan(&own) {}
+        child::reap_orphans(&own);
     }
 }

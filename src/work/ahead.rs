@@ -8,7 +8,7 @@ const SOON: Duration = Duration::from_millis(250);
 
 /// Jobs that are claimed ahead at most. What the claimer says of them finds room on its link while nobody reads it: one that waits for
 /// a coordinator that is stopped renews no lease.
-const MOST: u32 = 500;
+const MOST_AHEAD: u32 = 500;
 
 /// How long commands take, as far as is known.
 #[derive(Debug, Clone, Copy, Default)]
@@ -32,11 +32,11 @@ impl Pace {
             return 0;
         };
         let rounds = SOON.as_secs_f64() / average.as_secs_f64().max(1e-6);
-        let ahead = (rounds * f64::from(slots) * f64::from(jobs)).min(f64::from(MOST));
+        let ahead = (rounds * f64::from(slots) * f64::from(jobs)).min(f64::from(MOST_AHEAD));
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "from 0 to MOST"
+            reason = "from 0 to MOST_AHEAD"
         )]
         let ahead = ahead as u32;
         if ahead < jobs { 0 } else { ahead }
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(pace.ahead(4, 1), 0);
         pace.note(Duration::from_millis(1));
         assert_eq!(pace.ahead(1, 1), 250);
-        assert_eq!(pace.ahead(1000, 10), MOST);
+        assert_eq!(pace.ahead(1000, 10), MOST_AHEAD);
         pace.note(Duration::from_secs(3));
         assert_eq!(pace.ahead(4, 1), 0);
         for _ in 0..200 {

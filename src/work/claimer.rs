@@ -28,7 +28,7 @@ use crate::queue::{self, Ended, Opened, Queue, WorkerFacts, wake_lock};
 use crate::schema::Tables;
 
 /// Before a worker that has jobs claims again while there was nothing, and from one look at other workers to the next.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long an idle worker waits behind others at most.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -100,6 +100,7 @@ fn claim(
         tables,
         lock,
         session: None,
+        fault: None,
         opened: None,
         worker: resumed.map(|resumed| Worker {
             number: resumed.worker,
@@ -111,12 +112,12 @@ fn claim(
         ended: Vec::new(),
         counts: (0, 0),
         counted: Moment::now(),
-        vain: SHORTEST_PAUSE,
+        fruitless_pause: SHORTEST_PAUSE,
         has_more: false,
         shard: 0,
         is_head: false,
         may_hold: false,
-        awaits_head: false,
+        has_short_timeout: false,
         looked: Moment::START,
         pruned: Moment::now(),
     };
@@ -145,6 +146,8 @@ struct Claimer<'a> {
     /// The named lock of the idle worker that is woken next.
     lock: String,
     session: Option<Session>,
+    /// Why there was none, as the coordinator knows it.
+    fault: Option<String>,
     /// What the session's server can do.
     opened: Option<Opened>,
     worker: Option<Worker>,
@@ -154,15 +157,15 @@ struct Claimer<'a> {
     counted: Moment,
     /// Whether more may be due in the shard that was turned to last.
     has_more: bool,
-    /// How long to wait after the next look that said there is something, while nothing is to be had: others have it locked.
-    vain: Duration,
+    /// How long to wait after the next look that said there is something, while nothing is claimed: others have it locked.
+    fruitless_pause: Duration,
     shard: u16,
     /// Whether the session holds the lock of the idle worker that is woken next.
     is_head: bool,
     /// Whether the session may hold that lock.
     may_hold: bool,
     /// Whether the session has asked for that lock, and is not kept for long by the server.
-    awaits_head: bool,
+    has_short_timeout: bool,
     /// When it was last looked for delayed jobs and dead workers.
     looked: Moment,
     /// When what is too old was last deleted.
@@ -206,10 +209,10 @@ impl Claimer<'_> {
                     }
                 }
                 Next::Message(ToClaimer::Stop) => {}
-                Next::Message(ToClaimer::Leave { counts }) => {
+                Next::Message(ToClaimer::Deregister { counts }) => {
                     self.count(counts);
-                    match self.leave() {
-                        Ok(()) => self.say(&FromClaimer::Left),
+                    match self.deregister() {
+                        Ok(()) => self.say(&FromClaimer::Deregistered),
                         Err(Stop::Lost) => self.lose(),
                         Err(Stop::Failed(failure)) => return Err(failure),
                     }
@@ -239,8 +242,10 @@ impl Claimer<'_> {
                 break;
             }
             if ready.is_ok() && has_ended {
-                session.tell(Level::Info, &format!("{session} has ended the session"));
+                let line = format!("{session} has ended the session");
+                session.tell(Level::Info, &line);
                 self.session = None;
+                self.say_fault(line);
                 return Next::Late;
             }
         }
@@ -254,6 +259,14 @@ impl Claimer<'_> {
 
     fn say(&self, message: &FromClaimer) {
         let _ = self.link.send(message);
+    }
+
+    /// Says why there is no session, unless the coordinator knows it.
+    fn say_fault(&mut self, line: String) {
+        if self.fault.as_ref() != Some(&line) {
+            self.link.send_if_heard(&FromClaimer::Fault(cut(&line)));
+            self.fault = Some(line);
+        }
     }
 
     /// Adds what has ended to what is to be handed in.
@@ -276,7 +289,7 @@ impl Claimer<'_> {
     }
 
     fn connect(&mut self) -> Turned<Session> {
-        (self.is_head, self.may_hold, self.awaits_head) = (false, false, false);
+        (self.is_head, self.may_hold, self.has_short_timeout) = (false, false, false);
         loop {
             let (tables, name) = (&self.tables, &self.spec.queue);
             let opened = self.connector.connect(|session| {
@@ -290,11 +303,17 @@ impl Claimer<'_> {
             match opened {
                 Ok((session, opened)) => {
                     let _ = self.link.send_with(&FromClaimer::Session, session.as_fd());
+                    self.fault = None;
                     self.opened = Some(opened);
                     return Ok(session);
                 }
                 Err(Fault::Final(failure)) => return Err(Stop::Failed(failure)),
-                Err(_) => sleep(self.connector.pause()),
+                Err(_) => {
+                    if let Some(last) = self.connector.passed_over().pop() {
+                        self.say_fault(last.line);
+                    }
+                    sleep(self.connector.pause());
+                }
             }
         }
     }
@@ -314,20 +333,22 @@ impl Claimer<'_> {
                 Ok(None)
             }
             fault => {
-                session.tell(
-                    Level::Info,
-                    &format!("lost the session with {session}: {fault}"),
-                );
+                let line = format!("lost the session with {session}: {fault}");
+                session.tell(Level::Info, &line);
                 if let Some(session) = self.session.take() {
                     self.connector.try_last(&session);
                 }
+                self.say_fault(line);
                 Ok(None)
             }
         }
     }
 
     /// Asks as often as it takes. Only for what may be carried out twice. The lease is renewed meanwhile.
-    fn insist<T>(&mut self, mut ask: impl FnMut(&mut Session) -> Result<T, Fault>) -> Turned<T> {
+    fn ask_until_answered<T>(
+        &mut self,
+        mut ask: impl FnMut(&mut Session) -> Result<T, Fault>,
+    ) -> Turned<T> {
         let mut pause = SHORTEST_PAUSE;
         loop {
             self.keep_lease()?;
@@ -342,8 +363,8 @@ impl Claimer<'_> {
         self.worker.as_mut().ok_or(Stop::Lost)
     }
 
-    /// Hands in what has ended and the counts, and takes leave.
-    fn leave(&mut self) -> Turned<()> {
+    /// Hands in what has ended and the counts, and deregisters the worker.
+    fn deregister(&mut self) -> Turned<()> {
         if !self.ended.is_empty() || self.counts != (0, 0) {
             self.counted = Moment::START;
             let over = self.carry_out(None)?;
@@ -351,7 +372,7 @@ impl Claimer<'_> {
             self.check_queue(over.standing.has_queue)?;
         }
         let worker = self.worker()?.number;
-        let leave = queue::leave(&self.tables, worker);
-        self.insist(|session| session.run(&leave))
+        let deregister = queue::deregister(&self.tables, worker);
+        self.ask_until_answered(|session| session.run(&deregister))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use nix::unistd::pipe2;
 
 use super::Spec;
 use super::payload::{self, Payload};
+use super::stderr::pass_on;
 use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason, TIMED_OUT, TIMED_OUT_KILLED};
-use crate::base::log::write_at_once;
 use crate::base::text::{in_words, shown};
 use crate::queue::{JobEnd, LONGEST_ERROR, Queue, retry_delay};
 use crate::supervise::{Child, Signals, Streams, Termination, change};
@@ -149,23 +149,20 @@ impl Command {
         }
     }
 
-    /// Passes on what it says is wrong, as far as that is there, and keeps the end of it.
+    /// Passes on some of what it says is wrong, as far as that is there, and keeps the end of it.
     pub fn pass_on_stderr(&mut self) {
-        let mut bytes = [0; 8192];
-        while let Some(stderr) = &mut self.stderr {
-            match stderr.read(&mut bytes) {
-                Ok(0) => self.stderr = None,
-                Ok(length) => {
-                    let _ =
-                        write_at_once(std::os::fd::AsFd::as_fd(&io::stderr()), &bytes[..length]);
-                    self.said.extend(&bytes[..length]);
-                    let excess = self.said.len().saturating_sub(LONGEST_ERROR);
-                    self.said.drain(..excess);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => self.stderr = None,
-            }
+        let said = &mut self.said;
+        let keep = |piece: &[u8]| {
+            said.extend(piece);
+            let excess = said.len().saturating_sub(LONGEST_ERROR);
+            said.drain(..excess);
+        };
+        if self
+            .stderr
+            .as_mut()
+            .is_some_and(|stderr| pass_on(stderr, keep))
+        {
+            self.stderr = None;
         }
     }
 

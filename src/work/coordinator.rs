@@ -16,7 +16,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{Shutdown, shutdown};
 use nix::unistd::{Pid, getpid};
 
-use jobs::Open;
+use jobs::OpenUnit;
 
 use super::Spec;
 use super::ahead::Pace;
@@ -73,16 +73,17 @@ pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         ended: Vec::new(),
         handed: Vec::new(),
         counts: (0, 0),
-        turn: Turning::Ready,
-        look_at: Moment::START,
+        claimer_state: ClaimerState::Ready,
+        turn_at: Moment::START,
         nothing_due: false,
         pace: Pace::default(),
         mode: Mode::Working,
-        leaves_since: None,
+        ends_since: None,
         begun: Some(Moment::now()),
         is_silent: false,
         deaths: 0,
         last_note: "connecting".to_owned(),
+        fault: None,
         started_any: false,
         conclusion: None,
     };
@@ -104,14 +105,15 @@ fn allow_descriptors(commands: u32) {
     }
 }
 
-/// Whether the claimer is ready for a turn.
+/// What the claimer does, as far as the coordinator has asked for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turning {
+enum ClaimerState {
+    /// It is ready for a turn.
     Ready,
-    /// It takes one; whether it waits until something is due.
-    UnderWay(bool),
-    /// It takes leave.
-    Leaving,
+    /// It takes a turn; whether it waits until something is due.
+    TakingTurn(bool),
+    /// It deregisters the worker.
+    Deregistering,
 }
 
 /// Whether commands are started.
@@ -139,7 +141,7 @@ struct Coordinator<'a> {
     grace: Option<Moment>,
     /// Jobs that are to be started.
     buffer: VecDeque<Task>,
-    units: HashMap<u64, Open>,
+    units: HashMap<u64, OpenUnit>,
     commands: Vec<Command>,
     /// What commands that have ended left open, for processes that they have left behind.
     lingering: Vec<File>,
@@ -149,22 +151,24 @@ struct Coordinator<'a> {
     handed: Vec<Ended>,
     /// How many jobs are done and how many attempts have failed since the last turn.
     counts: (u64, u64),
-    turn: Turning,
+    claimer_state: ClaimerState,
     /// When to take a turn although nothing was due.
-    look_at: Moment,
+    turn_at: Moment,
     nothing_due: bool,
     pace: Pace,
     mode: Mode,
     /// Since when only the claimer has something to do; `None`: something runs, or more is to be run.
-    leaves_since: Option<Moment>,
+    ends_since: Option<Moment>,
     /// When it began to seek a server; `None`: it was registered since.
     begun: Option<Moment>,
     /// Whether it was said that no server answers.
     is_silent: bool,
     /// How many claimers have died since the last turn was over.
     deaths: u32,
-    /// What was under way last, for the error when no server is reached.
+    /// What was under way last.
     last_note: String,
+    /// Why there is no session; `None`: there is one, or it is the first that is sought.
+    fault: Option<String>,
     started_any: bool,
     /// How dblock ends, once that is known.
     conclusion: Option<anyhow::Result<Ending>>,
@@ -190,19 +194,23 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Stops to start commands. How dblock ends, unless that is known already.
+    /// Stops to start commands. How dblock ends, unless that is known already; what has failed is not hidden by what went well.
     fn stop(&mut self, grace: Duration, conclusion: anyhow::Result<Ending>) {
         let until = Moment::now() + grace;
         self.mode = match self.mode {
             Mode::Working => Mode::Ending(until),
             Mode::Ending(before) => Mode::Ending(before.min(until)),
         };
-        self.conclusion.get_or_insert(conclusion);
+        if !matches!(self.conclusion, Some(Err(_)))
+            && (conclusion.is_err() || self.conclusion.is_none())
+        {
+            self.conclusion = Some(conclusion);
+        }
         for task in std::mem::take(&mut self.buffer) {
             self.note_outcome(&task, JobEnd::GivenBack);
         }
         // An idle worker waits for the server.
-        if self.turn == Turning::UnderWay(true)
+        if self.claimer_state == ClaimerState::TakingTurn(true)
             && let Some(session) = &self.session
         {
             self.send(&ToClaimer::Stop);

@@ -13,6 +13,8 @@ use crate::queue::{Ended, Queue, Unit};
 pub enum FromClaimer {
     /// What is being done or has just failed.
     Note(Level, String),
+    /// Why there is no session, when that is new. It was noted already.
+    Fault(String),
     /// A session is open. Its descriptor comes with the message: who shuts it down interrupts what is asked on it.
     Session,
     /// The worker is registered under this number, as of this lease. It has nothing.
@@ -30,8 +32,8 @@ pub enum FromClaimer {
     Lost(String),
     /// The queue was deleted, or the claimer cannot go on.
     Failed(Failure),
-    /// The worker has taken leave.
-    Left,
+    /// The worker is deregistered.
+    Deregistered,
 }
 
 /// Jobs of one unit.
@@ -42,12 +44,12 @@ pub struct Claimed {
     /// How many jobs that has.
     pub of: u32,
     /// These of them.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<ClaimedJob>,
 }
 
-/// One job.
+/// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Job {
+pub struct ClaimedJob {
     /// Its number.
     pub id: u64,
     /// Where its payload begins in the file.
@@ -72,8 +74,8 @@ pub enum ToClaimer {
     },
     /// Wait no longer for something to be due.
     Stop,
-    /// Hand in what has ended, and take leave: nothing runs any more.
-    Leave {
+    /// Hand in what has ended, and deregister the worker: nothing runs any more.
+    Deregister {
         /// As with a turn.
         counts: (u64, u64),
     },

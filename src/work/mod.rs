@@ -7,6 +7,7 @@ mod command;
 mod coordinator;
 mod message;
 mod payload;
+mod stderr;
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -792,7 +792,7 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 23] = [
+const OTHER_TEXTS: [&str; 26] = [
     "lock/named/statements/mod.rs",
     "lock/named/statements/time_limits.rs",
     "lock/rows/statements.rs",
@@ -810,10 +810,13 @@ const OTHER_TEXTS: [&str; 23] = [
     "queue/status.rs",
     "queue/due.rs",
     "queue/idle.rs",
+    "queue/narrow.rs",
     "queue/payloads.rs",
     "queue/rescue.rs",
     "queue/turn.rs",
+    "queue/turn/deletions.rs",
     "queue/turn/hand_in.rs",
+    "queue/turn/moves.rs",
     "queue/worker.rs",
     "base/static_glibc.rs",
 ];
@@ -871,6 +874,7 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
                 "lock/named/model",
                 "lock/rows/model",
                 "history/tests.rs",
+                "schema/fixture.rs",
                 "queue/model",
                 "commands/check",
                 "settings/cli",

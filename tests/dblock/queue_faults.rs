@@ -177,6 +177,18 @@ both_servers! {
         end(second);
     }
 
+    fn a_job_that_may_be_started_once_is_not_claimed_ahead_of_its_start(server) {
+        let jobs = short(server, &["--max-attempts", "1"]);
+        jobs.number(300);
+        // Of commands that are quick, more would be claimed ahead.
+        let mut first = jobs.work(&[]).sh("[ $(cat) -lt 200 ] || { kill -KILL $PPID; sleep 100; }").spawn();
+        first.wait_within(SOON * 2).expect_signal(Signal::SIGKILL);
+        assert_eq!(jobs.states(), [100, 0, 1, 0]);
+        let second = jobs.work(&["-j", "2"]).sh(":").spawn();
+        eventually("all others are done", TTL + SOON, || jobs.states() == [0, 0, 0, 1]);
+        end(second);
+    }
+
     fn a_command_goes_on_when_the_session_is_killed(server) {
         let (jobs, records) = (short(server, &[]), Records::new());
         let (log, go) = (records.path().join("log"), records.path().join("go"));
@@ -389,8 +401,37 @@ both_servers! {
         eventually("it has ended", SOON, || recorded(&log).len() == 2);
         busy.signal(Signal::SIGTERM);
         let output = busy.wait_within(SOON);
-        output.expect_code(69).expect_said(["1 jobs have ended is not recorded"]);
+        output.expect_code(69).expect_said(["1 jobs have ended is not recorded: cannot connect to "]);
         server.start();
+    }
+
+    fn of_a_server_that_falls_silent_it_is_not_said_that_it_was_connected(server) {
+        let jobs = short(server, &[]);
+        let proxy = Proxy::to(server);
+        let url = format!("mysql://dblock@127.0.0.1:{}/", proxy.port);
+        let mut worker = jobs.work(&[]).env("DBLOCK_URL", url).sh("echo never").spawn();
+        jobs.eventually_idle(1);
+        proxy.freeze();
+        worker.wait_stderr("trying again", SOON);
+        let silence = worker.stderr();
+        assert!(silence.contains("no server has answered for ") && !silence.contains("connected"), "{silence}");
+        worker.signal(Signal::SIGTERM);
+        worker.wait_within(SOON).expect_code(0);
+    }
+
+    fn what_fails_while_a_worker_ends_is_told(server) {
+        for sql in ["UPDATE dblock_queues SET deleted_at = UTC_TIMESTAMP(6)", "DROP TABLE dblock_running"] {
+            let (jobs, records) = (Jobs::new(server, &[]), Records::new());
+            let (log, go) = (records.path().join("log"), records.path().join("go"));
+            jobs.put(&["x"]);
+            let mut worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+            eventually_started(&log, 1, SOON);
+            worker.signal(Signal::SIGTERM);
+            jobs.tables.sql(sql);
+            std::fs::write(&go, "").unwrap();
+            let line = if sql.starts_with("UPDATE") { "the queue q was deleted" } else { "dblock init" };
+            worker.wait_within(SOON).expect_code(78).expect_one_line(line);
+        }
     }
 
     fn a_worker_without_a_server_that_takes_writes_ends_in_time(server) {

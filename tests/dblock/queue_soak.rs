@@ -25,6 +25,9 @@ const CALM: &str = "calm";
 /// Longer than the lease, which is 4 s.
 const STOPPED: Duration = Duration::from_millis(8500);
 
+/// So many workers have a process stopped at the same time.
+const STOPPED_AT_ONCE: usize = 2;
+
 #[test]
 fn mariadb() {
     soak(Kind::MariaDb);
@@ -255,14 +258,11 @@ fn strike(
     let mut deeds = BTreeMap::new();
     let begun = Instant::now();
     let mut has_restarted = false;
-    // Which process is stopped, whose it is, and until when.
-    let mut stopped: Option<(i32, i32, Instant)> = None;
+    let mut stopped: Vec<Stopped> = Vec::new();
     while begun.elapsed() < duration {
         let pause = Duration::from_millis(random.u64(100..500));
         within(pause, || false);
-        if stopped.is_some_and(|(.., until)| until < Instant::now()) {
-            thaw(&mut stopped);
-        }
+        stopped.retain(|one| one.until > Instant::now());
         let at = random.usize(..sites.len());
         let site = &mut sites[at];
         if site.jobs.count("dblock_due") < 5 {
@@ -279,7 +279,7 @@ fn strike(
         if begun.elapsed() > duration / 2 && !has_restarted {
             has_restarted = true;
             // A worker that is stopped cannot end its commands when its lease ends with the server.
-            thaw(&mut stopped);
+            stopped.clear();
             server.kill();
             server.start();
             *deeds.entry("restart").or_default() += 1;
@@ -287,8 +287,8 @@ fn strike(
         }
         let which = random.usize(..WORKERS);
         let worker = site.workers[which].pid();
-        let is_stopped = stopped.is_some_and(|(_, of, _)| of == worker);
-        let deed = match random.u8(..14) {
+        let is_stopped = stopped.iter().any(|one| one.worker == worker);
+        let deed = match random.u8(..18) {
             0..3 if !is_stopped => {
                 let Some(command) = random.choice(commands_of(worker)) else {
                     continue;
@@ -318,22 +318,24 @@ fn strike(
                 end_sessions(server, &site.jobs, "QUERY", Duration::from_millis(200));
                 "statements"
             }
-            12..14 if stopped.is_none() => {
-                let process = if random.bool() {
-                    Some(worker)
-                } else {
-                    claimer_of(worker)
+            // The coordinator lives, and ends its commands before others have their jobs.
+            12..16 if !is_stopped && stopped.len() < STOPPED_AT_ONCE => {
+                let Some(claimer) = claimer_of(worker) else {
+                    continue;
                 };
-                let Some(process) = process else { continue };
-                let _ = kill(Pid::from_raw(process), Signal::SIGSTOP);
-                stopped = Some((process, worker, Instant::now() + STOPPED));
-                "stopped"
+                stopped.push(Stopped::new(claimer, worker));
+                "stopped claimer"
+            }
+            // The claimer lives, and renews the lease.
+            16.. if !is_stopped && stopped.len() < STOPPED_AT_ONCE => {
+                stopped.push(Stopped::new(worker, worker));
+                "stopped coordinator"
             }
             _ => continue,
         };
         *deeds.entry(deed).or_default() += 1;
     }
-    thaw(&mut stopped);
+    drop(stopped);
     for site in sites {
         for one in 0..WORKERS {
             if !site.workers[one].is_running() {
@@ -344,9 +346,28 @@ fn strike(
     deeds
 }
 
-fn thaw(stopped: &mut Option<(i32, i32, Instant)>) {
-    if let Some((process, ..)) = stopped.take() {
-        let _ = kill(Pid::from_raw(process), Signal::SIGCONT);
+/// A process that is stopped; continued when this is dropped.
+struct Stopped {
+    process: i32,
+    /// Whose it is.
+    worker: i32,
+    until: Instant,
+}
+
+impl Stopped {
+    fn new(process: i32, worker: i32) -> Self {
+        let _ = kill(Pid::from_raw(process), Signal::SIGSTOP);
+        Self {
+            process,
+            worker,
+            until: Instant::now() + STOPPED,
+        }
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill(Pid::from_raw(self.process), Signal::SIGCONT);
     }
 }
 

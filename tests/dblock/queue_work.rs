@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use crate::harness::pty::Shell;
 use crate::harness::{
     BUSY, Dblock, Jobs, Output, Records, Running, SOON, Server, Tables, both_servers, children_of,
-    eventually, quoted, runs, send,
+    eventually, quoted, runs, send, stat_field,
 };
 
 /// Every byte there is, some times.
@@ -356,6 +356,7 @@ both_servers! {
             // whole periods more on a machine that was busy.
             let periods = (times[7] - times[2]) / 0.4;
             assert!(periods > 4.2 && (periods - periods.round()).abs() < 0.45, "{times:?}");
+            eventually("it waits", SOON, || jobs.states() == [0, 1, 0, 0]);
             jobs.does("cancel", &[&id.to_string()]);
             eventually("it is gone", SOON, || jobs.count("dblock_jobs") == 0);
             worker.signal(Signal::SIGTERM);
@@ -589,6 +590,24 @@ both_servers! {
         send(one, Signal::SIGTERM);
         worker.wait_within(SOON).expect_code(0);
         jobs.assert_empty();
+    }
+
+    fn a_worker_that_is_process_one_reaps_orphans_while_it_ends_a_command(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.put(&["stubborn"]);
+        let script = "[ $(cat) = quick ] || { sh -c \"trap '' TERM; sleep 60\" & wait; }; for n in 1 2 3 4; do (sh -c 'sleep 0.05' &) ; done; echo ran";
+        let options = ["--timeout", "2", "--kill-after", "60", "-j", "2"];
+        let worker = jobs.work(&options).under(["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]).sh(script).spawn();
+        eventually("there is a worker", SOON, || !children_of(worker.pid()).is_empty());
+        let one = children_of(worker.pid())[0];
+        let zombies = || children_of(one).into_iter().filter(|&pid| stat_field(pid, 0).as_deref() == Some("Z")).count();
+        eventually("the stubborn one is being ended", SOON, || zombies() == 1);
+        jobs.put(&["quick", "quick", "quick"]);
+        eventually("all others have run", SOON, || worker.stdout() == "ran\nran\nran\n");
+        eventually("what is left is the claimer, the stubborn command, and what that has started", SOON, || children_of(one).len() == 3);
+        assert_eq!(zombies(), 1);
+        worker.signal(Signal::SIGKILL);
+        worker.wait().expect_signal(Signal::SIGKILL);
     }
 
     fn without_tables_or_queue_nothing_is_started(server) {

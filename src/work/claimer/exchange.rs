@@ -2,7 +2,7 @@
 
 use super::super::Until;
 use super::super::message::FromClaimer;
-use super::{Claimer, LOOK, SHORTEST_PAUSE, Stop, Turned, sleep_longer};
+use super::{Claimer, LOOK_INTERVAL, SHORTEST_PAUSE, Stop, Turned, sleep_longer};
 use crate::base::clock::Moment;
 use crate::queue::{
     AskCandidates, AskShards, AskTurn, Claim, Exchange, Step, Turn, TurnOver, Verdict, Want,
@@ -26,36 +26,36 @@ pub(super) fn chance_below(limit: u16) -> u16 {
 impl Claimer<'_> {
     /// Hands in what has ended, and claims what is due; where it `waits`, until there is something.
     pub(super) fn take_turn(&mut self, want: u32, waits: bool) -> Turned<()> {
-        if !waits && self.looked.elapsed() > LOOK {
+        if !waits && self.looked.elapsed() > LOOK_INTERVAL {
             self.look()?;
         }
-        let mut had = self.exchange(want)?;
+        let mut claimed = self.exchange(want)?;
         // A worker that ends when nothing is due does not end on the word of a glance at what nobody else was claiming.
-        if !waits && had == 0 && want > 0 && self.spec.until != Until::Stopped && self.look()? {
-            self.vain = sleep_longer(self.vain);
+        if !waits && claimed == 0 && want > 0 && self.spec.until != Until::Stopped && self.look()? {
+            self.fruitless_pause = sleep_longer(self.fruitless_pause);
             self.say(&FromClaimer::TurnOver { nothing_due: false });
             return Ok(());
         }
-        while waits && had == 0 {
+        while waits && claimed == 0 {
             if self.link.is_readable() {
                 break;
             }
             if self.await_work()? {
                 self.leave_head()?;
-                had = self.exchange(want)?;
-                if had == 0 {
-                    self.vain = sleep_longer(self.vain);
+                claimed = self.exchange(want)?;
+                if claimed == 0 {
+                    self.fruitless_pause = sleep_longer(self.fruitless_pause);
                 }
             } else {
-                self.vain = SHORTEST_PAUSE;
+                self.fruitless_pause = SHORTEST_PAUSE;
             }
         }
         self.leave_head()?;
-        if had > 0 {
-            self.vain = SHORTEST_PAUSE;
+        if claimed > 0 {
+            self.fruitless_pause = SHORTEST_PAUSE;
         }
         self.say(&FromClaimer::TurnOver {
-            nothing_due: had < want && !self.has_more,
+            nothing_due: claimed < want && !self.has_more,
         });
         Ok(())
     }
@@ -64,11 +64,11 @@ impl Claimer<'_> {
     pub(super) fn exchange(&mut self, want: u32) -> Turned<u32> {
         let shard = self.shard;
         self.has_more = false;
-        let mut had = self.claim_in(want, shard)?;
+        let mut claimed = self.claim_in(want, shard)?;
         let shards = self.worker()?.queue.shards;
         self.shard = (shard + 1) % shards;
-        if had >= want || shards == 1 || self.has_more {
-            return Ok(had);
+        if claimed >= want || shards == 1 || self.has_more {
+            return Ok(claimed);
         }
         let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
         let ask = AskShards {
@@ -79,34 +79,34 @@ impl Claimer<'_> {
         let offset = usize::from(shard) % shards.len().max(1);
         shards.rotate_left(offset);
         for shard in shards {
-            if had >= want || self.has_more {
+            if claimed >= want || self.has_more {
                 break;
             }
-            had += self.claim_in(want - had, shard)?;
+            claimed += self.claim_in(want - claimed, shard)?;
         }
-        Ok(had)
+        Ok(claimed)
     }
 
     /// Turns until so many of a shard are claimed as are wanted, or nothing is left, some turns at most. How many were.
     fn claim_in(&mut self, want: u32, shard: u16) -> Turned<u32> {
         let is_block = self.worker()?.queue.claim == Claim::Blocks;
-        let mut had = 0;
+        let mut total = 0;
         for _ in 0..TURNS {
-            let left = want - had;
+            let left = want - total;
             let claimed = self.exchange_in(left, shard)?;
-            had = want.min(had.saturating_add(claimed));
+            total = want.min(total.saturating_add(claimed));
             // A block of which all jobs were canceled is handed in at once.
             let is_all = if is_block {
                 claimed == 0 && self.ended.is_empty()
             } else {
                 claimed < left.min(CLAIMED)
             };
-            if is_all || had >= want {
-                return Ok(had);
+            if is_all || total >= want {
+                return Ok(total);
             }
         }
         self.has_more = true;
-        Ok(had)
+        Ok(total)
     }
 
     pub(super) fn exchange_in(&mut self, want: u32, shard: u16) -> Turned<u32> {
@@ -116,9 +116,9 @@ impl Claimer<'_> {
         }
         let over = self.carry_out(want.as_ref())?;
         self.ended.clear();
-        let had = self.pass_on(&over)?;
+        let claimed = self.pass_on(&over)?;
         self.check_queue(over.standing.has_queue)?;
-        Ok(had)
+        Ok(claimed)
     }
 
     pub(super) fn what_to_want(&mut self, want: u32, shard: u16) -> Turned<Option<Want>> {
@@ -169,7 +169,7 @@ impl Claimer<'_> {
         let worker = self.worker()?;
         let (number, queue, last) = (worker.number, worker.queue.clone(), worker.turn);
         let last = last.unwrap_or_default();
-        let counts = if self.counted.elapsed() > LOOK {
+        let counts = if self.counted.elapsed() > LOOK_INTERVAL {
             self.counts
         } else {
             (0, 0)
@@ -187,7 +187,7 @@ impl Claimer<'_> {
                 ended: &ended,
                 counts,
                 want: want.cloned(),
-                awakes: self.awaits_head,
+                was_idle: self.has_short_timeout,
             };
             let asked = self.ask(|session| match exchange.step() {
                 Step::CarryOut => session.run_batch(&turn),
@@ -213,7 +213,7 @@ impl Claimer<'_> {
         if outcome.is_ok() {
             // Where the answer was lost, the server may keep the session as briefly as before: the next turn tells it again.
             if exchange.step() == Step::CarryOut {
-                self.awaits_head = false;
+                self.has_short_timeout = false;
             }
             self.worker()?.turn = Some(exchange.number());
             self.confirm(sent);

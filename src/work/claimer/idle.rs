@@ -1,7 +1,7 @@
 //! What a worker does that has nothing to do: it waits until something is due, and looks after delayed jobs, dead workers and what is too old.
 
 use super::super::message::FromClaimer;
-use super::{Claimer, LONGEST_WAIT, LOOK, Turned};
+use super::{Claimer, LONGEST_WAIT, LOOK_INTERVAL, Turned};
 use crate::base::clock::Moment;
 use crate::base::log::Level;
 use crate::db::{Fault, Session};
@@ -9,7 +9,7 @@ use crate::queue::{self, AwaitHead, Idle, LookOrSleep};
 use std::time::Duration;
 
 /// From one deletion of what is too old to the next, and how long it takes at most.
-pub(super) const PRUNE: Duration = Duration::from_secs(10);
+pub(super) const PRUNE_INTERVAL: Duration = Duration::from_secs(10);
 
 pub(super) const LONGEST_PRUNE: Duration = Duration::from_millis(200);
 
@@ -37,7 +37,7 @@ impl Claimer<'_> {
 
     pub(super) fn act_on(&mut self, idle: Idle) -> Turned<()> {
         self.check_queue(idle.has_queue)?;
-        if idle.has_dead || idle.is_delayed_due || self.pruned.elapsed() > PRUNE {
+        if idle.has_dead || idle.is_delayed_due || self.pruned.elapsed() > PRUNE_INTERVAL {
             self.leave_head()?;
         }
         let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
@@ -47,7 +47,7 @@ impl Claimer<'_> {
                 self.ask(|session| queue::rescue(&tables, &queue, worker, session))?
             && dead > 0
         {
-            let line = format!("gave back what {dead} dead workers had");
+            let line = format!("gave back the jobs of {dead} dead workers");
             self.say(&FromClaimer::Note(Level::Info, line));
         }
         if idle.is_delayed_due {
@@ -57,7 +57,7 @@ impl Claimer<'_> {
                 .is_some_and(|opened| opened.skips_locked);
             self.ask(|session| queue::promote(&tables, &queue, skips, session))?;
         }
-        if self.pruned.elapsed() > PRUNE {
+        if self.pruned.elapsed() > PRUNE_INTERVAL {
             self.pruned = Moment::now();
             let mut prune = || self.ask(|session| queue::prune(&tables, &queue, session));
             let begun = Moment::now();
@@ -98,7 +98,7 @@ impl Claimer<'_> {
                 lock: &lock,
                 limit: left.min(LONGEST_WAIT).as_secs().max(1),
             };
-            (self.awaits_head, self.may_hold) = (true, true);
+            (self.has_short_timeout, self.may_hold) = (true, true);
             let waited = self.ask(|session| match session.run_batch(&head) {
                 // Each looks for itself, where there are no such locks.
                 Err(Fault::NoNamedLocks(_)) => Ok(None),
@@ -115,7 +115,7 @@ impl Claimer<'_> {
             tables: &tables,
             queue: &queue,
             worker,
-            limit: LOOK.min(left),
+            limit: LOOK_INTERVAL.min(left),
         };
         let look = |session: &mut Session| match session.run(&look) {
             // Nothing is under way that would be to be rolled back.

@@ -41,7 +41,7 @@ impl Claimer<'_> {
                 let mut number = self.ask(|session| session.run_batch(&register))?;
                 if number.is_none() {
                     let find = FindRegistration(register);
-                    number = self.insist(|session| session.run(&find))?;
+                    number = self.ask_until_answered(|session| session.run(&find))?;
                 }
                 if let Some(number) = number {
                     break (number, sent);
@@ -86,7 +86,7 @@ impl Claimer<'_> {
             tables: &tables,
             worker: self.worker()?.number,
         };
-        let units = self.insist(|session| session.run(&ask))?;
+        let units = self.ask_until_answered(|session| session.run(&ask))?;
         let unknown = units.into_iter().filter(|unit| !known.contains(&unit.job));
         self.ended.extend(unknown.map(|unit| Ended {
             unit,
@@ -171,8 +171,8 @@ impl Claimer<'_> {
         }
         // The worker's row is the last that is left of it.
         let number = self.worker()?.number;
-        let vanish = queue::vanish(&self.tables, number);
-        let _ = self.ask(|session| vanish.iter().try_for_each(|delete| session.run(delete)));
+        let deletes = queue::delete_worker(&self.tables, number);
+        let _ = self.ask(|session| deletes.iter().try_for_each(|delete| session.run(delete)));
         let line = format!("the queue {} was deleted", self.spec.queue);
         Err(Stop::Failed(Failure::new(Reason::Configuration, line)))
     }

@@ -1,6 +1,6 @@
 //! Payloads: read from the tables, and passed on in files.
 
-use super::super::message::{Claimed, FromClaimer, Job};
+use super::super::message::{Claimed, ClaimedJob, FromClaimer};
 use super::super::payload;
 use super::{Claimer, Stop, Turned};
 use crate::base::exit::{Failure, Reason};
@@ -20,24 +20,24 @@ pub(super) fn refused(error: &std::io::Error) -> Stop {
 }
 
 /// Units and jobs of one message at most: a packet has 32 KB.
-pub(super) const UNITS: usize = 80;
+pub(super) const UNITS_OF_MESSAGE: usize = 80;
 
-pub(super) const JOBS: usize = 300;
+pub(super) const JOBS_OF_MESSAGE: usize = 300;
 
 /// Jobs of a block that are read at once.
-pub(super) const READ: usize = 500;
+pub(super) const JOBS_READ: usize = 500;
 
 impl Claimer<'_> {
     /// Reads the payloads of what was claimed, and passes all of it on. How many jobs it is.
     pub(super) fn pass_on(&mut self, over: &TurnOver) -> Turned<u32> {
-        let mut had = 0;
+        let mut jobs = 0;
         let mut pending: Vec<Claimed> = Vec::new();
         let mut file = payloads()?;
         let mut at = 0;
         for (unit, parts, payload) in &over.claimed {
             if unit.block == 0 {
                 let length = self.write_payload(&mut file, unit.job, *parts, payload.as_deref())?;
-                let job = Job {
+                let job = ClaimedJob {
                     id: unit.job,
                     offset: at,
                     length,
@@ -48,11 +48,11 @@ impl Claimer<'_> {
                     of: 1,
                     jobs: vec![job],
                 });
-                had += 1;
+                jobs += 1;
             } else {
-                had += self.pass_on_block(unit)?;
+                jobs += self.pass_on_block(unit)?;
             }
-            if pending.len() >= UNITS {
+            if pending.len() >= UNITS_OF_MESSAGE {
                 self.send_claimed(std::mem::take(&mut pending), &file);
                 file = payloads()?;
                 at = 0;
@@ -61,7 +61,7 @@ impl Claimer<'_> {
         if !pending.is_empty() {
             self.send_claimed(pending, &file);
         }
-        Ok(had)
+        Ok(jobs)
     }
 
     pub(super) fn send_claimed(&self, claimed: Vec<Claimed>, file: &File) {
@@ -91,7 +91,7 @@ impl Claimer<'_> {
                 job,
                 part,
             };
-            let bytes = self.insist(|session| session.run(&read))?;
+            let bytes = self.ask_until_answered(|session| session.run(&read))?;
             write(&bytes.unwrap_or_default())?;
         }
         Ok(length)
@@ -109,14 +109,14 @@ impl Claimer<'_> {
                 tables: &tables,
                 jobs: (from, unit.last_job),
                 block: unit.block,
-                limit: READ,
+                limit: JOBS_READ,
             };
-            let found = self.insist(|session| session.run(&read))?;
+            let found = self.ask_until_answered(|session| session.run(&read))?;
             for job in &found {
                 in_parts |= job.parts > 0;
                 let length =
                     self.write_payload(&mut file, job.id, job.parts, job.payload.as_deref())?;
-                jobs.push(Job {
+                jobs.push(ClaimedJob {
                     id: job.id,
                     offset: at,
                     length,
@@ -124,7 +124,9 @@ impl Claimer<'_> {
                 at += length;
             }
             match found.last() {
-                Some(last) if found.len() == READ && last.id < unit.last_job => from = last.id + 1,
+                Some(last) if found.len() == JOBS_READ && last.id < unit.last_job => {
+                    from = last.id + 1;
+                }
                 _ => break,
             }
         }
@@ -142,7 +144,7 @@ impl Claimer<'_> {
                 others: Vec::new(),
             });
         }
-        for chunk in jobs.chunks(JOBS) {
+        for chunk in jobs.chunks(JOBS_OF_MESSAGE) {
             let claimed = Claimed {
                 unit: unit.clone(),
                 of,

@@ -2,7 +2,7 @@
 
 use super::super::Until;
 use super::super::command::{Cause, Command};
-use super::{Coordinator, Mode, Turning};
+use super::{ClaimerState, Coordinator, Mode};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::shown;
@@ -11,7 +11,7 @@ use crate::supervise::is_over;
 use std::time::Duration;
 
 /// How long a worker that has nothing any more waits for the server to know that it is gone.
-pub(super) const LEAVE: Duration = Duration::from_millis(800);
+pub(super) const DEREGISTER_LIMIT: Duration = Duration::from_millis(800);
 
 /// A lease that is found over so long after its time: this process was stopped, or the machine slept.
 pub(super) const OVERSLEPT: Duration = Duration::from_millis(500);
@@ -43,13 +43,11 @@ impl Coordinator<'_> {
             }
         }
         self.check_lease();
-        self.check_leave();
+        self.check_end();
         if is_over(self.reach_by()) {
-            let line = format!(
-                "no server could be reached within {}: {}",
-                shown(self.spec.connection.connect_timeout),
-                self.last_note
-            );
+            let limit = shown(self.spec.connection.connect_timeout);
+            let cause = self.fault.as_ref().unwrap_or(&self.last_note);
+            let line = format!("no server could be reached within {limit}: {cause}");
             let failure = Failure::new(Reason::Unreachable, line);
             self.stop(Duration::ZERO, Err(failure.into()));
         }
@@ -72,30 +70,30 @@ impl Coordinator<'_> {
     }
 
     /// How long the claimer of a worker that ends may take for the rest.
-    pub(super) fn leave_limit(&self) -> Duration {
+    pub(super) fn end_limit(&self) -> Duration {
         // A turn may be claiming what nobody else knows of.
-        if self.unrecorded() > 0 || self.turn == Turning::UnderWay(false) {
+        if self.unrecorded() > 0 || self.claimer_state == ClaimerState::TakingTurn(false) {
             self.spec.connection.connect_timeout
         } else {
-            LEAVE
+            DEREGISTER_LIMIT
         }
     }
 
     /// A worker that ends does not wait for a server for ever.
-    pub(super) fn check_leave(&mut self) {
+    pub(super) fn check_end(&mut self) {
         if self.mode == Mode::Working || !self.commands.is_empty() || self.claimer.is_none() {
             return;
         }
-        let since = *self.leaves_since.get_or_insert_with(Moment::now);
-        let (limit, unrecorded) = (self.leave_limit(), self.unrecorded());
+        let since = *self.ends_since.get_or_insert_with(Moment::now);
+        let (limit, unrecorded) = (self.end_limit(), self.unrecorded());
         if !is_over(Some(since + limit)) {
             return;
         }
         if unrecorded > 0 && !matches!(self.conclusion, Some(Err(_))) {
             let line = format!(
-                "no server could be reached within {}, and how {unrecorded} jobs have ended is not recorded: {}",
+                "no server could be reached within {}, and how {unrecorded} jobs have ended is not recorded{}",
                 shown(limit),
-                self.last_note
+                self.because()
             );
             self.conclusion = Some(Err(Failure::new(Reason::Unreachable, line).into()));
         }
@@ -140,11 +138,17 @@ impl Coordinator<'_> {
     pub(super) fn say_silence(&mut self, lease: Lease) {
         if !std::mem::replace(&mut self.is_silent, true) {
             self.log.warning(format_args!(
-                "no server has answered for {}: {}; trying again",
+                "no server has answered for {}{}; trying again",
                 shown(lease.proved.elapsed()),
-                self.last_note
+                self.because()
             ));
         }
+    }
+
+    /// Why a server that was there is not, as the end of a line. One that is silent has not even refused the session.
+    fn because(&self) -> String {
+        let because = self.fault.as_ref().map(|fault| format!(": {fault}"));
+        because.unwrap_or_default()
     }
 
     pub(super) fn deadline(&self) -> Option<Moment> {
@@ -172,14 +176,16 @@ impl Coordinator<'_> {
             _ => None,
         };
         let connect = self.reach_by();
-        let hand_in = self.leaves_since.filter(|_| self.claimer.is_some());
-        let hand_in = hand_in.map(|since| since + self.leave_limit());
+        let hand_in = self.ends_since.filter(|_| self.claimer.is_some());
+        let hand_in = hand_in.map(|since| since + self.end_limit());
         let silence = self
             .lease
             .filter(|_| self.commands.is_empty() && !self.is_silent);
         let silence = silence.map(|lease| lease.end_command(self.spec.kill_after));
-        let look = match self.turn {
-            Turning::Ready if self.want() > 0 && self.registered.is_some() => Some(self.look_at),
+        let look = match self.claimer_state {
+            ClaimerState::Ready if self.want() > 0 && self.registered.is_some() => {
+                Some(self.turn_at)
+            }
             _ => None,
         };
         [commands, lease, stop, connect, hand_in, silence, look]

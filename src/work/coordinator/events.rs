@@ -3,7 +3,8 @@
 use super::super::claimer::{self, Resumed};
 use super::super::command::Cause;
 use super::super::message::FromClaimer;
-use super::{Coordinator, Mode, Turning};
+use super::super::stderr::pass_on;
+use super::{ClaimerState, Coordinator, Mode};
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Level;
@@ -14,32 +15,15 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// Passes on what a process says that a command has left behind; whether there is no more.
-pub(super) fn is_at_end(file: &mut File) -> bool {
-    let mut bytes = [0; 8192];
-    loop {
-        match file.read(&mut bytes) {
-            Ok(0) => return true,
-            Ok(length) => {
-                let stderr = io::stderr();
-                let stderr: BorrowedFd = stderr.as_fd();
-                let _ = crate::base::log::write_at_once(stderr, &bytes[..length]);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
-        }
-    }
-}
-
 /// From a turn in which nothing was due to the next, while commands run.
-pub(super) const LOOK: Duration = Duration::from_secs(1);
+pub(super) const NEXT_TURN: Duration = Duration::from_secs(1);
 
 /// Before a claimer that died is replaced by another.
-pub(super) const PAUSE: Duration = Duration::from_millis(100);
+pub(super) const RESTART_PAUSE: Duration = Duration::from_millis(100);
 
 /// So many claimers may die one after the other before the worker gives up.
 pub(super) const MOST_DEATHS: u32 = 5;
@@ -71,7 +55,7 @@ impl Coordinator<'_> {
             for command in &mut self.commands {
                 command.pass_on_stderr();
             }
-            self.lingering.retain_mut(|file| !is_at_end(file));
+            self.lingering.retain_mut(|file| !pass_on(file, |_| {}));
         }
         while let Some(received) = self.signals.next()? {
             self.on_signal(received);
@@ -151,12 +135,16 @@ impl Coordinator<'_> {
                     self.last_note = text;
                 }
             }
-            FromClaimer::Session => self.session = descriptor,
+            FromClaimer::Fault(line) => self.fault = Some(line),
+            FromClaimer::Session => {
+                self.session = descriptor;
+                self.fault = None;
+            }
             FromClaimer::Registered(queue, number, lease) => {
                 self.begun = None;
                 self.registered = Some((*queue, number));
                 self.lease = Some(lease);
-                self.turn = Turning::Ready;
+                self.claimer_state = ClaimerState::Ready;
             }
             FromClaimer::Confirmed(sent) => {
                 if let Some(lease) = &mut self.lease {
@@ -174,9 +162,9 @@ impl Coordinator<'_> {
             FromClaimer::TurnOver { nothing_due } => {
                 self.handed.clear();
                 self.deaths = 0;
-                self.turn = Turning::Ready;
+                self.claimer_state = ClaimerState::Ready;
                 self.nothing_due = nothing_due;
-                self.look_at = Moment::now() + LOOK;
+                self.turn_at = Moment::now() + NEXT_TURN;
                 if self.mode != Mode::Working {
                     // What was claimed while the worker was asked to end.
                     for task in std::mem::take(&mut self.buffer) {
@@ -186,7 +174,7 @@ impl Coordinator<'_> {
             }
             FromClaimer::Lost(why) => self.lose(&why),
             FromClaimer::Failed(failure) => self.stop(Duration::ZERO, Err(failure.into())),
-            FromClaimer::Left => {
+            FromClaimer::Deregistered => {
                 self.end_claimer();
             }
         }
@@ -204,7 +192,7 @@ impl Coordinator<'_> {
         self.handed.clear();
         self.registered = None;
         self.lease = None;
-        self.turn = Turning::Ready;
+        self.claimer_state = ClaimerState::Ready;
         self.nothing_due = false;
         for command in &mut self.commands {
             command.tasks.clear();
@@ -214,7 +202,7 @@ impl Coordinator<'_> {
 
     /// The claimer has ended: another one goes on, unless it said that none can.
     pub(super) fn on_claimer_gone(&mut self) {
-        let is_leaving = self.turn == Turning::Leaving
+        let is_leaving = self.claimer_state == ClaimerState::Deregistering
             || self.mode != Mode::Working && self.registered.is_none();
         let is_expected = is_leaving && self.unrecorded() == 0;
         let how = self.end_claimer();
@@ -231,7 +219,7 @@ impl Coordinator<'_> {
         }
         self.log
             .info(format_args!("the claimer {how}; another one goes on"));
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(RESTART_PAUSE);
         let resumed = self.registered.as_ref().map(|(queue, worker)| {
             let unsent = self.ended.iter().chain(&self.handed);
             let known = self
@@ -250,7 +238,7 @@ impl Coordinator<'_> {
         match claimer::fork_off(self.spec, &self.facts, self.log.shown, resumed) {
             Ok(claimer) => {
                 self.claimer = Some(claimer);
-                self.turn = Turning::Ready;
+                self.claimer_state = ClaimerState::Ready;
             }
             Err(failure) => self.stop(Duration::ZERO, Err(failure.into())),
         }

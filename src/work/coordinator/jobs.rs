@@ -8,14 +8,14 @@ use super::{Coordinator, Mode};
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::shown;
 use crate::lock::Lease;
-use crate::queue::{Ended, JobEnd, Unit};
-use crate::supervise::{is_over, reap_orphan};
+use crate::queue::{Ended, JobEnd, Queue, Unit};
+use crate::supervise::{is_over, reap_orphans};
 use std::fs::File;
 use std::rc::Rc;
 use std::time::Duration;
 
 /// What was claimed as a whole.
-pub(super) struct Open {
+pub(super) struct OpenUnit {
     unit: Unit,
     /// How many jobs it has, and how many of them have ended.
     jobs: u32,
@@ -127,7 +127,7 @@ impl Coordinator<'_> {
             .map(|command| Some(command.child.processes.pid))
             .chain([self.claimer.as_ref().map(|(pid, _)| pid.as_raw())])
             .collect();
-        while reap_orphan(&own) {}
+        reap_orphans(&own);
     }
 
     pub(super) fn say_outcome(&self, task: &Task, outcome: &JobEnd, took: Duration) {
@@ -219,6 +219,16 @@ impl Coordinator<'_> {
         }
     }
 
+    /// How many jobs to have ready, beside those that are running.
+    fn ahead(&self, slots: u32, jobs: u32) -> u32 {
+        // What is claimed counts an attempt if this worker dies: a job that has only one would be dead without having been started.
+        let is_only = |(queue, _): &(Queue, u64)| queue.max_attempts == 1;
+        if self.spec.until == Until::Once || self.registered.as_ref().is_some_and(is_only) {
+            return 0;
+        }
+        self.pace.ahead(slots, jobs)
+    }
+
     /// How many more jobs are wanted.
     pub(super) fn want(&self) -> u32 {
         if self.mode != Mode::Working || self.spec.until == Until::Once && self.started_any {
@@ -230,11 +240,7 @@ impl Coordinator<'_> {
         } else {
             self.spec.jobs
         };
-        let ahead = if self.spec.until == Until::Once {
-            0
-        } else {
-            self.pace.ahead(slots, jobs)
-        };
+        let ahead = self.ahead(slots, jobs);
         let running: usize = self
             .commands
             .iter()
@@ -246,9 +252,9 @@ impl Coordinator<'_> {
             .saturating_add(ahead)
             .saturating_sub(in_hand);
         // Not one by one where many are claimed ahead.
-        let is_hungry =
+        let wants_jobs =
             self.commands.len() < self.spec.jobs as usize && self.buffer.len() < jobs as usize;
-        if is_hungry || want >= ahead / 2 {
+        if wants_jobs || want >= ahead / 2 {
             want
         } else {
             0
@@ -271,7 +277,7 @@ impl Coordinator<'_> {
                     },
                 });
             }
-            self.units.entry(unit.job).or_insert_with(|| Open {
+            self.units.entry(unit.job).or_insert_with(|| OpenUnit {
                 unit,
                 jobs: of,
                 ended: 0,

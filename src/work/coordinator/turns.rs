@@ -2,7 +2,7 @@
 
 use super::super::Until;
 use super::super::message::ToClaimer;
-use super::{Coordinator, Mode, Turning};
+use super::{ClaimerState, Coordinator, Mode};
 use crate::base::exit::{CONFLICT, Ending};
 use crate::queue::{Ended, JobEnd};
 use crate::supervise::is_over;
@@ -44,7 +44,7 @@ impl Coordinator<'_> {
             }
             return self.conclusion.take();
         }
-        if self.turn == Turning::Leaving {
+        if self.claimer_state == ClaimerState::Deregistering {
             return None;
         }
         let is_ending = self.mode != Mode::Working;
@@ -55,28 +55,28 @@ impl Coordinator<'_> {
                 .then(|| self.conclusion.take())
                 .flatten();
         }
-        if self.turn != Turning::Ready || self.registered.is_none() {
+        if self.claimer_state != ClaimerState::Ready || self.registered.is_none() {
             return None;
         }
         if is_ending && self.commands.is_empty() {
             self.send_ended();
             let counts = std::mem::take(&mut self.counts);
             if self.ended.is_empty() {
-                self.send(&ToClaimer::Leave { counts });
-                self.turn = Turning::Leaving;
+                self.send(&ToClaimer::Deregister { counts });
+                self.claimer_state = ClaimerState::Deregistering;
             } else {
                 self.send(&ToClaimer::Turn {
                     want: 0,
                     waits: false,
                     counts,
                 });
-                self.turn = Turning::UnderWay(false);
+                self.claimer_state = ClaimerState::TakingTurn(false);
             }
             return None;
         }
         let want = self.want();
         let is_idle = self.is_idle();
-        let looks = want > 0 && (is_idle || is_over(Some(self.look_at)) || !self.nothing_due);
+        let looks = want > 0 && (is_idle || is_over(Some(self.turn_at)) || !self.nothing_due);
         if self.ended.is_empty() && !looks {
             return None;
         }
@@ -97,7 +97,7 @@ impl Coordinator<'_> {
             waits,
             counts,
         });
-        self.turn = Turning::UnderWay(waits);
+        self.claimer_state = ClaimerState::TakingTurn(waits);
         None
     }
 

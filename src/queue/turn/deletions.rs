@@ -1,0 +1,93 @@
+//! The statements that delete jobs which are done or canceled, with all that belongs to them.
+
+use super::moves::singles;
+use super::{Ended, Turn, Unit, numbers};
+use crate::schema::{JOB_KEYS, JOB_PARTS, JOBS, RUNNING};
+
+/// Jobs of a block.
+#[derive(Clone, Copy)]
+pub(super) enum Which<'a> {
+    All,
+    Canceled,
+    These(&'a [u64]),
+}
+
+impl Turn<'_> {
+    /// Deletes what was canceled while it ran, of what would be started again.
+    pub(super) fn drop_canceled(&self, units: &[&Ended]) -> Vec<String> {
+        let blocks = units.iter().filter(|ended| ended.unit.block != 0);
+        let mut statements: Vec<String> = blocks
+            .flat_map(|ended| self.delete_block(&ended.unit, Which::Canceled))
+            .collect();
+        let singles: Vec<_> = singles(units);
+        if singles.is_empty() {
+            return statements;
+        }
+        let canceled = format!("{} AND j.canceled_at IS NOT NULL", self.of_jobs(&singles));
+        let (running, jobs) = (self.table(&RUNNING), self.table(&JOBS));
+        statements.extend([
+            format!(
+                "DELETE k, p FROM {running} r STRAIGHT_JOIN {jobs} j ON j.id = r.job LEFT JOIN {} k ON k.queue = r.queue \
+                 AND k.job_key = j.job_key AND k.job = j.id LEFT JOIN {} p ON p.job = j.id WHERE {canceled}",
+                self.table(&JOB_KEYS),
+                self.table(&JOB_PARTS)
+            ),
+            format!(
+                "DELETE r, j FROM {running} r STRAIGHT_JOIN {jobs} j ON j.id = r.job WHERE {canceled}"
+            ),
+        ]);
+        statements
+    }
+
+    /// Deletes what jobs that are done leave beside their rows: the keys, which a block of one job may have, too, and the parts of jobs on
+    /// their own.
+    pub(super) fn drop_belongings(&self, units: &[&Ended], with_parts: bool) -> Vec<String> {
+        let mut statements = Vec::new();
+        let keyed: Vec<_> = units.iter().copied().filter(|u| u.unit.has_key).collect();
+        if !keyed.is_empty() {
+            statements.push(format!(
+                "DELETE k FROM {} r STRAIGHT_JOIN {} j ON j.id = r.job STRAIGHT_JOIN {} k ON k.queue = r.queue \
+                 AND k.job_key = j.job_key AND k.job = j.id WHERE {}",
+                self.table(&RUNNING),
+                self.table(&JOBS),
+                self.table(&JOB_KEYS),
+                self.of_jobs(&keyed)
+            ));
+        }
+        let mut parted = singles(units);
+        parted.retain(|ended| ended.unit.has_parts);
+        if with_parts && !parted.is_empty() {
+            statements.push(format!(
+                "DELETE p FROM {} r STRAIGHT_JOIN {} p ON p.job = r.job WHERE {}",
+                self.table(&RUNNING),
+                self.table(&JOB_PARTS),
+                self.of_jobs(&parted)
+            ));
+        }
+        statements
+    }
+
+    /// Deletes jobs of a block.
+    pub(super) fn delete_block(&self, unit: &Unit, which: Which) -> Vec<String> {
+        let all = format!("j.id BETWEEN {} AND {}", unit.job, unit.last_job);
+        let which = match which {
+            Which::All => all,
+            Which::Canceled => format!("{all} AND j.canceled_at IS NOT NULL"),
+            Which::These(jobs) => format!("j.id IN ({})", numbers(jobs)),
+        };
+        let of = format!(
+            "{} AND r.job = {} AND {which} AND j.block = r.block",
+            self.own(),
+            unit.job
+        );
+        let (running, jobs) = (self.table(&RUNNING), self.table(&JOBS));
+        let parts = unit.has_parts.then(|| {
+            format!(
+                "DELETE p FROM {running} r STRAIGHT_JOIN {jobs} j STRAIGHT_JOIN {} p ON p.job = j.id WHERE {of}",
+                self.table(&JOB_PARTS)
+            )
+        });
+        let jobs = format!("DELETE j FROM {running} r STRAIGHT_JOIN {jobs} j WHERE {of}");
+        parts.into_iter().chain([jobs]).collect()
+    }
+}
