@@ -645,9 +645,11 @@ both_servers! {
             row.unwrap().1
         };
         let (before, begun) = (asked(), Instant::now());
-        eventually("some seconds are over", SOON, || begun.elapsed() > Duration::from_secs(8));
+        // Each renews its lease in that time, and what is too old is deleted twice.
+        eventually("some seconds are over", Duration::from_secs(60), || begun.elapsed() > Duration::from_secs(24));
         let each_second = (asked() - before) / begun.elapsed().as_secs_f64();
-        assert!(each_second <= 10.0, "{each_second} a second");
+        // Less than one each; with a round of deletions by each of them it would be more.
+        assert!(each_second <= 7.5, "{each_second} a second");
         drop(workers);
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::message::FromClaimer;
 use super::{Claimer, LONGEST_WAIT, LOOK_INTERVAL, Turned};
-use crate::base::clock::Moment;
+use crate::base::clock::{Moment, by_chance};
 use crate::base::log::Level;
 use crate::db::{Fault, Session};
 use crate::queue::{self, AwaitHead, Idle, LookOrSleep};
@@ -109,6 +109,10 @@ impl Claimer<'_> {
             if self.session.is_none() || !self.is_head {
                 // It is the head that looks: who waits behind it asks for nothing else.
                 return Ok(false);
+            }
+            if self.pruned.elapsed() > PRUNE_INTERVAL {
+                // One before it may have pruned just now: all of them together are to prune once in that time.
+                self.pruned = Moment::now() - (by_chance(PRUNE_INTERVAL * 2) - PRUNE_INTERVAL);
             }
         }
         let look = LookOrSleep {
