@@ -399,7 +399,8 @@ both_servers! {
         for (args, said) in [
             (&["--lines", "x"][..], "--lines reads the payloads from stdin"), (&["--null", "x"], "--null reads the payloads from stdin"),
             (&["--lines", "--null"], "--null"), (&["--lines", "--file"], "--file"), (&["--file"], "--file needs the name of a file"),
-            (&["--delay", "-1", "x"], "--delay"), (&["--delay", "1h", "--at", "2031-01-01", "x"], "--at"), (&["--at", "tomorrow", "x"], "--at"),
+            (&["--delay", "-1", "x"], "--delay"), (&["--delay", "1h", "--at", "2031-01-01", "x"], "--at"), (&["--at", "tomorrow", "x"], "--at: \"tomorrow\" is not a time, as 2026-11-22, 2026-11-22 08:30 or 2026-11-22T08:30:00+01:00\n"),
+            (&["--at", "2h", "x"], "--at: \"2h\" is a duration, which --delay takes; a time is as 2026-11-22, "), (&["--at", "08:30", "x"], "is not a time"),
             (&["--priority", "2147483648", "x"], "--priority"), (&["--priority", "low", "x"], "--priority"), (&["--every", "0", "x"], "--every"),
             (&["--key", "", "x"], "--key"), (&["--key", &"k".repeat(201), "x"], "--key"), (&["--key", "k", "x", "y"], "--key takes one payload"),
             (&["--key", "k", "--lines"], "--key"), (&["-x"], "-x"),
