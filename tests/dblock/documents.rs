@@ -842,7 +842,7 @@ const NO_LINES: [&str; 28] = [
     "(r.",
     "l.slot, ",
     // How far a put is, at a terminal.
-    "\\r{jobs} jobs put",
+    "\\r{} put",
     // What @daily and its like stand for.
     "0 * * * *",
     "0 0 ",

@@ -389,7 +389,7 @@ both_servers! {
         eventually("it has ended", SOON, || recorded(&log).len() == 2);
         busy.signal(Signal::SIGTERM);
         let output = busy.wait_within(SOON);
-        output.expect_code(69).expect_said(["1 jobs have ended is not recorded"]);
+        output.expect_code(69).expect_said(["how 1 job has ended is not recorded"]);
         server.start();
     }
 

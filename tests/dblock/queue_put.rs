@@ -435,7 +435,7 @@ both_servers! {
         let mut shell = Shell::start(server);
         shell.enter(&format!("export DBLOCK_DATABASE='{}'", tables.database));
         shell.enter("(echo a; sleep 3; echo b) | dblock queue put q --lines >/dev/null; echo code=$?");
-        shell.wait_for("1 jobs put");
+        shell.wait_for("1 job put");
         shell.wait_for("code=0");
     }
 }

@@ -23,6 +23,7 @@ use serde::de::DeserializeOwned;
 use super::inquiry::{Asker, ask_server_reached_by};
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::log::{Level, Log};
+use crate::base::text::counted;
 use crate::db::{ConnectOptions, Fault, Session};
 use crate::isolated::query::{self, Limits};
 use crate::queue::{FindQueue, For, Queue as Found, no_such_queue, reach};
@@ -157,10 +158,6 @@ impl Worst {
     }
 }
 
-/// `1 job`, `2 jobs`
 fn jobs(number: u64) -> String {
-    match number {
-        1 => "1 job".to_owned(),
-        _ => format!("{number} jobs"),
-    }
+    counted(number, "job")
 }

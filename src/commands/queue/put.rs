@@ -292,7 +292,7 @@ impl Printer<'_> {
         let mut text = match jobs {
             0 => String::new(),
             1 => "; 1 job is put".to_owned(),
-            jobs => format!("; {jobs} jobs are put"),
+            number => format!("; {} are put", super::jobs(number)),
         };
         if in_doubt > 0 {
             let _ = write!(
@@ -342,8 +342,7 @@ impl Progress {
         if self.is_shown && self.next <= Moment::now() {
             self.next = Moment::now() + PROGRESS;
             self.is_there = true;
-            let line = format!("{jobs} jobs put");
-            let line = format!("\r{line}\x1b[K");
+            let line = format!("\r{} put\x1b[K", super::jobs(jobs));
             let _ = write_at_once(io::stderr().as_fd(), line.as_bytes());
         }
     }

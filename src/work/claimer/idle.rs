@@ -4,6 +4,7 @@ use super::super::message::FromClaimer;
 use super::{Claimer, LONGEST_WAIT, LOOK, Turned};
 use crate::base::clock::Moment;
 use crate::base::log::Level;
+use crate::base::text::counted;
 use crate::db::{Fault, Session};
 use crate::queue::{self, AwaitHead, Idle, LookOrSleep};
 use std::time::Duration;
@@ -47,7 +48,7 @@ impl Claimer<'_> {
                 self.ask(|session| queue::rescue(&tables, &queue, worker, session))?
             && dead > 0
         {
-            let line = format!("gave back what {dead} dead workers had");
+            let line = format!("gave back what {} had", counted(dead, "dead worker"));
             self.say(&FromClaimer::Note(Level::Info, line));
         }
         if idle.is_delayed_due {

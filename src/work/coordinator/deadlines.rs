@@ -5,7 +5,7 @@ use super::super::command::{Cause, Command};
 use super::{Coordinator, Mode, Turning};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
-use crate::base::text::shown;
+use crate::base::text::{counted, shown};
 use crate::lock::Lease;
 use crate::supervise::is_over;
 use std::time::Duration;
@@ -92,9 +92,11 @@ impl Coordinator<'_> {
             return;
         }
         if unrecorded > 0 && !matches!(self.conclusion, Some(Err(_))) {
+            let have = if unrecorded == 1 { "has" } else { "have" };
             let line = format!(
-                "no server could be reached within {}, and how {unrecorded} jobs have ended is not recorded: {}",
+                "no server could be reached within {}, and how {} {have} ended is not recorded: {}",
                 shown(limit),
+                counted(unrecorded, "job"),
                 self.last_note
             );
             self.conclusion = Some(Err(Failure::new(Reason::Unreachable, line).into()));

@@ -7,7 +7,7 @@ use super::{Coordinator, Mode, Turning};
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Level;
-use crate::base::text::shown;
+use crate::base::text::{counted, shown};
 use crate::queue::JobEnd;
 use crate::supervise::{Received, is_over, stop};
 use nix::errno::Errno;
@@ -105,9 +105,9 @@ impl Coordinator<'_> {
                 self.spec.grace
             };
             if !again {
-                let running = self.commands.len();
+                let running = counted(self.commands.len(), "command");
                 self.log.info(format_args!(
-                    "{signal}: taking no more jobs; {running} commands may run on for {}",
+                    "{signal}: taking no more jobs; {running} may run on for {}",
                     shown(grace)
                 ));
             }
@@ -194,10 +194,9 @@ impl Coordinator<'_> {
 
     /// Others have the jobs.
     pub(super) fn lose(&mut self, why: &str) {
-        let running = self.commands.len();
-        self.log.error(format_args!(
-            "the worker was lost: {why}; ending {running} commands"
-        ));
+        let running = counted(self.commands.len(), "command");
+        self.log
+            .error(format_args!("the worker was lost: {why}; ending {running}"));
         self.units.clear();
         self.buffer.clear();
         self.ended.clear();
