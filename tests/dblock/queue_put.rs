@@ -311,6 +311,24 @@ both_servers! {
         assert_eq!(count(&tables, "dblock_due"), 3000);
     }
 
+    fn ids_that_cannot_be_printed_are_an_error_that_says_what_is_put(server) {
+        let tables = with_queue(server, &[]);
+        let full = || File::options().write(true).open("/dev/full").unwrap();
+        put(&tables, &["x"]).stdout(full()).output().expect_code(70).expect_one_line("cannot write to stdout: No space left on device; 1 job is put\n");
+        put(&tables, &["y", "z"]).stdout(full()).output().expect_code(70).expect_one_line("device; 2 jobs are put\n");
+        put(&tables, &["--key", "k", "k"]).output().expect_code(0);
+        put(&tables, &["--key", "k", "k"]).stdout(full()).output().expect_code(70).expect_one_line("device; nothing is put\n");
+        assert_eq!(texts(&tables), ["x", "y", "z", "k"]);
+        // Nothing more is put than what was under way.
+        let mut run = put(&tables, &["--lines"]).stdin(Stdio::piped()).stdout(full()).spawn();
+        let mut stdin = run.take_stdin();
+        stdin.write_all(b"a\nb\n").unwrap();
+        run.wait().expect_code(70).expect_one_line("device; 2 jobs are put; go on with tail -n +3\n");
+        let closed = put(&tables, &["c"]).under(["sh", "-c", "exec \"$@\" >&-", "sh"]);
+        closed.output().expect_code(70).expect_one_line("cannot write to stdout: Bad file descriptor; nothing is put\n");
+        assert_eq!(texts(&tables), ["x", "y", "z", "k", "a", "b"]);
+    }
+
     fn an_answer_that_was_lost_puts_nothing_twice(server) {
         let tables = with_queue(server, &[]);
         let long = "x".repeat(60_000);

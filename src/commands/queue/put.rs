@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::thread::sleep;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::{Level, Log, write_at_once};
 use crate::base::text::shown;
+use crate::commands::cannot_write;
 use crate::commands::inquiry::listener_of;
 use crate::db::{Connector, Fault, Session};
 use crate::isolated::link::{Link, cut};
@@ -73,6 +75,12 @@ pub fn put(command_line: CommandLine) -> anyhow::Result<Ending> {
     if let Source::Files(files) = &put.source {
         check_files(files)?;
     }
+    if was_closed(libc::STDOUT_FILENO) {
+        let failure = cannot_write(&Errno::EBADF.into());
+        return Err(
+            Failure::new(failure.reason, format!("{}; nothing is put", failure.line)).into(),
+        );
+    }
     let refused = |error: io::Error| {
         Failure::new(
             Reason::OsRefused,
@@ -96,6 +104,7 @@ pub fn put(command_line: CommandLine) -> anyhow::Result<Ending> {
         has_session: false,
         last_note: "connecting".to_owned(),
         signal: None,
+        unwritten: None,
         progress: Progress::new(&put, log),
     };
     let outcome = printer.run().map_err(refused);
@@ -106,18 +115,17 @@ pub fn put(command_line: CommandLine) -> anyhow::Result<Ending> {
         Finished::Signal(signal) => {
             // Where nothing has begun there is nothing to say.
             if printer.has_session {
-                let put = printer.what_is_put();
-                let put = if put.is_empty() {
-                    "; nothing is put"
-                } else {
-                    &put
-                };
+                let put = printer.what_is_put_if_any();
                 log.error(format_args!("stopped by a signal{put}"));
             }
             Ok(Ending::Signal(signal))
         }
         Finished::Failed(failure) => {
             let whole = format!("{}{}", failure.line, printer.what_is_put());
+            Err(Failure::new(failure.reason, whole).into())
+        }
+        Finished::Unwritten(failure) => {
+            let whole = format!("{}{}", failure.line, printer.what_is_put_if_any());
             Err(Failure::new(failure.reason, whole).into())
         }
     }
@@ -138,6 +146,8 @@ enum Finished {
     All,
     Signal(i32),
     Failed(Failure),
+    /// Ids could not be printed.
+    Unwritten(Failure),
 }
 
 /// The process that a person sees.
@@ -158,6 +168,8 @@ struct Printer<'a> {
     last_note: String,
     /// The signal that ends it, once the transaction under way is over.
     signal: Option<i32>,
+    /// Why ids could not be printed: that ends it likewise.
+    unwritten: Option<Failure>,
     progress: Progress,
 }
 
@@ -180,7 +192,7 @@ impl Printer<'_> {
             });
             // In pieces, for poll(2) stands still while the machine sleeps.
             match poll(&mut ready, PollTimeout::from(500u16)) {
-                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
             let is_ready = ready[1].any().unwrap_or(true);
@@ -192,8 +204,7 @@ impl Printer<'_> {
                         return Ok(Finished::Signal(signal));
                     }
                     self.signal = Some(signal);
-                    let _ = self.link.send(&Stop);
-                    self.deadline = Some(Moment::now() + self.put.connection.connect_timeout);
+                    self.stop();
                 }
             }
             match (is_ready, prints) {
@@ -213,14 +224,18 @@ impl Printer<'_> {
     }
 
     fn is_late(&self) -> Finished {
-        if let Some(signal) = self.signal {
-            return Finished::Signal(signal);
-        }
         let limit = self.put.connection.connect_timeout;
-        Finished::Failed(unreachable(limit, &self.last_note))
+        self.ended(Finished::Failed(unreachable(limit, &self.last_note)))
     }
 
-    /// Prints a piece. A reader that has seen enough, as `head`, is no error: the jobs are put all the same.
+    /// No more payloads are to be put than those of the transaction that is under way.
+    fn stop(&mut self) {
+        let _ = self.link.send(&Stop);
+        self.deadline = Some(Moment::now() + self.put.connection.connect_timeout);
+    }
+
+    /// Prints a piece. A reader that has seen enough, as `head`, is no error: the jobs are put all the same. Any other error ends it:
+    /// whoever wants the ids is not to lose more of them.
     fn print(&mut self) {
         let piece = self.text.len().min(PIECE);
         let written = nix::unistd::write(io::stdout(), &self.text[..piece]);
@@ -228,8 +243,15 @@ impl Printer<'_> {
             Ok(length) => {
                 self.text.drain(..length);
             }
-            Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EINTR) => {}
-            Err(_) => self.text.clear(),
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            Err(Errno::EPIPE) => self.text.clear(),
+            Err(error) => {
+                self.text.clear();
+                if self.unwritten.is_none() {
+                    self.unwritten = Some(cannot_write(&error.into()));
+                    self.stop();
+                }
+            }
         }
     }
 
@@ -269,7 +291,8 @@ impl Printer<'_> {
                 self.deadline = Some(Moment::now() + limit);
             }
             Message::Item(Fed::Found) => {
-                self.deadline = self.deadline.filter(|_| self.signal.is_some());
+                let is_stopped = self.signal.is_some() || self.unwritten.is_some();
+                self.deadline = self.deadline.filter(|_| is_stopped);
             }
             Message::MustFinish(_) => {}
             Message::Done => return Some(self.ended(Finished::All)),
@@ -279,10 +302,32 @@ impl Printer<'_> {
     }
 
     fn ended(&self, finished: Finished) -> Finished {
-        match (self.signal, finished) {
+        match (self.signal, &self.unwritten) {
             (Some(signal), _) => Finished::Signal(signal),
-            (None, finished) => finished,
+            (None, Some(failure)) => Finished::Unwritten(failure.clone()),
+            (None, None) => finished,
         }
+    }
+
+    /// As [`Printer::what_is_put`], also when that is nothing.
+    fn what_is_put_if_any(&self) -> String {
+        let put = self.what_is_put();
+        if put.is_empty() {
+            "; nothing is put".to_owned()
+        } else {
+            put
+        }
+    }
+
+    /// Whether all payloads are put, as far as that is known beforehand.
+    fn is_all(&self) -> bool {
+        let payloads = match &self.put.source {
+            Source::Arguments(payloads) => payloads.len(),
+            Source::Files(files) => files.len(),
+            Source::Stdin => 1,
+            Source::Records(_) => return false,
+        };
+        self.jobs == payloads as u64
     }
 
     /// How many jobs are put, and how to put the others without putting any twice.
@@ -306,7 +351,7 @@ impl Printer<'_> {
             );
             return text;
         }
-        if jobs > 0 {
+        if jobs > 0 && !self.is_all() {
             let next = jobs + 1;
             let _ = match self.put.source {
                 Source::Records(b'\n') => write!(text, "; go on with tail -n +{next}"),
