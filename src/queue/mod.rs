@@ -39,7 +39,7 @@ pub use payloads::{ReadBlock, ReadPart};
 pub use prune::prune;
 pub use put::{MOST_BYTES, Outcome, Put, Putter};
 pub use queues::{Claim, FindQueue, Properties, Queue};
-pub use reach::{For, no_such_queue, open, reach};
+pub use reach::{For, being_deleted, missing_queue, no_such_queue, open, reach};
 pub use rescue::rescue;
 pub use status::{Count, Found, MINUTES, Summary, Worker, status};
 pub use turn::{AskRunning, AskTurn, Ended, JobEnd, LONGEST_ERROR, Turn, TurnOver, Unit, Want};

@@ -24,7 +24,7 @@ use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach_with_descriptors, end, fork_isolated, harden};
 use crate::isolated::query::Message;
 use crate::lock::{DEFAULT_TTL, Introduction};
-use crate::queue::{FindQueue, For, Outcome, Put, Putter, no_such_queue, open};
+use crate::queue::{FindQueue, For, Outcome, Put, Putter, missing_queue, no_such_queue, open};
 use crate::schema::Tables;
 use crate::settings;
 use crate::settings::cli::CommandLine;
@@ -434,7 +434,7 @@ fn feed(put: &QueuePut, level: Level, link: &Rc<Link>, parent: Pid) -> Result<()
             name: &put.queue,
         }) {
             Ok(Some(queue)) => break (queue, server),
-            Ok(None) => return Err(no_such_queue(&put.queue)),
+            Ok(None) => return Err(feeder.missing_queue()),
             Err(fault) => feeder.failed(fault, begun)?,
         }
     };
@@ -465,7 +465,7 @@ impl Feeder<'_> {
             let outcome = match self.put_all(putter, &payloads)? {
                 Some(Outcome::Put(put)) => Fed::Put(put),
                 Some(Outcome::HasKey(job)) => Fed::HasKey(job),
-                Some(Outcome::NoQueue) => return Err(no_such_queue(&self.put.queue)),
+                Some(Outcome::NoQueue) => return Err(self.missing_queue()),
                 None => return Ok(()),
             };
             let _ = self.link.send(&Message::Item(outcome));
@@ -511,6 +511,19 @@ impl Feeder<'_> {
                 self.tell_doubt(in_doubt, payloads);
                 return Ok(None);
             }
+        }
+    }
+
+    /// Why there is no such queue, as the server says that had none.
+    fn missing_queue(&mut self) -> Failure {
+        let name = &self.put.queue;
+        let asked = self
+            .session
+            .as_mut()
+            .map(|session| missing_queue(name, self.tables, session));
+        match asked {
+            Some(Ok(failure)) => failure,
+            _ => no_such_queue(name),
         }
     }
 
