@@ -5,6 +5,7 @@
 
 mod change;
 mod delay;
+mod delete;
 mod due;
 mod entries;
 mod exchange;
@@ -28,12 +29,13 @@ mod worker;
 
 pub use change::{Changed, cancel, retry, retry_dead};
 pub use delay::retry_delay;
+pub use delete::delete;
 pub use due::{AskCandidates, AskShards, promote};
 pub use exchange::{Exchange, Step, Verdict};
 pub use idle::{AwaitHead, Idle, LookOrSleep, leave_head};
 pub use jobs::{Due, LONGEST_PAYLOAD, MOST_JOBS, State, Traits};
 pub use list::{Details, Listed, list, show};
-pub use manage::{Created, create, delete, pause};
+pub use manage::{Created, create, pause};
 pub use opening::{Opened, open_for_work};
 pub use payloads::{ReadBlock, ReadPart};
 pub use prune::prune;
