@@ -3,7 +3,10 @@
 use super::entries::{AskEntries, AskWorkers, MOST_DELETED, MOST_ENTRIES, delete_entries};
 use super::jobs::State;
 use crate::db::{Fault, Plain, Row, Session, Statement, first_value, text_literal};
-use crate::schema::{JOB_KEYS, QUEUE_MINUTES, QUEUES, Tables, WORKERS};
+use crate::schema::{
+    DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS, QUEUE_MINUTES, QUEUES, RUNNING, Tables,
+    WORKERS,
+};
 
 /// A queue, be it that it is being deleted.
 struct AskId<'a> {
@@ -40,6 +43,7 @@ pub fn delete(
     let Some(queue) = session.run(&AskId { tables, name })? else {
         return Ok(false);
     };
+    check_privileges(tables, session)?;
     let queues = tables.of(&QUEUES);
     let by_name = format!("WHERE name = {} AND id = {queue}", text_literal(name));
     // From here on nothing is put and nothing is claimed.
@@ -80,6 +84,29 @@ pub fn delete(
         "/* dblock queue delete */ DELETE FROM {queues} {by_name} AND deleted_at IS NOT NULL"
     )))?;
     Ok(true)
+}
+
+/// Fails before anything is deleted where the account may not delete all of it: no row has these values.
+fn check_privileges(tables: &Tables, session: &mut Session) -> Result<(), Fault> {
+    for (table, nothing) in [
+        (&QUEUES, "name = ''"),
+        (&JOBS, "id = 0"),
+        (&JOB_PARTS, "job = 0"),
+        (&DUE, "queue = 0"),
+        (&DELAYED, "queue = 0"),
+        (&RUNNING, "worker = 0"),
+        (&DEAD, "queue = 0"),
+        (&DONE, "queue = 0"),
+        (&JOB_KEYS, "queue = 0"),
+        (&WORKERS, "worker = 0"),
+        (&QUEUE_MINUTES, "queue = 0"),
+    ] {
+        session.run(&Plain(format!(
+            "/* dblock queue may delete */ DELETE FROM {} WHERE {nothing}",
+            tables.of(table)
+        )))?;
+    }
+    Ok(())
 }
 
 /// Deletes the rows of a state, with their jobs, and reports how many jobs that were.

@@ -198,6 +198,29 @@ both_servers! {
         does(&tables, &["create", "q"]);
     }
 
+    fn a_queue_is_not_half_deleted_by_an_account_that_may_not_delete_all_of_it(server) {
+        let tables = Tables::new(server);
+        does(&tables, &["create", "q"]);
+        does(&tables, &["put", "q", "a", "b"]);
+        let names: Vec<String> = tables.admin().query("SHOW TABLES").unwrap();
+        let before = rows(&tables);
+        for refused in ["dblock_queues", "dblock_jobs", "dblock_job_parts", "dblock_due", "dblock_delayed", "dblock_running", "dblock_dead", "dblock_done",
+            "dblock_job_keys", "dblock_workers", "dblock_queue_minutes"] {
+            let account = format!("u{:08x}", fastrand::u32(..));
+            let mut admin = tables.admin();
+            admin.query_drop(format!("CREATE USER '{account}'@'%' IDENTIFIED BY 'dblock-secret'")).unwrap();
+            for name in &names {
+                let privileges = if name == refused { "SELECT, INSERT, UPDATE" } else { "SELECT, INSERT, UPDATE, DELETE" };
+                admin.query_drop(format!("GRANT {privileges} ON {}.{name} TO '{account}'@'%'", tables.quoted())).unwrap();
+            }
+            queue(&tables, &["delete", "q"]).user(&account).output().expect_code(77).expect_one_line(refused)
+                .expect_one_line("dblock needs SELECT, INSERT, UPDATE and DELETE on ");
+            admin.query_drop(format!("DROP USER '{account}'@'%'")).unwrap();
+            assert_eq!(rows(&tables), before, "{refused}");
+        }
+        does(&tables, &["put", "q", "c"]);
+    }
+
     fn a_put_that_is_under_way_ends_before_its_queue_is_deleted(server) {
         let tables = Tables::new(server);
         does(&tables, &["create", "q"]);
