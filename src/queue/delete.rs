@@ -2,7 +2,7 @@
 
 use super::entries::{AskEntries, AskWorkers, MOST_DELETED, MOST_ENTRIES, delete_entries};
 use super::jobs::State;
-use crate::db::{Fault, Plain, Row, Session, Statement, first_value, text_literal};
+use crate::db::{Fault, LIST, Plain, Row, Session, Statement, first_value, text_literal};
 use crate::schema::{
     DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS, QUEUE_MINUTES, QUEUES, RUNNING, Tables,
     WORKERS,
@@ -30,6 +30,30 @@ impl Statement for AskId<'_> {
     }
 }
 
+/// Waits until the turns are over that the workers of a queue have begun.
+struct AwaitTurns<'a> {
+    tables: &'a Tables,
+    queue: u32,
+}
+
+impl Statement for AwaitTurns<'_> {
+    type Answer = ();
+
+    const MOST_ROWS: usize = LIST;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock queue await turns */ SELECT worker FROM {} WHERE queue = {} AND expires_at IS NOT NULL LOCK IN SHARE MODE",
+            self.tables.of(&WORKERS),
+            self.queue
+        )
+    }
+
+    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
 /// Deletes a queue with all of its jobs, or goes on with that. Whether there was such a queue. It reports how many jobs it has deleted.
 ///
 /// # Errors
@@ -50,6 +74,8 @@ pub fn delete(
     session.run(&Plain(format!(
         "/* dblock queue delete */ UPDATE {queues} SET deleted_at = COALESCE(deleted_at, UTC_TIMESTAMP(6)) {by_name}"
     )))?;
+    // A turn that began before that may still claim: its worker's row is locked until it is over.
+    session.run(&AwaitTurns { tables, queue })?;
     for worker in session.run(&AskWorkers { tables, queue })? {
         let which = format!("WHERE n.worker = {worker} ORDER BY n.worker, n.job");
         delete_all(State::Running, &which, tables, session, &mut report)?;
@@ -83,7 +109,53 @@ pub fn delete(
     session.run(&Plain(format!(
         "/* dblock queue delete */ DELETE FROM {queues} {by_name} AND deleted_at IS NOT NULL"
     )))?;
+    delete_orphans(tables, session)?;
     Ok(true)
+}
+
+/// Deletes what a worker has left whose queue was deleted: what it had claimed, which nobody else can know of on a cluster, and its row.
+///
+/// # Errors
+/// Those of a statement. It may be done again.
+pub fn vanish(worker: u64, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
+    let which = format!("WHERE n.worker = {worker} ORDER BY n.worker, n.job");
+    delete_all(State::Running, &which, tables, session, &mut |_| {})?;
+    session.run(&Plain(format!(
+        "/* dblock queue vanish */ DELETE FROM {} WHERE worker = {worker}",
+        tables.of(&WORKERS)
+    )))
+}
+
+/// Deletes what workers have left that lived when their queue was deleted, and died before they knew of it.
+fn delete_orphans(tables: &Tables, session: &mut Session) -> Result<(), Fault> {
+    for worker in session.run(&AskOrphans(tables))? {
+        vanish(worker, tables, session)?;
+    }
+    Ok(())
+}
+
+/// Workers whose lease is over and whose queue is gone.
+struct AskOrphans<'a>(&'a Tables);
+
+impl Statement for AskOrphans<'_> {
+    type Answer = Vec<u64>;
+
+    const MOST_ROWS: usize = LIST;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock queue orphans */ SELECT w.worker FROM (SELECT DISTINCT queue FROM {workers}) some LEFT JOIN {} q ON q.id = some.queue \
+             JOIN {workers} w ON w.queue = some.queue WHERE q.id IS NULL AND w.expires_at < UTC_TIMESTAMP(6)",
+            self.0.of(&QUEUES),
+            workers = self.0.of(&WORKERS)
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        rows.iter()
+            .filter_map(|row| row.get(0).transpose())
+            .collect()
+    }
 }
 
 /// Fails before anything is deleted where the account may not delete all of it: no row has these values.

@@ -29,7 +29,7 @@ mod worker;
 
 pub use change::{Changed, cancel, retry, retry_dead};
 pub use delay::retry_delay;
-pub use delete::delete;
+pub use delete::{delete, vanish};
 pub use due::{AskCandidates, AskShards, promote};
 pub use exchange::{Exchange, Step, Verdict};
 pub use idle::{AwaitHead, Idle, LookOrSleep, leave_head};
@@ -46,4 +46,4 @@ pub use rescue::rescue;
 pub use status::{Count, Found, MINUTES, Summary, Worker, status};
 pub use turn::{AskRunning, AskTurn, Ended, JobEnd, LONGEST_ERROR, Turn, TurnOver, Unit, Want};
 pub use wake::wake_lock;
-pub use worker::{FindRegistration, Register, Renew, WorkerFacts, leave, vanish};
+pub use worker::{FindRegistration, Register, Renew, WorkerFacts, leave};

@@ -140,13 +140,3 @@ pub fn leave(tables: &Tables, worker: u64) -> Plain {
         tables.of(&WORKERS)
     ))
 }
-
-/// Deletes what is left of a worker whose queue was deleted.
-pub fn vanish(tables: &Tables, worker: u64) -> [Plain; 2] {
-    [RUNNING, WORKERS].map(|table| {
-        Plain(format!(
-            "/* dblock queue vanish */ DELETE FROM {} WHERE worker = {worker}",
-            tables.of(&table)
-        ))
-    })
-}
