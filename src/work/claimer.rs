@@ -112,6 +112,7 @@ fn claim(
         counts: (0, 0),
         counted: Moment::now(),
         vain: SHORTEST_PAUSE,
+        no_room: LONGEST_PAUSE,
         has_more: false,
         shard: 0,
         is_head: false,
@@ -156,6 +157,8 @@ struct Claimer<'a> {
     has_more: bool,
     /// How long to wait after the next look that said there is something, while nothing is to be had: others have it locked.
     vain: Duration,
+    /// How long to wait the next time that the server has no room.
+    no_room: Duration,
     shard: u16,
     /// Whether the session holds the lock of the idle worker that is woken next.
     is_head: bool,
@@ -310,6 +313,14 @@ impl Claimer<'_> {
         let rolls_back = Plain("/* dblock queue roll back */ ROLLBACK".to_owned());
         match fault {
             Fault::Final(failure) => Err(Stop::Failed(failure)),
+            Fault::NoRoom(cause) if session.run(&rolls_back).is_ok() => {
+                session.tell(
+                    Level::Info,
+                    &format!("{session} has no room: {cause}; trying again"),
+                );
+                self.wait_for_room();
+                Ok(None)
+            }
             Fault::Conflict(_) | Fault::Interrupted(_) if session.run(&rolls_back).is_ok() => {
                 Ok(None)
             }
@@ -324,6 +335,14 @@ impl Claimer<'_> {
                 Ok(None)
             }
         }
+    }
+
+    /// Waits longer each time, but not beyond the next renewal.
+    fn wait_for_room(&mut self) {
+        let due = self.renewal_due().map(|due| due.since(Moment::now()));
+        let left = due.map_or(LONGEST_WAIT, |left| left.max(LONGEST_PAUSE));
+        sleep(self.no_room.min(left));
+        self.no_room = (2 * self.no_room).min(LONGEST_WAIT);
     }
 
     /// Asks as often as it takes. Only for what may be carried out twice. The lease is renewed meanwhile.

@@ -54,6 +54,14 @@ fn payloads(tables: &Tables) -> Vec<Vec<u8>> {
     admin.query(query).unwrap()
 }
 
+/// Has the server refuse what is put into a table as with a full disk.
+fn no_room(tables: &Tables, table: &str) {
+    tables.sql(&format!(
+        "CREATE TRIGGER no_room BEFORE INSERT ON {table} FOR EACH ROW SIGNAL SQLSTATE 'HY000' \
+         SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'"
+    ));
+}
+
 fn texts(tables: &Tables) -> Vec<String> {
     payloads(tables)
         .into_iter()
@@ -383,6 +391,17 @@ both_servers! {
         output.expect_code(69).expect_one_line("; 3 jobs are put; ").expect_one_line("it is not known whether the next batch of 1 is put: see dblock queue status q");
         // A server that is never reached.
         put(&tables, &["x", "--connect-timeout", "1"]).env("DBLOCK_URL", "mysql://dblock@127.0.0.1:1/").output().expect_code(69).expect_one_line("127.0.0.1:1");
+    }
+
+    fn a_server_without_room_is_told_and_nothing_is_in_doubt(server) {
+        let tables = with_queue(server, &[]);
+        no_room(&tables, "dblock_due");
+        put(&tables, &["x", "--connect-timeout", "1"]).output().expect_code(69).expect_one_line(" has no room: The table is full (error 1114)\n");
+        let mut run = put(&tables, &["y", "-v"]).spawn();
+        run.wait_stderr("has no room: The table is full (error 1114); trying again", SOON);
+        tables.sql("DROP TRIGGER no_room");
+        assert_eq!(ids(run.wait().expect_code(0)).len(), 1);
+        assert_eq!(texts(&tables), ["y"]);
     }
 
     fn a_row_that_others_have_locked_is_waited_for(server) {

@@ -34,6 +34,9 @@ use crate::supervise::{Signals, was_closed};
 /// From one try to the next after another transaction was in the way.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// The same where the server has no room.
+const NO_ROOM_PAUSE: Duration = Duration::from_millis(500);
+
 /// How long after a look for a server the end of it is waited for.
 const BESIDES: Duration = Duration::from_secs(2);
 
@@ -581,6 +584,12 @@ impl Feeder<'_> {
                 let line = format!("{fault}; trying again");
                 (listener_of::<Fed>(self.link, Level::Info))(Level::Info, &line);
                 sleep(PAUSE);
+                Ok(())
+            }
+            Fault::NoRoom(cause) if !is_late => {
+                let line = format!("{server} has no room: {cause}; trying again");
+                (listener_of::<Fed>(self.link, Level::Info))(Level::Info, &line);
+                sleep(NO_ROOM_PAUSE);
                 Ok(())
             }
             fault @ (Fault::Gone(_) | Fault::Full(_) | Fault::ReadOnly(_)) if !is_late => {
