@@ -55,6 +55,8 @@ pub enum Outcome {
     HasKey(u64),
     /// Nothing is put: the queue is deleted.
     NoQueue,
+    /// Nothing is put: the server has lost what it had committed before.
+    Forgotten,
 }
 
 /// Puts jobs into a queue.
@@ -182,6 +184,8 @@ impl<'a> Putter<'a> {
                     self.turn = 0;
                     Err(Fault::Conflict(cause))
                 }
+                // Its last commit is there no more, as on a server that was restored from a backup or took over without it.
+                Fault::Unmet(_) if self.turn > 0 => Ok(Outcome::Forgotten),
                 // The job that had the key is done meanwhile.
                 Fault::Exists(cause) if self.traits.key.is_some() => Err(Fault::Conflict(cause)),
                 fault => Err(Fault::Final(Failure::new(

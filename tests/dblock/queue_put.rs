@@ -404,6 +404,23 @@ both_servers! {
         assert_eq!(texts(&tables), ["y"]);
     }
 
+    fn a_server_that_has_lost_what_it_had_committed_is_told(server) {
+        for lost in ["DELETE FROM dblock_puts", "UPDATE dblock_puts SET turn = turn - 1"] {
+            let tables = with_queue(server, &[]);
+            let mut run = put(&tables, &["--lines"]).stdin(Stdio::piped()).spawn();
+            let mut stdin = run.take_stdin();
+            for number in 1..=2 {
+                stdin.write_all(b"x\n").unwrap();
+                eventually("it is put", SOON, || run.stdout().lines().count() == number);
+            }
+            tables.sql(lost);
+            stdin.write_all(b"y\n").unwrap();
+            drop(stdin);
+            run.wait().expect_code(74).expect_one_line("the server has lost what it had committed: jobs that were put may be missing; see dblock queue list q\n");
+            assert_eq!(count(&tables, "dblock_jobs WHERE payload = 'y'"), 0);
+        }
+    }
+
     fn a_row_that_others_have_locked_is_waited_for(server) {
         let tables = with_queue(server, &[]);
         let mut other = tables.admin();

@@ -53,6 +53,8 @@ enum Fed {
     Put(Put),
     /// Nothing is put: this job has the key.
     HasKey(u64),
+    /// The server has lost what it had committed: nobody knows what is put.
+    Forgotten,
     /// It is not known whether so many are put.
     InDoubt(u64),
     /// The server is lost, and sought again.
@@ -103,6 +105,7 @@ pub fn put(command_line: CommandLine) -> anyhow::Result<Ending> {
         text: Vec::new(),
         jobs: 0,
         in_doubt: 0,
+        is_forgotten: false,
         deadline: Some(Moment::now() + put.connection.connect_timeout),
         has_session: false,
         last_note: "connecting".to_owned(),
@@ -164,6 +167,8 @@ struct Printer<'a> {
     /// How many jobs are put, and of how many more that is not known.
     jobs: u64,
     in_doubt: u64,
+    /// Whether the server has lost what was put.
+    is_forgotten: bool,
     /// When a server must have been found.
     deadline: Option<Moment>,
     has_session: bool,
@@ -288,6 +293,7 @@ impl Printer<'_> {
                     "job {job} of {queue} has the key {key}, and is not done: nothing is put"
                 ));
             }
+            Message::Item(Fed::Forgotten) => self.is_forgotten = true,
             Message::Item(Fed::InDoubt(jobs)) => self.in_doubt = jobs,
             Message::Item(Fed::Seeking) => {
                 let limit = self.put.connection.connect_timeout + BESIDES;
@@ -335,6 +341,9 @@ impl Printer<'_> {
 
     /// How many jobs are put, and how to put the others without putting any twice.
     fn what_is_put(&self) -> String {
+        if self.is_forgotten {
+            return String::new();
+        }
         let (jobs, in_doubt) = (self.jobs, self.in_doubt);
         let queue = &self.put.queue;
         let mut text = match jobs {
@@ -469,6 +478,14 @@ impl Feeder<'_> {
                 Some(Outcome::Put(put)) => Fed::Put(put),
                 Some(Outcome::HasKey(job)) => Fed::HasKey(job),
                 Some(Outcome::NoQueue) => return Err(self.missing_queue()),
+                Some(Outcome::Forgotten) => {
+                    self.tell(Fed::Forgotten);
+                    let queue = &self.put.queue;
+                    let line = format!(
+                        "the server has lost what it had committed: jobs that were put may be missing; see dblock queue list {queue}"
+                    );
+                    return Err(Failure::new(Reason::LockLost, line));
+                }
                 None => return Ok(()),
             };
             let _ = self.link.send(&Message::Item(outcome));
