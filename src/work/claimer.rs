@@ -297,9 +297,22 @@ impl Claimer<'_> {
                     return Ok(session);
                 }
                 Err(Fault::Final(failure)) => return Err(Stop::Failed(failure)),
-                Err(_) => sleep(self.connector.pause()),
+                Err(fault) => {
+                    self.report_read_only(&fault);
+                    sleep(self.connector.pause());
+                }
             }
         }
+    }
+
+    /// Tells the coordinator whether a round of all servers came to nothing because they are read-only.
+    fn report_read_only(&self, fault: &Fault) {
+        let read_only = match fault {
+            Fault::ReadOnly(line) => Some(cut(line)),
+            _ => None,
+        };
+        self.link
+            .send_if_heard(&FromClaimer::OnlyReadOnly(read_only));
     }
 
     /// Carries out a statement on a session; one that is lost is replaced, and the fault returned, for what it did is unknown.

@@ -414,6 +414,6 @@ both_servers! {
     fn a_worker_without_a_server_that_takes_writes_ends_in_time(server) {
         let pair = Pair::shared(server.kind);
         let work = Dblock::at(&pair.replica, "queue").args(["work", "q", "--connect-timeout", "1"]).sh("echo never").output();
-        work.expect_code(69).expect_one_line("read-only").expect_stdout("");
+        work.expect_code(78).expect_one_line("is read-only; name the server that takes writes").expect_stdout("");
     }
 }

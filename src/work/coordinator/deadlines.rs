@@ -45,14 +45,23 @@ impl Coordinator<'_> {
         self.check_lease();
         self.check_leave();
         if is_over(self.reach_by()) {
-            let line = format!(
-                "no server could be reached within {}: {}",
-                shown(self.spec.connection.connect_timeout),
-                self.last_note
-            );
-            let failure = Failure::new(Reason::Unreachable, line);
+            let failure = self.unreachable();
             self.stop(Duration::ZERO, Err(failure.into()));
         }
+    }
+
+    /// That no server was reached in time, or none that takes writes.
+    fn unreachable(&self) -> Failure {
+        if let Some(server) = &self.only_read_only {
+            let line = format!("{server}; name the server that takes writes");
+            return Failure::new(Reason::Configuration, line);
+        }
+        let line = format!(
+            "no server could be reached within {}: {}",
+            shown(self.spec.connection.connect_timeout),
+            self.last_note
+        );
+        Failure::new(Reason::Unreachable, line)
     }
 
     /// By when a server is to be reached; `None`: one was, and is sought for as long as it takes, or nothing more is wanted.

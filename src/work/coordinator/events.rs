@@ -184,6 +184,7 @@ impl Coordinator<'_> {
                     }
                 }
             }
+            FromClaimer::OnlyReadOnly(line) => self.only_read_only = line,
             FromClaimer::Lost(why) => self.lose(&why),
             FromClaimer::Failed(failure) => self.stop(Duration::ZERO, Err(failure.into())),
             FromClaimer::Left => {
