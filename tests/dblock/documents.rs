@@ -792,7 +792,7 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 24] = [
+const OTHER_TEXTS: [&str; 26] = [
     "lock/named/statements/mod.rs",
     "lock/named/statements/time_limits.rs",
     "lock/rows/statements.rs",
@@ -808,6 +808,8 @@ const OTHER_TEXTS: [&str; 24] = [
     "queue/manage.rs",
     "queue/prune.rs",
     "queue/put.rs",
+    "queue/put/transaction.rs",
+    "queue/show.rs",
     "queue/status.rs",
     "queue/due.rs",
     "queue/idle.rs",
