@@ -89,6 +89,14 @@ pub fn in_words(error: &impl Display) -> String {
         .to_owned()
 }
 
+/// `1 job`, `2 jobs`: so many of what this word is for one of.
+pub fn counted(number: impl TryInto<u64>, one: &str) -> String {
+    match number.try_into().unwrap_or(u64::MAX) {
+        1 => format!("1 {one}"),
+        number => format!("{number} {one}s"),
+    }
+}
+
 /// The beginning of a text, at most so many bytes, cut at a character.
 pub fn cut_to_bytes(text: &str, longest: usize) -> &str {
     let end = (0..=longest.min(text.len())).rfind(|&at| text.is_char_boundary(at));
@@ -98,6 +106,12 @@ pub fn cut_to_bytes(text: &str, longest: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_singular_and_none_is_not() {
+        let all = [0_u32, 1, 2].map(|number| counted(number, "dead worker"));
+        assert_eq!(all, ["0 dead workers", "1 dead worker", "2 dead workers"]);
+    }
 
     #[test]
     fn control_characters_are_made_visible_and_a_line_stays_one_line() {

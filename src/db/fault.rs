@@ -15,6 +15,9 @@ pub enum Fault {
     Gone(String),
     /// The server has as many connections as it or the account may have. It is not to be asked again at once by all.
     Full(String),
+    /// The server has no room for what is to be written, as on a full disk: the statement did nothing, and the session is fine. There may be
+    /// room later.
+    NoRoom(String),
     /// The statement was interrupted or not answered clearly; the session is fine, and what the statement did is unknown.
     Interrupted(String),
     /// The statement met a deadlock, or waited too long for another's lock, and did nothing; the session is fine. It may succeed
@@ -45,6 +48,7 @@ impl fmt::Display for Fault {
         match self {
             Self::Gone(cause)
             | Self::Full(cause)
+            | Self::NoRoom(cause)
             | Self::Interrupted(cause)
             | Self::Conflict(cause)
             | Self::NoSuchTable(cause)
@@ -82,6 +86,10 @@ impl Fault {
         match self {
             Self::Untrusted(failure) | Self::NoNamedLocks(failure) | Self::Final(failure) => {
                 failure
+            }
+            Self::NoRoom(cause) => {
+                let line = format!("{server} has no room: {cause}");
+                Failure::new(Reason::Unreachable, line)
             }
             fault => {
                 let line = format!("lost the session with {server}: {fault}");
@@ -183,13 +191,14 @@ impl Fault {
             1213 | 3058 | 1205 | 1020 | 3101 => Self::Conflict(message_of(&error)),
             // A commit that failed in a cluster may be carried out all the same.
             1180 | 3100
-            // No room on its disk: that may be mended.
-            | 1021 | 1026 | 1041 | 1114
+            // It cannot write, or has no memory: that may be mended.
+            | 1026 | 1041
             // Session killed (MariaDB, MySQL), idle for too long, shutting down, and all that SQLSTATE calls a
             // connection exception.
             | 1053 | 1927 | 3169 | 4031
             // It takes administrators only, as after it was expelled from its group; it is cut off from its cluster.
             | 3032 | 6400 | 1047 | 3781..=3783 | 3796..=3799 => Self::Gone(message_of(&error)),
+            1021 | 1114 => Self::NoRoom(message_of(&error)),
             1290 | 1836 => {
                 Self::ReadOnly(format!("takes no writes: {}", message_of(&error)))
             }
@@ -382,6 +391,9 @@ mod tests {
         // What may be committed all the same is not known until it is looked up.
         for code in [1180, 3100, 1053, 1047, 3032, 6400, 3796, 3797] {
             assert!(matches!(fault(code), Fault::Gone(_)), "{code}");
+        }
+        for code in [1021, 1114] {
+            assert!(matches!(fault(code), Fault::NoRoom(_)), "{code}");
         }
         for code in [1290, 1836] {
             assert!(matches!(fault(code), Fault::ReadOnly(_)), "{code}");

@@ -1,16 +1,14 @@
-//! Creating, pausing and deleting queues.
+//! Creating and pausing queues.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::entries::{AskEntries, AskWorkers, MOST_DELETED, MOST_ENTRIES, delete_entries};
-use super::jobs::State;
 use super::queues::{FindQueue, Properties};
 use super::wake::wake;
 use crate::base::text::shown;
-use crate::db::{Fault, Plain, Row, Session, Statement, first_value, text_literal};
-use crate::schema::{JOB_KEYS, QUEUE_MINUTES, QUEUES, Tables, WORKERS};
+use crate::db::{Fault, Plain, Session, text_literal};
+use crate::schema::{QUEUES, Tables};
 
 /// What came of the creation of a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,104 +134,4 @@ pub(super) fn wake_one(name: &str, tables: &Tables, session: &mut Session) -> Re
     // With nobody idle, or none that this account may wake, the server refuses it.
     let _ = woken;
     Ok(())
-}
-
-/// A queue, be it that it is being deleted.
-struct AskId<'a> {
-    tables: &'a Tables,
-    name: &'a str,
-}
-
-impl Statement for AskId<'_> {
-    type Answer = Option<u32>;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue id */ SELECT id FROM {} WHERE name = {}",
-            self.tables.of(&QUEUES),
-            text_literal(self.name)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        first_value(rows)
-    }
-}
-
-/// Deletes a queue with all of its jobs, or goes on with that. Whether there was such a queue. It reports how many jobs it has deleted.
-///
-/// # Errors
-/// Those of a statement. It may be done again.
-pub fn delete(
-    name: &str,
-    tables: &Tables,
-    session: &mut Session,
-    mut report: impl FnMut(u64),
-) -> Result<bool, Fault> {
-    let Some(queue) = session.run(&AskId { tables, name })? else {
-        return Ok(false);
-    };
-    let queues = tables.of(&QUEUES);
-    let by_name = format!("WHERE name = {} AND id = {queue}", text_literal(name));
-    // From here on nothing is put and nothing is claimed.
-    session.run(&Plain(format!(
-        "/* dblock queue delete */ UPDATE {queues} SET deleted_at = COALESCE(deleted_at, UTC_TIMESTAMP(6)) {by_name}"
-    )))?;
-    for worker in session.run(&AskWorkers { tables, queue })? {
-        let which = format!("WHERE n.worker = {worker} ORDER BY n.worker, n.job");
-        delete_all(State::Running, &which, tables, session, &mut report)?;
-    }
-    let of_queue = |order: &str| format!("WHERE n.queue = {queue} ORDER BY n.queue, {order}");
-    // What a worker gives back that does not know it yet is due or delayed.
-    for (state, order) in [
-        (State::Dead, "n.job"),
-        (State::Done, "n.done_at, n.job"),
-        (State::Due, "n.shard, n.priority, n.job"),
-        (State::Delayed, "n.due_at, n.job"),
-        (State::Due, "n.shard, n.priority, n.job"),
-    ] {
-        delete_all(state, &of_queue(order), tables, session, &mut report)?;
-    }
-    for (table, order) in [(&JOB_KEYS, "job_key"), (&QUEUE_MINUTES, "minute, worker")] {
-        let delete = format!(
-            "/* dblock queue delete */ DELETE FROM {} WHERE queue = {queue} ORDER BY queue, {order} LIMIT {MOST_DELETED}",
-            tables.of(table)
-        );
-        while session.change(&Plain(delete.clone()))? >= MOST_DELETED {}
-    }
-    // Those that live learn that the queue is gone.
-    for over in ["expires_at IS NULL", "expires_at < UTC_TIMESTAMP(6)"] {
-        let delete = format!(
-            "/* dblock queue delete */ DELETE FROM {} WHERE queue = {queue} AND {over} ORDER BY queue, expires_at LIMIT {MOST_DELETED}",
-            tables.of(&WORKERS)
-        );
-        while session.change(&Plain(delete.clone()))? >= MOST_DELETED {}
-    }
-    session.run(&Plain(format!(
-        "/* dblock queue delete */ DELETE FROM {queues} {by_name} AND deleted_at IS NOT NULL"
-    )))?;
-    Ok(true)
-}
-
-/// Deletes the rows of a state, with their jobs, and reports how many jobs that were.
-fn delete_all(
-    state: State,
-    which: &str,
-    tables: &Tables,
-    session: &mut Session,
-    report: &mut impl FnMut(u64),
-) -> Result<(), Fault> {
-    loop {
-        let which = format!("{which} LIMIT {MOST_ENTRIES}");
-        let entries = session.run(&AskEntries {
-            tables,
-            state,
-            which,
-        })?;
-        if entries.is_empty() {
-            return Ok(());
-        }
-        delete_entries(&entries, tables, session)?;
-        report(entries.iter().map(|entry| u64::from(entry.jobs)).sum());
-    }
 }

@@ -1,6 +1,6 @@
 //! What makes a session fit for a worker, and what its server can do.
 
-use super::{FindQueue, Queue, no_such_queue};
+use super::{FindQueue, Queue, missing_queue};
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::AskMultiPrimary;
 use crate::db::server_facts::{Product, is_mariadb};
@@ -38,7 +38,7 @@ pub fn open_for_work(tables: &Tables, name: &str, session: &mut Session) -> Resu
     )))?;
     let found = session.run(&FindQueue { tables, name });
     let Some(queue) = found.map_err(|fault| tables.explain(fault))? else {
-        return Err(Fault::Final(no_such_queue(name)));
+        return Err(Fault::Final(missing_queue(name, tables, session)?));
     };
     if server.logs_statements {
         let line = format!(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::db::{Fault, Row, Statement, text_literal};
+use crate::db::{Fault, Row, Statement, first_value, text_literal};
 use crate::schema::{QUEUES, Tables};
 
 /// What a worker claims at once.
@@ -85,6 +85,28 @@ impl Queue {
             ttl: self.ttl,
             keep: self.keep,
         }
+    }
+}
+
+/// Whether the deletion of a queue has begun, and has not ended.
+pub(super) struct IsDeleting<'a> {
+    pub tables: &'a Tables,
+    pub name: &'a str,
+}
+
+impl Statement for IsDeleting<'_> {
+    type Answer = bool;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock queue is deleting */ SELECT deleted_at IS NOT NULL FROM {} WHERE name = {}",
+            self.tables.of(&QUEUES),
+            text_literal(self.name)
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
+        Ok(first_value::<u8>(rows)? == Some(1))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::thread::sleep;
 
+use super::queues::IsDeleting;
 use crate::base::exit::{Failure, Reason};
 use crate::db::server_facts::Shown;
 use crate::db::{Connector, Fault, Plain, Session};
@@ -66,6 +67,26 @@ pub fn reach(connector: &Connector, tables: &Tables, what_for: For) -> Result<Se
             Err(_) => sleep(connector.pause()),
         }
     }
+}
+
+/// Why there is no queue of this name that could be used.
+///
+/// # Errors
+/// Those of a statement.
+pub fn missing_queue(name: &str, tables: &Tables, session: &mut Session) -> Result<Failure, Fault> {
+    let is_deleting = session.run(&IsDeleting { tables, name })?;
+    Ok(if is_deleting {
+        being_deleted(name)
+    } else {
+        no_such_queue(name)
+    })
+}
+
+/// That a deletion of the queue has begun, and has not ended.
+pub fn being_deleted(name: &str) -> Failure {
+    let line =
+        format!("the queue {name} is being deleted; dblock queue delete {name} goes on with that");
+    Failure::new(Reason::Configuration, line)
 }
 
 /// That there is no such queue.

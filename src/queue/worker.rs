@@ -140,13 +140,3 @@ pub fn deregister(tables: &Tables, worker: u64) -> Plain {
         tables.of(&WORKERS)
     ))
 }
-
-/// Deletes what is left of a worker whose queue was deleted.
-pub fn delete_worker(tables: &Tables, worker: u64) -> [Plain; 2] {
-    [RUNNING, WORKERS].map(|table| {
-        Plain(format!(
-            "/* dblock queue delete worker */ DELETE FROM {} WHERE worker = {worker}",
-            tables.of(&table)
-        ))
-    })
-}

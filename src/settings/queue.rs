@@ -1,5 +1,7 @@
 //! What the options of `dblock queue` mean. Its own come from the command line alone.
 
+mod values;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,21 +10,15 @@ use super::cli::queue as options;
 use super::cli::{CommandLine, Setting};
 use super::sources::{Given, Origin};
 use super::{connection, read_sources, run, value};
-use crate::base::exit::{CONFLICT, Failure, Reason};
+use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
 use crate::db::ConnectOptions;
-use crate::lock::Name;
-use crate::queue::{Claim, Due, Properties, State, Traits};
+use crate::queue::{Due, Properties, State, Traits};
 use crate::work::{Batch, Spec, Until};
-
-/// Commands that a worker runs at once at most.
-const MOST_COMMANDS: u32 = 1000;
-
-/// Jobs that one command gets at most.
-const LARGEST_BATCH: u32 = 10_000;
-
-const MOST_SHARDS: u32 = 1024;
-const MOST_ATTEMPTS: u32 = 1_000_000;
+use values::{
+    LARGEST_BATCH, MOST_ATTEMPTS, MOST_COMMANDS, claim, exit_codes, id, limit, longer_than_nothing,
+    name, number, priority, shards, state, whole_seconds,
+};
 
 /// Everything that `dblock queue create` was asked to do.
 #[derive(Debug)]
@@ -428,129 +424,4 @@ fn optional<T>(
     let given = line.take_given(setting);
     let read = |given| Given::new(setting.name, given, Origin::Flag).read(reader);
     given.map(read).transpose()
-}
-
-/// A name by the rules of locks.
-fn name(text: &str, what: &str) -> Result<String, String> {
-    let name = Name::parse(text).map_err(|wrong| format!("{what} {wrong}"))?;
-    Ok(name.to_string())
-}
-
-fn number(text: &str, most: u32) -> Result<u32, String> {
-    match text.parse() {
-        Ok(number) if (1..=most).contains(&number) => Ok(number),
-        _ => Err(format!(
-            "{} is not a number from 1 to {most}",
-            value::shown_safely(text)
-        )),
-    }
-}
-
-fn shards(text: &str) -> Result<u16, String> {
-    let shards = number(text, MOST_SHARDS)?;
-    Ok(u16::try_from(shards).expect("1024 at most"))
-}
-
-fn claim(text: &str) -> Result<Claim, String> {
-    value::one_of(&Claim::ALL.map(|claim| (claim.word(), claim)), text)
-}
-
-fn state(text: &str) -> Result<State, String> {
-    value::one_of(&State::ALL.map(|state| (state.word(), state)), text)
-}
-
-fn whole_seconds(text: &str) -> Result<Duration, String> {
-    let span = value::duration(text)?;
-    if span.subsec_nanos() == 0 {
-        Ok(span)
-    } else {
-        Err(format!(
-            "{} is not whole seconds",
-            value::shown_safely(text)
-        ))
-    }
-}
-
-/// To the microsecond, for that is what a server keeps.
-fn longer_than_nothing(text: &str) -> Result<Duration, String> {
-    let span = value::duration(text)?;
-    if span < Duration::from_micros(1) {
-        return Err("must be longer than 0".to_owned());
-    }
-    Ok(span)
-}
-
-fn priority(text: &str) -> Result<i32, String> {
-    text.parse().map_err(|_| {
-        format!(
-            "{} is not a number from {} to {}",
-            value::shown_safely(text),
-            i32::MIN,
-            i32::MAX
-        )
-    })
-}
-
-/// The number of a job.
-fn id(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(id @ 1..) => Ok(id),
-        _ => Err(format!(
-            "{} is not the id of a job, as dblock queue put prints it",
-            value::shown_safely(text)
-        )),
-    }
-}
-
-/// How many jobs are shown; `None`: all.
-fn limit(text: &str) -> Result<Option<usize>, String> {
-    match text.parse::<u32>() {
-        Ok(0) => Ok(None),
-        Ok(limit) => Ok(Some(limit as usize)),
-        Err(_) => Err(format!(
-            "{} is not a number of jobs; 0 is all",
-            value::shown_safely(text)
-        )),
-    }
-}
-
-/// Exit codes with commas between them, each once.
-fn exit_codes(text: &str) -> Result<Vec<u8>, String> {
-    let mut codes = Vec::new();
-    for code in text.split(',') {
-        match code.parse::<u8>() {
-            Ok(CONFLICT) => return Err("75 means that the job is tried again later".to_owned()),
-            Ok(code @ 1..) if codes.contains(&code) => {}
-            Ok(code @ 1..) => codes.push(code),
-            _ => {
-                return Err(format!(
-                    "{} is not an exit code from 1 to 255",
-                    value::shown_safely(code)
-                ));
-            }
-        }
-    }
-    Ok(codes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exit_codes_are_given_with_commas() {
-        assert_eq!(exit_codes("1"), Ok(vec![1]));
-        assert_eq!(exit_codes("255,3,3"), Ok(vec![255, 3]));
-        for wrong in ["", "0", "75", "1,75", "256", "1,", "-1", "x", "1, 2"] {
-            assert!(exit_codes(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn an_id_is_a_number_from_1() {
-        assert_eq!(id("18446744073709551615"), Ok(u64::MAX));
-        for wrong in ["", "0", "-1", "1.0", "18446744073709551616", "x"] {
-            assert!(id(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -113,6 +113,7 @@ fn claim(
         counts: (0, 0),
         counted: Moment::now(),
         fruitless_pause: SHORTEST_PAUSE,
+        no_room: LONGEST_PAUSE,
         has_more: false,
         shard: 0,
         is_head: false,
@@ -159,6 +160,8 @@ struct Claimer<'a> {
     has_more: bool,
     /// How long to wait after the next look that said there is something, while nothing is claimed: others have it locked.
     fruitless_pause: Duration,
+    /// How long to wait the next time that the server has no room.
+    no_room: Duration,
     shard: u16,
     /// Whether the session holds the lock of the idle worker that is woken next.
     is_head: bool,
@@ -308,7 +311,8 @@ impl Claimer<'_> {
                     return Ok(session);
                 }
                 Err(Fault::Final(failure)) => return Err(Stop::Failed(failure)),
-                Err(_) => {
+                Err(fault) => {
+                    self.report_read_only(&fault);
                     if let Some(last) = self.connector.passed_over().pop() {
                         self.say_fault(last.line);
                     }
@@ -316,6 +320,16 @@ impl Claimer<'_> {
                 }
             }
         }
+    }
+
+    /// Tells the coordinator whether a round of all servers came to nothing because they are read-only.
+    fn report_read_only(&self, fault: &Fault) {
+        let read_only = match fault {
+            Fault::ReadOnly(line) => Some(cut(line)),
+            _ => None,
+        };
+        self.link
+            .send_if_heard(&FromClaimer::OnlyReadOnly(read_only));
     }
 
     /// Carries out a statement on a session; one that is lost is replaced, and the fault returned, for what it did is unknown.
@@ -329,6 +343,14 @@ impl Claimer<'_> {
         let rolls_back = Plain("/* dblock queue roll back */ ROLLBACK".to_owned());
         match fault {
             Fault::Final(failure) => Err(Stop::Failed(failure)),
+            Fault::NoRoom(cause) if session.run(&rolls_back).is_ok() => {
+                session.tell(
+                    Level::Info,
+                    &format!("{session} has no room: {cause}; trying again"),
+                );
+                self.wait_for_room();
+                Ok(None)
+            }
             Fault::Conflict(_) | Fault::Interrupted(_) if session.run(&rolls_back).is_ok() => {
                 Ok(None)
             }
@@ -342,6 +364,14 @@ impl Claimer<'_> {
                 Ok(None)
             }
         }
+    }
+
+    /// Waits longer each time, but not beyond the next renewal.
+    fn wait_for_room(&mut self) {
+        let due = self.renewal_due().map(|due| due.since(Moment::now()));
+        let left = due.map_or(LONGEST_WAIT, |left| left.max(LONGEST_PAUSE));
+        sleep(self.no_room.min(left));
+        self.no_room = (2 * self.no_room).min(LONGEST_WAIT);
     }
 
     /// Asks as often as it takes. Only for what may be carried out twice. The lease is renewed meanwhile.

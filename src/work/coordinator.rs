@@ -82,6 +82,7 @@ pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         begun: Some(Moment::now()),
         is_silent: false,
         deaths: 0,
+        only_read_only: None,
         last_note: "connecting".to_owned(),
         fault: None,
         started_any: false,
@@ -165,6 +166,8 @@ struct Coordinator<'a> {
     is_silent: bool,
     /// How many claimers have died since the last turn was over.
     deaths: u32,
+    /// That every server is read-only, as the latest round has shown.
+    only_read_only: Option<String>,
     /// What was under way last.
     last_note: String,
     /// Why there is no session; `None`: there is one, or it is the first that is sought.

@@ -28,6 +28,8 @@ pub enum FromClaimer {
         /// Whether there was less than was wanted.
         nothing_due: bool,
     },
+    /// Every server is read-only, as the latest round of all of them has shown, and why; or no longer.
+    OnlyReadOnly(Option<String>),
     /// The worker's lease was over, and others have its jobs. The text is the cause. It registers again.
     Lost(String),
     /// The queue was deleted, or the claimer cannot go on.

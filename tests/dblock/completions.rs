@@ -211,6 +211,10 @@ in_each_shell! {
 
     fn the_command_of_a_worker_comes_behind_its_queue(offered) {
         assert_eq!(offered("dblock queue work --dr"), ["--drain"]);
+        assert_eq!(offered("dblock queue work mails --dr"), ["--drain"]);
+        assert_eq!(offered("dblock queue work mails -j 4 --dr"), ["--drain"]);
+        assert_eq!(offered("dblock queue work mails -j 4 cat sec"), ["secret-1", "secret-2"]);
+        assert!(offered("dblock queue work mails -- true --dr").is_empty());
         for line in ["work mails -- ec", "work -j 4 mails ec", "work mails --grace 5 ec"] {
             has(&offered(&format!("dblock queue {line}")), &["echo"]);
         }

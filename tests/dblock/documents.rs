@@ -792,7 +792,7 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 26] = [
+const OTHER_TEXTS: [&str; 29] = [
     "lock/named/statements/mod.rs",
     "lock/named/statements/time_limits.rs",
     "lock/rows/statements.rs",
@@ -802,11 +802,14 @@ const OTHER_TEXTS: [&str; 26] = [
     "schema/tables.rs",
     "history/journal.rs",
     "queue/change.rs",
+    "queue/delete.rs",
     "queue/entries.rs",
     "queue/list.rs",
     "queue/manage.rs",
     "queue/prune.rs",
     "queue/put.rs",
+    "queue/put/transaction.rs",
+    "queue/show.rs",
     "queue/status.rs",
     "queue/due.rs",
     "queue/idle.rs",
@@ -845,7 +848,7 @@ const NO_LINES: [&str; 28] = [
     "(r.",
     "l.slot, ",
     // How far a put is, at a terminal.
-    "\\r{jobs} jobs put",
+    "\\r{} put",
     // What @daily and its like stand for.
     "0 * * * *",
     "0 0 ",

@@ -5,6 +5,7 @@ use mysql::prelude::Queryable;
 use serde_json::Value;
 
 use crate::harness::{Dblock, Output, Tables, both_servers, numbered_lines};
+use crate::report::follows;
 
 /// The columns that all narrow tables have.
 const NARROW: &str =
@@ -104,10 +105,23 @@ fn count(tables: &Tables, what: &str) -> u64 {
         .unwrap()
 }
 
+/// What was printed, which is as the schema in docs says where there is one.
 #[track_caller]
 fn json(output: &Output) -> Value {
     output.expect_code(0).expect_silence();
-    serde_json::from_str(&output.stdout).unwrap()
+    let whole: Value = serde_json::from_str(&output.stdout).unwrap();
+    let schema = if whole.get("queues").is_some() {
+        "queue-status.schema.json"
+    } else if whole.get("jobs").is_some() {
+        "queue-list.schema.json"
+    } else {
+        return whole;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("answer.json");
+    std::fs::write(&file, &output.stdout).unwrap();
+    follows(&file, schema);
+    whole
 }
 
 /// The ids of a list.

@@ -189,12 +189,74 @@ both_servers! {
         does(&tables, &["create", "q"]);
         does(&tables, &["put", "q", "a", "b"]);
         tables.sql("UPDATE dblock_queues SET deleted_at = UTC_TIMESTAMP(6)");
-        queue(&tables, &["put", "q", "c"]).output().expect_code(78).expect_one_line("there is no queue q");
-        queue(&tables, &["create", "q"]).output().expect_code(78).expect_one_line("is being deleted; dblock queue delete q goes on with that");
+        for args in [&["create", "q"][..], &["put", "q", "c"], &["list", "q"], &["pause", "q"], &["retry", "q", "--dead"], &["work", "q", "--", "true"]] {
+            queue(&tables, args).output().expect_code(78).expect_one_line("the queue q is being deleted; dblock queue delete q goes on with that\n");
+        }
         assert!(does(&tables, &["status"]).contains("being deleted"));
         does(&tables, &["delete", "q"]);
         assert_eq!(rows(&tables), 0);
         does(&tables, &["create", "q"]);
+    }
+
+    fn a_claim_that_is_under_way_while_its_queue_is_deleted_leaves_nothing(server) {
+        let tables = Tables::new(server);
+        does(&tables, &["create", "q"]);
+        does(&tables, &["put", "q", "a", "b"]);
+        let worker = |lease: i32| {
+            let mut admin = tables.admin();
+            admin.query_drop(format!("INSERT INTO dblock_workers (run, queue, slots, ttl_seconds, started_at, renewed_at, expires_at) \
+                SELECT '{:032x}', id, 1, 60, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL {lease} SECOND FROM dblock_queues", fastrand::u128(..))).unwrap();
+            admin.last_insert_id()
+        };
+        let number = worker(60);
+        let mut claim = tables.admin();
+        claim.query_drop("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").unwrap();
+        claim.query_drop("BEGIN").unwrap();
+        claim.query_drop(format!("UPDATE dblock_workers SET turn = turn + 1, expires_at = UTC_TIMESTAMP(6) + INTERVAL 60 SECOND WHERE worker = {number}")).unwrap();
+        let columns = "queue, shard, priority, job, last_job, block, jobs, attempt, fence, every_us, due_at";
+        claim.query_drop(format!("INSERT INTO dblock_running ({columns}, worker, turn, claimed_at) SELECT {columns}, {number}, 1, UTC_TIMESTAMP(6) FROM dblock_due")).unwrap();
+        claim.query_drop("DELETE FROM dblock_due").unwrap();
+        let delete = queue(&tables, &["delete", "q"]).spawn();
+        let count = |what: &str| tables.admin().query_first::<u64, _>(format!("SELECT COUNT(*) FROM {what}")).unwrap().unwrap();
+        eventually("its deletion has begun", SOON, || count("dblock_queues WHERE deleted_at IS NOT NULL") == 1);
+        // Time enough to meet the locks of the claim, wherever it does.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        claim.query_drop("COMMIT").unwrap();
+        delete.wait().expect_code(0).expect_silence();
+        // The worker has still to learn it.
+        assert_eq!((rows(&tables), count("dblock_workers")), (1, 1));
+        // It dies before, with what it has claimed where it meets nobody's locks: the next deletion finds that.
+        does(&tables, &["create", "q"]);
+        does(&tables, &["put", "q", "c"]);
+        tables.sql("UPDATE dblock_due SET queue = queue - 1");
+        tables.sql(&format!("INSERT INTO dblock_running ({columns}, worker, turn, claimed_at) SELECT {columns}, {number}, 1, UTC_TIMESTAMP(6) FROM dblock_due"));
+        tables.sql("DELETE FROM dblock_due");
+        tables.sql("UPDATE dblock_workers SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND");
+        does(&tables, &["delete", "q"]);
+        assert_eq!(rows(&tables), 0);
+    }
+
+    fn a_queue_is_not_half_deleted_by_an_account_that_may_not_delete_all_of_it(server) {
+        let tables = Tables::new(server);
+        does(&tables, &["create", "q"]);
+        does(&tables, &["put", "q", "a", "b"]);
+        let names: Vec<String> = tables.admin().query("SHOW TABLES").unwrap();
+        let before = rows(&tables);
+        for refused in ["dblock_queues", "dblock_jobs", "dblock_job_parts", "dblock_due", "dblock_delayed", "dblock_running", "dblock_dead", "dblock_done",
+            "dblock_job_keys", "dblock_workers", "dblock_queue_minutes"] {
+            let account = format!("u{:08x}", fastrand::u32(..));
+            let mut admin = tables.admin();
+            admin.query_drop(format!("CREATE USER '{account}'@'%' IDENTIFIED BY 'dblock-secret'")).unwrap();
+            for name in &names {
+                let privileges = if name == refused { "SELECT, INSERT, UPDATE" } else { "SELECT, INSERT, UPDATE, DELETE" };
+                admin.query_drop(format!("GRANT {privileges} ON {}.{name} TO '{account}'@'%'", tables.quoted())).unwrap();
+            }
+            queue(&tables, &["delete", "q"]).user(&account).output().expect_code(77).expect_one_line(refused)
+                .expect_one_line("dblock needs SELECT, INSERT, UPDATE and DELETE on ");
+            admin.query_drop(format!("DROP USER '{account}'@'%'")).unwrap();
+            assert_eq!(rows(&tables), before, "{refused}");
+        }
+        does(&tables, &["put", "q", "c"]);
     }
 
     fn a_put_that_is_under_way_ends_before_its_queue_is_deleted(server) {

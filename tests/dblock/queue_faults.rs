@@ -401,7 +401,7 @@ both_servers! {
         eventually("it has ended", SOON, || recorded(&log).len() == 2);
         busy.signal(Signal::SIGTERM);
         let output = busy.wait_within(SOON);
-        output.expect_code(69).expect_said(["1 jobs have ended is not recorded: cannot connect to "]);
+        output.expect_code(69).expect_said(["how 1 job has ended is not recorded: cannot connect to "]);
         server.start();
     }
 
@@ -434,9 +434,27 @@ both_servers! {
         }
     }
 
+    fn a_worker_keeps_its_session_and_asks_less_often_while_the_server_has_no_room(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.put(&["x"]);
+        jobs.tables.sql("CREATE TRIGGER no_room BEFORE INSERT ON dblock_running FOR EACH ROW SIGNAL SQLSTATE 'HY000' \
+            SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'");
+        let proxy = Proxy::to(server);
+        let mut worker = jobs.work(&["-v", "--once"]).env("DBLOCK_URL", proxy.url()).sh("true").spawn();
+        let said = "has no room: The table is full (error 1114); trying again";
+        worker.wait_stderr(said, SOON);
+        std::thread::sleep(Duration::from_secs(4));
+        let times = worker.stderr().matches(said).count();
+        assert!((3..=8).contains(&times), "{times} times");
+        jobs.tables.sql("DROP TRIGGER no_room");
+        worker.wait_within(SOON).expect_code(0);
+        assert_eq!(proxy.connections(), 1);
+        jobs.assert_empty();
+    }
+
     fn a_worker_without_a_server_that_takes_writes_ends_in_time(server) {
         let pair = Pair::shared(server.kind);
         let work = Dblock::at(&pair.replica, "queue").args(["work", "q", "--connect-timeout", "1"]).sh("echo never").output();
-        work.expect_code(69).expect_one_line("read-only").expect_stdout("");
+        work.expect_code(78).expect_one_line("is read-only; name the server that takes writes").expect_stdout("");
     }
 }

@@ -54,6 +54,14 @@ fn payloads(tables: &Tables) -> Vec<Vec<u8>> {
     admin.query(query).unwrap()
 }
 
+/// Has the server refuse what is put into a table as with a full disk.
+fn no_room(tables: &Tables, table: &str) {
+    tables.sql(&format!(
+        "CREATE TRIGGER no_room BEFORE INSERT ON {table} FOR EACH ROW SIGNAL SQLSTATE 'HY000' \
+         SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'"
+    ));
+}
+
 fn texts(tables: &Tables) -> Vec<String> {
     payloads(tables)
         .into_iter()
@@ -311,6 +319,24 @@ both_servers! {
         assert_eq!(count(&tables, "dblock_due"), 3000);
     }
 
+    fn ids_that_cannot_be_printed_are_an_error_that_says_what_is_put(server) {
+        let tables = with_queue(server, &[]);
+        let full = || File::options().write(true).open("/dev/full").unwrap();
+        put(&tables, &["x"]).stdout(full()).output().expect_code(70).expect_one_line("cannot write to stdout: No space left on device; 1 job is put\n");
+        put(&tables, &["y", "z"]).stdout(full()).output().expect_code(70).expect_one_line("device; 2 jobs are put\n");
+        put(&tables, &["--key", "k", "k"]).output().expect_code(0);
+        put(&tables, &["--key", "k", "k"]).stdout(full()).output().expect_code(70).expect_one_line("device; nothing is put\n");
+        assert_eq!(texts(&tables), ["x", "y", "z", "k"]);
+        // Nothing more is put than what was under way.
+        let mut run = put(&tables, &["--lines"]).stdin(Stdio::piped()).stdout(full()).spawn();
+        let mut stdin = run.take_stdin();
+        stdin.write_all(b"a\nb\n").unwrap();
+        run.wait().expect_code(70).expect_one_line("device; 2 jobs are put; go on with tail -n +3\n");
+        let closed = put(&tables, &["c"]).under(["sh", "-c", "exec \"$@\" >&-", "sh"]);
+        closed.output().expect_code(70).expect_one_line("cannot write to stdout: Bad file descriptor; nothing is put\n");
+        assert_eq!(texts(&tables), ["x", "y", "z", "k", "a", "b"]);
+    }
+
     fn an_answer_that_was_lost_puts_nothing_twice(server) {
         let tables = with_queue(server, &[]);
         let long = "x".repeat(60_000);
@@ -367,6 +393,34 @@ both_servers! {
         put(&tables, &["x", "--connect-timeout", "1"]).env("DBLOCK_URL", "mysql://dblock@127.0.0.1:1/").output().expect_code(69).expect_one_line("127.0.0.1:1");
     }
 
+    fn a_server_without_room_is_told_and_nothing_is_in_doubt(server) {
+        let tables = with_queue(server, &[]);
+        no_room(&tables, "dblock_due");
+        put(&tables, &["x", "--connect-timeout", "1"]).output().expect_code(69).expect_one_line(" has no room: The table is full (error 1114)\n");
+        let mut run = put(&tables, &["y", "-v"]).spawn();
+        run.wait_stderr("has no room: The table is full (error 1114); trying again", SOON);
+        tables.sql("DROP TRIGGER no_room");
+        assert_eq!(ids(run.wait().expect_code(0)).len(), 1);
+        assert_eq!(texts(&tables), ["y"]);
+    }
+
+    fn a_server_that_has_lost_what_it_had_committed_is_told(server) {
+        for lost in ["DELETE FROM dblock_puts", "UPDATE dblock_puts SET turn = turn - 1"] {
+            let tables = with_queue(server, &[]);
+            let mut run = put(&tables, &["--lines"]).stdin(Stdio::piped()).spawn();
+            let mut stdin = run.take_stdin();
+            for number in 1..=2 {
+                stdin.write_all(b"x\n").unwrap();
+                eventually("it is put", SOON, || run.stdout().lines().count() == number);
+            }
+            tables.sql(lost);
+            stdin.write_all(b"y\n").unwrap();
+            drop(stdin);
+            run.wait().expect_code(74).expect_one_line("the server has lost what it had committed: jobs that were put may be missing; see dblock queue list q\n");
+            assert_eq!(count(&tables, "dblock_jobs WHERE payload = 'y'"), 0);
+        }
+    }
+
     fn a_row_that_others_have_locked_is_waited_for(server) {
         let tables = with_queue(server, &[]);
         let mut other = tables.admin();
@@ -399,7 +453,8 @@ both_servers! {
         for (args, said) in [
             (&["--lines", "x"][..], "--lines reads the payloads from stdin"), (&["--null", "x"], "--null reads the payloads from stdin"),
             (&["--lines", "--null"], "--null"), (&["--lines", "--file"], "--file"), (&["--file"], "--file needs the name of a file"),
-            (&["--delay", "-1", "x"], "--delay"), (&["--delay", "1h", "--at", "2031-01-01", "x"], "--at"), (&["--at", "tomorrow", "x"], "--at"),
+            (&["--delay", "-1", "x"], "--delay"), (&["--delay", "1h", "--at", "2031-01-01", "x"], "--at"), (&["--at", "tomorrow", "x"], "--at: \"tomorrow\" is not a time, as 2026-11-22, 2026-11-22 08:30 or 2026-11-22T08:30:00+01:00\n"),
+            (&["--at", "2h", "x"], "--at: \"2h\" is a duration, which --delay takes; a time is as 2026-11-22, "), (&["--at", "08:30", "x"], "is not a time"),
             (&["--priority", "2147483648", "x"], "--priority"), (&["--priority", "low", "x"], "--priority"), (&["--every", "0", "x"], "--every"),
             (&["--key", "", "x"], "--key"), (&["--key", &"k".repeat(201), "x"], "--key"), (&["--key", "k", "x", "y"], "--key takes one payload"),
             (&["--key", "k", "--lines"], "--key"), (&["-x"], "-x"),
@@ -434,7 +489,7 @@ both_servers! {
         let mut shell = Shell::start(server);
         shell.enter(&format!("export DBLOCK_DATABASE='{}'", tables.database));
         shell.enter("(echo a; sleep 3; echo b) | dblock queue put q --lines >/dev/null; echo code=$?");
-        shell.wait_for("1 jobs put");
+        shell.wait_for("1 job put");
         shell.wait_for("code=0");
     }
 }

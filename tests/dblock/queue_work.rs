@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
+use crate::harness::jobs::lines;
 use crate::harness::pty::Shell;
 use crate::harness::{
     BUSY, Dblock, Jobs, Output, Records, Running, SOON, Server, Tables, both_servers, children_of,
@@ -768,6 +769,17 @@ both_servers! {
             let listed = jobs.does("list", &["--state", "done", "--json"]);
             assert_eq!(listed.stdout.matches("\"id\"").count(), 2, "{listed:?}");
         }
+    }
+
+    fn a_process_that_a_command_leaves_behind_runs_on_beyond_its_job(server) {
+        let (jobs, records) = (Jobs::new(server, &[]), Records::new());
+        let (log, go) = (records.path().join("log"), records.path().join("go"));
+        jobs.put(&["x"]);
+        let behind = format!("(while ! test -e {go}; do sleep 0.05; done; echo ended >>{log}) >/dev/null 2>&1 &", go = quoted(&go), log = quoted(&log));
+        jobs.work(&["--drain"]).sh(&behind).output().expect_code(0).expect_silence();
+        jobs.assert_empty();
+        std::fs::write(&go, "").unwrap();
+        eventually("it has ended by itself", SOON, || lines(&log) == ["ended"]);
     }
 
     fn a_worker_leaves_no_process_behind(server) {

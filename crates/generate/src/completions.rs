@@ -217,10 +217,28 @@ fn bash() -> String {
 }
 
 /// clap's, but that options are offered in the place of a name that nobody can guess, and behind it. For such a name clap says
-/// nothing, and zsh then offers nothing at all. And of a command that is run, only its own words are its own: three colons.
+/// nothing, and zsh then offers nothing at all. And of a command that is run, only its own words are its own: three colons. Where that
+/// stands behind other arguments, zsh offers no options in its place: there its program is an argument like those, and what follows is
+/// completed as the program's.
 fn zsh() -> String {
     let lines = by_clap(Shell::Zsh);
+    let mut before = 0;
     let lines = lines.lines().map(|line| {
+        let before = match line {
+            _ if line.starts_with("':") => {
+                before += 1;
+                before
+            }
+            _ => std::mem::take(&mut before),
+        };
+        if before > 0
+            && let Some(command) = line.strip_prefix("'*::")
+            && let Some(command) = command.strip_suffix(":_cmdambivalent' \\")
+        {
+            return format!(
+                "':{command}: _command_names -e' \\\n'*:::arguments:->behind-{before}' \\\n"
+            );
+        }
         if let Some(command) = line.strip_prefix("'*::")
             && line.ends_with(":_cmdambivalent' \\")
         {
@@ -233,7 +251,21 @@ fn zsh() -> String {
             None => format!("{line}\n"),
         }
     });
-    lines.collect()
+    let mut text: String = lines.collect();
+    for (words, before) in runners().into_iter().filter(|(_, before)| *before > 0) {
+        let table = format!("'*:::arguments:->behind-{before}' \\\n&& ret=0\n");
+        assert!(text.contains(&table), "{words}: clap's table has changed");
+        let place = before + 1;
+        // Right behind -- zsh takes the program for one of its arguments.
+        let of_program = format!(
+            "if [[ $state == behind-{before} ]]; then\n    \
+             if (( $#line > {place} )); then\n        \
+             words=(\"$line[{place}]\" \"${{words[@]}}\")\n        (( CURRENT += 1 ))\n        _normal && ret=0\n    \
+             else\n        _command_names -e && ret=0\n    fi\nfi\n"
+        );
+        text = text.replace(&table, &format!("{table}{of_program}"));
+    }
+    text
 }
 
 /// clap's table of options, and by hand the conditions that its lines ask.

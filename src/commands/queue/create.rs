@@ -2,7 +2,7 @@
 
 use super::{Question, again};
 use crate::base::exit::{Ending, Failure, Reason};
-use crate::queue::{Created, For, create as create_queue};
+use crate::queue::{Created, For, being_deleted, create as create_queue};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
@@ -39,9 +39,7 @@ pub fn create(command_line: CommandLine) -> anyhow::Result<Ending> {
             return wrong(format!("the queue {name} is there already, but with {how}"));
         }
         Created::Deleting => {
-            return wrong(format!(
-                "the queue {name} is being deleted; dblock queue delete {name} goes on with that"
-            ));
+            return Err(being_deleted(name).into());
         }
     }
     Ok(Ending::Code(0))

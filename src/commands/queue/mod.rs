@@ -23,9 +23,10 @@ use serde::de::DeserializeOwned;
 use super::inquiry::{Asker, ask_server_reached_by};
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::log::{Level, Log};
+use crate::base::text::counted;
 use crate::db::{ConnectOptions, Fault, Session};
 use crate::isolated::query::{self, Limits};
-use crate::queue::{FindQueue, For, Queue as Found, no_such_queue, reach};
+use crate::queue::{FindQueue, For, Queue as Found, missing_queue, reach};
 use crate::schema::Tables;
 use crate::settings::cli::{CommandLine, Queue};
 
@@ -129,8 +130,10 @@ fn again<T>(
 
 /// The queue of this name.
 fn find(name: &str, tables: &Tables, session: &mut Session) -> Result<Found, Fault> {
-    let found = session.run(&FindQueue { tables, name })?;
-    found.ok_or_else(|| Fault::Final(no_such_queue(name)))
+    match session.run(&FindQueue { tables, name })? {
+        Some(found) => Ok(found),
+        None => Err(Fault::Final(missing_queue(name, tables, session)?)),
+    }
 }
 
 /// The exit code of several things of which some could not be done: the greatest.
@@ -157,10 +160,6 @@ impl Worst {
     }
 }
 
-/// `1 job`, `2 jobs`
 fn jobs(number: u64) -> String {
-    match number {
-        1 => "1 job".to_owned(),
-        _ => format!("{number} jobs"),
-    }
+    counted(number, "job")
 }

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use super::{Question, again};
 use crate::base::exit::Ending;
 use crate::db::Fault;
-use crate::queue::{For, no_such_queue, pause as pause_queue};
+use crate::queue::{For, missing_queue, pause as pause_queue};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
@@ -51,7 +51,8 @@ fn set(
             if is_there {
                 Ok(())
             } else {
-                Err(Fault::Final(no_such_queue(name)))
+                let session = &mut asker.inspector.session;
+                Err(Fault::Final(missing_queue(name, tables, session)?))
             }
         },
         |()| {},

@@ -9,7 +9,7 @@ use crate::history::Since;
 pub fn since(text: &str) -> Result<Since, String> {
     // No duration has one.
     if text.contains('-') || text.contains(':') {
-        return time(text).map(Since::At);
+        return moment(text).map(Since::At).ok_or_else(|| neither(text));
     }
     // What begins with a digit is one that is wrong or too long.
     let is_duration = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
@@ -20,29 +20,35 @@ pub fn since(text: &str) -> Result<Since, String> {
 
 /// A time as RFC 3339 writes it, or a date with or without a time of day, which are UTC: microseconds since 1970.
 pub fn time(text: &str) -> Result<i64, String> {
-    let wrong = || neither(text);
-    let date = text.get(..10).ok_or_else(wrong)?;
+    moment(text).ok_or_else(|| {
+        let shown = shown_safely(text);
+        if duration(text).is_ok() {
+            format!("{shown} is a duration, which --delay takes; a time is as {TIMES}")
+        } else {
+            format!("{shown} is not a time, as {TIMES}")
+        }
+    })
+}
+
+const TIMES: &str = "2026-11-22, 2026-11-22 08:30 or 2026-11-22T08:30:00+01:00";
+
+fn moment(text: &str) -> Option<i64> {
+    let date = text.get(..10)?;
     let (of_day, offset) = match &text[10..] {
         "" => ("00:00", 0),
-        rest => {
-            let of_day = rest.strip_prefix([' ', 'T', 't']).ok_or_else(wrong)?;
-            zone(of_day).ok_or_else(wrong)?
-        }
+        rest => zone(rest.strip_prefix([' ', 'T', 't'])?)?,
     };
     // A time of day with an offset has seconds.
     let seconds = if of_day.len() == 5 { ":00" } else { "" };
-    let utc =
-        humantime::parse_rfc3339_weak(&format!("{date} {of_day}{seconds}")).map_err(|_| wrong())?;
-    let since_1970 = utc
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_err(|_| wrong())?;
-    let micros = i64::try_from(since_1970.as_micros()).map_err(|_| wrong())?;
-    Ok(micros - offset * 60_000_000)
+    let utc = humantime::parse_rfc3339_weak(&format!("{date} {of_day}{seconds}")).ok()?;
+    let since_1970 = utc.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let micros = i64::try_from(since_1970.as_micros()).ok()?;
+    Some(micros - offset * 60_000_000)
 }
 
 fn neither(text: &str) -> String {
     format!(
-        "{} is neither a duration, as 2h, nor a time, as 2026-11-22, 2026-11-22 08:30 or 2026-11-22T08:30:00+01:00",
+        "{} is neither a duration, as 2h, nor a time, as {TIMES}",
         shown_safely(text)
     )
 }

@@ -2,7 +2,7 @@
 
 use super::super::Until;
 use super::super::message::FromClaimer;
-use super::{Claimer, LOOK_INTERVAL, SHORTEST_PAUSE, Stop, Turned, sleep_longer};
+use super::{Claimer, LONGEST_PAUSE, LOOK_INTERVAL, SHORTEST_PAUSE, Stop, Turned, sleep_longer};
 use crate::base::clock::Moment;
 use crate::queue::{
     AskCandidates, AskShards, AskTurn, Claim, Exchange, Step, Turn, TurnOver, Verdict, Want,
@@ -217,6 +217,7 @@ impl Claimer<'_> {
             }
             self.worker()?.turn = Some(exchange.number());
             self.confirm(sent);
+            self.no_room = LONGEST_PAUSE;
             if counts != (0, 0) {
                 self.counts = (self.counts.0 - counts.0, self.counts.1 - counts.1);
                 self.counted = Moment::now();

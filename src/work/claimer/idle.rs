@@ -4,6 +4,7 @@ use super::super::message::FromClaimer;
 use super::{Claimer, LONGEST_WAIT, LOOK_INTERVAL, Turned};
 use crate::base::clock::{Moment, by_chance};
 use crate::base::log::Level;
+use crate::base::text::counted;
 use crate::db::{Fault, Session};
 use crate::queue::{self, AwaitHead, Idle, LookOrSleep};
 use std::time::Duration;
@@ -47,7 +48,7 @@ impl Claimer<'_> {
                 self.ask(|session| queue::rescue(&tables, &queue, worker, session))?
             && dead > 0
         {
-            let line = format!("gave back the jobs of {dead} dead workers");
+            let line = format!("gave back the jobs of {}", counted(dead, "dead worker"));
             self.say(&FromClaimer::Note(Level::Info, line));
         }
         if idle.is_delayed_due {
@@ -112,7 +113,8 @@ impl Claimer<'_> {
             }
             if self.pruned.elapsed() > PRUNE_INTERVAL {
                 // One before it may have pruned just now: all of them together are to prune once in that time.
-                self.pruned = Moment::now() - (by_chance(PRUNE_INTERVAL * 2) - PRUNE_INTERVAL);
+                self.pruned =
+                    Moment::now() - by_chance(PRUNE_INTERVAL * 2).saturating_sub(PRUNE_INTERVAL);
             }
         }
         let look = LookOrSleep {

@@ -170,9 +170,8 @@ impl Claimer<'_> {
             return Ok(());
         }
         // The worker's row is the last that is left of it.
-        let number = self.worker()?.number;
-        let deletes = queue::delete_worker(&self.tables, number);
-        let _ = self.ask(|session| deletes.iter().try_for_each(|delete| session.run(delete)));
+        let (number, tables) = (self.worker()?.number, self.tables.clone());
+        let _ = self.ask(|session| queue::delete_worker(number, &tables, session));
         let line = format!("the queue {} was deleted", self.spec.queue);
         Err(Stop::Failed(Failure::new(Reason::Configuration, line)))
     }

@@ -5,7 +5,7 @@ use super::super::command::{Cause, Command};
 use super::{ClaimerState, Coordinator, Mode};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
-use crate::base::text::shown;
+use crate::base::text::{counted, shown};
 use crate::lock::Lease;
 use crate::supervise::is_over;
 use std::time::Duration;
@@ -45,12 +45,21 @@ impl Coordinator<'_> {
         self.check_lease();
         self.check_end();
         if is_over(self.reach_by()) {
-            let limit = shown(self.spec.connection.connect_timeout);
-            let cause = self.fault.as_ref().unwrap_or(&self.last_note);
-            let line = format!("no server could be reached within {limit}: {cause}");
-            let failure = Failure::new(Reason::Unreachable, line);
+            let failure = self.unreachable();
             self.stop(Duration::ZERO, Err(failure.into()));
         }
+    }
+
+    /// That no server was reached in time, or none that takes writes.
+    fn unreachable(&self) -> Failure {
+        if let Some(server) = &self.only_read_only {
+            let line = format!("{server}; name the server that takes writes");
+            return Failure::new(Reason::Configuration, line);
+        }
+        let limit = shown(self.spec.connection.connect_timeout);
+        let cause = self.fault.as_ref().unwrap_or(&self.last_note);
+        let line = format!("no server could be reached within {limit}: {cause}");
+        Failure::new(Reason::Unreachable, line)
     }
 
     /// By when a server is to be reached; `None`: one was, and is sought for as long as it takes, or nothing more is wanted.
@@ -90,9 +99,11 @@ impl Coordinator<'_> {
             return;
         }
         if unrecorded > 0 && !matches!(self.conclusion, Some(Err(_))) {
+            let have = if unrecorded == 1 { "has" } else { "have" };
             let line = format!(
-                "no server could be reached within {}, and how {unrecorded} jobs have ended is not recorded{}",
+                "no server could be reached within {}, and how {} {have} ended is not recorded{}",
                 shown(limit),
+                counted(unrecorded, "job"),
                 self.because()
             );
             self.conclusion = Some(Err(Failure::new(Reason::Unreachable, line).into()));

@@ -8,7 +8,7 @@ use super::{ClaimerState, Coordinator, Mode};
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Level;
-use crate::base::text::shown;
+use crate::base::text::{counted, shown};
 use crate::queue::JobEnd;
 use crate::supervise::{Received, is_over, stop};
 use nix::errno::Errno;
@@ -89,9 +89,9 @@ impl Coordinator<'_> {
                 self.spec.grace
             };
             if !again {
-                let running = self.commands.len();
+                let running = counted(self.commands.len(), "command");
                 self.log.info(format_args!(
-                    "{signal}: taking no more jobs; {running} commands may run on for {}",
+                    "{signal}: taking no more jobs; {running} may run on for {}",
                     shown(grace)
                 ));
             }
@@ -172,6 +172,7 @@ impl Coordinator<'_> {
                     }
                 }
             }
+            FromClaimer::OnlyReadOnly(line) => self.only_read_only = line,
             FromClaimer::Lost(why) => self.lose(&why),
             FromClaimer::Failed(failure) => self.stop(Duration::ZERO, Err(failure.into())),
             FromClaimer::Deregistered => {
@@ -182,10 +183,9 @@ impl Coordinator<'_> {
 
     /// Others have the jobs.
     pub(super) fn lose(&mut self, why: &str) {
-        let running = self.commands.len();
-        self.log.error(format_args!(
-            "the worker was lost: {why}; ending {running} commands"
-        ));
+        let running = counted(self.commands.len(), "command");
+        self.log
+            .error(format_args!("the worker was lost: {why}; ending {running}"));
         self.units.clear();
         self.buffer.clear();
         self.ended.clear();

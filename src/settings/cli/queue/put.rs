@@ -110,7 +110,8 @@ when it is safe. When the server is gone for longer than --connect-timeout, or a
 were put, and how to go on behind them. An idle worker is woken.
 
 Exit codes: 0 all are put, or there is a job of that key; 69 no server in time; 77 the account was refused; 78 there is no such
-queue, no tables, or bad configuration; 64 bad usage, or a payload that is too long; 70 internal error; 71 the system refused.
+queue, no tables, or bad configuration; 74 the server has lost what it had committed; 64 bad usage, or a payload that is too
+long; 70 internal error, or the ids cannot be printed; 71 the system refused.
 
 Examples:
   dblock queue put mails jane@example.org joe@example.org

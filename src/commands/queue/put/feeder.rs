@@ -1,0 +1,271 @@
+//! The process that has the session: it reads the payloads, and puts them, however often the server is lost.
+
+use std::rc::Rc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::unistd::Pid;
+
+use super::{Fed, unreachable};
+use crate::base::clock::Moment;
+use crate::base::exit::{Failure, Reason};
+use crate::base::log::Level;
+use crate::base::text::shown;
+use crate::commands::inquiry::listener_of;
+use crate::commands::queue::records::{Next, Records};
+use crate::db::{Connector, Fault, Session};
+use crate::isolated::link::{Link, cut};
+use crate::isolated::process::{detach_with_descriptors, harden};
+use crate::isolated::query::Message;
+use crate::lock::{DEFAULT_TTL, Introduction};
+use crate::queue::{FindQueue, For, Outcome, Putter, missing_queue, no_such_queue, open};
+use crate::schema::Tables;
+use crate::settings::queue::QueuePut;
+
+/// From one try to the next after another transaction was in the way.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The same where the server has no room.
+const NO_ROOM_PAUSE: Duration = Duration::from_millis(500);
+
+/// The life of the process that has the session.
+pub(super) fn feed(
+    put: &QueuePut,
+    level: Level,
+    link: &Rc<Link>,
+    parent: Pid,
+) -> Result<(), Failure> {
+    harden(parent)?;
+    let command = "dblock queue put";
+    let attributes = Introduction::of_command(command, parent, DEFAULT_TTL).attributes();
+    let listener = listener_of::<Fed>(link, level);
+    let connector = Connector::new(&put.connection, attributes, DEFAULT_TTL, listener)?;
+    // The files that are to be put may be named by descriptors, as /dev/fd/63.
+    detach_with_descriptors(c"dblock-put")?;
+    let tables = Tables::new(&put.connection.database);
+    let mut feeder = Feeder {
+        put,
+        connector,
+        tables: &tables,
+        session: None,
+        link,
+        limit: put.connection.connect_timeout,
+    };
+    let begun = Moment::now();
+    let (queue, server) = loop {
+        let session = feeder.session(begun)?;
+        let server = session.to_string();
+        match session.run(&FindQueue {
+            tables: &tables,
+            name: &put.queue,
+        }) {
+            Ok(Some(queue)) => break (queue, server),
+            Ok(None) => return Err(feeder.missing_queue()),
+            Err(fault) => feeder.failed(fault, begun)?,
+        }
+    };
+    let _ = link.send(&Message::<Fed>::Reached(cut(&server)));
+    let mut putter = Putter::new(&tables, queue, &put.traits)?;
+    feeder.feed(&mut putter)?;
+    drop(feeder);
+    let _ = link.send(&Message::<Fed>::Done);
+    Ok(())
+}
+
+/// Has the session, and puts what is read.
+struct Feeder<'a> {
+    put: &'a QueuePut,
+    connector: Connector,
+    tables: &'a Tables,
+    session: Option<Session>,
+    link: &'a Rc<Link>,
+    /// How long a server that is lost is sought.
+    limit: Duration,
+}
+
+impl Feeder<'_> {
+    fn feed(&mut self, putter: &mut Putter) -> Result<(), Failure> {
+        let mut records = Records::of(&self.put.source);
+        while let Next::Some = records.advance(self.link)? {
+            let payloads = records.payloads();
+            let outcome = match self.put_all(putter, &payloads)? {
+                Some(Outcome::Put(put)) => Fed::Put(put),
+                Some(Outcome::HasKey(job)) => Fed::HasKey(job),
+                Some(Outcome::NoQueue) => return Err(self.missing_queue()),
+                Some(Outcome::Forgotten) => {
+                    self.tell(Fed::Forgotten);
+                    let queue = &self.put.queue;
+                    let line = format!(
+                        "the server has lost what it had committed: jobs that were put may be missing; see dblock queue list {queue}"
+                    );
+                    return Err(Failure::new(Reason::LockLost, line));
+                }
+                None => return Ok(()),
+            };
+            let _ = self.link.send(&Message::Item(outcome));
+        }
+        Ok(())
+    }
+
+    /// Puts these payloads, however often it takes within the limit; `None` when nobody wants them any more.
+    fn put_all(
+        &mut self,
+        putter: &mut Putter,
+        payloads: &[&[u8]],
+    ) -> Result<Option<Outcome>, Failure> {
+        let mut begun = None;
+        let mut in_doubt = false;
+        loop {
+            let since = begun.unwrap_or_else(Moment::now);
+            let tried = match self.session(since) {
+                Ok(session) => try_put(putter, session, payloads, &mut in_doubt),
+                Err(failure) => {
+                    self.tell_doubt(in_doubt, payloads);
+                    return Err(failure);
+                }
+            };
+            let fault = match tried {
+                Ok(outcome) => {
+                    if begun.is_some() {
+                        self.tell(Fed::Found);
+                    }
+                    return Ok(Some(outcome));
+                }
+                Err(fault) => fault,
+            };
+            if begun.is_none() {
+                begun = Some(Moment::now());
+                self.tell(Fed::Seeking);
+            }
+            if let Err(failure) = self.failed(fault, since) {
+                self.tell_doubt(in_doubt, payloads);
+                return Err(failure);
+            }
+            if self.link.is_readable() {
+                self.tell_doubt(in_doubt, payloads);
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Why there is no such queue, as the server says that had none.
+    fn missing_queue(&mut self) -> Failure {
+        let name = &self.put.queue;
+        let asked = self
+            .session
+            .as_mut()
+            .map(|session| missing_queue(name, self.tables, session));
+        match asked {
+            Some(Ok(failure)) => failure,
+            _ => no_such_queue(name),
+        }
+    }
+
+    fn tell(&self, fed: Fed) {
+        let _ = self.link.send(&Message::Item(fed));
+    }
+
+    fn tell_doubt(&self, in_doubt: bool, payloads: &[&[u8]]) {
+        if in_doubt {
+            self.tell(Fed::InDoubt(payloads.len() as u64));
+        }
+    }
+
+    /// The session, which is opened where there is none.
+    fn session(&mut self, since: Moment) -> Result<&mut Session, Failure> {
+        if self.session.is_none() {
+            self.session = Some(self.connect(since)?);
+        }
+        Ok(self.session.as_mut().expect("it is there"))
+    }
+
+    fn connect(&self, since: Moment) -> Result<Session, Failure> {
+        let servers = self.connector.targets().len();
+        loop {
+            let opened = self.connector.connect(|session| {
+                open(session, self.tables, For::Writing, servers)?;
+                // Nothing waits for a lock for longer than two seconds.
+                session
+                    .answer_within(self.limit.max(Duration::from_secs(5)))
+                    .map_err(|error| Fault::Gone(error.to_string()))
+            });
+            match opened {
+                Ok((session, ())) => return Ok(session),
+                Err(Fault::Final(failure)) => return Err(failure),
+                Err(fault) if since.elapsed() >= self.limit.mul_f64(0.9) => {
+                    let servers = self.connector.passed_over();
+                    let cause = servers.last().map(|server| server.line.clone());
+                    return Err(unreachable(self.limit, &cause.unwrap_or(fault.to_string())));
+                }
+                Err(_) => sleep(self.connector.pause()),
+            }
+        }
+    }
+
+    /// After a fault: what is done before the next try.
+    ///
+    /// # Errors
+    /// That there is to be none.
+    fn failed(&mut self, fault: Fault, since: Moment) -> Result<(), Failure> {
+        let server = self.session.as_ref().map(ToString::to_string);
+        let server = server.unwrap_or_default();
+        let is_late = since.elapsed() >= self.limit.mul_f64(0.9);
+        match self.tables.explain(fault) {
+            fault @ (Fault::Conflict(_) | Fault::Interrupted(_)) if !is_late => {
+                let line = format!("{fault}; trying again");
+                (listener_of::<Fed>(self.link, Level::Info))(Level::Info, &line);
+                sleep(PAUSE);
+                Ok(())
+            }
+            Fault::NoRoom(cause) if !is_late => {
+                let line = format!("{server} has no room: {cause}; trying again");
+                (listener_of::<Fed>(self.link, Level::Info))(Level::Info, &line);
+                sleep(NO_ROOM_PAUSE);
+                Ok(())
+            }
+            fault @ (Fault::Gone(_) | Fault::Full(_) | Fault::ReadOnly(_)) if !is_late => {
+                let line = format!("lost {server}: {fault}");
+                if let Some(session) = self.session.take() {
+                    session.tell(Level::Info, &line);
+                    self.connector.try_last(&session);
+                }
+                sleep(self.connector.pause());
+                Ok(())
+            }
+            Fault::ReadOnly(cause) => {
+                let line = format!("{server} {cause}; name the server that takes writes");
+                Err(Failure::new(Reason::Configuration, line))
+            }
+            fault @ (Fault::Conflict(_) | Fault::Interrupted(_)) => {
+                let line = format!(
+                    "{server} did not answer within {}: {fault}",
+                    shown(self.limit)
+                );
+                Err(Failure::new(Reason::Unreachable, line))
+            }
+            fault => Err(fault.into_failure(&server)),
+        }
+    }
+}
+
+/// Tries to put the payloads, after it has looked up whether they are put already where that is in doubt.
+fn try_put(
+    putter: &mut Putter,
+    session: &mut Session,
+    payloads: &[&[u8]],
+    in_doubt: &mut bool,
+) -> Result<Outcome, Fault> {
+    if *in_doubt && let Some(put) = putter.look_up(session, payloads)? {
+        return Ok(Outcome::Put(put));
+    }
+    *in_doubt = false;
+    if let Some(job) = putter.job_with_key(session)? {
+        return Ok(Outcome::HasKey(job));
+    }
+    let tried = putter.try_put(session, payloads);
+    *in_doubt = matches!(
+        tried,
+        Err(Fault::Gone(_) | Fault::Interrupted(_) | Fault::Full(_))
+    );
+    tried
+}

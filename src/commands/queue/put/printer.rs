@@ -1,0 +1,311 @@
+//! The process that a person sees: it prints the ids, and says what is put when something ends it.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::{Fed, Stop, unreachable};
+use crate::base::clock::Moment;
+use crate::base::exit::{Failure, Reason};
+use crate::base::log::{Level, Log, write_at_once};
+use crate::commands::{cannot_write, queue};
+use crate::isolated::link::Link;
+use crate::isolated::query::Message;
+use crate::settings::queue::{QueuePut, Source};
+use crate::supervise::Signals;
+
+/// How long after a look for a server the end of it is waited for.
+const BESIDES: Duration = Duration::from_secs(2);
+
+/// How often the progress is shown.
+const PROGRESS: Duration = Duration::from_secs(1);
+
+/// Bytes that go into a pipe that can be written to.
+const PIECE: usize = 4096;
+
+/// How it came to an end.
+pub(super) enum Finished {
+    All,
+    Signal(i32),
+    Failed(Failure),
+    /// Ids could not be printed.
+    Unwritten(Failure),
+}
+
+/// The process that a person sees.
+pub(super) struct Printer<'a> {
+    put: &'a QueuePut,
+    log: Log,
+    link: Link,
+    signals: Signals,
+    /// What is still to be printed.
+    text: Vec<u8>,
+    /// How many jobs are put, and of how many more that is not known.
+    jobs: u64,
+    in_doubt: u64,
+    /// Whether the server has lost what was put.
+    is_forgotten: bool,
+    /// When a server must have been found.
+    deadline: Option<Moment>,
+    pub has_session: bool,
+    /// What was done last.
+    last_note: String,
+    /// The signal that ends it, once the transaction under way is over.
+    signal: Option<i32>,
+    /// Why ids could not be printed: that ends it likewise.
+    unwritten: Option<Failure>,
+    pub progress: Progress,
+}
+
+impl<'a> Printer<'a> {
+    pub fn new(put: &'a QueuePut, log: Log, link: Link, signals: Signals) -> Self {
+        Self {
+            put,
+            log,
+            link,
+            signals,
+            text: Vec::new(),
+            jobs: 0,
+            in_doubt: 0,
+            is_forgotten: false,
+            deadline: Some(Moment::now() + put.connection.connect_timeout),
+            has_session: false,
+            last_note: "connecting".to_owned(),
+            signal: None,
+            unwritten: None,
+            progress: Progress::new(put, log),
+        }
+    }
+
+    pub fn run(&mut self) -> io::Result<Finished> {
+        let mut finished = None;
+        loop {
+            if self.text.is_empty()
+                && let Some(finished) = finished.take()
+            {
+                return Ok(finished);
+            }
+            let stdout = io::stdout();
+            let prints = !self.text.is_empty();
+            let mut ready = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+            ready.push(if prints {
+                PollFd::new(stdout.as_fd(), PollFlags::POLLOUT)
+            } else {
+                PollFd::new(self.link.as_fd(), PollFlags::POLLIN)
+            });
+            // In pieces, for poll(2) stands still while the machine sleeps.
+            match poll(&mut ready, PollTimeout::from(500u16)) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let is_ready = ready[1].any().unwrap_or(true);
+            while let Some(received) = self.signals.next()? {
+                if self.signals.act_on(received.signal) {
+                    let signal = received.signal as i32;
+                    // Nothing was put yet, or nobody wants to wait.
+                    if !self.has_session || self.signal.is_some() {
+                        return Ok(Finished::Signal(signal));
+                    }
+                    self.signal = Some(signal);
+                    self.stop();
+                }
+            }
+            match (is_ready, prints) {
+                (true, true) => self.print(),
+                (true, false) => finished = self.receive(),
+                (false, _) => {}
+            }
+            if self
+                .deadline
+                .is_some_and(|deadline| deadline <= Moment::now())
+                && !prints
+            {
+                return Ok(self.is_late());
+            }
+            self.progress.show(self.jobs);
+        }
+    }
+
+    fn is_late(&self) -> Finished {
+        let limit = self.put.connection.connect_timeout;
+        self.ended(Finished::Failed(unreachable(limit, &self.last_note)))
+    }
+
+    /// No more payloads are to be put than those of the transaction that is under way.
+    fn stop(&mut self) {
+        let _ = self.link.send(&Stop);
+        self.deadline = Some(Moment::now() + self.put.connection.connect_timeout);
+    }
+
+    /// Prints a piece. A reader that has seen enough, as `head`, is no error: the jobs are put all the same. Any other error ends it:
+    /// whoever wants the ids is not to lose more of them.
+    fn print(&mut self) {
+        let piece = self.text.len().min(PIECE);
+        let written = nix::unistd::write(io::stdout(), &self.text[..piece]);
+        match written {
+            Ok(length) => {
+                self.text.drain(..length);
+            }
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            Err(Errno::EPIPE) => self.text.clear(),
+            Err(error) => {
+                self.text.clear();
+                if self.unwritten.is_none() {
+                    self.unwritten = Some(cannot_write(&error.into()));
+                    self.stop();
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self) -> Option<Finished> {
+        let Ok(Some((message, _))) = self.link.receive::<Message<Fed>>() else {
+            let line = "the process that puts the jobs has ended";
+            let failure = Failure::new(Reason::Internal, line);
+            return Some(self.ended(Finished::Failed(failure)));
+        };
+        match message {
+            Message::Note(level, line) => {
+                self.progress.remove();
+                self.log.say(level, &line);
+                if level == Level::Info {
+                    self.last_note = line;
+                }
+            }
+            Message::Reached(_) => (self.has_session, self.deadline) = (true, None),
+            Message::Item(Fed::Put(put)) => {
+                for id in put.ids() {
+                    let _ = writeln!(self.text, "{id}");
+                }
+                self.jobs += u64::from(put.jobs);
+                self.in_doubt = 0;
+            }
+            Message::Item(Fed::HasKey(job)) => {
+                let _ = writeln!(self.text, "{job}");
+                let queue = &self.put.queue;
+                let key = self.put.traits.key.as_deref().unwrap_or_default();
+                self.log.info(format_args!(
+                    "job {job} of {queue} has the key {key}, and is not done: nothing is put"
+                ));
+            }
+            Message::Item(Fed::Forgotten) => self.is_forgotten = true,
+            Message::Item(Fed::InDoubt(jobs)) => self.in_doubt = jobs,
+            Message::Item(Fed::Seeking) => {
+                let limit = self.put.connection.connect_timeout + BESIDES;
+                self.deadline = Some(Moment::now() + limit);
+            }
+            Message::Item(Fed::Found) => {
+                let is_stopped = self.signal.is_some() || self.unwritten.is_some();
+                self.deadline = self.deadline.filter(|_| is_stopped);
+            }
+            Message::MustFinish(_) => {}
+            Message::Done => return Some(self.ended(Finished::All)),
+            Message::Failed(failure) => return Some(self.ended(Finished::Failed(failure))),
+        }
+        None
+    }
+
+    fn ended(&self, finished: Finished) -> Finished {
+        match (self.signal, &self.unwritten) {
+            (Some(signal), _) => Finished::Signal(signal),
+            (None, Some(failure)) => Finished::Unwritten(failure.clone()),
+            (None, None) => finished,
+        }
+    }
+
+    /// As [`Printer::what_is_put`], also when that is nothing.
+    pub fn what_is_put_if_any(&self) -> String {
+        let put = self.what_is_put();
+        if put.is_empty() {
+            "; nothing is put".to_owned()
+        } else {
+            put
+        }
+    }
+
+    /// Whether all payloads are put, as far as that is known beforehand.
+    fn is_all(&self) -> bool {
+        let payloads = match &self.put.source {
+            Source::Arguments(payloads) => payloads.len(),
+            Source::Files(files) => files.len(),
+            Source::Stdin => 1,
+            Source::Records(_) => return false,
+        };
+        self.jobs == payloads as u64
+    }
+
+    /// How many jobs are put, and how to put the others without putting any twice.
+    pub fn what_is_put(&self) -> String {
+        if self.is_forgotten {
+            return String::new();
+        }
+        let (jobs, in_doubt) = (self.jobs, self.in_doubt);
+        let queue = &self.put.queue;
+        let mut text = match jobs {
+            0 => String::new(),
+            1 => "; 1 job is put".to_owned(),
+            number => format!("; {} are put", queue::jobs(number)),
+        };
+        if in_doubt > 0 {
+            let _ = write!(
+                text,
+                "; it is not known whether the {} of {in_doubt} is put: see dblock queue status {queue}",
+                if jobs == 0 {
+                    "first batch"
+                } else {
+                    "next batch"
+                }
+            );
+            return text;
+        }
+        if jobs > 0 && !self.is_all() {
+            let next = jobs + 1;
+            let _ = match self.put.source {
+                Source::Records(b'\n') => write!(text, "; go on with tail -n +{next}"),
+                Source::Records(_) => write!(text, "; go on with tail -z -n +{next}"),
+                Source::Arguments(_) | Source::Files(_) => {
+                    write!(text, "; go on with PAYLOAD number {next}")
+                }
+                Source::Stdin => Ok(()),
+            };
+        }
+        text
+    }
+}
+
+/// A line on a terminal that says how many jobs are put.
+pub(super) struct Progress {
+    is_shown: bool,
+    is_there: bool,
+    next: Moment,
+}
+
+impl Progress {
+    pub fn new(put: &QueuePut, log: Log) -> Self {
+        let is_terminal = io::stderr().is_terminal() && log.shown > Level::Error;
+        Self {
+            is_shown: is_terminal && !matches!(put.source, Source::Stdin),
+            is_there: false,
+            next: Moment::now() + PROGRESS,
+        }
+    }
+
+    fn show(&mut self, jobs: u64) {
+        if self.is_shown && self.next <= Moment::now() {
+            self.next = Moment::now() + PROGRESS;
+            self.is_there = true;
+            let line = format!("\r{} put\x1b[K", queue::jobs(jobs));
+            let _ = write_at_once(io::stderr().as_fd(), line.as_bytes());
+        }
+    }
+
+    pub fn remove(&mut self) {
+        if std::mem::take(&mut self.is_there) {
+            let _ = write_at_once(io::stderr().as_fd(), b"\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The transaction of a put: its statements, and the packets in which they are sent.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::{Put, Putter};
+use crate::db::{Batch, Fault, Reply, Session, text_literal};
+use crate::queue::entries::moment;
+use crate::queue::jobs::Due;
+use crate::queue::queues::Claim;
+use crate::queue::wake::wake;
+use crate::schema::{DELAYED, DUE, JOB_KEYS, JOB_PARTS, JOBS, PUTS, QUEUES};
+
+/// How long an idle worker sleeps at most.
+const SLEEP: Duration = Duration::from_secs(1);
+
+/// Bytes of a payload that stands in the row of its job.
+const LONGEST_INLINE: usize = 16 * 1024;
+
+/// Bytes of a part of a longer one.
+const PART: usize = 256 * 1024;
+
+/// Bytes of the parts of a packet, of which one may exceed it.
+const PARTS_OF_PACKET: usize = PART;
+
+const COMMIT: &str = "COMMIT";
+
+impl Putter<'_> {
+    /// Sends the transaction, as a rule with one packet.
+    pub(super) fn send(&self, session: &mut Session, payloads: &[&[u8]]) -> Result<Put, Fault> {
+        let mut statements = self.begin(payloads);
+        if payloads
+            .iter()
+            .any(|payload| payload.len() > LONGEST_INLINE)
+        {
+            send(session, statements)?;
+            self.send_parts(session, payloads)?;
+            statements = Vec::new();
+        }
+        statements.extend(self.end(payloads.len()));
+        name(&mut statements);
+        let commit = statements
+            .iter()
+            .position(|sql| sql == COMMIT)
+            .unwrap_or_default();
+        statements.push("SELECT @first, @step".to_owned());
+        // An idle worker sleeps for a second at most, and until what it knows of is due.
+        let is_soon = match self.traits.due {
+            Due::Now | Due::At(_) => true,
+            Due::After(delay) => delay < SLEEP,
+        };
+        if is_soon {
+            statements.push(wake(self.tables.database(), &self.queue.name));
+        }
+        let jobs = u32::try_from(payloads.len()).unwrap_or(u32::MAX);
+        session.run_batch(&LastPacket {
+            statements,
+            commit,
+            jobs,
+        })
+    }
+
+    /// Begins the transaction, and puts the jobs, apart from long payloads.
+    fn begin(&self, payloads: &[&[u8]]) -> Vec<String> {
+        let of_queue = format!(
+            "SELECT IF(COUNT(*) = 1, 1, (SELECT 1 UNION SELECT 2)) FROM {} WHERE name = {} AND id = {} AND deleted_at IS NULL \
+             LOCK IN SHARE MODE",
+            self.tables.of(&QUEUES),
+            text_literal(&self.queue.name),
+            self.queue.id
+        );
+        let key = self.traits.key.as_deref();
+        let key = key.map_or_else(|| "NULL".to_owned(), text_literal);
+        let (queue, priority, block) = (self.queue.id, self.traits.priority, self.block);
+        let mut insert = format!(
+            "INSERT INTO {} (queue, shard, priority, block, payload, parts, job_key, put_at) VALUES ",
+            self.tables.of(&JOBS)
+        );
+        for (number, payload) in payloads.iter().enumerate() {
+            let shard = self.shard_of(number);
+            let comma = if number == 0 { "" } else { "," };
+            let _ = write!(insert, "{comma}({queue},{shard},{priority},{block},");
+            if payload.len() <= LONGEST_INLINE {
+                literal(&mut insert, payload);
+                insert.push_str(",0");
+            } else {
+                let _ = write!(insert, "NULL,{}", payload.len().div_ceil(PART));
+            }
+            let _ = write!(insert, ",{key},UTC_TIMESTAMP(6))");
+        }
+        vec![
+            "/* dblock queue put */ BEGIN".to_owned(),
+            of_queue,
+            insert,
+            // The ids of rows that are listed in one statement follow one another by this step.
+            "SET @first = LAST_INSERT_ID(), @step = @@auto_increment_increment".to_owned(),
+        ]
+    }
+
+    /// Puts the parts of long payloads, some with each packet.
+    fn send_parts(&self, session: &mut Session, payloads: &[&[u8]]) -> Result<(), Fault> {
+        let begin = format!(
+            "/* dblock queue put */ INSERT INTO {} (job, part, data) VALUES ",
+            self.tables.of(&JOB_PARTS)
+        );
+        let (mut packet, mut bytes) = (String::new(), 0);
+        for (number, payload) in payloads.iter().enumerate() {
+            if payload.len() <= LONGEST_INLINE {
+                continue;
+            }
+            for (part, data) in payload.chunks(PART).enumerate() {
+                if bytes > 0 && bytes + data.len() > PARTS_OF_PACKET {
+                    send(session, vec![std::mem::take(&mut packet)])?;
+                    bytes = 0;
+                }
+                packet.push_str(if bytes == 0 { &begin } else { "," });
+                let _ = write!(packet, "(@first + {number} * @step,{part},");
+                literal(&mut packet, data);
+                packet.push(')');
+                bytes += data.len();
+            }
+        }
+        send(session, vec![packet])
+    }
+
+    /// Says that this turn was carried out, unless it was before, has the jobs wait, and ends the transaction.
+    fn end(&self, jobs: usize) -> Vec<String> {
+        let mut statements = Vec::new();
+        if let Some(key) = &self.traits.key {
+            statements.push(format!(
+                "INSERT INTO {} (queue, job_key, job) VALUES ({}, {}, @first)",
+                self.tables.of(&JOB_KEYS),
+                self.queue.id,
+                text_literal(key)
+            ));
+        }
+        let (puts, put) = (self.tables.of(&PUTS), text_literal(&self.put));
+        if self.turn == 0 {
+            statements.push(format!(
+                "INSERT INTO {puts} (put, turn, jobs, first_job, step, put_at) \
+                 VALUES ({put}, 1, {jobs}, @first, @step, UTC_TIMESTAMP(6))"
+            ));
+        } else {
+            let (before, turn) = (self.turn, self.turn + 1);
+            statements.push(format!(
+                "UPDATE {puts} SET turn = {turn}, jobs = jobs + {jobs}, first_job = @first, step = @step, \
+                 put_at = UTC_TIMESTAMP(6) WHERE put = {put} AND turn = {before}"
+            ));
+            statements.push("SELECT IF(ROW_COUNT() = 1, 1, (SELECT 1 UNION SELECT 2))".to_owned());
+        }
+        statements.push(self.narrow(jobs));
+        statements.push(COMMIT.to_owned());
+        statements
+    }
+
+    /// Has the jobs wait, each by itself or as a block.
+    fn narrow(&self, jobs: usize) -> String {
+        let (table, due_at) = match self.traits.due {
+            Due::Now => (&DUE, "UTC_TIMESTAMP(6)".to_owned()),
+            Due::After(span) => (
+                &DELAYED,
+                format!(
+                    "UTC_TIMESTAMP(6) + INTERVAL {} MICROSECOND",
+                    span.as_micros()
+                ),
+            ),
+            Due::At(micros) => (&DELAYED, moment(micros)),
+        };
+        let every = self.traits.every;
+        let every = every.map_or_else(|| "NULL".to_owned(), |span| span.as_micros().to_string());
+        let into = format!(
+            "INSERT INTO {} (queue, shard, priority, job, last_job, block, jobs, every_us, due_at)",
+            self.tables.of(table)
+        );
+        let (last, block) = (jobs - 1, self.block);
+        match self.queue.claim {
+            // From their rows: to list them again would take the server longer than to put those.
+            Claim::Rows => format!(
+                "{into} SELECT queue, shard, priority, id, 0, 0, 1, {every}, {due_at} FROM {} \
+                 WHERE id BETWEEN @first AND @first + {last} * @step AND block = {block}",
+                self.tables.of(&JOBS)
+            ),
+            Claim::Blocks => {
+                let (queue, priority, shard) =
+                    (self.queue.id, self.traits.priority, self.shard_of(0));
+                format!(
+                    "{into} VALUES ({queue},{shard},{priority},@first,@first+{last}*@step,{block},{jobs},{every},{due_at})"
+                )
+            }
+        }
+    }
+
+    /// The shard of a job of the transaction: one after the other, and of a block the first one's.
+    fn shard_of(&self, number: usize) -> u16 {
+        let number = match self.queue.claim {
+            Claim::Rows => number,
+            Claim::Blocks => 0,
+        };
+        let shard = (usize::from(self.shard) + number) % usize::from(self.queue.shards.max(1));
+        u16::try_from(shard).unwrap_or_default()
+    }
+}
+
+/// Bytes as an SQL literal.
+fn literal(sql: &mut String, bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    sql.push_str("_binary x'");
+    for byte in bytes {
+        sql.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        sql.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    sql.push('\'');
+}
+
+/// Has a packet begin with its name.
+fn name(statements: &mut [String]) {
+    if let Some(first) = statements.first_mut()
+        && !first.starts_with("/*")
+    {
+        first.insert_str(0, "/* dblock queue put */ ");
+    }
+}
+
+/// Sends a packet that does not end the transaction.
+fn send(session: &mut Session, statements: Vec<String>) -> Result<(), Fault> {
+    session.run_batch(&Packet(statements))
+}
+
+struct Packet(Vec<String>);
+
+impl Batch for Packet {
+    type Answer = ();
+
+    fn statements(&self) -> Vec<String> {
+        self.0.clone()
+    }
+
+    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
+        fault.map_or(Ok(()), Err)
+    }
+}
+
+/// The packet with which the transaction ends.
+struct LastPacket {
+    statements: Vec<String>,
+    /// Which of them commits.
+    commit: usize,
+    jobs: u32,
+}
+
+impl Batch for LastPacket {
+    type Answer = Put;
+
+    fn statements(&self) -> Vec<String> {
+        self.statements.clone()
+    }
+
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Put, Fault> {
+        // Behind the ids only somebody is woken.
+        if let Some(row) = replies
+            .get(self.commit + 1)
+            .and_then(|reply| reply.rows.first())
+        {
+            let first = row.get(0)?.unwrap_or_default();
+            let step = row.get(1)?.unwrap_or(1);
+            return Ok(Put {
+                first,
+                step,
+                jobs: self.jobs,
+            });
+        }
+        // What is unknown is looked up.
+        Err(fault.unwrap_or_else(|| Fault::Interrupted("the ids are missing".to_owned())))
+    }
+}
