@@ -62,6 +62,7 @@ pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         signals,
         alarm,
         claimer: Some(claimer),
+        claimer_since: Moment::now(),
         session: None,
         registered: None,
         lease: None,
@@ -133,6 +134,8 @@ struct Coordinator<'a> {
     alarm: Alarm,
     /// Its process, until it is reaped, and the link to it.
     claimer: Option<(Pid, Link)>,
+    /// When that was started.
+    claimer_since: Moment,
     /// A copy of the claimer's session, to interrupt what is asked on it.
     session: Option<OwnedFd>,
     /// The queue, and the worker's number.
@@ -164,7 +167,7 @@ struct Coordinator<'a> {
     begun: Option<Moment>,
     /// Whether it was said that no server answers.
     is_silent: bool,
-    /// How many claimers have died since the last turn was over.
+    /// How many claimers have died since the last turn was over, each soon after its start.
     deaths: u32,
     /// That every server is read-only, as the latest round has shown.
     only_read_only: Option<String>,

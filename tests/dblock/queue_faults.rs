@@ -419,6 +419,27 @@ both_servers! {
         worker.wait_within(SOON).expect_code(0);
     }
 
+    fn claimers_that_are_killed_now_and_then_are_replaced_for_ever(server) {
+        let (jobs, records) = (short(server, &[]), Records::new());
+        let (log, go) = (records.path().join("log"), records.path().join("go"));
+        jobs.put(&["x"]);
+        let mut worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+        eventually_started(&log, 1, SOON);
+        // No turn is over meanwhile: there is nothing to hand in.
+        for _ in 0..7 {
+            let since = Instant::now();
+            eventually("it has lived for a while", SOON, || since.elapsed() > Duration::from_millis(1300));
+            let claimer = claimer_of(worker.pid()).expect("it has a claimer");
+            send(claimer, Signal::SIGKILL);
+            eventually("it has another", SOON, || claimer_of(worker.pid()).is_some_and(|pid| pid != claimer));
+        }
+        std::fs::write(&go, "").unwrap();
+        eventually("the job is done", SOON, || jobs.count("dblock_jobs") == 0);
+        worker.signal(Signal::SIGTERM);
+        worker.wait_within(SOON).expect_code(0);
+        assert_eq!(lines(&log).iter().filter(|line| line.starts_with("start")).count(), 1);
+    }
+
     fn what_fails_while_a_worker_ends_is_told(server) {
         for sql in ["UPDATE dblock_queues SET deleted_at = UTC_TIMESTAMP(6)", "DROP TABLE dblock_running"] {
             let (jobs, records) = (Jobs::new(server, &[]), Records::new());

@@ -25,8 +25,10 @@ pub(super) const NEXT_TURN: Duration = Duration::from_secs(1);
 /// Before a claimer that died is replaced by another.
 pub(super) const RESTART_PAUSE: Duration = Duration::from_millis(100);
 
-/// So many claimers may die one after the other before the worker gives up.
+/// So many claimers may die one after the other before the worker gives up, each of them without a turn and within this time of its
+/// start.
 pub(super) const MOST_DEATHS: u32 = 5;
+pub(super) const SHORT_LIFE: Duration = Duration::from_secs(1);
 
 impl Coordinator<'_> {
     /// Waits until something happens, and takes notice of it.
@@ -209,6 +211,9 @@ impl Coordinator<'_> {
         if self.conclusion.as_ref().is_some_and(Result::is_err) || is_expected {
             return;
         }
+        if self.claimer_since.elapsed() > SHORT_LIFE {
+            self.deaths = 0;
+        }
         self.deaths += 1;
         if self.deaths > MOST_DEATHS {
             let failure = Failure::new(
@@ -238,6 +243,7 @@ impl Coordinator<'_> {
         match claimer::fork_off(self.spec, &self.facts, self.log.shown, resumed) {
             Ok(claimer) => {
                 self.claimer = Some(claimer);
+                self.claimer_since = Moment::now();
                 self.claimer_state = ClaimerState::Ready;
             }
             Err(failure) => self.stop(Duration::ZERO, Err(failure.into())),
