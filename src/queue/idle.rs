@@ -79,6 +79,8 @@ pub struct AwaitHead<'a> {
     pub lock: &'a str,
     /// In whole seconds, for MySQL rounds.
     pub limit: u64,
+    /// Whether the server does not know yet that it is not to keep the session for long.
+    pub sets_timeout: bool,
 }
 
 /// Gives up the place at the head, before anything else is asked on the session: who holds it is woken by `KILL QUERY`, which in a
@@ -98,18 +100,22 @@ impl Batch for AwaitHead<'_> {
 
     fn statements(&self) -> Vec<String> {
         let lock = text_literal(self.lock);
-        vec![
-            format!("/* dblock queue await head */ SET SESSION wait_timeout = {IDLE_SESSION}"),
-            format!(
-                "SELECT IF(IFNULL(IS_USED_LOCK({lock}), 0) = CONNECTION_ID(), 1, GET_LOCK({lock}, {}))",
-                self.limit
-            ),
-        ]
+        let wait = format!(
+            "/* dblock queue await head */ SELECT IF(IFNULL(IS_USED_LOCK({lock}), 0) = CONNECTION_ID(), 1, GET_LOCK({lock}, {}))",
+            self.limit
+        );
+        if self.sets_timeout {
+            let set = format!(
+                "/* dblock queue idle session */ SET SESSION wait_timeout = {IDLE_SESSION}"
+            );
+            return vec![set, wait];
+        }
+        vec![wait]
     }
 
     fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<bool, Fault> {
         match (replies, fault) {
-            ([_, reply], None) => Ok(first_value::<u8>(&reply.rows)? == Some(1)),
+            ([.., reply], None) => Ok(first_value::<u8>(&reply.rows)? == Some(1)),
             (_, fault) => Err(fault.unwrap_or_else(|| Fault::Gone("no answer".to_owned()))),
         }
     }

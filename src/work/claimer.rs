@@ -118,7 +118,7 @@ fn claim(
         shard: 0,
         is_head: false,
         may_hold: false,
-        has_short_timeout: false,
+        timeout: Timeout::OfLease,
         looked: Moment::START,
         pruned: Moment::now(),
     };
@@ -137,7 +137,6 @@ struct Worker {
     known: Option<Vec<u64>>,
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "each stands for itself")]
 struct Claimer<'a> {
     spec: &'a Spec,
     facts: &'a WorkerFacts,
@@ -167,12 +166,23 @@ struct Claimer<'a> {
     is_head: bool,
     /// Whether the session may hold that lock.
     may_hold: bool,
-    /// Whether the session has asked for that lock, and is not kept for long by the server.
-    has_short_timeout: bool,
+    /// How long the server keeps the session without a statement.
+    timeout: Timeout,
     /// When it was last looked for delayed jobs and dead workers.
     looked: Moment,
     /// When what is too old was last deleted.
     pruned: Moment,
+}
+
+/// How long the server keeps a session without a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Timeout {
+    /// As long as the lease lasts.
+    OfLease,
+    /// That, or briefly: the answer of the statement that was to set it is not known.
+    Unknown,
+    /// Briefly, as an idle worker's.
+    Short,
 }
 
 /// Why a turn comes to nothing.
@@ -292,7 +302,7 @@ impl Claimer<'_> {
     }
 
     fn connect(&mut self) -> Turned<Session> {
-        (self.is_head, self.may_hold, self.has_short_timeout) = (false, false, false);
+        (self.is_head, self.may_hold, self.timeout) = (false, false, Timeout::OfLease);
         loop {
             let (tables, name) = (&self.tables, &self.spec.queue);
             let opened = self.connector.connect(|session| {

@@ -2,7 +2,9 @@
 
 use super::super::Until;
 use super::super::message::FromClaimer;
-use super::{Claimer, LONGEST_PAUSE, LOOK_INTERVAL, SHORTEST_PAUSE, Stop, Turned, sleep_longer};
+use super::{
+    Claimer, LONGEST_PAUSE, LOOK_INTERVAL, SHORTEST_PAUSE, Stop, Timeout, Turned, sleep_longer,
+};
 use crate::base::clock::Moment;
 use crate::queue::{
     AskCandidates, AskShards, AskTurn, Claim, Exchange, Step, Turn, TurnOver, Verdict, Want,
@@ -187,7 +189,7 @@ impl Claimer<'_> {
                 ended: &ended,
                 counts,
                 want: want.cloned(),
-                was_idle: self.has_short_timeout,
+                was_idle: self.timeout != Timeout::OfLease,
             };
             let asked = self.ask(|session| match exchange.step() {
                 Step::CarryOut => session.run_batch(&turn),
@@ -213,7 +215,7 @@ impl Claimer<'_> {
         if outcome.is_ok() {
             // Where the answer was lost, the server may keep the session as briefly as before: the next turn tells it again.
             if exchange.step() == Step::CarryOut {
-                self.has_short_timeout = false;
+                self.timeout = Timeout::OfLease;
             }
             self.worker()?.turn = Some(exchange.number());
             self.confirm(sent);

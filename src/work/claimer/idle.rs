@@ -1,7 +1,7 @@
 //! What a worker does that has nothing to do: it waits until something is due, and looks after delayed jobs, dead workers and what is too old.
 
 use super::super::message::FromClaimer;
-use super::{Claimer, LONGEST_WAIT, LOOK_INTERVAL, Turned};
+use super::{Claimer, LONGEST_WAIT, LOOK_INTERVAL, Timeout, Turned};
 use crate::base::clock::{Moment, by_chance};
 use crate::base::log::Level;
 use crate::base::text::counted;
@@ -98,13 +98,20 @@ impl Claimer<'_> {
             let head = AwaitHead {
                 lock: &lock,
                 limit: left.min(LONGEST_WAIT).as_secs().max(1),
+                sets_timeout: self.timeout != Timeout::Short,
             };
-            (self.has_short_timeout, self.may_hold) = (true, true);
+            self.may_hold = true;
+            if head.sets_timeout {
+                self.timeout = Timeout::Unknown;
+            }
             let waited = self.ask(|session| match session.run_batch(&head) {
                 // Each looks for itself, where there are no such locks.
                 Err(Fault::NoNamedLocks(_)) => Ok(None),
                 waited => waited.map(Some),
             })?;
+            if waited.is_some() {
+                self.timeout = Timeout::Short;
+            }
             self.is_head = waited.is_some_and(|waited| waited != Some(false));
             self.may_hold = !matches!(waited, Some(None | Some(false)));
             if self.session.is_none() || !self.is_head {
