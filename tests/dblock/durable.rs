@@ -107,6 +107,14 @@ fn asked(kind: Kind, comment: &'static str, knows_catch_up: bool) -> Vec<String>
     fake.statements()
 }
 
+/// Has a table refuse rows as on a full disk.
+fn no_room(what: &str, table: &str) -> String {
+    format!(
+        "CREATE TRIGGER dblock.no_room BEFORE {what} ON dblock.{table} FOR EACH ROW SIGNAL SQLSTATE 'HY000' \
+         SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'"
+    )
+}
+
 fn places(statements: &[String], part: &str) -> Vec<usize> {
     let places = statements.iter().enumerate();
     let places = places.filter(|(_, statement)| statement.contains(part));
@@ -516,6 +524,37 @@ both_servers! {
         });
         admin.query_drop("ROLLBACK").unwrap();
         run.wait().expect_code(0).expect_silence();
+    }
+
+    fn while_the_server_has_no_room_a_holder_keeps_its_session_and_callers_without_rows_stay_out(shared) {
+        let server = &private(shared.kind);
+        let (name, mut admin) = (unique("no-room"), server.admin());
+        let mut first = begin(job(server, &name).args(["--ttl", "4s", "--kill-after", "1", "--connect-timeout", "5"]));
+        let session = session_of(server, &name);
+        admin.query_drop(no_room("UPDATE", "dblock_locks")).unwrap();
+        let full = Instant::now();
+        // Two renewals are refused in that time.
+        while full.elapsed() < Duration::from_millis(2200) {
+            Dblock::run_at(&server.url(), &name).command(["true"]).output().expect_code(75);
+        }
+        assert_eq!(session_of(server, &name), session);
+        admin.query_drop("DROP TRIGGER dblock.no_room").unwrap();
+        let lease = Instant::now();
+        eventually("the lease goes on", SOON, || lease.elapsed() > Duration::from_secs(4));
+        assert!(first.is_running(), "{}", first.stderr());
+        drop(first.take_stdin());
+        first.wait_within(SOON).expect_code(5).expect_said(["The table is full"]);
+    }
+
+    fn a_history_without_room_does_not_keep_a_row_held(shared) {
+        let server = &private(shared.kind);
+        let (name, mut admin) = (unique("no-room"), server.admin());
+        admin.query_drop(no_room("UPDATE", "dblock_runs")).unwrap();
+        let run = Dblock::run(server, &name).command(["sh", "-c", "exit 3"]).output();
+        run.expect_code(3).expect_one_line("cannot record the run: no room: The table is full (error 1114)");
+        run.expect_took(Duration::ZERO, Duration::from_secs(1) + BUSY);
+        let is_held: Option<u32> = admin.exec_first("SELECT owner IS NOT NULL FROM dblock.dblock_locks WHERE name = ?", (&name,)).unwrap();
+        assert_eq!(is_held, Some(0));
     }
 
     fn a_row_that_was_edited_by_hand_is_held_until_it_is_freed(shared) {

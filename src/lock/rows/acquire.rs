@@ -66,6 +66,11 @@ impl RowLock {
                 Ok(Attempt::Taken(holders))
             }
             Err(Fault::Final(failure)) => Err(failure),
+            Err(Fault::NoRoom(cause)) => {
+                let line = format!("{session} has no room: {cause}; trying again");
+                session.tell(Level::Info, &line);
+                Ok(Attempt::Retry(LONGEST_PAUSE))
+            }
             Err(fault) => {
                 let line = format!("lost the session with {session}: {fault}");
                 session.tell(Level::Info, &line);

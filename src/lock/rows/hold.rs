@@ -88,7 +88,10 @@ impl RowLock {
         let change = Change::Renew { slot, fence };
         let write = self.statements.write(change, write_id, &self.terms(&[]));
         let sent = Moment::now();
-        let rows = self.write_through(&write, &mut session)?.rows;
+        let rows = match self.write_through(&write, &mut session) {
+            Ok(written) => written.rows,
+            Err(fault) => return Err(self.keep_where_full(session, fault)),
+        };
         let renewed = self.holding(fence).after_renewal(&rows, write_id);
         if self.spec.ttl.is_none()
             && let (Some(row), false) = (rows.first(), matches!(renewed, Renewed::Lost(_)))
@@ -132,6 +135,14 @@ impl RowLock {
         }
         self.session = Some(session);
         Ok(renewal)
+    }
+
+    /// Keeps a session whose server has no room for a write, and with it the named lock, which excludes callers without rows. The fault.
+    fn keep_where_full(&mut self, session: Session, fault: Fault) -> Fault {
+        if matches!(fault, Fault::NoRoom(_)) {
+            self.session = Some(session);
+        }
+        fault
     }
 
     /// Takes the named lock again, which excludes callers without rows; the row stays held without it.
@@ -201,11 +212,13 @@ impl RowLock {
             has_changed,
             queue_head,
             ..
-        } = self
-            .write_through(&write, &mut session)
-            .inspect_err(|fault| {
+        } = match self.write_through(&write, &mut session) {
+            Ok(written) => written,
+            Err(fault) => {
                 self.may_be_released |= matches!(fault, Fault::Gone(_));
-            })?;
+                return Err(self.keep_where_full(session, fault));
+            }
+        };
         let released = match fence {
             None => {
                 self.may_hold = false;

@@ -337,6 +337,10 @@ impl Backend for RowLock {
                     unrecorded = Some(format!("cannot record the run: {}", failure.line));
                     also = &[];
                 }
+                Err(Fault::NoRoom(cause)) if !also.is_empty() => {
+                    unrecorded = Some(format!("cannot record the run: no room: {cause}"));
+                    also = &[];
+                }
                 Err(Fault::Final(failure)) => return Err(Some(failure.line)),
                 // It has expired long ago, and whoever waited for this is gone.
                 Err(fault) if begun.elapsed() > self.ttl + RELEASE_BEYOND_TTL => {
