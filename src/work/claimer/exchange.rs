@@ -89,9 +89,15 @@ impl Claimer<'_> {
         Ok(claimed)
     }
 
-    /// Turns until so many of a shard are claimed as are wanted, or nothing is left, some turns at most. How many were.
+    /// Turns until so many of a shard are claimed as are wanted, or nothing is left, some turns at most. How many were. Where a command
+    /// has all of its jobs, what is claimed ahead waits for the next turn, which hands in what has ended meanwhile.
     fn claim_in(&mut self, want: u32, shard: u16) -> Turned<u32> {
         let is_block = self.worker()?.queue.claim == Claim::Blocks;
+        let enough = if is_block {
+            want
+        } else {
+            want.min(self.spec.jobs_of_command())
+        };
         let mut total = 0;
         for _ in 0..TURNS {
             let left = want - total;
@@ -103,7 +109,8 @@ impl Claimer<'_> {
             } else {
                 claimed < left.min(CLAIMED)
             };
-            if is_all || total >= want {
+            if is_all || total >= enough {
+                self.has_more = !is_all && total < want;
                 return Ok(total);
             }
         }
