@@ -286,7 +286,11 @@ impl Claimer<'_> {
     fn take_in(&mut self, ended: Vec<Ended>) {
         for mut one in ended {
             match self.ended.last_mut() {
-                Some(last) if last.unit == one.unit => last.others.append(&mut one.others),
+                Some(last) if last.unit == one.unit => {
+                    // A block that was still running may have ended since.
+                    last.outcome = one.outcome;
+                    last.others.append(&mut one.others);
+                }
                 _ => self.ended.push(one),
             }
         }

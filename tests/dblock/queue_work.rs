@@ -701,6 +701,18 @@ both_servers! {
         }
     }
 
+    fn the_jobs_of_a_block_that_are_done_are_not_started_again_when_many_others_fail_at_once(server) {
+        let (jobs, records) = (Jobs::new(server, &["--claim", "blocks", "--max-attempts", "1"]), Records::new());
+        jobs.number(80);
+        let log = records.path().join("log");
+        let script = format!("cat >>{0}; [ $(wc -l <{0}) = 40 ]", quoted(&log));
+        drain(&jobs, &["--batch", "40"], &script);
+        assert_eq!((jobs.states(), jobs.count("dblock_jobs"), lines(&log).len()), ([0, 0, 0, 40], 40, 80));
+        jobs.number(100);
+        drain(&jobs, &["--batch", "100"], "exit 1");
+        assert_eq!((jobs.states(), jobs.count("dblock_jobs")), ([0, 0, 0, 140], 140));
+    }
+
     fn a_canceled_job_of_a_block_that_fails_leaves_nothing(server) {
         let jobs = Jobs::new(server, &["--claim", "blocks"]);
         let ids = jobs.number(3);
