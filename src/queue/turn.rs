@@ -5,7 +5,9 @@
 //! All else in the transaction is conditional on that: a turn that reaches the server late, when the one that was sent again in its place
 //! is over, changes nothing, though the worker may have claimed the same jobs again meanwhile.
 //!
-//! What has ended is handed in by the rows that the worker still has in the table of running jobs. Who gives a dead worker's jobs to
+//! What has ended is handed in by the rows that the worker still has in the table of running jobs, each by its job and its fence: what
+//! is handed in twice, because a claimer died before it said that it was, changes nothing the second time, though the worker may have
+//! claimed the same job again. Who gives a dead worker's jobs to
 //! others takes all of them away at once, together with the worker's lease: then the turn changes nothing.
 
 mod deletions;

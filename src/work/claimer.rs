@@ -67,8 +67,8 @@ pub struct Resumed {
     pub queue: Queue,
     /// The worker's number.
     pub worker: u64,
-    /// What the coordinator knows that it has, each by its first job. What else there is goes back.
-    pub known: Vec<u64>,
+    /// What the coordinator knows that it has, each by its first job and its fence. What else there is goes back.
+    pub known: Vec<(u64, u64)>,
 }
 
 fn claim(
@@ -134,7 +134,7 @@ struct Worker {
     /// `None`: it is to be renewed before anything else.
     lease: Option<Lease>,
     /// What another claimer has left of which the coordinator knows; `None`: all that there is.
-    known: Option<Vec<u64>>,
+    known: Option<Vec<(u64, u64)>>,
 }
 
 struct Claimer<'a> {

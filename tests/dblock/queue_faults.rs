@@ -117,6 +117,44 @@ both_servers! {
         jobs.assert_empty();
     }
 
+    fn what_is_handed_in_again_leaves_a_newer_claim_of_the_same_job_alone(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let (jobs, records) = (Jobs::new(server, &[&["--ttl", "8s"], options].concat()), Records::new());
+            let (log, go) = (records.path().join("log"), records.path().join("go"));
+            let proxy = Proxy::to(server);
+            jobs.put(&["a"]);
+            jobs.feed(&["--delay", "1h", "--lines"], "b\n".repeat(85).as_bytes());
+            jobs.feed(&["--delay", "1h"], &vec![b'x'; 300_000]);
+            let script = format!("test \"$(cat)\" = a || exit 0; {}", script(&log, &until(&go)));
+            let worker = jobs.work(&["-j", "90"]).env("DBLOCK_URL", proxy.url()).sh(&script).spawn();
+            let (command, _) = eventually_started(&log, 1, SOON);
+            let claimer = worker.claimer();
+            let frozen = Frozen::new(claimer);
+            let turn = || jobs.rows::<u64>("SELECT turn FROM dblock_workers")[0];
+            let before = turn();
+            // The lease ends, and with it the command. The claimer has a turn before it that knows nothing of that.
+            eventually_gone(command, SOON);
+            proxy.delay(Duration::from_millis(500));
+            drop(frozen);
+            eventually("it has taken the turn", SOON, || turn() > before);
+            // In the next one the job is given back and claimed again. It is passed on before the last of these.
+            let columns = "queue, shard, priority, job, last_job, block, jobs, due_at";
+            jobs.tables.sql(&format!("INSERT INTO dblock_due ({columns}) SELECT {columns} FROM dblock_delayed"));
+            jobs.tables.sql("DELETE FROM dblock_delayed");
+            let (again, _) = eventually_started(&log, 2, SOON);
+            send(claimer, Signal::SIGKILL);
+            eventually_gone(claimer, SOON);
+            proxy.delay(Duration::ZERO);
+            eventually("all others are done", SOON, || jobs.count("dblock_jobs") == 1);
+            assert!(runs(again));
+            std::fs::write(&go, "").unwrap();
+            eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
+            end(worker);
+            assert_eq!(recorded(&log), ["start 1 1", "start 1 2", "end 1 2"]);
+            jobs.assert_empty();
+        }
+    }
+
     fn the_command_dies_with_its_worker_and_the_job_is_anothers_when_the_lease_is_over(server) {
         for options in [&[][..], &["--claim", "blocks"]] {
             for with_claimer in [false, true] {
