@@ -12,8 +12,8 @@ use nix::sys::signal::Signal;
 use crate::harness::jobs::lines;
 use crate::harness::pty::Shell;
 use crate::harness::{
-    BUSY, Dblock, Jobs, Output, Records, Running, SOON, Server, Tables, both_servers, children_of,
-    eventually, quoted, runs, send, stat_field,
+    BUSY, Dblock, Jobs, Output, Proxy, Records, Running, SOON, Server, Tables, both_servers,
+    children_of, eventually, quoted, runs, send, stat_field,
 };
 
 /// Every byte there is, some times.
@@ -486,6 +486,26 @@ both_servers! {
             let output = worker.wait_within(SOON);
             output.expect_code(78).expect_one_line("the queue q was deleted");
             drop(deletion);
+        }
+    }
+
+    fn no_command_gets_a_part_of_a_payload_that_is_deleted_while_it_is_read(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let (jobs, records) = (Jobs::new(server, options), Records::new());
+            let log = records.path().join("log");
+            for _ in 0..4 {
+                jobs.feed(&[], &vec![b'x'; 300_000]);
+            }
+            let proxy = Proxy::to(server);
+            proxy.delay(Duration::from_millis(200));
+            let script = format!("wc -c >>{}", quoted(&log));
+            let mut worker = jobs.work(&["-j", "4"]).env("DBLOCK_URL", proxy.url()).sh(&script).spawn();
+            eventually("a job is claimed", SOON, || jobs.states()[2] > 0);
+            jobs.queue("delete", &[]).output().expect_code(0);
+            worker.wait_within(SOON).expect_code(78).expect_one_line("the queue q was deleted");
+            let sizes = lines(&log);
+            assert!(sizes.iter().all(|size| size == "300000"), "{sizes:?}");
+            jobs.assert_empty();
         }
     }
 
