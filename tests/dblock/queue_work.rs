@@ -456,6 +456,23 @@ both_servers! {
         worker.wait().expect_code(0);
     }
 
+    fn a_delayed_job_that_somebody_has_locked_does_not_keep_a_paused_worker_busy(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.put(&["--delay", "1ms", "x"]);
+        jobs.does("pause", &[]);
+        let mut locker = jobs.tables.admin();
+        locker.query_drop("BEGIN").unwrap();
+        locker.query_drop("SELECT job FROM dblock_delayed FOR UPDATE").unwrap();
+        let proxy = Proxy::to(server);
+        let worker = jobs.work(&[]).env("DBLOCK_URL", proxy.url()).sh("echo never").spawn();
+        eventually("it looks", SOON, || proxy.packets().iter().any(|packet| packet.sent().is_some_and(|sent| sent.contains("queue idle"))));
+        let before = proxy.packets().len();
+        std::thread::sleep(Duration::from_secs(2));
+        let asked = proxy.packets().len() - before;
+        assert!(asked < 40, "{asked} statements in 2s");
+        assert_eq!(worker.stdout(), "");
+    }
+
     fn a_worker_that_is_busy_stops_where_its_queue_is_paused(server) {
         let jobs = Jobs::new(server, &[]);
         jobs.number(100);
