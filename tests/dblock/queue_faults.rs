@@ -478,6 +478,25 @@ both_servers! {
         assert_eq!(lines(&log).iter().filter(|line| line.starts_with("start")).count(), 1);
     }
 
+    fn a_worker_keeps_its_lease_while_it_rescues_the_jobs_of_many(server) {
+        let jobs = short(server, &[]);
+        let proxy = Proxy::to(server);
+        let worker = jobs.work(&[]).env("DBLOCK_URL", proxy.url()).sh("true").spawn();
+        jobs.eventually_idle(1);
+        proxy.delay(Duration::from_millis(50));
+        let dead = "INSERT INTO dblock_workers (run, queue, host, slots, ttl_seconds, started_at, renewed_at, expires_at) \
+            SELECT REPLACE(UUID(), '-', ''), queue, 'dead', 1, 4, started_at, started_at, '2020-01-01' FROM dblock_workers WHERE host <> 'dead'";
+        for _ in 0..35 {
+            jobs.tables.sql(dead);
+        }
+        eventually("all of them are found", SOON, || {
+            assert_eq!(jobs.workers(), 1, "it has lost its lease");
+            jobs.count("dblock_workers WHERE expires_at IS NOT NULL") == 1
+        });
+        proxy.delay(Duration::ZERO);
+        end(worker);
+    }
+
     fn what_fails_while_a_worker_ends_is_told(server) {
         for sql in ["UPDATE dblock_queues SET deleted_at = UTC_TIMESTAMP(6)", "DROP TABLE dblock_running"] {
             let (jobs, records) = (Jobs::new(server, &[]), Records::new());
