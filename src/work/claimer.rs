@@ -417,6 +417,15 @@ impl Claimer<'_> {
         }
         let worker = self.worker()?.number;
         let deregister = queue::deregister(&self.tables, worker);
-        self.ask_until_answered(|session| session.run(&deregister))
+        let mut was_tried = false;
+        let deregistered = self.ask_until_answered(|session| {
+            was_tried = true;
+            session.run(&deregister)
+        });
+        match deregistered {
+            // Its answer was lost: it is not there any more because it was carried out.
+            Err(Stop::Lost) if was_tried => Ok(()),
+            other => other,
+        }
     }
 }
