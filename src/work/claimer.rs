@@ -207,12 +207,15 @@ impl Claimer<'_> {
                     }
                 }
             }
+            let number = self.worker.as_ref().map_or(0, |worker| worker.number);
             match self.next() {
-                Next::Message(ToClaimer::Ended(ended)) => self.take_in(ended),
+                Next::Message(message) if !message.is_for(number) => {}
+                Next::Message(ToClaimer::Ended(_, ended)) => self.take_in(ended),
                 Next::Message(ToClaimer::Turn {
                     want,
                     waits,
                     counts,
+                    ..
                 }) => {
                     self.count(counts);
                     match self.take_turn(want, waits) {
@@ -222,7 +225,7 @@ impl Claimer<'_> {
                     }
                 }
                 Next::Message(ToClaimer::Stop) => {}
-                Next::Message(ToClaimer::Deregister { counts }) => {
+                Next::Message(ToClaimer::Deregister { counts, .. }) => {
                     self.count(counts);
                     match self.deregister() {
                         Ok(()) => self.say(&FromClaimer::Deregistered),

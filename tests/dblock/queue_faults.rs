@@ -312,6 +312,33 @@ both_servers! {
         }
     }
 
+    fn a_worker_that_registers_anew_takes_no_turn_of_the_one_before(server) {
+        let (jobs, records) = (short(server, &[]), Records::new());
+        let [log, go, go_too] = ["log", "go", "go-too"].map(|name| records.path().join(name));
+        let proxy = Proxy::to(server);
+        jobs.put(&["a"]);
+        let script = format!("test \"$(cat)\" = a && go={} || go={}; {}", quoted(&go), quoted(&go_too), script(&log, "while ! test -e $go; do sleep 0.02; done"));
+        let worker = jobs.work(&[]).env("DBLOCK_URL", proxy.url()).sh(&script).spawn();
+        eventually_started(&log, 1, SOON);
+        jobs.put(&["b", "c"]);
+        let renewals = || proxy.packets().iter().filter(|packet| packet.sent().is_some_and(|sent| sent.contains("queue renew"))).count();
+        proxy.delay(Duration::from_millis(500));
+        // As if another had given its jobs to others.
+        jobs.tables.sql("UPDATE dblock_workers SET expires_at = NULL");
+        jobs.tables.sql("DELETE FROM dblock_running");
+        let before = renewals();
+        eventually("it renews", SOON, || renewals() > before);
+        // The turn that hands this in is asked for before the worker knows that it was lost.
+        std::fs::write(&go, "").unwrap();
+        eventually_started(&log, 2, SOON);
+        proxy.delay(Duration::ZERO);
+        std::thread::sleep(Duration::from_secs(2));
+        assert_eq!(jobs.states(), [1, 0, 1, 0]);
+        std::fs::write(&go_too, "").unwrap();
+        eventually("both are done", SOON, || jobs.count("dblock_jobs") == 1);
+        end(worker);
+    }
+
     fn a_worker_that_is_stopped_and_has_its_claimer_keeps_its_job(server) {
         let (jobs, records) = (short(server, &[]), Records::new());
         let (log, go) = (records.path().join("log"), records.path().join("go"));
