@@ -43,8 +43,8 @@ impl Statement for LookOrSleep<'_> {
         let (tables, id) = (self.tables, self.queue.id);
         let micros = self.limit.as_micros();
         format!(
-            "/* dblock queue idle */ SELECT is_due, delayed_for, has_dead, has_queue, IF(is_due OR delayed_for <= 0 OR has_dead \
-             OR NOT has_queue, 0, SLEEP(LEAST({micros}, IFNULL(delayed_for, {micros})) / 1000000)), is_paused FROM (SELECT \
+            "/* dblock queue idle */ SELECT is_due, delayed_for, has_dead, has_queue, IF(is_due OR delayed_for <= 0 AND NOT is_paused \
+             OR has_dead OR NOT has_queue, 0, SLEEP(LEAST({micros}, IF(delayed_for > 0, delayed_for, {micros})) / 1000000)), is_paused FROM (SELECT \
              EXISTS (SELECT 1 FROM {queues} WHERE id = {id} AND paused_at IS NULL) AND EXISTS (SELECT 1 FROM {due} WHERE queue = {id}) AS is_due, \
              (SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), due_at) FROM {delayed} WHERE queue = {id} ORDER BY due_at LIMIT 1) \
              AS delayed_for, EXISTS ({dead}) AS has_dead, \

@@ -1,7 +1,7 @@
 //! Reading payloads: those of a block, and those that are in parts.
 
 use crate::db::{Fault, Row, Statement, first_value};
-use crate::schema::{JOBS, Tables};
+use crate::schema::{JOBS, QUEUES, Tables};
 
 /// A job of a block, or one whose payload is in parts.
 #[derive(Debug)]
@@ -12,9 +12,11 @@ pub struct BlockJob {
     pub parts: u32,
     /// The payload, unless it is in parts.
     pub payload: Option<Vec<u8>>,
+    /// Whether the queue was there when it was read.
+    pub has_queue: bool,
 }
 
-/// The jobs of a block that come after one, in order.
+/// The jobs of a block that come after one, in order. Not all of them, where the queue is being deleted.
 pub struct ReadBlock<'a> {
     /// Where.
     pub tables: &'a Tables,
@@ -22,6 +24,8 @@ pub struct ReadBlock<'a> {
     pub jobs: (u64, u64),
     /// The number of the block.
     pub block: u64,
+    /// The queue, by its number.
+    pub queue: u32,
     /// So many.
     pub limit: usize,
 }
@@ -34,8 +38,11 @@ impl Statement for ReadBlock<'_> {
     fn sql(&self) -> String {
         let (first, last) = self.jobs;
         format!(
-            "/* dblock queue read block */ SELECT id, parts, payload FROM {} WHERE id BETWEEN {first} AND {last} AND block = {} AND canceled_at IS NULL \
+            "/* dblock queue read block */ SELECT id, parts, payload, \
+             EXISTS (SELECT 1 FROM {} WHERE id = {} AND deleted_at IS NULL) FROM {} WHERE id BETWEEN {first} AND {last} AND block = {} AND canceled_at IS NULL \
              ORDER BY id LIMIT {}",
+            self.tables.of(&QUEUES),
+            self.queue,
             self.tables.of(&JOBS),
             self.block,
             self.limit
@@ -48,6 +55,7 @@ impl Statement for ReadBlock<'_> {
                 id: row.get(0)?.unwrap_or_default(),
                 parts: row.get(1)?.unwrap_or_default(),
                 payload: row.get(2)?,
+                has_queue: row.get::<u8>(3)? == Some(1),
             })
         };
         rows.iter().map(job).collect()

@@ -6,8 +6,8 @@ use super::narrow::{carried, insert_into};
 use crate::db::{Batch, Fault, Reply, Row, Session, Statement, first_value, text_literal};
 use crate::schema::{DEAD, DUE, JOB_KEYS, JOB_PARTS, JOBS, RUNNING, Tables, WORKERS};
 
-/// Gives the jobs of dead workers to others: the lease of each is over. How many workers that were. The one that asks is left out: whether
-/// its own lease is over a renewal says.
+/// Gives the jobs of a dead worker to others: its lease is over. Whether there was one. The one that asks is left out: whether its own
+/// lease is over a renewal says.
 ///
 /// # Errors
 /// Those of a statement. Nothing is lost by them: whoever comes next does the same.
@@ -16,17 +16,16 @@ pub fn rescue(
     queue: &Queue,
     own: u64,
     session: &mut Session,
-) -> Result<u32, Fault> {
-    let mut rescued = 0;
-    while let Some(worker) = session.run(&FindDead { tables, queue, own })? {
-        session.run_batch(&Rescue {
-            tables,
-            queue,
-            worker,
-        })?;
-        rescued += 1;
-    }
-    Ok(rescued)
+) -> Result<bool, Fault> {
+    let Some(worker) = session.run(&FindDead { tables, queue, own })? else {
+        return Ok(false);
+    };
+    session.run_batch(&Rescue {
+        tables,
+        queue,
+        worker,
+    })?;
+    Ok(true)
 }
 
 /// A worker whose lease is over, other than the one that asks.

@@ -5,7 +5,9 @@
 //! All else in the transaction is conditional on that: a turn that reaches the server late, when the one that was sent again in its place
 //! is over, changes nothing, though the worker may have claimed the same jobs again meanwhile.
 //!
-//! What has ended is handed in by the rows that the worker still has in the table of running jobs. Who gives a dead worker's jobs to
+//! What has ended is handed in by the rows that the worker still has in the table of running jobs, each by its job and its fence: what
+//! is handed in twice, because a claimer died before it said that it was, changes nothing the second time, though the worker may have
+//! claimed the same job again. Who gives a dead worker's jobs to
 //! others takes all of them away at once, together with the worker's lease: then the turn changes nothing.
 
 mod deletions;
@@ -109,8 +111,9 @@ pub struct Want {
 pub struct TurnOver {
     /// What the worker's row says.
     pub standing: Standing,
-    /// What was claimed, and the payloads of jobs on their own; `None`: in parts, or of a block.
-    pub claimed: Vec<(Unit, u32, Option<Vec<u8>>)>,
+    /// What was claimed, in how many parts the payload of its first job is, and the payloads of jobs on their own; `None`: in parts, or of
+    /// a block. Where the number of parts is `None`, the job is gone.
+    pub claimed: Vec<(Unit, Option<u32>, Option<Vec<u8>>)>,
 }
 
 /// What a worker's row says.
@@ -322,7 +325,7 @@ impl Statement for AskRunning<'_> {
 /// The columns of a unit, and in how many parts its payload is.
 const UNIT: &str = "r.job, r.last_job, r.block, r.attempt, r.fence, r.every_us IS NOT NULL, j.job_key IS NOT NULL, j.parts";
 
-fn decode_unit(row: &Row) -> Result<(Unit, u32), Fault> {
+fn decode_unit(row: &Row) -> Result<(Unit, Option<u32>), Fault> {
     let parts: Option<u32> = row.get(7)?;
     let block = row.get(2)?.unwrap_or_default();
     let unit = Unit {
@@ -336,7 +339,7 @@ fn decode_unit(row: &Row) -> Result<(Unit, u32), Fault> {
         // Of a block nobody knows before its jobs are read.
         has_parts: block != 0 || parts.is_some_and(|parts| parts > 0),
     };
-    Ok((unit, parts.unwrap_or_default()))
+    Ok((unit, parts))
 }
 
 fn decode(standing: &[Row], claimed: &[Row]) -> Result<TurnOver, Fault> {

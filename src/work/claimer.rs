@@ -67,8 +67,8 @@ pub struct Resumed {
     pub queue: Queue,
     /// The worker's number.
     pub worker: u64,
-    /// What the coordinator knows that it has, each by its first job. What else there is goes back.
-    pub known: Vec<u64>,
+    /// What the coordinator knows that it has, each by its first job and its fence. What else there is goes back.
+    pub known: Vec<(u64, u64)>,
 }
 
 fn claim(
@@ -134,7 +134,7 @@ struct Worker {
     /// `None`: it is to be renewed before anything else.
     lease: Option<Lease>,
     /// What another claimer has left of which the coordinator knows; `None`: all that there is.
-    known: Option<Vec<u64>>,
+    known: Option<Vec<(u64, u64)>>,
 }
 
 struct Claimer<'a> {
@@ -207,12 +207,15 @@ impl Claimer<'_> {
                     }
                 }
             }
+            let number = self.worker.as_ref().map_or(0, |worker| worker.number);
             match self.next() {
-                Next::Message(ToClaimer::Ended(ended)) => self.take_in(ended),
+                Next::Message(message) if !message.is_for(number) => {}
+                Next::Message(ToClaimer::Ended(_, ended)) => self.take_in(ended),
                 Next::Message(ToClaimer::Turn {
                     want,
                     waits,
                     counts,
+                    ..
                 }) => {
                     self.count(counts);
                     match self.take_turn(want, waits) {
@@ -222,7 +225,7 @@ impl Claimer<'_> {
                     }
                 }
                 Next::Message(ToClaimer::Stop) => {}
-                Next::Message(ToClaimer::Deregister { counts }) => {
+                Next::Message(ToClaimer::Deregister { counts, .. }) => {
                     self.count(counts);
                     match self.deregister() {
                         Ok(()) => self.say(&FromClaimer::Deregistered),
@@ -286,7 +289,11 @@ impl Claimer<'_> {
     fn take_in(&mut self, ended: Vec<Ended>) {
         for mut one in ended {
             match self.ended.last_mut() {
-                Some(last) if last.unit == one.unit => last.others.append(&mut one.others),
+                Some(last) if last.unit == one.unit => {
+                    // A block that was still running may have ended since.
+                    last.outcome = one.outcome;
+                    last.others.append(&mut one.others);
+                }
                 _ => self.ended.push(one),
             }
         }
@@ -413,6 +420,15 @@ impl Claimer<'_> {
         }
         let worker = self.worker()?.number;
         let deregister = queue::deregister(&self.tables, worker);
-        self.ask_until_answered(|session| session.run(&deregister))
+        let mut was_tried = false;
+        let deregistered = self.ask_until_answered(|session| {
+            was_tried = true;
+            session.run(&deregister)
+        });
+        match deregistered {
+            // Its answer was lost: it is not there any more because it was carried out.
+            Err(Stop::Lost) if was_tried => Ok(()),
+            other => other,
+        }
     }
 }

@@ -60,13 +60,15 @@ pub struct ClaimedJob {
     pub length: u64,
 }
 
-/// To the claimer.
+/// To the claimer. What is meant for one worker is nothing to the one that it has registered since: each but [`Self::Stop`] names it.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToClaimer {
     /// These have ended; they are handed in with the next turn. One whose unit is that of the one before goes on with it.
-    Ended(Vec<Ended>),
+    Ended(u64, Vec<Ended>),
     /// Take a turn.
     Turn {
+        /// The worker's number.
+        worker: u64,
         /// So many jobs are wanted.
         want: u32,
         /// Whether to wait until there is one: nothing runs, so that nothing can end meanwhile.
@@ -78,7 +80,21 @@ pub enum ToClaimer {
     Stop,
     /// Hand in what has ended, and deregister the worker: nothing runs any more.
     Deregister {
+        /// The worker's number.
+        worker: u64,
         /// As with a turn.
         counts: (u64, u64),
     },
+}
+
+impl ToClaimer {
+    /// Whether it is meant for this worker, and not for one that was lost before.
+    pub fn is_for(&self, number: u64) -> bool {
+        match self {
+            Self::Ended(worker, _)
+            | Self::Turn { worker, .. }
+            | Self::Deregister { worker, .. } => *worker == number,
+            Self::Stop => true,
+        }
+    }
 }

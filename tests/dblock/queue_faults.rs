@@ -117,6 +117,44 @@ both_servers! {
         jobs.assert_empty();
     }
 
+    fn what_is_handed_in_again_leaves_a_newer_claim_of_the_same_job_alone(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let (jobs, records) = (Jobs::new(server, &[&["--ttl", "8s"], options].concat()), Records::new());
+            let (log, go) = (records.path().join("log"), records.path().join("go"));
+            let proxy = Proxy::to(server);
+            jobs.put(&["a"]);
+            jobs.feed(&["--delay", "1h", "--lines"], "b\n".repeat(85).as_bytes());
+            jobs.feed(&["--delay", "1h"], &vec![b'x'; 300_000]);
+            let script = format!("test \"$(cat)\" = a || exit 0; {}", script(&log, &until(&go)));
+            let worker = jobs.work(&["-j", "90"]).env("DBLOCK_URL", proxy.url()).sh(&script).spawn();
+            let (command, _) = eventually_started(&log, 1, SOON);
+            let claimer = worker.claimer();
+            let frozen = Frozen::new(claimer);
+            let turn = || jobs.rows::<u64>("SELECT turn FROM dblock_workers")[0];
+            let before = turn();
+            // The lease ends, and with it the command. The claimer has a turn before it that knows nothing of that.
+            eventually_gone(command, SOON);
+            proxy.delay(Duration::from_millis(500));
+            drop(frozen);
+            eventually("it has taken the turn", SOON, || turn() > before);
+            // In the next one the job is given back and claimed again. It is passed on before the last of these.
+            let columns = "queue, shard, priority, job, last_job, block, jobs, due_at";
+            jobs.tables.sql(&format!("INSERT INTO dblock_due ({columns}) SELECT {columns} FROM dblock_delayed"));
+            jobs.tables.sql("DELETE FROM dblock_delayed");
+            let (again, _) = eventually_started(&log, 2, SOON);
+            send(claimer, Signal::SIGKILL);
+            eventually_gone(claimer, SOON);
+            proxy.delay(Duration::ZERO);
+            eventually("all others are done", SOON, || jobs.count("dblock_jobs") == 1);
+            assert!(runs(again));
+            std::fs::write(&go, "").unwrap();
+            eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
+            end(worker);
+            assert_eq!(recorded(&log), ["start 1 1", "start 1 2", "end 1 2"]);
+            jobs.assert_empty();
+        }
+    }
+
     fn the_command_dies_with_its_worker_and_the_job_is_anothers_when_the_lease_is_over(server) {
         for options in [&[][..], &["--claim", "blocks"]] {
             for with_claimer in [false, true] {
@@ -272,6 +310,33 @@ both_servers! {
             end(second);
             assert_eq!(recorded(&log), ["start 1 1", "end 1 1", "start 2 2", "end 2 2"]);
         }
+    }
+
+    fn a_worker_that_registers_anew_takes_no_turn_of_the_one_before(server) {
+        let (jobs, records) = (short(server, &[]), Records::new());
+        let [log, go, go_too] = ["log", "go", "go-too"].map(|name| records.path().join(name));
+        let proxy = Proxy::to(server);
+        jobs.put(&["a"]);
+        let script = format!("test \"$(cat)\" = a && go={} || go={}; {}", quoted(&go), quoted(&go_too), script(&log, "while ! test -e $go; do sleep 0.02; done"));
+        let worker = jobs.work(&[]).env("DBLOCK_URL", proxy.url()).sh(&script).spawn();
+        eventually_started(&log, 1, SOON);
+        jobs.put(&["b", "c"]);
+        let renewals = || proxy.packets().iter().filter(|packet| packet.sent().is_some_and(|sent| sent.contains("queue renew"))).count();
+        proxy.delay(Duration::from_millis(500));
+        // As if another had given its jobs to others.
+        jobs.tables.sql("UPDATE dblock_workers SET expires_at = NULL");
+        jobs.tables.sql("DELETE FROM dblock_running");
+        let before = renewals();
+        eventually("it renews", SOON, || renewals() > before);
+        // The turn that hands this in is asked for before the worker knows that it was lost.
+        std::fs::write(&go, "").unwrap();
+        eventually_started(&log, 2, SOON);
+        proxy.delay(Duration::ZERO);
+        std::thread::sleep(Duration::from_secs(2));
+        assert_eq!(jobs.states(), [1, 0, 1, 0]);
+        std::fs::write(&go_too, "").unwrap();
+        eventually("both are done", SOON, || jobs.count("dblock_jobs") == 1);
+        end(worker);
     }
 
     fn a_worker_that_is_stopped_and_has_its_claimer_keeps_its_job(server) {
@@ -438,6 +503,25 @@ both_servers! {
         worker.signal(Signal::SIGTERM);
         worker.wait_within(SOON).expect_code(0);
         assert_eq!(lines(&log).iter().filter(|line| line.starts_with("start")).count(), 1);
+    }
+
+    fn a_worker_keeps_its_lease_while_it_rescues_the_jobs_of_many(server) {
+        let jobs = short(server, &[]);
+        let proxy = Proxy::to(server);
+        let worker = jobs.work(&[]).env("DBLOCK_URL", proxy.url()).sh("true").spawn();
+        jobs.eventually_idle(1);
+        proxy.delay(Duration::from_millis(50));
+        let dead = "INSERT INTO dblock_workers (run, queue, host, slots, ttl_seconds, started_at, renewed_at, expires_at) \
+            SELECT REPLACE(UUID(), '-', ''), queue, 'dead', 1, 4, started_at, started_at, '2020-01-01' FROM dblock_workers WHERE host <> 'dead'";
+        for _ in 0..35 {
+            jobs.tables.sql(dead);
+        }
+        eventually("all of them are found", SOON, || {
+            assert_eq!(jobs.workers(), 1, "it has lost its lease");
+            jobs.count("dblock_workers WHERE expires_at IS NOT NULL") == 1
+        });
+        proxy.delay(Duration::ZERO);
+        end(worker);
     }
 
     fn what_fails_while_a_worker_ends_is_told(server) {

@@ -12,8 +12,8 @@ use nix::sys::signal::Signal;
 use crate::harness::jobs::lines;
 use crate::harness::pty::Shell;
 use crate::harness::{
-    BUSY, Dblock, Jobs, Output, Records, Running, SOON, Server, Tables, both_servers, children_of,
-    eventually, quoted, runs, send, stat_field,
+    BUSY, Dblock, Jobs, Output, Proxy, Records, Running, SOON, Server, Tables, both_servers,
+    children_of, eventually, quoted, runs, send, stat_field,
 };
 
 /// Every byte there is, some times.
@@ -456,6 +456,23 @@ both_servers! {
         worker.wait().expect_code(0);
     }
 
+    fn a_delayed_job_that_somebody_has_locked_does_not_keep_a_paused_worker_busy(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.put(&["--delay", "1ms", "x"]);
+        jobs.does("pause", &[]);
+        let mut locker = jobs.tables.admin();
+        locker.query_drop("BEGIN").unwrap();
+        locker.query_drop("SELECT job FROM dblock_delayed FOR UPDATE").unwrap();
+        let proxy = Proxy::to(server);
+        let worker = jobs.work(&[]).env("DBLOCK_URL", proxy.url()).sh("echo never").spawn();
+        eventually("it looks", SOON, || proxy.packets().iter().any(|packet| packet.sent().is_some_and(|sent| sent.contains("queue idle"))));
+        let before = proxy.packets().len();
+        std::thread::sleep(Duration::from_secs(2));
+        let asked = proxy.packets().len() - before;
+        assert!(asked < 40, "{asked} statements in 2s");
+        assert_eq!(worker.stdout(), "");
+    }
+
     fn a_worker_that_is_busy_stops_where_its_queue_is_paused(server) {
         let jobs = Jobs::new(server, &[]);
         jobs.number(100);
@@ -486,6 +503,26 @@ both_servers! {
             let output = worker.wait_within(SOON);
             output.expect_code(78).expect_one_line("the queue q was deleted");
             drop(deletion);
+        }
+    }
+
+    fn no_command_gets_a_part_of_a_payload_that_is_deleted_while_it_is_read(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let (jobs, records) = (Jobs::new(server, options), Records::new());
+            let log = records.path().join("log");
+            for _ in 0..4 {
+                jobs.feed(&[], &vec![b'x'; 300_000]);
+            }
+            let proxy = Proxy::to(server);
+            proxy.delay(Duration::from_millis(200));
+            let script = format!("wc -c >>{}", quoted(&log));
+            let mut worker = jobs.work(&["-j", "4"]).env("DBLOCK_URL", proxy.url()).sh(&script).spawn();
+            eventually("a job is claimed", SOON, || jobs.states()[2] > 0);
+            jobs.queue("delete", &[]).output().expect_code(0);
+            worker.wait_within(SOON).expect_code(78).expect_one_line("the queue q was deleted");
+            let sizes = lines(&log);
+            assert!(sizes.iter().all(|size| size == "300000"), "{sizes:?}");
+            jobs.assert_empty();
         }
     }
 
@@ -699,6 +736,18 @@ both_servers! {
             output.expect_code(0);
             assert_eq!((jobs.states(), jobs.count("dblock_jobs WHERE LENGTH(last_error) = 1000")), ([0, 0, 0, 900], 900), "{claim}");
         }
+    }
+
+    fn the_jobs_of_a_block_that_are_done_are_not_started_again_when_many_others_fail_at_once(server) {
+        let (jobs, records) = (Jobs::new(server, &["--claim", "blocks", "--max-attempts", "1"]), Records::new());
+        jobs.number(80);
+        let log = records.path().join("log");
+        let script = format!("cat >>{0}; [ $(wc -l <{0}) = 40 ]", quoted(&log));
+        drain(&jobs, &["--batch", "40"], &script);
+        assert_eq!((jobs.states(), jobs.count("dblock_jobs"), lines(&log).len()), ([0, 0, 0, 40], 40, 80));
+        jobs.number(100);
+        drain(&jobs, &["--batch", "100"], "exit 1");
+        assert_eq!((jobs.states(), jobs.count("dblock_jobs")), ([0, 0, 0, 140], 140));
     }
 
     fn a_canceled_job_of_a_block_that_fails_leaves_nothing(server) {

@@ -75,11 +75,7 @@ impl Turn<'_> {
             Which::Canceled => format!("{all} AND j.canceled_at IS NOT NULL"),
             Which::These(jobs) => format!("j.id IN ({})", numbers(jobs)),
         };
-        let of = format!(
-            "{} AND r.job = {} AND {which} AND j.block = r.block",
-            self.own(),
-            unit.job
-        );
+        let of = format!("{} AND {which} AND j.block = r.block", self.of_unit(unit));
         let (running, jobs) = (self.table(&RUNNING), self.table(&JOBS));
         let parts = unit.has_parts.then(|| {
             format!(

@@ -2,8 +2,8 @@
 
 use super::super::narrow::insert_into;
 use super::deletions::Which;
-use super::moves::error_literal;
-use super::{Ended, JobEnd, Turn, numbers};
+use super::moves::{among_claims, claim_of, error_literal};
+use super::{Ended, JobEnd, Turn};
 use crate::schema::{DEAD, DELAYED, DONE, DUE, JOBS, RUNNING};
 use std::fmt::Write;
 use std::time::Duration;
@@ -130,21 +130,24 @@ impl Turn<'_> {
     pub(super) fn delay(&self, units: &[&Ended]) -> Vec<String> {
         let mut statements = self.drop_canceled(units);
         let mut delays = String::new();
-        let mut uncounted = vec![0];
+        let mut uncounted = Vec::new();
         for ended in units {
-            let job = ended.unit.job;
+            let claim = claim_of(&ended.unit);
             let delay = match &ended.outcome {
                 JobEnd::Later(delay) => {
-                    uncounted.push(job);
+                    uncounted.push(*ended);
                     delay
                 }
                 JobEnd::Retry(delay, _) => delay,
                 _ => continue,
             };
-            let _ = write!(delays, " WHEN {job} THEN {}", delay.as_micros());
+            let _ = write!(delays, " WHEN {claim} THEN {}", delay.as_micros());
         }
-        let attempt = format!("r.attempt - (r.job IN ({}))", numbers(&uncounted));
-        let due = format!("UTC_TIMESTAMP(6) + INTERVAL (CASE r.job{delays} END) MICROSECOND");
+        let mut attempt = "r.attempt".to_owned();
+        if !uncounted.is_empty() {
+            let _ = write!(attempt, " - ({})", among_claims(&uncounted));
+        }
+        let due = format!("UTC_TIMESTAMP(6) + INTERVAL (CASE{delays} END) MICROSECOND");
         let values = [attempt.as_str(), "r.every_us", &due];
         statements.push(self.put_into(&DELAYED, values, None, units));
         statements.push(self.take_out(units));
@@ -165,7 +168,7 @@ impl Turn<'_> {
     pub(super) fn split(&self, ended: &Ended) -> Vec<String> {
         let unit = &ended.unit;
         let running = self.table(&RUNNING);
-        let own = format!("{} AND r.job = {}", self.own(), unit.job);
+        let own = self.of_unit(unit);
         let mut statements = Vec::new();
         let done: Vec<u64> = ended
             .others

@@ -1,7 +1,7 @@
 //! The statements that move a worker's rows of running jobs to other narrow tables, and note why jobs have failed.
 
 use super::super::narrow::{carried, insert_into};
-use super::{Ended, JobEnd, LONGEST_ERROR, Turn, Unit};
+use super::{Ended, JobEnd, LONGEST_ERROR, Turn, Unit, numbers};
 use crate::db::text_literal;
 use crate::schema::{JOBS, RUNNING, Table};
 use std::fmt::Write;
@@ -11,6 +11,24 @@ pub(super) fn singles<'a>(units: &[&'a Ended]) -> Vec<&'a Ended> {
     let mut singles = units.to_vec();
     singles.retain(|ended| ended.unit.block == 0);
     singles
+}
+
+/// The row of this claim: of the same job the worker may have another since, if what it handed in was carried out and it does not know.
+pub(super) fn claim_of(unit: &Unit) -> String {
+    format!("r.job = {} AND r.fence = {}", unit.job, unit.fence)
+}
+
+/// The rows of these claims.
+pub(super) fn among_claims(units: &[&Ended]) -> String {
+    let mut fences: Vec<u64> = units.iter().map(|ended| ended.unit.fence).collect();
+    fences.sort_unstable();
+    fences.dedup();
+    let each = fences.iter().map(|fence| {
+        let of = units.iter().filter(|ended| ended.unit.fence == *fence);
+        let of: Vec<u64> = of.map(|ended| ended.unit.job).collect();
+        format!("r.fence = {fence} AND r.job IN ({})", numbers(&of))
+    });
+    each.collect::<Vec<_>>().join(" OR ")
 }
 
 pub(super) fn error_literal(error: &str) -> String {
@@ -27,12 +45,12 @@ impl Turn<'_> {
 
     /// Those of these jobs.
     pub(super) fn of_jobs(&self, units: &[&Ended]) -> String {
-        let jobs = units.iter().map(|ended| ended.unit.job.to_string());
-        format!(
-            "{} AND r.job IN ({})",
-            self.own(),
-            jobs.collect::<Vec<_>>().join(",")
-        )
+        format!("{} AND ({})", self.own(), among_claims(units))
+    }
+
+    /// That of this job or block.
+    pub(super) fn of_unit(&self, unit: &Unit) -> String {
+        format!("{} AND {}", self.own(), claim_of(unit))
     }
 
     /// Takes rows out of the table of running jobs.
@@ -69,15 +87,14 @@ impl Turn<'_> {
         let carried = "r.queue, r.shard, r.priority, l.first, r.last_job, r.block, l.jobs, r.fence";
         format!(
             "{} FROM {} r STRAIGHT_JOIN (SELECT MIN(id) AS first, COUNT(*) AS jobs FROM {} WHERE id BETWEEN {} AND {} AND block = {}) l \
-             WHERE {} AND r.job = {} AND l.jobs > 0",
+             WHERE {} AND l.jobs > 0",
             insert_into(&self.table(table), carried, values, besides),
             self.table(&RUNNING),
             self.table(&JOBS),
             unit.job,
             unit.last_job,
             unit.block,
-            self.own(),
-            unit.job
+            self.of_unit(unit)
         )
     }
 
@@ -105,13 +122,13 @@ impl Turn<'_> {
             let _ = write!(
                 cases,
                 " WHEN {} THEN {}",
-                ended.unit.job,
+                claim_of(&ended.unit),
                 error_literal(error)
             );
         }
         let all: Vec<_> = units.iter().map(|(ended, _)| *ended).collect();
         format!(
-            "UPDATE {} r STRAIGHT_JOIN {} j ON j.id = r.job SET j.failed_at = UTC_TIMESTAMP(6), j.last_error = CASE j.id{cases} END \
+            "UPDATE {} r STRAIGHT_JOIN {} j ON j.id = r.job SET j.failed_at = UTC_TIMESTAMP(6), j.last_error = CASE{cases} END \
              WHERE {}",
             self.table(&RUNNING),
             self.table(&JOBS),
@@ -132,12 +149,11 @@ impl Turn<'_> {
             .map(|(job, error)| {
                 format!(
                     "UPDATE {} r STRAIGHT_JOIN {} j SET j.failed_at = UTC_TIMESTAMP(6), j.last_error = {} \
-                     WHERE {} AND r.job = {} AND j.id = {job} AND j.block = r.block",
+                     WHERE {} AND j.id = {job} AND j.block = r.block",
                     self.table(&RUNNING),
                     self.table(&JOBS),
                     error_literal(error),
-                    self.own(),
-                    ended.unit.job
+                    self.of_unit(&ended.unit)
                 )
             })
             .collect()

@@ -43,11 +43,15 @@ impl Claimer<'_> {
         }
         let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
         let tables = self.tables.clone();
-        if idle.has_dead
-            && let Some(dead) =
-                self.ask(|session| queue::rescue(&tables, &queue, worker, session))?
-            && dead > 0
+        let mut dead = 0;
+        while idle.has_dead
+            && self.ask(|session| queue::rescue(&tables, &queue, worker, session))? == Some(true)
         {
+            dead += 1;
+            // They may be many, with many jobs.
+            self.keep_lease()?;
+        }
+        if dead > 0 {
             let line = format!("gave back the jobs of {}", counted(dead, "dead worker"));
             self.say(&FromClaimer::Note(Level::Info, line));
         }

@@ -6,7 +6,7 @@ use super::{Claimer, SHORTEST_PAUSE, Stop, Turned, Worker, sleep_longer};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::lock::Lease;
-use crate::queue::{self, AskRunning, Ended, FindRegistration, JobEnd, Register, Renew};
+use crate::queue::{self, AskRunning, Ended, FindRegistration, JobEnd, Register, Renew, Unit};
 
 impl Claimer<'_> {
     pub(super) fn lose(&mut self) {
@@ -80,14 +80,15 @@ impl Claimer<'_> {
     }
 
     /// What a claimer that died has claimed without having said so goes back.
-    pub(super) fn give_back_unknown(&mut self, known: &[u64]) -> Turned<()> {
+    pub(super) fn give_back_unknown(&mut self, known: &[(u64, u64)]) -> Turned<()> {
         let tables = self.tables.clone();
         let ask = AskRunning {
             tables: &tables,
             worker: self.worker()?.number,
         };
         let units = self.ask_until_answered(|session| session.run(&ask))?;
-        let unknown = units.into_iter().filter(|unit| !known.contains(&unit.job));
+        let is_unknown = |unit: &Unit| !known.contains(&(unit.job, unit.fence));
+        let unknown = units.into_iter().filter(is_unknown);
         self.ended.extend(unknown.map(|unit| Ended {
             unit,
             outcome: JobEnd::GivenBack,

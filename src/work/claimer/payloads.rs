@@ -7,7 +7,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::text::in_words;
 use crate::queue::{Ended, JobEnd, ReadBlock, ReadPart, TurnOver, Unit};
 use std::fs::File;
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::os::fd::AsFd;
 
 pub(super) fn payloads() -> Turned<File> {
@@ -33,16 +33,18 @@ impl Claimer<'_> {
         let mut jobs = 0;
         let mut pending: Vec<Claimed> = Vec::new();
         let mut file = payloads()?;
-        let mut at = 0;
         for (unit, parts, payload) in &over.claimed {
             if unit.block == 0 {
-                let length = self.write_payload(&mut file, unit.job, *parts, payload.as_deref())?;
-                let job = ClaimedJob {
-                    id: unit.job,
-                    offset: at,
-                    length,
+                let job = match parts {
+                    Some(parts) => {
+                        self.write_payload(&mut file, unit.job, *parts, payload.as_deref())?
+                    }
+                    None => None,
                 };
-                at += length;
+                let Some(job) = job else {
+                    self.give_back_incomplete(unit)?;
+                    continue;
+                };
                 pending.push(Claimed {
                     unit: unit.clone(),
                     of: 1,
@@ -55,7 +57,6 @@ impl Claimer<'_> {
             if pending.len() >= UNITS_OF_MESSAGE {
                 self.send_claimed(std::mem::take(&mut pending), &file);
                 file = payloads()?;
-                at = 0;
             }
         }
         if !pending.is_empty() {
@@ -70,14 +71,15 @@ impl Claimer<'_> {
             .send_with(&FromClaimer::Claimed(claimed), file.as_fd());
     }
 
-    /// Bytes that it has.
+    /// Adds a payload to the file. `None`: a part of it is missing.
     pub(super) fn write_payload(
         &mut self,
         file: &mut File,
         job: u64,
         parts: u32,
         payload: Option<&[u8]>,
-    ) -> Turned<u64> {
+    ) -> Turned<Option<ClaimedJob>> {
+        let offset = file.stream_position().map_err(|error| refused(&error))?;
         let mut length = 0;
         let mut write = |bytes: &[u8]| {
             length += bytes.len() as u64;
@@ -92,16 +94,34 @@ impl Claimer<'_> {
                 part,
             };
             let bytes = self.ask_until_answered(|session| session.run(&read))?;
-            write(&bytes.unwrap_or_default())?;
+            let Some(bytes) = bytes else {
+                return Ok(None);
+            };
+            write(&bytes)?;
         }
-        Ok(length)
+        Ok(Some(ClaimedJob {
+            id: job,
+            offset,
+            length,
+        }))
+    }
+
+    /// Gives back what cannot be read whole, unless that is because the queue was deleted or the worker was lost: no command is started
+    /// for a part of a payload.
+    fn give_back_incomplete(&mut self, unit: &Unit) -> Turned<()> {
+        self.renew()?;
+        self.ended.push(Ended {
+            unit: unit.clone(),
+            outcome: JobEnd::GivenBack,
+            others: Vec::new(),
+        });
+        Ok(())
     }
 
     pub(super) fn pass_on_block(&mut self, unit: &Unit) -> Turned<u32> {
-        let tables = self.tables.clone();
+        let (tables, queue) = (self.tables.clone(), self.worker()?.queue.id);
         let mut jobs = Vec::new();
         let mut file = payloads()?;
-        let mut at = 0;
         let mut in_parts = false;
         let mut from = unit.job;
         loop {
@@ -109,19 +129,18 @@ impl Claimer<'_> {
                 tables: &tables,
                 jobs: (from, unit.last_job),
                 block: unit.block,
+                queue,
                 limit: JOBS_READ,
             };
             let found = self.ask_until_answered(|session| session.run(&read))?;
             for job in &found {
                 in_parts |= job.parts > 0;
-                let length =
+                let read =
                     self.write_payload(&mut file, job.id, job.parts, job.payload.as_deref())?;
-                jobs.push(ClaimedJob {
-                    id: job.id,
-                    offset: at,
-                    length,
-                });
-                at += length;
+                match read.filter(|_| job.has_queue) {
+                    Some(read) => jobs.push(read),
+                    None => return self.give_back_incomplete(unit).map(|()| 0),
+                }
             }
             match found.last() {
                 Some(last) if found.len() == JOBS_READ && last.id < unit.last_job => {
@@ -137,7 +156,8 @@ impl Claimer<'_> {
         };
         let of = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
         if jobs.is_empty() {
-            // All of them were canceled.
+            // All of them were canceled, or the queue was deleted.
+            self.renew()?;
             self.ended.push(Ended {
                 unit: unit.clone(),
                 outcome: JobEnd::Done,

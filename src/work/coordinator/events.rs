@@ -227,11 +227,10 @@ impl Coordinator<'_> {
         std::thread::sleep(RESTART_PAUSE);
         let resumed = self.registered.as_ref().map(|(queue, worker)| {
             let unsent = self.ended.iter().chain(&self.handed);
-            let known = self
-                .units
-                .keys()
-                .copied()
-                .chain(unsent.map(|ended| ended.unit.job));
+            let open = self.units.values().map(|open| &open.unit);
+            let known = open
+                .chain(unsent.map(|ended| &ended.unit))
+                .map(|unit| (unit.job, unit.fence));
             Resumed {
                 queue: queue.clone(),
                 worker: *worker,

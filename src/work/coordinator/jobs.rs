@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// What was claimed as a whole.
 pub(super) struct OpenUnit {
-    unit: Unit,
+    pub(super) unit: Unit,
     /// How many jobs it has, and how many of them have ended.
     jobs: u32,
     ended: u32,

@@ -55,17 +55,19 @@ impl Coordinator<'_> {
                 .then(|| self.conclusion.take())
                 .flatten();
         }
-        if self.claimer_state != ClaimerState::Ready || self.registered.is_none() {
+        if self.claimer_state != ClaimerState::Ready {
             return None;
         }
+        let worker = self.registered.as_ref().map(|(_, worker)| *worker)?;
         if is_ending && self.commands.is_empty() {
-            self.send_ended();
+            self.send_ended(worker);
             let counts = std::mem::take(&mut self.counts);
             if self.ended.is_empty() {
-                self.send(&ToClaimer::Deregister { counts });
+                self.send(&ToClaimer::Deregister { worker, counts });
                 self.claimer_state = ClaimerState::Deregistering;
             } else {
                 self.send(&ToClaimer::Turn {
+                    worker,
                     want: 0,
                     waits: false,
                     counts,
@@ -90,9 +92,10 @@ impl Coordinator<'_> {
             return self.take_turn();
         }
         let waits = is_idle && self.nothing_due;
-        self.send_ended();
+        self.send_ended(worker);
         let counts = std::mem::take(&mut self.counts);
         self.send(&ToClaimer::Turn {
+            worker,
             want,
             waits,
             counts,
@@ -102,7 +105,7 @@ impl Coordinator<'_> {
     }
 
     /// Sends what has ended, as much as one turn takes, in messages that are short enough.
-    fn send_ended(&mut self) {
+    fn send_ended(&mut self, worker: u64) {
         let mut ended = std::mem::take(&mut self.ended);
         let mut whole = 0;
         let fits = ended.iter().take_while(|one| {
@@ -131,7 +134,7 @@ impl Coordinator<'_> {
                 let own =
                     300 + 6 * error_of(&one.outcome).len() + now.iter().map(weight).sum::<usize>();
                 if size + own > LONGEST_MESSAGE && !message.is_empty() {
-                    self.send(&ToClaimer::Ended(std::mem::take(&mut message)));
+                    self.send(&ToClaimer::Ended(worker, std::mem::take(&mut message)));
                     size = 0;
                 }
                 size += own;
@@ -147,7 +150,7 @@ impl Coordinator<'_> {
             }
         }
         if !message.is_empty() {
-            self.send(&ToClaimer::Ended(message));
+            self.send(&ToClaimer::Ended(worker, message));
         }
         self.handed = ended;
     }
