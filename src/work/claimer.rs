@@ -6,7 +6,7 @@ mod idle;
 mod lease;
 mod payloads;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::thread::sleep;
 use std::time::Duration;
@@ -274,6 +274,40 @@ impl Claimer<'_> {
         let _ = self.link.send(message);
     }
 
+    /// Says something, and renews the lease as long as there is no room for it on the link: a coordinator that is stopped keeps its jobs.
+    fn send_in_time(
+        &mut self,
+        message: &FromClaimer,
+        descriptor: Option<BorrowedFd>,
+    ) -> Turned<()> {
+        let mut has_waited = false;
+        // Where the coordinator is gone, the next message says so.
+        while !self.link.try_send(message, descriptor).unwrap_or(true) {
+            has_waited = true;
+            let due = self.renewal_due();
+            let left = due.map_or(LONGEST_WAIT, |due| due.since(Moment::now()));
+            self.link.await_room(left.max(SHORTEST_PAUSE));
+            self.keep_lease()?;
+        }
+        if has_waited {
+            self.repeat_unheard();
+        }
+        Ok(())
+    }
+
+    /// Says again what there may have been no room for.
+    fn repeat_unheard(&mut self) {
+        if let Some(lease) = self.worker.as_ref().and_then(|worker| worker.lease) {
+            self.link
+                .send_if_heard(&FromClaimer::Confirmed(lease.proved));
+        }
+        if let Some(session) = &self.session {
+            let _ = self
+                .link
+                .try_send(&FromClaimer::Session, Some(session.as_fd()));
+        }
+    }
+
     /// Says why there is no session, unless the coordinator knows it.
     fn say_fault(&mut self, line: String) {
         if self.fault.as_ref() != Some(&line) {
@@ -315,7 +349,10 @@ impl Claimer<'_> {
             });
             match opened {
                 Ok((session, opened)) => {
-                    let _ = self.link.send_with(&FromClaimer::Session, session.as_fd());
+                    // Where there is no room for it, it is said when there is.
+                    let _ = self
+                        .link
+                        .try_send(&FromClaimer::Session, Some(session.as_fd()));
                     self.fault = None;
                     self.opened = Some(opened);
                     return Ok(session);

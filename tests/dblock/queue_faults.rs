@@ -294,6 +294,30 @@ both_servers! {
         assert_eq!(recorded(&log), ["start 1 1", "end 1 1"]);
     }
 
+    fn a_worker_that_is_stopped_while_its_claimer_claims_much_keeps_its_jobs(server) {
+        let (jobs, records) = (short(server, &[]), Records::new());
+        let log = records.path().join("log");
+        jobs.number(15_000);
+        // The first command stops the worker, to which less than half of what is wanted was passed on.
+        let stop = format!("test -e {0} || {{ echo >{0}; kill -STOP $PPID; }}", quoted(&records.path().join("stopped")));
+        let worker = jobs.work(&["-j", "3", "--batch", "5000"]).sh(&format!("{stop}; cat >>{}", quoted(&log))).spawn();
+        eventually("a command has started", SOON, || records.path().join("stopped").exists());
+        let stopped = Instant::now();
+        let frozen = Frozen::new(worker.pid());
+        let other = jobs.work(&[]).sh("echo never; sleep 1").spawn();
+        eventually("the lease would be over", SOON, || stopped.elapsed() > TTL + Duration::from_secs(2));
+        assert_eq!(jobs.count("dblock_workers WHERE died OR expires_at < UTC_TIMESTAMP(6)"), 0);
+        end(other);
+        drop(frozen);
+        eventually("all are done", SOON, || jobs.count("dblock_jobs") == 0);
+        assert!(!worker.stderr().contains("lost"), "{}", worker.stderr());
+        end(worker);
+        let mut numbers = lines(&log);
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), lines(&log).len());
+    }
+
     fn once_says_that_the_lease_was_lost(server) {
         let (jobs, records) = (short(server, &[]), Records::new());
         let log = records.path().join("log");
