@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
-use crate::harness::jobs::{claimer_of, lines};
+use crate::harness::jobs::{claimer_of, commands_of, lines};
 use crate::harness::{
     BUSY, Dblock, Frozen, Jobs, Pair, Proxy, Records, Running, SOON, Server, both_servers,
     eventually, eventually_gone, quoted, runs, send, within,
@@ -316,6 +316,26 @@ both_servers! {
         numbers.sort_unstable();
         numbers.dedup();
         assert_eq!(numbers.len(), lines(&log).len());
+    }
+
+    fn commands_are_ended_in_time_although_nobody_reads_what_they_say(server) {
+        let (jobs, records) = (short(server, &[]), Records::new());
+        let [log, go] = ["log", "go"].map(|name| records.path().join(name));
+        jobs.number(60);
+        let proxy = Proxy::to(server);
+        let (unread, stderr) = nix::unistd::pipe().unwrap();
+        let script = script(&log, &format!("{}; exec yes >&2", until(&go)));
+        let worker = jobs.work(&["-j", "60", "--kill-after", "0"]).env("DBLOCK_URL", proxy.url()).sh(&script).stderr(stderr).spawn();
+        eventually_started(&log, 60, SOON);
+        let commands = commands_of(worker.pid());
+        assert_eq!(commands.len(), 60);
+        std::fs::write(&go, "").unwrap();
+        let stopped = Instant::now();
+        proxy.freeze();
+        eventually("they are ended", SOON, || !commands.iter().any(|&command| runs(command)));
+        let took = stopped.elapsed();
+        assert!(took < TTL * 9 / 10 + Duration::from_millis(500), "{took:?}");
+        drop((worker, unread));
     }
 
     fn once_says_that_the_lease_was_lost(server) {

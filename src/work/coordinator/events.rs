@@ -3,7 +3,7 @@
 use super::super::claimer::{self, Resumed};
 use super::super::command::Cause;
 use super::super::message::FromClaimer;
-use super::super::stderr::pass_on;
+use super::super::stderr::Round;
 use super::{ClaimerState, Coordinator, Mode};
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
@@ -54,10 +54,16 @@ impl Coordinator<'_> {
         let claimer_says = claimer.is_some() && is_ready(2);
         let says = (first_stderr..descriptors.len()).any(is_ready);
         if says {
+            let round = Round::begin();
             for command in &mut self.commands {
-                command.pass_on_stderr();
+                command.pass_on_stderr(round);
             }
-            self.lingering.retain_mut(|file| !pass_on(file, |_| {}));
+            self.lingering
+                .retain_mut(|file| !round.pass_on(file, |_| {}));
+            if round.is_over() && !self.commands.is_empty() {
+                // Another one is the first the next time.
+                self.commands.rotate_left(1);
+            }
         }
         while let Some(received) = self.signals.next()? {
             self.on_signal(received);
