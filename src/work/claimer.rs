@@ -14,7 +14,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 
-use super::message::{FromClaimer, ToClaimer};
+use super::message::{FromClaimer, ToClaimer, Trouble};
 use super::{SESSION_LIMIT, Spec};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
@@ -146,8 +146,8 @@ struct Claimer<'a> {
     /// The named lock of the idle worker that is woken next.
     lock: String,
     session: Option<Session>,
-    /// Why there was none, as the coordinator knows it.
-    fault: Option<String>,
+    /// Why nothing was recorded, as the coordinator knows it.
+    fault: Option<Trouble>,
     /// What the session's server can do.
     opened: Option<Opened>,
     worker: Option<Worker>,
@@ -258,7 +258,7 @@ impl Claimer<'_> {
                 let line = format!("{session} has ended the session");
                 session.tell(Level::Info, &line);
                 self.session = None;
-                self.say_fault(line);
+                self.say_fault(&line);
                 return Next::Late;
             }
         }
@@ -309,10 +309,18 @@ impl Claimer<'_> {
     }
 
     /// Says why there is no session, unless the coordinator knows it.
-    fn say_fault(&mut self, line: String) {
-        if self.fault.as_ref() != Some(&line) {
-            self.link.send_if_heard(&FromClaimer::Fault(cut(&line)));
-            self.fault = Some(line);
+    fn say_fault(&mut self, line: &str) {
+        self.set_fault(Some(Trouble {
+            line: cut(line),
+            answers: false,
+        }));
+    }
+
+    /// Says why nothing is recorded, or that something was, unless the coordinator knows it.
+    fn set_fault(&mut self, fault: Option<Trouble>) {
+        if self.fault != fault {
+            self.link.send_if_heard(&FromClaimer::Fault(fault.clone()));
+            self.fault = fault;
         }
     }
 
@@ -361,7 +369,7 @@ impl Claimer<'_> {
                 Err(fault) => {
                     self.report_read_only(&fault);
                     if let Some(last) = self.connector.passed_over().pop() {
-                        self.say_fault(last.line);
+                        self.say_fault(&last.line);
                     }
                     sleep(self.connector.pause());
                 }
@@ -391,10 +399,12 @@ impl Claimer<'_> {
         match fault {
             Fault::Final(failure) => Err(Stop::Failed(failure)),
             Fault::NoRoom(cause) if session.run(&rolls_back).is_ok() => {
-                session.tell(
-                    Level::Info,
-                    &format!("{session} has no room: {cause}; trying again"),
-                );
+                let line = format!("{session} has no room: {cause}");
+                session.tell(Level::Info, &format!("{line}; trying again"));
+                self.set_fault(Some(Trouble {
+                    line: cut(&line),
+                    answers: true,
+                }));
                 self.wait_for_room();
                 Ok(None)
             }
@@ -407,7 +417,7 @@ impl Claimer<'_> {
                 if let Some(session) = self.session.take() {
                     self.connector.try_last(&session);
                 }
-                self.say_fault(line);
+                self.say_fault(&line);
                 Ok(None)
             }
         }

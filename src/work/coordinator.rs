@@ -22,7 +22,7 @@ use super::Spec;
 use super::ahead::Pace;
 use super::claimer;
 use super::command::{Command, Task};
-use super::message::ToClaimer;
+use super::message::{ToClaimer, Trouble};
 use crate::base::clock::{Alarm, Moment};
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Log;
@@ -173,8 +173,8 @@ struct Coordinator<'a> {
     only_read_only: Option<String>,
     /// What was under way last.
     last_note: String,
-    /// Why there is no session; `None`: there is one, or it is the first that is sought.
-    fault: Option<String>,
+    /// Why nothing is recorded; `None`: it is, or the first session is sought.
+    fault: Option<Trouble>,
     started_any: bool,
     /// How dblock ends, once that is known.
     conclusion: Option<anyhow::Result<Ending>>,

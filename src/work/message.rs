@@ -13,8 +13,8 @@ use crate::queue::{Ended, Queue, Unit};
 pub enum FromClaimer {
     /// What is being done or has just failed.
     Note(Level, String),
-    /// Why there is no session, when that is new. It was noted already.
-    Fault(String),
+    /// Why nothing is recorded, when that is new; `None`: something was. It was noted already.
+    Fault(Option<Trouble>),
     /// A session is open. Its descriptor comes with the message: who shuts it down interrupts what is asked on it.
     Session,
     /// The worker is registered under this number, as of this lease. It has nothing.
@@ -36,6 +36,15 @@ pub enum FromClaimer {
     Failed(Failure),
     /// The worker is deregistered.
     Deregistered,
+}
+
+/// Why nothing is recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// The line that says it.
+    pub line: String,
+    /// Whether a server answers, and has no room; else there is no session.
+    pub answers: bool,
 }
 
 /// Jobs of one unit.

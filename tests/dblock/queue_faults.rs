@@ -517,6 +517,44 @@ both_servers! {
         jobs.assert_empty();
     }
 
+    fn that_a_server_without_room_cannot_be_reached_is_not_said(server) {
+        let jobs = short(server, &[]);
+        let full = |name: &str, event: &str| jobs.tables.sql(&format!(
+            "CREATE TRIGGER {name} BEFORE {event} FOR EACH ROW SIGNAL SQLSTATE 'HY000' \
+             SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'"
+        ));
+        let cause = "has no room: The table is full (error 1114)";
+        // The completion finds no room, and is asked for again and again.
+        let records = Records::new();
+        let [log, go] = ["log", "go"].map(|name| records.path().join(name));
+        jobs.put(&["x"]);
+        let mut busy = jobs.work(&["--connect-timeout", "3"]).sh(&script(&log, &until(&go))).spawn();
+        eventually_started(&log, 1, SOON);
+        full("no_room", "DELETE ON dblock_jobs");
+        std::fs::write(&go, "").unwrap();
+        eventually("it has ended", SOON, || recorded(&log).len() == 2);
+        busy.signal(Signal::SIGTERM);
+        let output = busy.wait_within(SOON);
+        output.expect_code(69).expect_one_line(cause).expect_line("dblock: how 1 job has ended could not be recorded within 3s: ");
+        jobs.tables.sql("DROP TRIGGER no_room");
+        // No lease is renewed.
+        let mut idle = jobs.work(&[]).sh("echo never").spawn();
+        jobs.eventually_idle(1);
+        full("no_room_either", "UPDATE ON dblock_workers");
+        idle.wait_stderr("trying again", SOON);
+        let said = idle.stderr();
+        assert!(said.contains("the lease could not be renewed for ") && said.contains(cause), "{said}");
+        jobs.tables.sql("DROP TRIGGER no_room_either");
+        idle.wait_stderr("the lease is renewed again", SOON);
+        idle.signal(Signal::SIGTERM);
+        idle.wait_within(SOON).expect_code(0);
+        // Nobody is registered.
+        full("no_room_at_all", "INSERT ON dblock_workers");
+        let output = jobs.work(&["--connect-timeout", "1"]).sh("echo never").output();
+        output.expect_code(69).expect_one_line(cause).expect_line("dblock: nothing could be recorded within 1s: ");
+        jobs.tables.sql("DROP TRIGGER no_room_at_all");
+    }
+
     fn a_worker_without_a_server_that_takes_writes_ends_in_time(server) {
         let pair = Pair::shared(server.kind);
         let work = Dblock::at(&pair.replica, "queue").args(["work", "q", "--connect-timeout", "1"]).sh("echo never").output();

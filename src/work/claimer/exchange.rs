@@ -216,6 +216,7 @@ impl Claimer<'_> {
             }
             self.worker()?.turn = Some(exchange.number());
             self.confirm(sent);
+            self.set_fault(None);
             self.no_room = LONGEST_PAUSE;
             if counts != (0, 0) {
                 self.counts = (self.counts.0 - counts.0, self.counts.1 - counts.1);

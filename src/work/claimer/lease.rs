@@ -52,6 +52,7 @@ impl Claimer<'_> {
                 ttl: queue.ttl,
                 proved: sent,
             };
+            self.set_fault(None);
             self.shard = chance_below(queue.shards);
             self.say(&FromClaimer::Registered(
                 Box::new(queue.clone()),
@@ -161,6 +162,7 @@ impl Claimer<'_> {
             }
             self.worker()?.turn = standing.turn;
             self.confirm(sent);
+            self.set_fault(None);
             return self.check_queue(standing.has_queue);
         }
     }

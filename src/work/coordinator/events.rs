@@ -143,7 +143,7 @@ impl Coordinator<'_> {
                     self.last_note = text;
                 }
             }
-            FromClaimer::Fault(line) => self.fault = Some(line),
+            FromClaimer::Fault(fault) => self.fault = fault,
             FromClaimer::Session => {
                 self.session = descriptor;
                 self.fault = None;
@@ -159,7 +159,12 @@ impl Coordinator<'_> {
                     lease.proved = sent;
                 }
                 if std::mem::take(&mut self.is_silent) {
-                    self.log.warning("the server answers again");
+                    let again = if self.server_answers() {
+                        "the lease is renewed again"
+                    } else {
+                        "the server answers again"
+                    };
+                    self.log.warning(again);
                 }
             }
             FromClaimer::Claimed(claimed) => {
