@@ -16,6 +16,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{Shutdown, shutdown};
 use nix::unistd::{Pid, getpid};
 
+use deadlines::DEREGISTER_LIMIT;
 use jobs::OpenUnit;
 
 use super::Spec;
@@ -80,6 +81,7 @@ pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         pace: Pace::default(),
         mode: Mode::Working,
         ends_since: None,
+        wait_limit: DEREGISTER_LIMIT,
         begun: Some(Moment::now()),
         is_silent: false,
         deaths: 0,
@@ -161,8 +163,10 @@ struct Coordinator<'a> {
     nothing_due: bool,
     pace: Pace,
     mode: Mode,
-    /// Since when only the claimer has something to do; `None`: something runs, or more is to be run.
+    /// Since when the claimer alone has something to do, or the next thing; `None`: something runs, or more is to be run.
     ends_since: Option<Moment>,
+    /// How long a turn that waits may take once it is interrupted.
+    wait_limit: Duration,
     /// When it began to seek a server; `None`: it was registered since.
     begun: Option<Moment>,
     /// Whether it was said that no server answers.
@@ -219,6 +223,13 @@ impl Coordinator<'_> {
         if self.claimer_state == ClaimerState::TakingTurn(true)
             && let Some(session) = &self.session
         {
+            // Where the server answers, it may have just claimed something.
+            let answers = self.fault.is_none() && !self.is_silent;
+            self.wait_limit = if answers {
+                self.spec.connection.connect_timeout
+            } else {
+                DEREGISTER_LIMIT
+            };
             self.send(&ToClaimer::Stop);
             let _ = shutdown(session.as_raw_fd(), Shutdown::Both);
         }

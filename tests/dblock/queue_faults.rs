@@ -517,6 +517,38 @@ both_servers! {
         jobs.assert_empty();
     }
 
+    fn a_worker_that_ends_deregisters_however_long_its_last_turn_took(server) {
+        let (jobs, records) = (Jobs::new(server, &[]), Records::new());
+        let [log, go] = ["log", "go"].map(|name| records.path().join(name));
+        jobs.tables.sql("CREATE TRIGGER slow BEFORE DELETE ON dblock_jobs FOR EACH ROW SET @slept = SLEEP(1.5)");
+        jobs.put(&["x"]);
+        let mut worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+        eventually_started(&log, 1, SOON);
+        worker.signal(Signal::SIGTERM);
+        std::fs::write(&go, "").unwrap();
+        let ended = Instant::now();
+        worker.wait_within(SOON).expect_code(0);
+        assert!(ended.elapsed() > Duration::from_secs(1), "{:?}", ended.elapsed());
+        assert_eq!((jobs.workers(), jobs.count("dblock_jobs")), (0, 0));
+    }
+
+    fn what_an_idle_worker_claims_while_it_is_asked_to_end_is_given_back(server) {
+        let jobs = Jobs::new(server, &[]);
+        let mut worker = jobs.work(&[]).sh("echo never").spawn();
+        jobs.eventually_idle(1);
+        // The claim waits for two seconds, for a lock that is not free.
+        let lock = format!("{}.slow", jobs.tables.database);
+        let mut holder = server.admin();
+        holder.query_drop(format!("SELECT GET_LOCK('{lock}', 0)")).unwrap();
+        jobs.tables.sql(&format!("CREATE TRIGGER slow BEFORE INSERT ON dblock_running FOR EACH ROW SET @slept = GET_LOCK('{lock}', 2)"));
+        jobs.put(&["x"]);
+        let claims = format!("information_schema.processlist WHERE db = '{}' AND state = 'User lock'", jobs.tables.database);
+        eventually("it claims", SOON, || jobs.count(&claims) == 1);
+        worker.signal(Signal::SIGTERM);
+        worker.wait_within(SOON).expect_code(0).expect_stdout("");
+        assert_eq!((jobs.states(), jobs.count("dblock_due WHERE attempt = 0"), jobs.workers()), ([1, 0, 0, 0], 1, 0));
+    }
+
     fn that_a_server_without_room_cannot_be_reached_is_not_said(server) {
         let jobs = short(server, &[]);
         let full = |name: &str, event: &str| jobs.tables.sql(&format!(

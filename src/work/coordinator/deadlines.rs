@@ -10,7 +10,7 @@ use crate::lock::Lease;
 use crate::supervise::is_over;
 use std::time::Duration;
 
-/// How long a worker that has nothing any more waits for the server to know that it is gone.
+/// How long a worker that has nothing any more waits, from when it asks for that, for the server to know that it is gone.
 pub(super) const DEREGISTER_LIMIT: Duration = Duration::from_millis(800);
 
 /// A lease that is found over so long after its time: this process was stopped, or the machine slept.
@@ -86,11 +86,13 @@ impl Coordinator<'_> {
 
     /// How long the claimer of a worker that ends may take for the rest.
     pub(super) fn end_limit(&self) -> Duration {
-        // A turn may be claiming what nobody else knows of.
-        if self.unrecorded() > 0 || self.claimer_state == ClaimerState::TakingTurn(false) {
-            self.spec.connection.connect_timeout
-        } else {
-            DEREGISTER_LIMIT
+        let connect_timeout = self.spec.connection.connect_timeout;
+        match self.claimer_state {
+            _ if self.unrecorded() > 0 => connect_timeout,
+            // It may be claiming what nobody else knows of.
+            ClaimerState::TakingTurn(false) => connect_timeout,
+            ClaimerState::TakingTurn(true) => self.wait_limit,
+            ClaimerState::Ready | ClaimerState::Deregistering => DEREGISTER_LIMIT,
         }
     }
 

@@ -178,6 +178,8 @@ impl Coordinator<'_> {
                 self.claimer_state = ClaimerState::Ready;
                 self.nothing_due = nothing_due;
                 self.turn_at = Moment::now() + NEXT_TURN;
+                // The next thing has a time of its own.
+                self.ends_since = None;
                 if self.mode != Mode::Working {
                     // What was claimed while the worker was asked to end.
                     for task in std::mem::take(&mut self.buffer) {
