@@ -88,6 +88,7 @@ pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         only_read_only: None,
         last_note: "connecting".to_owned(),
         fault: None,
+        failure_grace: Duration::ZERO,
         started_any: false,
         conclusion: None,
     };
@@ -179,6 +180,8 @@ struct Coordinator<'a> {
     last_note: String,
     /// Why nothing is recorded; `None`: it is, or the first session is sought.
     fault: Option<Trouble>,
+    /// How long commands may go on when the claimer cannot.
+    failure_grace: Duration,
     started_any: bool,
     /// How dblock ends, once that is known.
     conclusion: Option<anyhow::Result<Ending>>,

@@ -32,7 +32,9 @@ pub enum FromClaimer {
     OnlyReadOnly(Option<String>),
     /// The worker's lease was over, and others have its jobs. The text is the cause. It registers again.
     Lost(String),
-    /// The queue was deleted, or the claimer cannot go on.
+    /// The queue was deleted, with all that the worker has. The claimer fails of that.
+    QueueDeleted,
+    /// The claimer cannot go on.
     Failed(Failure),
     /// The worker is deregistered.
     Deregistered,

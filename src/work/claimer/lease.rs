@@ -174,6 +174,7 @@ impl Claimer<'_> {
         // The worker's row is the last that is left of it.
         let (number, tables) = (self.worker()?.number, self.tables.clone());
         let _ = self.ask(|session| queue::delete_worker(number, &tables, session));
+        self.say(&FromClaimer::QueueDeleted);
         let line = format!("the queue {} was deleted", self.spec.queue);
         Err(Stop::Failed(Failure::new(Reason::Configuration, line)))
     }

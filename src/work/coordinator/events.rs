@@ -189,7 +189,17 @@ impl Coordinator<'_> {
             }
             FromClaimer::OnlyReadOnly(line) => self.only_read_only = line,
             FromClaimer::Lost(why) => self.lose(&why),
-            FromClaimer::Failed(failure) => self.stop(Duration::ZERO, Err(failure.into())),
+            FromClaimer::QueueDeleted => {
+                // Nobody else can have the jobs: no lease is needed any more.
+                self.lease = None;
+                self.failure_grace = self.spec.grace;
+                let running = counted(self.commands.len(), "command");
+                self.log.info(format_args!(
+                    "the queue was deleted; {running} may run on for {}",
+                    shown(self.spec.grace)
+                ));
+            }
+            FromClaimer::Failed(failure) => self.stop(self.failure_grace, Err(failure.into())),
             FromClaimer::Deregistered => {
                 self.end_claimer();
             }
