@@ -30,10 +30,13 @@ use crate::base::log::Log;
 use crate::base::text::in_words;
 use crate::base::user::local_user;
 use crate::isolated::link::Link;
-use crate::isolated::process::end;
+use crate::isolated::process::end_within;
 use crate::lock::{Lease, own_host, run_id_lock};
 use crate::queue::{Ended, JobEnd, Queue, WorkerFacts};
 use crate::supervise::Signals;
+
+/// How long the coordinator waits for the end of a claimer that it has killed.
+const END_LIMIT: Duration = Duration::from_millis(200);
 
 /// Descriptors that a command needs here, and those of dblock's own.
 const DESCRIPTORS: u64 = 6;
@@ -63,6 +66,7 @@ pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         signals,
         alarm,
         claimer: Some(claimer),
+        restart_at: None,
         claimer_since: Moment::now(),
         session: None,
         registered: None,
@@ -137,7 +141,9 @@ struct Coordinator<'a> {
     alarm: Alarm,
     /// Its process, until it is reaped, and the link to it.
     claimer: Option<(Pid, Link)>,
-    /// When that was started.
+    /// When another one is started in the place of one that died.
+    restart_at: Option<Moment>,
+    /// When the claimer was started.
     claimer_since: Moment,
     /// A copy of the claimer's session, to interrupt what is asked on it.
     session: Option<OwnedFd>,
@@ -192,6 +198,7 @@ impl Coordinator<'_> {
         loop {
             self.reap();
             self.check_deadlines();
+            self.restart_claimer();
             self.start_commands();
             if let Some(conclusion) = self.take_turn() {
                 self.end_claimer();
@@ -242,7 +249,7 @@ impl Coordinator<'_> {
     fn end_claimer(&mut self) -> String {
         self.session = None;
         match self.claimer.take() {
-            Some((pid, _)) => end(pid),
+            Some((pid, _)) => end_within(pid, END_LIMIT),
             None => "is gone".to_owned(),
         }
     }

@@ -224,14 +224,19 @@ impl Coordinator<'_> {
             .filter(|_| self.commands.is_empty() && !self.is_silent);
         let silence = silence.map(|lease| lease.end_command(self.spec.kill_after));
         let look = match self.claimer_state {
-            ClaimerState::Ready if self.want() > 0 && self.registered.is_some() => {
+            ClaimerState::Ready
+                if self.want() > 0 && self.registered.is_some() && self.claimer.is_some() =>
+            {
                 Some(self.turn_at)
             }
             _ => None,
         };
-        [commands, lease, stop, connect, hand_in, silence, look]
-            .into_iter()
-            .flatten()
-            .min()
+        let restart = self.restart_at;
+        [
+            commands, lease, stop, connect, hand_in, silence, look, restart,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 }

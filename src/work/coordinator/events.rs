@@ -247,7 +247,16 @@ impl Coordinator<'_> {
         }
         self.log
             .info(format_args!("the claimer {how}; another one goes on"));
-        std::thread::sleep(RESTART_PAUSE);
+        self.claimer_state = ClaimerState::Ready;
+        self.restart_at = Some(Moment::now() + RESTART_PAUSE);
+    }
+
+    /// Starts another claimer where one has died a moment ago.
+    pub(super) fn restart_claimer(&mut self) {
+        if !is_over(self.restart_at) {
+            return;
+        }
+        self.restart_at = None;
         let resumed = self.registered.as_ref().map(|(queue, worker)| {
             let unsent = self.ended.iter().chain(&self.handed);
             let known = self

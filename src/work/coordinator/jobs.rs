@@ -160,6 +160,8 @@ impl Coordinator<'_> {
     pub(super) fn may_start(&self) -> bool {
         let good = |lease: Lease| !is_over(Some(lease.end_command(self.spec.kill_after)));
         self.mode == Mode::Working
+            // Not while nobody renews it.
+            && self.restart_at.is_none()
             && self.lease.is_some_and(good)
             && !(self.spec.until == Until::Once && self.started_any)
     }
