@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
@@ -40,7 +42,10 @@ impl Log {
     /// Shows `line` if its level is asked for. What cannot be written is dropped.
     pub fn say(self, level: Level, line: impl Display) {
         if level <= self.shown {
-            write_stderr(format!("dblock: {}\n", printable(&line.to_string())).as_bytes());
+            write_stderr(
+                format!("dblock: {}\n", printable(&line.to_string())).as_bytes(),
+                true,
+            );
         }
     }
 
@@ -60,9 +65,22 @@ impl Log {
     }
 }
 
-/// What cannot be written is dropped.
-fn write_stderr(bytes: &[u8]) {
-    let _ = write_at_once(io::stderr().as_fd(), bytes);
+/// How long a write waits for room.
+pub const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Whether stderr has had no room for that long. Until it has some again nobody waits for it once more.
+static IS_STUCK: AtomicBool = AtomicBool::new(false);
+
+/// Writes to stderr, where there is room at once, or where it `waits` within a tenth of a second; whether that was done. Without room
+/// all of it is dropped.
+pub fn write_stderr(bytes: &[u8], waits: bool) -> bool {
+    let waits = waits && !IS_STUCK.load(Ordering::Relaxed);
+    let patience = if waits { PATIENCE } else { Duration::ZERO };
+    let is_written = write_within(io::stderr().as_fd(), bytes, patience).is_ok();
+    if is_written || waits {
+        IS_STUCK.store(!is_written, Ordering::Relaxed);
+    }
+    is_written
 }
 
 /// Writes without ever blocking for long. The descriptor is shared with the command and with the caller, so it must not
@@ -71,7 +89,11 @@ fn write_stderr(bytes: &[u8]) {
 /// # Errors
 /// As `write(2)`; and when there is no room within a tenth of a second.
 pub fn write_at_once(descriptor: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
-    if !writable(descriptor) {
+    write_within(descriptor, bytes, PATIENCE)
+}
+
+fn write_within(descriptor: BorrowedFd, bytes: &[u8], patience: Duration) -> io::Result<usize> {
+    if !writable(descriptor, patience) {
         return Err(io::Error::other("nobody reads it"));
     }
     let stat = fstat(descriptor)?;
@@ -96,8 +118,9 @@ pub fn write_at_once(descriptor: BorrowedFd, bytes: &[u8]) -> io::Result<usize> 
     }
 }
 
-/// Whether a write would go through within a tenth of a second. A terminal may be stopped with Ctrl-S.
-fn writable(descriptor: BorrowedFd) -> bool {
+/// Whether a write would go through within this time. A terminal may be stopped with Ctrl-S.
+fn writable(descriptor: BorrowedFd, patience: Duration) -> bool {
+    let millis = u16::try_from(patience.as_millis()).unwrap_or(u16::MAX);
     let mut descriptors = [PollFd::new(descriptor, PollFlags::POLLOUT)];
-    poll(&mut descriptors, PollTimeout::from(100u8)).is_ok_and(|ready| ready > 0)
+    poll(&mut descriptors, PollTimeout::from(millis)).is_ok_and(|ready| ready > 0)
 }

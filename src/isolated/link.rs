@@ -76,6 +76,31 @@ impl Link {
         self.send_all(message, &descriptors, MsgFlags::empty())
     }
 
+    /// Sends one message, and with it a descriptor if there is one, unless there is no room for it; whether it was sent.
+    ///
+    /// # Errors
+    /// As [`Link::send`].
+    pub fn try_send(
+        &self,
+        message: &impl Serialize,
+        descriptor: Option<BorrowedFd>,
+    ) -> io::Result<bool> {
+        let descriptors: Vec<_> = descriptor.iter().map(AsRawFd::as_raw_fd).collect();
+        let besides = descriptor.map(|_| ControlMessage::ScmRights(&descriptors));
+        match self.send_all(message, besides.as_slice(), MsgFlags::MSG_DONTWAIT) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until there is room for a message, or the other end is gone, for a minute at most.
+    pub fn await_room(&self, limit: Duration) {
+        let millis = u16::try_from(limit.as_millis()).unwrap_or(u16::MAX);
+        let mut link = [PollFd::new(self.as_fd(), PollFlags::POLLOUT)];
+        let _ = poll(&mut link, PollTimeout::from(millis));
+    }
+
     fn send_all(
         &self,
         message: &impl Serialize,

@@ -8,16 +8,19 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::wait::{WaitStatus, waitpid};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, dup2_stderr, fork, getpid, getppid, setsid};
 use serde::Serialize;
 
 use super::link::{Link, cut};
+use crate::base::clock::Moment;
 use crate::base::descriptors;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::text::in_words;
@@ -177,14 +180,36 @@ pub fn end(pid: Pid) -> String {
     loop {
         match waitpid(pid, None) {
             Err(Errno::EINTR) => {}
-            Ok(WaitStatus::Exited(_, code)) => return format!("ended with {code}"),
-            // It has a limit on its memory, and hits it by an abort.
-            Ok(WaitStatus::Signaled(_, Signal::SIGABRT, _)) => {
-                return "aborted (it may use no more than 64 MB of memory)".to_owned();
-            }
-            Ok(WaitStatus::Signaled(_, signal, _)) => return format!("died of {signal}"),
-            // Who inherited SIGCHLD as ignored learns no more.
-            _ => return "ended".to_owned(),
+            ended => return how(ended),
         }
+    }
+}
+
+/// As [`end`], but waits so long at most: a process in an uninterruptible call dies only when that is over.
+pub fn end_within(pid: Pid, limit: Duration) -> String {
+    let _ = kill(pid, Signal::SIGKILL);
+    let begun = Moment::now();
+    loop {
+        match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
+            Err(Errno::EINTR) => {}
+            Ok(WaitStatus::StillAlive) if begun.elapsed() < limit => {
+                sleep(Duration::from_millis(1));
+            }
+            Ok(WaitStatus::StillAlive) => return "does not end although it was killed".to_owned(),
+            ended => return how(ended),
+        }
+    }
+}
+
+fn how(ended: nix::Result<WaitStatus>) -> String {
+    match ended {
+        Ok(WaitStatus::Exited(_, code)) => format!("ended with {code}"),
+        // It has a limit on its memory, and hits it by an abort.
+        Ok(WaitStatus::Signaled(_, Signal::SIGABRT, _)) => {
+            "aborted (it may use no more than 64 MB of memory)".to_owned()
+        }
+        Ok(WaitStatus::Signaled(_, signal, _)) => format!("died of {signal}"),
+        // Who inherited SIGCHLD as ignored learns no more.
+        _ => "ended".to_owned(),
     }
 }

@@ -54,7 +54,8 @@ impl Statement for AwaitTurns<'_> {
     }
 }
 
-/// Deletes a queue with all of its jobs, or goes on with that. Whether there was such a queue. It reports how many jobs it has deleted.
+/// Deletes a queue with all of its jobs, or goes on with that. Whether there was such a queue. It reports how many jobs it has deleted,
+/// and none before the first of them: that there is such a queue.
 ///
 /// # Errors
 /// Those of a statement. It may be done again.
@@ -70,6 +71,7 @@ pub fn delete(
     check_privileges(tables, session)?;
     let queues = tables.of(&QUEUES);
     let by_name = format!("WHERE name = {} AND id = {queue}", text_literal(name));
+    report(0);
     // From here on nothing is put and nothing is claimed.
     session.run(&Plain(format!(
         "/* dblock queue delete */ UPDATE {queues} SET deleted_at = COALESCE(deleted_at, UTC_TIMESTAMP(6)) {by_name}"

@@ -85,7 +85,7 @@ impl<'a> Putter<'a> {
     /// Tries to put these payloads, in one transaction, 1 to [`MOST_JOBS`](super::MOST_JOBS).
     ///
     /// # Errors
-    /// After [`Fault::Conflict`] they are not put. After anything else but [`Fault::Final`] that is not known until
+    /// After [`Fault::Conflict`] and [`Fault::NoRoom`] they are not put. After anything else but [`Fault::Final`] that is not known until
     /// [`Putter::look_up`] has said it.
     pub fn try_put(&mut self, session: &mut Session, payloads: &[&[u8]]) -> Result<Outcome, Fault> {
         let done = self.send(session, payloads);

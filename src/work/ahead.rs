@@ -6,8 +6,7 @@ use std::time::Duration;
 /// What is claimed ahead is started within this time, if commands take as long as they did.
 const SOON: Duration = Duration::from_millis(250);
 
-/// Jobs that are claimed ahead at most. What the claimer says of them finds room on its link while nobody reads it: one that waits for
-/// a coordinator that is stopped renews no lease.
+/// Jobs that are claimed ahead at most: each of them counts an attempt if this worker dies.
 const MOST_AHEAD: u32 = 500;
 
 /// How long commands take, as far as is known.

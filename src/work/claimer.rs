@@ -6,7 +6,7 @@ mod idle;
 mod lease;
 mod payloads;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::thread::sleep;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 
-use super::message::{FromClaimer, ToClaimer};
+use super::message::{FromClaimer, ToClaimer, Trouble};
 use super::{SESSION_LIMIT, Spec};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
@@ -146,8 +146,8 @@ struct Claimer<'a> {
     /// The named lock of the idle worker that is woken next.
     lock: String,
     session: Option<Session>,
-    /// Why there was none, as the coordinator knows it.
-    fault: Option<String>,
+    /// Why nothing was recorded, as the coordinator knows it.
+    fault: Option<Trouble>,
     /// What the session's server can do.
     opened: Option<Opened>,
     worker: Option<Worker>,
@@ -261,7 +261,7 @@ impl Claimer<'_> {
                 let line = format!("{session} has ended the session");
                 session.tell(Level::Info, &line);
                 self.session = None;
-                self.say_fault(line);
+                self.say_fault(&line);
                 return Next::Late;
             }
         }
@@ -277,11 +277,53 @@ impl Claimer<'_> {
         let _ = self.link.send(message);
     }
 
+    /// Says something, and renews the lease as long as there is no room for it on the link: a coordinator that is stopped keeps its jobs.
+    fn send_in_time(
+        &mut self,
+        message: &FromClaimer,
+        descriptor: Option<BorrowedFd>,
+    ) -> Turned<()> {
+        let mut has_waited = false;
+        // Where the coordinator is gone, the next message says so.
+        while !self.link.try_send(message, descriptor).unwrap_or(true) {
+            has_waited = true;
+            let due = self.renewal_due();
+            let left = due.map_or(LONGEST_WAIT, |due| due.since(Moment::now()));
+            self.link.await_room(left.max(SHORTEST_PAUSE));
+            self.keep_lease()?;
+        }
+        if has_waited {
+            self.repeat_unheard();
+        }
+        Ok(())
+    }
+
+    /// Says again what there may have been no room for.
+    fn repeat_unheard(&mut self) {
+        if let Some(lease) = self.worker.as_ref().and_then(|worker| worker.lease) {
+            self.link
+                .send_if_heard(&FromClaimer::Confirmed(lease.proved));
+        }
+        if let Some(session) = &self.session {
+            let _ = self
+                .link
+                .try_send(&FromClaimer::Session, Some(session.as_fd()));
+        }
+    }
+
     /// Says why there is no session, unless the coordinator knows it.
-    fn say_fault(&mut self, line: String) {
-        if self.fault.as_ref() != Some(&line) {
-            self.link.send_if_heard(&FromClaimer::Fault(cut(&line)));
-            self.fault = Some(line);
+    fn say_fault(&mut self, line: &str) {
+        self.set_fault(Some(Trouble {
+            line: cut(line),
+            answers: false,
+        }));
+    }
+
+    /// Says why nothing is recorded, or that something was, unless the coordinator knows it.
+    fn set_fault(&mut self, fault: Option<Trouble>) {
+        if self.fault != fault {
+            self.link.send_if_heard(&FromClaimer::Fault(fault.clone()));
+            self.fault = fault;
         }
     }
 
@@ -322,7 +364,10 @@ impl Claimer<'_> {
             });
             match opened {
                 Ok((session, opened)) => {
-                    let _ = self.link.send_with(&FromClaimer::Session, session.as_fd());
+                    // Where there is no room for it, it is said when there is.
+                    let _ = self
+                        .link
+                        .try_send(&FromClaimer::Session, Some(session.as_fd()));
                     self.fault = None;
                     self.opened = Some(opened);
                     return Ok(session);
@@ -331,7 +376,7 @@ impl Claimer<'_> {
                 Err(fault) => {
                     self.report_read_only(&fault);
                     if let Some(last) = self.connector.passed_over().pop() {
-                        self.say_fault(last.line);
+                        self.say_fault(&last.line);
                     }
                     sleep(self.connector.pause());
                 }
@@ -361,10 +406,12 @@ impl Claimer<'_> {
         match fault {
             Fault::Final(failure) => Err(Stop::Failed(failure)),
             Fault::NoRoom(cause) if session.run(&rolls_back).is_ok() => {
-                session.tell(
-                    Level::Info,
-                    &format!("{session} has no room: {cause}; trying again"),
-                );
+                let line = format!("{session} has no room: {cause}");
+                session.tell(Level::Info, &format!("{line}; trying again"));
+                self.set_fault(Some(Trouble {
+                    line: cut(&line),
+                    answers: true,
+                }));
                 self.wait_for_room();
                 Ok(None)
             }
@@ -377,7 +424,7 @@ impl Claimer<'_> {
                 if let Some(session) = self.session.take() {
                     self.connector.try_last(&session);
                 }
-                self.say_fault(line);
+                self.say_fault(&line);
                 Ok(None)
             }
         }

@@ -13,7 +13,7 @@ use nix::unistd::pipe2;
 
 use super::Spec;
 use super::payload::{self, Payload};
-use super::stderr::pass_on;
+use super::stderr::Round;
 use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason, TIMED_OUT, TIMED_OUT_KILLED};
 use crate::base::text::{in_words, shown};
@@ -150,34 +150,34 @@ impl Command {
     }
 
     /// Passes on some of what it says is wrong, as far as that is there, and keeps the end of it.
-    pub fn pass_on_stderr(&mut self) {
-        let said = &mut self.said;
-        let keep = |piece: &[u8]| {
-            said.extend(piece);
-            let excess = said.len().saturating_sub(LONGEST_ERROR);
-            said.drain(..excess);
+    pub fn pass_on_stderr(&mut self, round: Round) {
+        let Some(stderr) = &mut self.stderr else {
+            return;
         };
-        if self
-            .stderr
-            .as_mut()
-            .is_some_and(|stderr| pass_on(stderr, keep))
-        {
+        let said = &mut self.said;
+        if round.pass_on(stderr, |piece| keep_end(said, piece)) {
             self.stderr = None;
         }
     }
 
-    /// What became of its jobs, each; and how it ended, as `dblock run` tells it. It must be over.
+    /// What became of its jobs, each; and how it ended, as `dblock run` tells it. It must be over. The rest of what it says is wrong is
+    /// passed on.
     pub fn outcome(
         &mut self,
         spec: &Spec,
         queue: &Queue,
         is_stopping: bool,
+        round: Round,
     ) -> (Vec<(Task, JobEnd)>, Ending) {
         let ending = self
             .child
             .ended()
             .unwrap_or(Ending::Code(Reason::Internal.code()));
-        self.pass_on_stderr();
+        let said = &mut self.said;
+        let is_end = |stderr: &mut File| round.pass_on_rest(stderr, |piece| keep_end(said, piece));
+        if self.stderr.as_mut().is_some_and(is_end) {
+            self.stderr = None;
+        }
         let said: Vec<u8> = self.said.iter().copied().collect();
         let said = String::from_utf8_lossy(&said).trim().to_owned();
         let cause = self.termination.as_ref().map(|(cause, _)| *cause);
@@ -223,6 +223,13 @@ impl Command {
         };
         (each.collect(), ending)
     }
+}
+
+/// Keeps the end of what was said.
+fn keep_end(said: &mut VecDeque<u8>, piece: &[u8]) {
+    said.extend(piece);
+    let excess = said.len().saturating_sub(LONGEST_ERROR);
+    said.drain(..excess);
 }
 
 /// How a command ended, as far as its jobs are concerned.

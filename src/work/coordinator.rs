@@ -16,23 +16,27 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{Shutdown, shutdown};
 use nix::unistd::{Pid, getpid};
 
+use deadlines::DEREGISTER_LIMIT;
 use jobs::OpenUnit;
 
 use super::Spec;
 use super::ahead::Pace;
 use super::claimer;
 use super::command::{Command, Task};
-use super::message::ToClaimer;
+use super::message::{ToClaimer, Trouble};
 use crate::base::clock::{Alarm, Moment};
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Log;
 use crate::base::text::in_words;
 use crate::base::user::local_user;
 use crate::isolated::link::Link;
-use crate::isolated::process::end;
+use crate::isolated::process::end_within;
 use crate::lock::{Lease, own_host, run_id_lock};
 use crate::queue::{Ended, JobEnd, Queue, WorkerFacts};
 use crate::supervise::Signals;
+
+/// How long the coordinator waits for the end of a claimer that it has killed.
+const END_LIMIT: Duration = Duration::from_millis(200);
 
 /// Descriptors that a command needs here, and those of dblock's own.
 const DESCRIPTORS: u64 = 6;
@@ -62,6 +66,7 @@ pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         signals,
         alarm,
         claimer: Some(claimer),
+        restart_at: None,
         claimer_since: Moment::now(),
         session: None,
         registered: None,
@@ -80,12 +85,14 @@ pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         pace: Pace::default(),
         mode: Mode::Working,
         ends_since: None,
+        wait_limit: DEREGISTER_LIMIT,
         begun: Some(Moment::now()),
         is_silent: false,
         deaths: 0,
         only_read_only: None,
         last_note: "connecting".to_owned(),
         fault: None,
+        failure_grace: Duration::ZERO,
         started_any: false,
         conclusion: None,
     };
@@ -134,7 +141,9 @@ struct Coordinator<'a> {
     alarm: Alarm,
     /// Its process, until it is reaped, and the link to it.
     claimer: Option<(Pid, Link)>,
-    /// When that was started.
+    /// When another one is started in the place of one that died.
+    restart_at: Option<Moment>,
+    /// When the claimer was started.
     claimer_since: Moment,
     /// A copy of the claimer's session, to interrupt what is asked on it.
     session: Option<OwnedFd>,
@@ -161,8 +170,10 @@ struct Coordinator<'a> {
     nothing_due: bool,
     pace: Pace,
     mode: Mode,
-    /// Since when only the claimer has something to do; `None`: something runs, or more is to be run.
+    /// Since when the claimer alone has something to do, or the next thing; `None`: something runs, or more is to be run.
     ends_since: Option<Moment>,
+    /// How long a turn that waits may take once it is interrupted.
+    wait_limit: Duration,
     /// When it began to seek a server; `None`: it was registered since.
     begun: Option<Moment>,
     /// Whether it was said that no server answers.
@@ -173,8 +184,10 @@ struct Coordinator<'a> {
     only_read_only: Option<String>,
     /// What was under way last.
     last_note: String,
-    /// Why there is no session; `None`: there is one, or it is the first that is sought.
-    fault: Option<String>,
+    /// Why nothing is recorded; `None`: it is, or the first session is sought.
+    fault: Option<Trouble>,
+    /// How long commands may go on when the claimer cannot.
+    failure_grace: Duration,
     started_any: bool,
     /// How dblock ends, once that is known.
     conclusion: Option<anyhow::Result<Ending>>,
@@ -185,6 +198,7 @@ impl Coordinator<'_> {
         loop {
             self.reap();
             self.check_deadlines();
+            self.restart_claimer();
             self.start_commands();
             if let Some(conclusion) = self.take_turn() {
                 self.end_claimer();
@@ -219,6 +233,13 @@ impl Coordinator<'_> {
         if self.claimer_state == ClaimerState::TakingTurn(true)
             && let Some(session) = &self.session
         {
+            // Where the server answers, it may have just claimed something.
+            let answers = self.fault.is_none() && !self.is_silent;
+            self.wait_limit = if answers {
+                self.spec.connection.connect_timeout
+            } else {
+                DEREGISTER_LIMIT
+            };
             self.send(&ToClaimer::Stop);
             let _ = shutdown(session.as_raw_fd(), Shutdown::Both);
         }
@@ -228,7 +249,7 @@ impl Coordinator<'_> {
     fn end_claimer(&mut self) -> String {
         self.session = None;
         match self.claimer.take() {
-            Some((pid, _)) => end(pid),
+            Some((pid, _)) => end_within(pid, END_LIMIT),
             None => "is gone".to_owned(),
         }
     }

@@ -13,8 +13,8 @@ use crate::queue::{Ended, Queue, Unit};
 pub enum FromClaimer {
     /// What is being done or has just failed.
     Note(Level, String),
-    /// Why there is no session, when that is new. It was noted already.
-    Fault(String),
+    /// Why nothing is recorded, when that is new; `None`: something was. It was noted already.
+    Fault(Option<Trouble>),
     /// A session is open. Its descriptor comes with the message: who shuts it down interrupts what is asked on it.
     Session,
     /// The worker is registered under this number, as of this lease. It has nothing.
@@ -32,10 +32,21 @@ pub enum FromClaimer {
     OnlyReadOnly(Option<String>),
     /// The worker's lease was over, and others have its jobs. The text is the cause. It registers again.
     Lost(String),
-    /// The queue was deleted, or the claimer cannot go on.
+    /// The queue was deleted, with all that the worker has. The claimer fails of that.
+    QueueDeleted,
+    /// The claimer cannot go on.
     Failed(Failure),
     /// The worker is deregistered.
     Deregistered,
+}
+
+/// Why nothing is recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// The line that says it.
+    pub line: String,
+    /// Whether a server answers, and has no room; else there is no session.
+    pub answers: bool,
 }
 
 /// Jobs of one unit.

@@ -2,9 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::base::log::write_at_once;
+use crate::base::clock::Moment;
+use crate::base::log::{PATIENCE, write_stderr};
 
 /// Bytes that are passed on at once: a pipe takes so many as a whole (`PIPE_BUF`).
 const PIECE: usize = 4096;
@@ -12,22 +12,58 @@ const PIECE: usize = 4096;
 /// Bytes that are passed on before something else has its turn. A pipe holds so many: of a command that has ended nothing is left.
 const MOST: usize = 64 * 1024;
 
-/// Passes on what there is by now, up to a limit, and has each piece kept; whether it was the end. The file must not block.
-pub fn pass_on(stderr: &mut File, keep: impl FnMut(&[u8])) -> bool {
-    pass_on_to(io::stderr().as_fd(), stderr, keep)
+/// One round in which streams are passed on. All of it waits hardly longer for whoever reads dblock's stderr than a single write does.
+#[derive(Debug, Clone, Copy)]
+pub struct Round(Moment);
+
+impl Round {
+    /// One that begins now.
+    pub fn begin() -> Self {
+        Self(Moment::now() + PATIENCE)
+    }
+
+    /// Whether it has taken so long that the rest is left to the next one.
+    pub fn is_over(self) -> bool {
+        self.0 <= Moment::now()
+    }
+
+    /// Passes on what there is by now, up to a limit and the end of the round, and has each piece kept; whether it was the end. The file
+    /// must not block.
+    pub fn pass_on(self, stderr: &mut File, keep: impl FnMut(&[u8])) -> bool {
+        pass_on_to(
+            |piece| write_stderr(piece, true),
+            || self.is_over(),
+            stderr,
+            keep,
+        )
+    }
+
+    /// As [`Round::pass_on`] for a command that has ended: nothing is left to another round, but after this one nothing waits.
+    pub fn pass_on_rest(self, stderr: &mut File, keep: impl FnMut(&[u8])) -> bool {
+        pass_on_to(
+            |piece| write_stderr(piece, !self.is_over()),
+            || false,
+            stderr,
+            keep,
+        )
+    }
 }
 
-fn pass_on_to(to: BorrowedFd, stderr: &mut File, mut keep: impl FnMut(&[u8])) -> bool {
+fn pass_on_to(
+    mut write: impl FnMut(&[u8]) -> bool,
+    stops: impl Fn() -> bool,
+    stderr: &mut File,
+    mut keep: impl FnMut(&[u8]),
+) -> bool {
     let mut bytes = [0; PIECE];
     let mut left = MOST;
-    // Each attempt to write what nobody reads takes a while.
     let mut is_read = true;
-    while left > 0 {
+    while left > 0 && !stops() {
         match stderr.read(&mut bytes) {
             Ok(0) => return true,
             Ok(length) => {
                 let piece = &bytes[..length];
-                is_read = is_read && write_at_once(to, piece).is_ok();
+                is_read = is_read && write(piece);
                 keep(piece);
                 left = left.saturating_sub(length);
             }
@@ -45,9 +81,13 @@ mod tests {
     #[test]
     fn what_never_ends_keeps_nobody_waiting() {
         let mut endless = File::open("/dev/zero").unwrap();
-        let null = File::options().write(true).open("/dev/null").unwrap();
         let mut passed_on = 0;
-        let is_end = pass_on_to(null.as_fd(), &mut endless, |piece| passed_on += piece.len());
+        let is_end = pass_on_to(
+            |_| true,
+            || false,
+            &mut endless,
+            |piece| passed_on += piece.len(),
+        );
         assert!(!is_end);
         assert_eq!(passed_on, MOST);
     }

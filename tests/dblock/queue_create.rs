@@ -198,6 +198,20 @@ both_servers! {
         does(&tables, &["create", "q"]);
     }
 
+    fn a_deletion_that_is_interrupted_at_its_end_has_deleted_the_queue(server) {
+        let tables = Tables::new(server);
+        does(&tables, &["create", "q"]);
+        does(&tables, &["put", "q", "a", "b"]);
+        // What is deleted last is what a worker has left whose queue is gone.
+        tables.sql(&format!("INSERT INTO dblock_workers (run, queue, slots, ttl_seconds, started_at, renewed_at, expires_at) \
+            SELECT '{:032x}', id + 1, 1, 60, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) - INTERVAL 1 SECOND FROM dblock_queues", fastrand::u128(..)));
+        tables.sql("CREATE TRIGGER interrupt BEFORE DELETE ON dblock_workers FOR EACH ROW IF @interrupted IS NULL THEN SET @interrupted = 1; \
+            SIGNAL SQLSTATE '70100' SET MYSQL_ERRNO = 1317, MESSAGE_TEXT = 'Query execution was interrupted'; END IF");
+        let run = queue(&tables, &["delete", "q", "-v"]).output();
+        run.expect_code(0).expect_said(["interrupted", "deleted the queue q with 2 jobs"]);
+        queue(&tables, &["delete", "q"]).output().expect_code(78);
+    }
+
     fn a_claim_that_is_under_way_while_its_queue_is_deleted_leaves_nothing(server) {
         let tables = Tables::new(server);
         does(&tables, &["create", "q"]);

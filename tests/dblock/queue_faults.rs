@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
-use crate::harness::jobs::{claimer_of, lines};
+use crate::harness::jobs::{claimer_of, commands_of, lines};
 use crate::harness::{
     BUSY, Dblock, Frozen, Jobs, Pair, Proxy, Records, Running, SOON, Server, both_servers,
     eventually, eventually_gone, quoted, runs, send, within,
@@ -359,6 +359,50 @@ both_servers! {
         assert_eq!(recorded(&log), ["start 1 1", "end 1 1"]);
     }
 
+    fn a_worker_that_is_stopped_while_its_claimer_claims_much_keeps_its_jobs(server) {
+        let (jobs, records) = (short(server, &[]), Records::new());
+        let log = records.path().join("log");
+        jobs.number(15_000);
+        // The first command stops the worker, to which less than half of what is wanted was passed on.
+        let stop = format!("test -e {0} || {{ echo >{0}; kill -STOP $PPID; }}", quoted(&records.path().join("stopped")));
+        let worker = jobs.work(&["-j", "3", "--batch", "5000"]).sh(&format!("{stop}; cat >>{}", quoted(&log))).spawn();
+        eventually("a command has started", SOON, || records.path().join("stopped").exists());
+        let stopped = Instant::now();
+        let frozen = Frozen::new(worker.pid());
+        let other = jobs.work(&[]).sh("echo never; sleep 1").spawn();
+        eventually("the lease would be over", SOON, || stopped.elapsed() > TTL + Duration::from_secs(2));
+        assert_eq!(jobs.count("dblock_workers WHERE died OR expires_at < UTC_TIMESTAMP(6)"), 0);
+        end(other);
+        drop(frozen);
+        eventually("all are done", SOON, || jobs.count("dblock_jobs") == 0);
+        assert!(!worker.stderr().contains("lost"), "{}", worker.stderr());
+        end(worker);
+        let mut numbers = lines(&log);
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), lines(&log).len());
+    }
+
+    fn commands_are_ended_in_time_although_nobody_reads_what_they_say(server) {
+        let (jobs, records) = (short(server, &[]), Records::new());
+        let [log, go] = ["log", "go"].map(|name| records.path().join(name));
+        jobs.number(60);
+        let proxy = Proxy::to(server);
+        let (unread, stderr) = nix::unistd::pipe().unwrap();
+        let script = script(&log, &format!("{}; exec yes >&2", until(&go)));
+        let worker = jobs.work(&["-j", "60", "--kill-after", "0"]).env("DBLOCK_URL", proxy.url()).sh(&script).stderr(stderr).spawn();
+        eventually_started(&log, 60, SOON);
+        let commands = commands_of(worker.pid());
+        assert_eq!(commands.len(), 60);
+        std::fs::write(&go, "").unwrap();
+        let stopped = Instant::now();
+        proxy.freeze();
+        eventually("they are ended", SOON, || !commands.iter().any(|&command| runs(command)));
+        let took = stopped.elapsed();
+        assert!(took < TTL * 9 / 10 + Duration::from_millis(500), "{took:?}");
+        drop((worker, unread));
+    }
+
     fn once_says_that_the_lease_was_lost(server) {
         let (jobs, records) = (short(server, &[]), Records::new());
         let log = records.path().join("log");
@@ -555,6 +599,76 @@ both_servers! {
         worker.wait_within(SOON).expect_code(0);
         assert_eq!(proxy.connections(), 1);
         jobs.assert_empty();
+    }
+
+    fn a_worker_that_ends_deregisters_however_long_its_last_turn_took(server) {
+        let (jobs, records) = (Jobs::new(server, &[]), Records::new());
+        let [log, go] = ["log", "go"].map(|name| records.path().join(name));
+        jobs.tables.sql("CREATE TRIGGER slow BEFORE DELETE ON dblock_jobs FOR EACH ROW SET @slept = SLEEP(1.5)");
+        jobs.put(&["x"]);
+        let mut worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+        eventually_started(&log, 1, SOON);
+        worker.signal(Signal::SIGTERM);
+        std::fs::write(&go, "").unwrap();
+        let ended = Instant::now();
+        worker.wait_within(SOON).expect_code(0);
+        assert!(ended.elapsed() > Duration::from_secs(1), "{:?}", ended.elapsed());
+        assert_eq!((jobs.workers(), jobs.count("dblock_jobs")), (0, 0));
+    }
+
+    fn what_an_idle_worker_claims_while_it_is_asked_to_end_is_given_back(server) {
+        let jobs = Jobs::new(server, &[]);
+        let mut worker = jobs.work(&[]).sh("echo never").spawn();
+        jobs.eventually_idle(1);
+        // The claim waits for two seconds, for a lock that is not free.
+        let lock = format!("{}.slow", jobs.tables.database);
+        let mut holder = server.admin();
+        holder.query_drop(format!("SELECT GET_LOCK('{lock}', 0)")).unwrap();
+        jobs.tables.sql(&format!("CREATE TRIGGER slow BEFORE INSERT ON dblock_running FOR EACH ROW SET @slept = GET_LOCK('{lock}', 2)"));
+        jobs.put(&["x"]);
+        let claims = format!("information_schema.processlist WHERE db = '{}' AND state = 'User lock'", jobs.tables.database);
+        eventually("it claims", SOON, || jobs.count(&claims) == 1);
+        worker.signal(Signal::SIGTERM);
+        worker.wait_within(SOON).expect_code(0).expect_stdout("");
+        assert_eq!((jobs.states(), jobs.count("dblock_due WHERE attempt = 0"), jobs.workers()), ([1, 0, 0, 0], 1, 0));
+    }
+
+    fn that_a_server_without_room_cannot_be_reached_is_not_said(server) {
+        let jobs = short(server, &[]);
+        let full = |name: &str, event: &str| jobs.tables.sql(&format!(
+            "CREATE TRIGGER {name} BEFORE {event} FOR EACH ROW SIGNAL SQLSTATE 'HY000' \
+             SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'"
+        ));
+        let cause = "has no room: The table is full (error 1114)";
+        // The completion finds no room, and is asked for again and again.
+        let records = Records::new();
+        let [log, go] = ["log", "go"].map(|name| records.path().join(name));
+        jobs.put(&["x"]);
+        let mut busy = jobs.work(&["--connect-timeout", "3"]).sh(&script(&log, &until(&go))).spawn();
+        eventually_started(&log, 1, SOON);
+        full("no_room", "DELETE ON dblock_jobs");
+        std::fs::write(&go, "").unwrap();
+        eventually("it has ended", SOON, || recorded(&log).len() == 2);
+        busy.signal(Signal::SIGTERM);
+        let output = busy.wait_within(SOON);
+        output.expect_code(69).expect_one_line(cause).expect_line("dblock: how 1 job has ended could not be recorded within 3s: ");
+        jobs.tables.sql("DROP TRIGGER no_room");
+        // No lease is renewed.
+        let mut idle = jobs.work(&[]).sh("echo never").spawn();
+        jobs.eventually_idle(1);
+        full("no_room_either", "UPDATE ON dblock_workers");
+        idle.wait_stderr("trying again", SOON);
+        let said = idle.stderr();
+        assert!(said.contains("the lease could not be renewed for ") && said.contains(cause), "{said}");
+        jobs.tables.sql("DROP TRIGGER no_room_either");
+        idle.wait_stderr("the lease is renewed again", SOON);
+        idle.signal(Signal::SIGTERM);
+        idle.wait_within(SOON).expect_code(0);
+        // Nobody is registered.
+        full("no_room_at_all", "INSERT ON dblock_workers");
+        let output = jobs.work(&["--connect-timeout", "1"]).sh("echo never").output();
+        output.expect_code(69).expect_one_line(cause).expect_line("dblock: nothing could be recorded within 1s: ");
+        jobs.tables.sql("DROP TRIGGER no_room_at_all");
     }
 
     fn a_worker_without_a_server_that_takes_writes_ends_in_time(server) {

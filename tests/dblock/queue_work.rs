@@ -493,7 +493,7 @@ both_servers! {
             if busy {
                 jobs.put(&["x"]);
             }
-            let mut worker = jobs.work(&["--kill-after", "1"]).sh("echo started; sleep 60").spawn();
+            let mut worker = jobs.work(&["--grace", "1", "--kill-after", "1"]).sh("echo started; sleep 60").spawn();
             if busy {
                 worker.wait_line("started", SOON);
             } else {
@@ -524,6 +524,18 @@ both_servers! {
             assert!(sizes.iter().all(|size| size == "300000"), "{sizes:?}");
             jobs.assert_empty();
         }
+    }
+
+    fn a_command_whose_queue_is_deleted_has_the_grace(server) {
+        let jobs = Jobs::new(server, &["--ttl", "4s"]);
+        jobs.put(&["x"]);
+        // Longer than the lease, which ends with the queue.
+        let mut worker = jobs.work(&[]).sh("echo started; sleep 6; echo ended").spawn();
+        worker.wait_line("started", SOON);
+        let deletion = jobs.queue("delete", &[]).spawn();
+        let output = worker.wait_within(SOON);
+        output.expect_code(78).expect_one_line("the queue q was deleted").expect_stdout("started\nended\n");
+        drop(deletion);
     }
 
     fn a_command_that_cannot_be_started_costs_no_attempt(server) {

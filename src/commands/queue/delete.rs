@@ -24,16 +24,15 @@ pub fn delete(command_line: CommandLine) -> anyhow::Result<Ending> {
     let mut deleted = 0;
     question.ask(
         |asker, tables| {
-            // A try that met another transaction has begun to delete it.
-            let mut has_begun = false;
-            let mut count: u64 = 0;
-            let is_there = again(&mut asker.inspector.session, |session| {
-                let done = delete_queue(name, tables, session, |jobs| count += jobs);
-                has_begun |= matches!(done, Ok(true) | Err(Fault::Conflict(_)));
-                done
+            // A try that came to nothing has begun to delete it, and may have come to the end of that.
+            let mut deleted: Option<u64> = None;
+            again(&mut asker.inspector.session, |session| {
+                delete_queue(name, tables, session, |jobs| {
+                    deleted = Some(deleted.unwrap_or_default() + jobs);
+                })
             })?;
-            asker.report(count);
-            if is_there || has_begun {
+            asker.report(deleted.unwrap_or_default());
+            if deleted.is_some() {
                 Ok(())
             } else {
                 Err(Fault::Final(no_such_queue(name)))

@@ -35,8 +35,7 @@ impl Claimer<'_> {
         // A worker that ends when nothing is due does not end on the word of a glance at what nobody else was claiming.
         if !waits && claimed == 0 && want > 0 && self.spec.until != Until::Stopped && self.look()? {
             self.fruitless_pause = sleep_longer(self.fruitless_pause);
-            self.say(&FromClaimer::TurnOver { nothing_due: false });
-            return Ok(());
+            return self.send_in_time(&FromClaimer::TurnOver { nothing_due: false }, None);
         }
         while waits && claimed == 0 {
             if self.link.is_readable() {
@@ -56,10 +55,8 @@ impl Claimer<'_> {
         if claimed > 0 {
             self.fruitless_pause = SHORTEST_PAUSE;
         }
-        self.say(&FromClaimer::TurnOver {
-            nothing_due: claimed < want && !self.has_more,
-        });
-        Ok(())
+        let nothing_due = claimed < want && !self.has_more;
+        self.send_in_time(&FromClaimer::TurnOver { nothing_due }, None)
     }
 
     /// One turn, or where several shards have jobs some more, until so many are claimed as are wanted. How many were.
@@ -226,6 +223,7 @@ impl Claimer<'_> {
             }
             self.worker()?.turn = Some(exchange.number());
             self.confirm(sent);
+            self.set_fault(None);
             self.no_room = LONGEST_PAUSE;
             if counts != (0, 0) {
                 self.counts = (self.counts.0 - counts.0, self.counts.1 - counts.1);

@@ -53,7 +53,8 @@ impl Claimer<'_> {
         }
         if dead > 0 {
             let line = format!("gave back the jobs of {}", counted(dead, "dead worker"));
-            self.say(&FromClaimer::Note(Level::Info, line));
+            self.link
+                .send_if_heard(&FromClaimer::Note(Level::Info, line));
         }
         if idle.is_delayed_due {
             let skips = self

@@ -52,6 +52,7 @@ impl Claimer<'_> {
                 ttl: queue.ttl,
                 proved: sent,
             };
+            self.set_fault(None);
             self.shard = chance_below(queue.shards);
             self.say(&FromClaimer::Registered(
                 Box::new(queue.clone()),
@@ -162,6 +163,7 @@ impl Claimer<'_> {
             }
             self.worker()?.turn = standing.turn;
             self.confirm(sent);
+            self.set_fault(None);
             return self.check_queue(standing.has_queue);
         }
     }
@@ -173,6 +175,7 @@ impl Claimer<'_> {
         // The worker's row is the last that is left of it.
         let (number, tables) = (self.worker()?.number, self.tables.clone());
         let _ = self.ask(|session| queue::delete_worker(number, &tables, session));
+        self.say(&FromClaimer::QueueDeleted);
         let line = format!("the queue {} was deleted", self.spec.queue);
         Err(Stop::Failed(Failure::new(Reason::Configuration, line)))
     }

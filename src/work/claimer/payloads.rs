@@ -55,20 +55,18 @@ impl Claimer<'_> {
                 jobs += self.pass_on_block(unit)?;
             }
             if pending.len() >= UNITS_OF_MESSAGE {
-                self.send_claimed(std::mem::take(&mut pending), &file);
+                self.send_claimed(std::mem::take(&mut pending), &file)?;
                 file = payloads()?;
             }
         }
         if !pending.is_empty() {
-            self.send_claimed(pending, &file);
+            self.send_claimed(pending, &file)?;
         }
         Ok(jobs)
     }
 
-    pub(super) fn send_claimed(&self, claimed: Vec<Claimed>, file: &File) {
-        let _ = self
-            .link
-            .send_with(&FromClaimer::Claimed(claimed), file.as_fd());
+    fn send_claimed(&mut self, claimed: Vec<Claimed>, file: &File) -> Turned<()> {
+        self.send_in_time(&FromClaimer::Claimed(claimed), Some(file.as_fd()))
     }
 
     /// Adds a payload to the file. `None`: a part of it is missing.
@@ -170,7 +168,7 @@ impl Claimer<'_> {
                 of,
                 jobs: chunk.to_vec(),
             };
-            self.send_claimed(vec![claimed], &file);
+            self.send_claimed(vec![claimed], &file)?;
         }
         Ok(of)
     }

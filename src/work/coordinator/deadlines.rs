@@ -10,7 +10,7 @@ use crate::lock::Lease;
 use crate::supervise::is_over;
 use std::time::Duration;
 
-/// How long a worker that has nothing any more waits for the server to know that it is gone.
+/// How long a worker that has nothing any more waits, from when it asks for that, for the server to know that it is gone.
 pub(super) const DEREGISTER_LIMIT: Duration = Duration::from_millis(800);
 
 /// A lease that is found over so long after its time: this process was stopped, or the machine slept.
@@ -57,8 +57,14 @@ impl Coordinator<'_> {
             return Failure::new(Reason::Configuration, line);
         }
         let limit = shown(self.spec.connection.connect_timeout);
-        let cause = self.fault.as_ref().unwrap_or(&self.last_note);
-        let line = format!("no server could be reached within {limit}: {cause}");
+        let cause = self.fault.as_ref().map(|fault| &fault.line);
+        let cause = cause.unwrap_or(&self.last_note);
+        let what = if self.server_answers() {
+            "nothing could be recorded"
+        } else {
+            "no server could be reached"
+        };
+        let line = format!("{what} within {limit}: {cause}");
         Failure::new(Reason::Unreachable, line)
     }
 
@@ -80,11 +86,13 @@ impl Coordinator<'_> {
 
     /// How long the claimer of a worker that ends may take for the rest.
     pub(super) fn end_limit(&self) -> Duration {
-        // A turn may be claiming what nobody else knows of.
-        if self.unrecorded() > 0 || self.claimer_state == ClaimerState::TakingTurn(false) {
-            self.spec.connection.connect_timeout
-        } else {
-            DEREGISTER_LIMIT
+        let connect_timeout = self.spec.connection.connect_timeout;
+        match self.claimer_state {
+            _ if self.unrecorded() > 0 => connect_timeout,
+            // It may be claiming what nobody else knows of.
+            ClaimerState::TakingTurn(false) => connect_timeout,
+            ClaimerState::TakingTurn(true) => self.wait_limit,
+            ClaimerState::Ready | ClaimerState::Deregistering => DEREGISTER_LIMIT,
         }
     }
 
@@ -100,12 +108,15 @@ impl Coordinator<'_> {
         }
         if unrecorded > 0 && !matches!(self.conclusion, Some(Err(_))) {
             let have = if unrecorded == 1 { "has" } else { "have" };
-            let line = format!(
-                "no server could be reached within {}, and how {} {have} ended is not recorded{}",
-                shown(limit),
-                counted(unrecorded, "job"),
-                self.because()
-            );
+            let jobs = counted(unrecorded, "job");
+            let (limit, because) = (shown(limit), self.because());
+            let line = if self.server_answers() {
+                format!("how {jobs} {have} ended could not be recorded within {limit}{because}")
+            } else {
+                format!(
+                    "no server could be reached within {limit}, and how {jobs} {have} ended is not recorded{because}"
+                )
+            };
             self.conclusion = Some(Err(Failure::new(Reason::Unreachable, line).into()));
         }
         self.end_claimer();
@@ -138,27 +149,46 @@ impl Coordinator<'_> {
         }
         if any {
             self.is_silent = true;
+            let span = shown(lease.proved.elapsed());
+            let line = if self.server_answers() {
+                format!(
+                    "the lease could not be renewed for {span}{}",
+                    self.because()
+                )
+            } else {
+                format!("the server has not answered for {span}")
+            };
             self.log.error(format_args!(
-                "the server has not answered for {}; ending the commands, whose jobs will be others'",
-                shown(lease.proved.elapsed())
+                "{line}; ending the commands, whose jobs will be others'"
             ));
         }
     }
 
-    /// Says once that no server answers, while nothing runs.
+    /// Whether what fails is not for want of a server.
+    pub(super) fn server_answers(&self) -> bool {
+        self.fault.as_ref().is_some_and(|fault| fault.answers)
+    }
+
+    /// Says once that no server answers, or that none renews the lease, while nothing runs.
     pub(super) fn say_silence(&mut self, lease: Lease) {
         if !std::mem::replace(&mut self.is_silent, true) {
+            let what = if self.server_answers() {
+                "the lease could not be renewed"
+            } else {
+                "no server has answered"
+            };
             self.log.warning(format_args!(
-                "no server has answered for {}{}; trying again",
+                "{what} for {}{}; trying again",
                 shown(lease.proved.elapsed()),
                 self.because()
             ));
         }
     }
 
-    /// Why a server that was there is not, as the end of a line. One that is silent has not even refused the session.
+    /// Why nothing is recorded, as the end of a line. A server that is silent has not even refused the session.
     fn because(&self) -> String {
-        let because = self.fault.as_ref().map(|fault| format!(": {fault}"));
+        let because = self.fault.as_ref();
+        let because = because.map(|fault| format!(": {}", fault.line));
         because.unwrap_or_default()
     }
 
@@ -194,14 +224,19 @@ impl Coordinator<'_> {
             .filter(|_| self.commands.is_empty() && !self.is_silent);
         let silence = silence.map(|lease| lease.end_command(self.spec.kill_after));
         let look = match self.claimer_state {
-            ClaimerState::Ready if self.want() > 0 && self.registered.is_some() => {
+            ClaimerState::Ready
+                if self.want() > 0 && self.registered.is_some() && self.claimer.is_some() =>
+            {
                 Some(self.turn_at)
             }
             _ => None,
         };
-        [commands, lease, stop, connect, hand_in, silence, look]
-            .into_iter()
-            .flatten()
-            .min()
+        let restart = self.restart_at;
+        [
+            commands, lease, stop, connect, hand_in, silence, look, restart,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 }

@@ -3,7 +3,7 @@
 use super::super::claimer::{self, Resumed};
 use super::super::command::Cause;
 use super::super::message::FromClaimer;
-use super::super::stderr::pass_on;
+use super::super::stderr::Round;
 use super::{ClaimerState, Coordinator, Mode};
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
@@ -54,10 +54,16 @@ impl Coordinator<'_> {
         let claimer_says = claimer.is_some() && is_ready(2);
         let says = (first_stderr..descriptors.len()).any(is_ready);
         if says {
+            let round = Round::begin();
             for command in &mut self.commands {
-                command.pass_on_stderr();
+                command.pass_on_stderr(round);
             }
-            self.lingering.retain_mut(|file| !pass_on(file, |_| {}));
+            self.lingering
+                .retain_mut(|file| !round.pass_on(file, |_| {}));
+            if round.is_over() && !self.commands.is_empty() {
+                // Another one is the first the next time.
+                self.commands.rotate_left(1);
+            }
         }
         while let Some(received) = self.signals.next()? {
             self.on_signal(received);
@@ -137,7 +143,7 @@ impl Coordinator<'_> {
                     self.last_note = text;
                 }
             }
-            FromClaimer::Fault(line) => self.fault = Some(line),
+            FromClaimer::Fault(fault) => self.fault = fault,
             FromClaimer::Session => {
                 self.session = descriptor;
                 self.fault = None;
@@ -153,7 +159,12 @@ impl Coordinator<'_> {
                     lease.proved = sent;
                 }
                 if std::mem::take(&mut self.is_silent) {
-                    self.log.warning("the server answers again");
+                    let again = if self.server_answers() {
+                        "the lease is renewed again"
+                    } else {
+                        "the server answers again"
+                    };
+                    self.log.warning(again);
                 }
             }
             FromClaimer::Claimed(claimed) => {
@@ -167,6 +178,8 @@ impl Coordinator<'_> {
                 self.claimer_state = ClaimerState::Ready;
                 self.nothing_due = nothing_due;
                 self.turn_at = Moment::now() + NEXT_TURN;
+                // The next thing has a time of its own.
+                self.ends_since = None;
                 if self.mode != Mode::Working {
                     // What was claimed while the worker was asked to end.
                     for task in std::mem::take(&mut self.buffer) {
@@ -176,7 +189,17 @@ impl Coordinator<'_> {
             }
             FromClaimer::OnlyReadOnly(line) => self.only_read_only = line,
             FromClaimer::Lost(why) => self.lose(&why),
-            FromClaimer::Failed(failure) => self.stop(Duration::ZERO, Err(failure.into())),
+            FromClaimer::QueueDeleted => {
+                // Nobody else can have the jobs: no lease is needed any more.
+                self.lease = None;
+                self.failure_grace = self.spec.grace;
+                let running = counted(self.commands.len(), "command");
+                self.log.info(format_args!(
+                    "the queue was deleted; {running} may run on for {}",
+                    shown(self.spec.grace)
+                ));
+            }
+            FromClaimer::Failed(failure) => self.stop(self.failure_grace, Err(failure.into())),
             FromClaimer::Deregistered => {
                 self.end_claimer();
             }
@@ -224,7 +247,16 @@ impl Coordinator<'_> {
         }
         self.log
             .info(format_args!("the claimer {how}; another one goes on"));
-        std::thread::sleep(RESTART_PAUSE);
+        self.claimer_state = ClaimerState::Ready;
+        self.restart_at = Some(Moment::now() + RESTART_PAUSE);
+    }
+
+    /// Starts another claimer where one has died a moment ago.
+    pub(super) fn restart_claimer(&mut self) {
+        if !is_over(self.restart_at) {
+            return;
+        }
+        self.restart_at = None;
         let resumed = self.registered.as_ref().map(|(queue, worker)| {
             let unsent = self.ended.iter().chain(&self.handed);
             let open = self.units.values().map(|open| &open.unit);

@@ -4,6 +4,7 @@ use super::super::Until;
 use super::super::command::{Cause, Command, Task, Unstarted, failed};
 use super::super::message::Claimed;
 use super::super::payload::Payload;
+use super::super::stderr::Round;
 use super::{Coordinator, Mode};
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::shown;
@@ -88,7 +89,7 @@ impl Coordinator<'_> {
 
     /// What has ended, and whose group is gone where it was ended.
     pub(super) fn reap(&mut self) {
-        let mut at = 0;
+        let (mut at, round) = (0, Round::begin());
         while at < self.commands.len() {
             if !self.commands[at].is_over() {
                 at += 1;
@@ -101,7 +102,7 @@ impl Coordinator<'_> {
             // Where the worker is lost, others have the jobs.
             let mut ending = None;
             if let Some((queue, _)) = self.registered.clone() {
-                let (outcomes, ended) = command.outcome(self.spec, &queue, is_stopping);
+                let (outcomes, ended) = command.outcome(self.spec, &queue, is_stopping, round);
                 ending = Some(ended);
                 for (task, outcome) in outcomes {
                     self.say_outcome(&task, &outcome, took);
@@ -159,6 +160,8 @@ impl Coordinator<'_> {
     pub(super) fn may_start(&self) -> bool {
         let good = |lease: Lease| !is_over(Some(lease.end_command(self.spec.kill_after)));
         self.mode == Mode::Working
+            // Not while nobody renews it.
+            && self.restart_at.is_none()
             && self.lease.is_some_and(good)
             && !(self.spec.until == Until::Once && self.started_any)
     }

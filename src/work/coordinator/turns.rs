@@ -39,7 +39,7 @@ impl Coordinator<'_> {
     /// Has the claimer take a turn if there is need for one; how dblock ends when all is over.
     pub(super) fn take_turn(&mut self) -> Option<anyhow::Result<Ending>> {
         if self.claimer.is_none() {
-            if !self.commands.is_empty() {
+            if !self.commands.is_empty() || self.restart_at.is_some() {
                 return None;
             }
             return self.conclusion.take();
