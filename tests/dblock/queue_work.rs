@@ -721,6 +721,22 @@ both_servers! {
         assert_eq!((jobs.states(), jobs.count("dblock_jobs")), ([0, 0, 0, 1], 1));
     }
 
+    fn jobs_of_a_block_that_failed_early_are_started_again_beside_it(server) {
+        let (jobs, records) = (Jobs::new(server, &["--claim", "blocks", "--retry-delay", "50ms"]), Records::new());
+        let go = records.path().join("go");
+        jobs.number(40);
+        // The first twenty fail. The others of the block end when one of those is started again.
+        let script = format!(
+            "read n; cat >/dev/null; case $DBLOCK_ATTEMPT in 2*) >{go}; exit 0;; esac
+            case $n in 1) exit 1;; 21) until [ -e {go} ]; do sleep 0.01; done;; esac",
+            go = quoted(&go)
+        );
+        let mut worker = jobs.work(&["-j", "2", "--batch", "20"]).sh(&script).spawn();
+        eventually("all jobs are done", SOON, || jobs.count("dblock_jobs") == 0);
+        worker.signal(Signal::SIGTERM);
+        worker.wait_within(SOON).expect_code(0).expect_silence();
+    }
+
     fn the_key_of_a_block_of_one_job_is_free_again_when_it_is_done(server) {
         let jobs = Jobs::new(server, &["--claim", "blocks"]);
         let one = jobs.put(&["--key", "k", "one"]);

@@ -62,12 +62,16 @@ impl Coordinator<'_> {
             JobEnd::GivenBack => open.is_given_back = true,
             outcome => open.others.push((task.id, outcome)),
         }
-        // Not all at once in the end.
+        // Not all at once in the end; but the block goes by the number of its first job, which nothing else may have meanwhile.
         if open.others.len() >= MOST_OTHERS && open.ended < open.jobs {
+            let first = open.unit.job;
+            let others = std::mem::take(&mut open.others);
+            let (kept, others) = others.into_iter().partition(|(job, _)| *job == first);
+            open.others = kept;
             self.ended.push(Ended {
                 unit: open.unit.clone(),
                 outcome: JobEnd::Running,
-                others: std::mem::take(&mut open.others),
+                others,
             });
         }
         if open.ended == open.jobs
