@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use mysql::prelude::Queryable;
 
 use crate::harness::{
-    Cluster, Dblock, Kind, PASSWORD, Pair, Replication, SOON, Server, Tables, both_servers,
-    eventually, unique, url_of,
+    Cluster, Dblock, Kind, OF_QUEUES, PASSWORD, Pair, Replication, SOON, Server, Tables,
+    both_servers, eventually, unique, url_of,
 };
 
 /// What the tables look like: each column with its type, each index with its columns.
@@ -32,22 +32,6 @@ fn meta(tables: &Tables) -> (u32, u32, u64, u32) {
     assert_eq!(rows.len(), 1, "one row");
     rows[0]
 }
-
-/// The tables that version 2 brought.
-const OF_QUEUES: [&str; 12] = [
-    "queues",
-    "jobs",
-    "job_parts",
-    "due",
-    "delayed",
-    "running",
-    "dead",
-    "done",
-    "job_keys",
-    "workers",
-    "queue_minutes",
-    "puts",
-];
 
 /// The same, as `dblock init` lists what is new.
 fn of_queues() -> String {

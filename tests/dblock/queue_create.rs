@@ -3,7 +3,7 @@
 use mysql::prelude::Queryable;
 
 use crate::harness::{
-    BUSY, Dblock, SOON, Server, Tables, both_servers, eventually, numbered_lines, unique,
+    BUSY, Dblock, OF_QUEUES, SOON, Server, Tables, both_servers, eventually, numbered_lines, unique,
 };
 
 /// `dblock queue ARGS`.
@@ -21,19 +21,6 @@ fn does(tables: &Tables, args: &[&str]) -> String {
 
 /// How many rows each table of the queues has, apart from those of puts.
 fn rows(tables: &Tables) -> u64 {
-    let of = [
-        "queues",
-        "jobs",
-        "job_parts",
-        "due",
-        "delayed",
-        "running",
-        "dead",
-        "done",
-        "job_keys",
-        "workers",
-        "queue_minutes",
-    ];
     let count = |name: &&str| {
         let query = format!("SELECT COUNT(*) FROM dblock_{name}");
         tables
@@ -42,7 +29,8 @@ fn rows(tables: &Tables) -> u64 {
             .unwrap()
             .unwrap()
     };
-    of.iter().map(count).sum()
+    let of = OF_QUEUES.iter().filter(|name| **name != "puts");
+    of.map(count).sum()
 }
 
 both_servers! {
@@ -233,8 +221,8 @@ both_servers! {
         let delete = queue(&tables, &["delete", "q"]).spawn();
         let count = |what: &str| tables.admin().query_first::<u64, _>(format!("SELECT COUNT(*) FROM {what}")).unwrap().unwrap();
         eventually("its deletion has begun", SOON, || count("dblock_queues WHERE deleted_at IS NOT NULL") == 1);
-        // Time enough to meet the locks of the claim, wherever it does.
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        let waits = "information_schema.processlist WHERE info LIKE '/* dblock queue await turns%'";
+        eventually("it waits for the claim", SOON, || count(waits) > 0);
         claim.query_drop("COMMIT").unwrap();
         delete.wait().expect_code(0).expect_silence();
         // The worker has still to learn it.

@@ -4,7 +4,7 @@
 use mysql::prelude::Queryable;
 use mysql::{Conn, Row};
 
-use crate::harness::{Dblock, Packet, Proxy, Server, Tables, both_servers};
+use crate::harness::{Dblock, OF_QUEUES, Packet, Proxy, Server, Tables, both_servers};
 
 const NARROW: &str =
     "queue, shard, priority, job, last_job, block, jobs, attempt, fence, every_us, due_at";
@@ -60,20 +60,7 @@ fn fill(tables: &Tables) {
     tables.sql(&format!(
         "INSERT INTO dblock_job_parts SELECT 1 + n, 0, 'x' FROM {NUMBERS}"
     ));
-    for table in [
-        "queues",
-        "jobs",
-        "job_parts",
-        "due",
-        "delayed",
-        "running",
-        "dead",
-        "done",
-        "job_keys",
-        "workers",
-        "queue_minutes",
-        "puts",
-    ] {
+    for table in OF_QUEUES {
         let _: Vec<Row> = tables
             .admin()
             .query(format!("ANALYZE TABLE dblock_{table}"))

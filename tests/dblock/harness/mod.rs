@@ -36,7 +36,7 @@ pub use records::Records;
 pub use server::{
     Kind, Server, has_session, holder, my_print_defaults, url_at, url_of_port, waiters,
 };
-pub use tables::Tables;
+pub use tables::{OF_QUEUES, Tables};
 
 /// The password of the account `dblock` on every test server.
 pub const PASSWORD: &str = "dblock-secret";

@@ -5,6 +5,22 @@ use mysql::prelude::Queryable;
 
 use super::{Dblock, Server, unique};
 
+/// The tables that version 2 brought, for queues, without `dblock_`.
+pub const OF_QUEUES: [&str; 12] = [
+    "queues",
+    "jobs",
+    "job_parts",
+    "due",
+    "delayed",
+    "running",
+    "dead",
+    "done",
+    "job_keys",
+    "workers",
+    "queue_minutes",
+    "puts",
+];
+
 /// dblock's tables, which the account `dblock` may use, in a database that is gone with this.
 #[derive(Debug)]
 pub struct Tables<'a> {
