@@ -38,8 +38,13 @@ impl Processes {
     }
 }
 
-/// The children of a process, those that have ended included. Without `/proc` there is none.
+/// The children of a process of one thread, those that have ended included. Without `/proc` there is none.
 pub fn children_of(parent: i32) -> Vec<i32> {
+    // A kernel may be built without this list. To look through all processes takes long where they are many.
+    if let Ok(list) = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")) {
+        let pids = list.split_whitespace();
+        return pids.filter_map(|pid| pid.parse().ok()).collect();
+    }
     let children = all().filter(|(_, state)| state.parent == Some(parent));
     children.map(|(pid, _)| pid).collect()
 }
