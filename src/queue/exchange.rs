@@ -25,6 +25,8 @@ pub enum Verdict {
     Done,
     /// The worker is gone, and has nothing any more.
     Lost,
+    /// The server has lost turns that it had confirmed: it kept its commits in memory when it was killed.
+    Forgotten,
     /// Ask again.
     Again,
 }
@@ -57,6 +59,7 @@ impl Exchange {
         match last {
             None => Verdict::Lost,
             Some(last) if last == self.number => Verdict::Done,
+            Some(last) if last + 1 < self.number => Verdict::Forgotten,
             // It was not carried out. If its session still does so, the condition keeps it from being carried out twice.
             Some(_) => {
                 self.in_doubt = false;

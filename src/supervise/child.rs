@@ -3,14 +3,16 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
-use nix::unistd::{getpid, getppid};
+use nix::unistd::{AccessFlags, access, getpid, getppid};
 
 use super::environment::{self, Change};
 use super::inherited;
@@ -178,10 +180,42 @@ fn has_terminal() -> bool {
     .is_ok()
 }
 
+/// Checks that a program can be executed, before there is a reason to do so.
+///
+/// # Errors
+/// [`Reason::NotFound`], [`Reason::NotExecutable`].
+pub fn check_program(program: &OsStr) -> Result<(), Failure> {
+    find(program).map_err(|error| cannot_run(program, &error.into()))
+}
+
+/// Looks for a program where exec(3) would.
+fn find(program: &OsStr) -> Result<(), Errno> {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let folders: Vec<PathBuf> = if program.as_bytes().contains(&b'/') {
+        vec![PathBuf::new()]
+    } else {
+        std::env::split_paths(&path).collect()
+    };
+    let mut why = Errno::ENOENT;
+    for folder in folders {
+        let file = folder.join(program);
+        match access(&file, AccessFlags::X_OK) {
+            Ok(()) if !file.is_dir() => return Ok(()),
+            Ok(()) | Err(Errno::EACCES) => why = Errno::EACCES,
+            Err(_) => {}
+        }
+    }
+    Err(why)
+}
+
 fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     let reason = reason_of(error);
     let message = match reason {
         Reason::LockLost => "the keeper died before the command was started".to_owned(),
+        Reason::NotFound if find(program).is_ok() => format!(
+            "cannot run {}: the interpreter that it names is not there",
+            program.to_string_lossy()
+        ),
         _ => format!(
             "cannot run {}: {}",
             program.to_string_lossy(),

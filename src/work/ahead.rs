@@ -1,5 +1,5 @@
 //! How many jobs a worker claims before it can start them. What it has claimed nobody else starts: so no more than it will start soon,
-//! and none as long as it does not know how long a command takes.
+//! and none as long as it does not know how long a command takes. What it does not come to after all goes back.
 
 use std::time::Duration;
 
@@ -8,6 +8,9 @@ const SOON: Duration = Duration::from_millis(250);
 
 /// Jobs that are claimed ahead at most: each of them counts an attempt if this worker dies.
 const MOST_AHEAD: u32 = 500;
+
+/// Where all commands have run so long, and none has ended, what is claimed ahead goes back.
+pub const STALLED: Duration = Duration::from_secs(1);
 
 /// How long commands take, as far as is known.
 #[derive(Debug, Clone, Copy, Default)]

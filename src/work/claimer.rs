@@ -116,11 +116,11 @@ fn claim(
         no_room: LONGEST_PAUSE,
         has_more: false,
         shard: 0,
-        is_head: false,
-        may_hold: false,
+        head: Head::No,
         timeout: Timeout::OfLease,
         looked: Moment::START,
         pruned: Moment::now(),
+        has_said_paused: false,
     };
     claimer.run()
 }
@@ -162,16 +162,29 @@ struct Claimer<'a> {
     /// How long to wait the next time that the server has no room.
     no_room: Duration,
     shard: u16,
-    /// Whether the session holds the lock of the idle worker that is woken next.
-    is_head: bool,
-    /// Whether the session may hold that lock.
-    may_hold: bool,
+    /// Whether this is the idle worker that is woken next.
+    head: Head,
     /// How long the server keeps the session without a statement.
     timeout: Timeout,
     /// When it was last looked for delayed jobs and dead workers.
     looked: Moment,
     /// When what is too old was last deleted.
     pruned: Moment,
+    /// Whether a worker that is to end by itself has said that its queue is paused.
+    has_said_paused: bool,
+}
+
+/// Whether a worker is the idle one that is woken next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Head {
+    /// It is not.
+    No,
+    /// Its session holds the lock that says so.
+    Holds,
+    /// There are no such locks: each looks for itself.
+    WithoutLock,
+    /// It may hold the lock: the answer is not known.
+    Unknown,
 }
 
 /// How long the server keeps a session without a statement.
@@ -189,6 +202,8 @@ enum Timeout {
 enum Stop {
     /// The worker's lease was over, and others have its jobs.
     Lost,
+    /// The server has lost what it had confirmed: another claimer goes on with what the coordinator knows that the worker has.
+    Forgotten,
     /// The claimer cannot go on.
     Failed(Failure),
 }
@@ -198,19 +213,20 @@ type Turned<T> = Result<T, Stop>;
 impl Claimer<'_> {
     fn run(&mut self) -> Result<(), Failure> {
         loop {
-            if let Err(stop) = self.ensure_lease() {
-                match stop {
-                    Stop::Failed(failure) => return Err(failure),
-                    Stop::Lost => {
-                        self.lose();
-                        continue;
-                    }
+            let leased = self.ensure_lease();
+            if leased.is_err() {
+                if !self.goes_on(leased)? {
+                    return Ok(());
                 }
+                continue;
             }
             let number = self.worker.as_ref().map_or(0, |worker| worker.number);
-            match self.next() {
-                Next::Message(message) if !message.is_for(number) => {}
-                Next::Message(ToClaimer::Ended(_, ended)) => self.take_in(ended),
+            let turned = match self.next() {
+                Next::Message(message) if !message.is_for(number) => Ok(()),
+                Next::Message(ToClaimer::Ended(_, ended)) => {
+                    self.take_in(ended);
+                    Ok(())
+                }
                 Next::Message(ToClaimer::Turn {
                     want,
                     waits,
@@ -218,30 +234,39 @@ impl Claimer<'_> {
                     ..
                 }) => {
                     self.count(counts);
-                    match self.take_turn(want, waits) {
-                        Ok(()) => {}
-                        Err(Stop::Lost) => self.lose(),
-                        Err(Stop::Failed(failure)) => return Err(failure),
-                    }
+                    self.take_turn(want, waits)
                 }
-                Next::Message(ToClaimer::Stop) => {}
+                Next::Message(ToClaimer::Stop) => Ok(()),
                 Next::Message(ToClaimer::Deregister { counts, .. }) => {
                     self.count(counts);
-                    match self.deregister() {
-                        Ok(()) => self.say(&FromClaimer::Deregistered),
-                        Err(Stop::Lost) => self.lose(),
-                        Err(Stop::Failed(failure)) => return Err(failure),
+                    let turned = self.deregister();
+                    if turned.is_ok() {
+                        self.say(&FromClaimer::Deregistered);
                     }
-                    return Ok(());
+                    return self.goes_on(turned).map(|_| ());
                 }
                 Next::Gone => return Ok(()),
-                Next::Late => match self.renew() {
-                    Ok(()) => {}
-                    Err(Stop::Lost) => self.lose(),
-                    Err(Stop::Failed(failure)) => return Err(failure),
-                },
+                Next::Late => self.renew(),
+            };
+            if !self.goes_on(turned)? {
+                return Ok(());
             }
         }
+    }
+
+    /// Whether this claimer goes on after a turn.
+    fn goes_on(&mut self, turned: Turned<()>) -> Result<bool, Failure> {
+        match turned {
+            Ok(()) => {}
+            Err(Stop::Lost) => self.lose(),
+            Err(Stop::Forgotten) => {
+                let line = "the server has lost what it had confirmed".to_owned();
+                self.say(&FromClaimer::Note(Level::Warning, line));
+                return Ok(false);
+            }
+            Err(Stop::Failed(failure)) => return Err(failure),
+        }
+        Ok(true)
     }
 
     /// The next message, or that a renewal is due: it is at once when the server has ended the session.
@@ -351,7 +376,7 @@ impl Claimer<'_> {
     }
 
     fn connect(&mut self) -> Turned<Session> {
-        (self.is_head, self.may_hold, self.timeout) = (false, false, Timeout::OfLease);
+        (self.head, self.timeout) = (Head::No, Timeout::OfLease);
         loop {
             let (tables, name) = (&self.tables, &self.spec.queue);
             let opened = self.connector.connect(|session| {

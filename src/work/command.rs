@@ -125,6 +125,12 @@ impl Command {
         })
     }
 
+    /// The numbers of its jobs, for people.
+    pub fn jobs(&self) -> String {
+        let jobs: Vec<_> = self.tasks.iter().map(|task| task.id.to_string()).collect();
+        jobs.join(" ")
+    }
+
     /// Begins to end it, unless that has begun.
     pub fn end(&mut self, cause: Cause, kill_after: Duration) {
         if self.termination.is_none() {

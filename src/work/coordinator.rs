@@ -33,7 +33,7 @@ use crate::isolated::link::Link;
 use crate::isolated::process::end_within;
 use crate::lock::{Lease, own_host, run_id_lock};
 use crate::queue::{Ended, JobEnd, Queue, WorkerFacts};
-use crate::supervise::Signals;
+use crate::supervise::{Signals, check_program};
 
 /// How long the coordinator waits for the end of a claimer that it has killed.
 const END_LIMIT: Duration = Duration::from_millis(200);
@@ -47,6 +47,10 @@ const OWN_DESCRIPTORS: u64 = 64;
 /// # Errors
 /// What kept it from going on.
 pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
+    // Not only when the first job is there.
+    if let Some(program) = spec.command.first() {
+        check_program(program)?;
+    }
     let signals = Signals::collect().map_err(|error| refused("collect signals", &error))?;
     let alarm = Alarm::new().map_err(|error| refused("make a timer", &error))?;
     allow_descriptors(spec.jobs);

@@ -21,6 +21,9 @@ pub enum FromClaimer {
     Registered(Box<Queue>, u64, Lease),
     /// A renewal that was sent then was answered: all that the worker has is still its own.
     Confirmed(Moment),
+    /// These claims, each by its first job and its fence, are not in the tables any more: they were handed in, or the server has lost
+    /// them.
+    Gone(Vec<(u64, u64)>),
     /// Jobs were claimed. Their payloads come with the message, in a file, one behind the other.
     Claimed(Vec<Claimed>),
     /// The turn is over.

@@ -227,6 +227,74 @@ both_servers! {
         end(second);
     }
 
+    fn what_is_claimed_ahead_goes_back_when_a_command_takes_long(server) {
+        let (jobs, records) = (Jobs::new(server, &[]), Records::new());
+        let go = records.path().join("go");
+        jobs.number(300);
+        // So many quick ones that more are claimed ahead.
+        let slow = format!("[ $(cat) -ne 150 ] || {}", until(&go));
+        let first = jobs.work(&["-v"]).sh(&slow).spawn();
+        eventually("the others are due again", SOON, || jobs.states() == [150, 0, 1, 0]);
+        let said = first.stderr();
+        assert!(said.contains("the commands take long: giving back ") && !said.contains("job 151 "), "{said}");
+        assert_eq!(jobs.count("dblock_due WHERE attempt > 0"), 0);
+        let second = jobs.work(&["-j", "2"]).sh(":").spawn();
+        eventually("they are done", SOON, || jobs.states() == [0, 0, 1, 0]);
+        std::fs::write(&go, "").unwrap();
+        eventually("all are", SOON, || jobs.states() == [0; 4]);
+        end(first);
+        end(second);
+        jobs.assert_empty();
+    }
+
+    fn a_worker_goes_on_when_its_server_has_lost_what_it_confirmed(shared) {
+        let server = Server::private(shared.kind);
+        let flush = |how: u8| server.admin().query_drop(format!("SET GLOBAL innodb_flush_log_at_trx_commit = {how}")).unwrap();
+        flush(1);
+        let jobs = Jobs::new(&server, &[]);
+        jobs.number(4000);
+        let worker = jobs.work(&["-j", "2"]).command(["true"]).spawn();
+        eventually("it is registered", SOON, || jobs.workers() == 1);
+        for _ in 0..3 {
+            flush(0);
+            let left = jobs.count("dblock_jobs");
+            eventually("some are done", SOON, || jobs.count("dblock_jobs") + 200 < left);
+            server.kill();
+            server.start();
+        }
+        eventually("all are done, while it lives", SOON * 2, || jobs.states() == [0; 4]);
+        end(worker);
+        jobs.assert_empty();
+    }
+
+    fn a_command_is_ended_whose_claim_the_server_has_lost(shared) {
+        let server = Server::private(shared.kind);
+        let set = |what: &str, value: u32| server.admin().query_drop(format!("SET GLOBAL innodb_flush_log_at_{what} = {value}")).unwrap();
+        set("trx_commit", 1);
+        let (jobs, records) = (Jobs::new(&server, &[]), Records::new());
+        let (log, go) = (records.path().join("log"), records.path().join("go"));
+        jobs.does("pause", &[]);
+        jobs.put(&["x"]);
+        let worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+        jobs.eventually_idle(1);
+        set("timeout", 2700);
+        set("trx_commit", 0);
+        jobs.does("resume", &[]);
+        let (first, _) = eventually_started(&log, 1, SOON);
+        server.kill();
+        server.start();
+        eventually_gone(first, SOON);
+        // That was lost as well.
+        jobs.does("resume", &[]);
+        eventually_started(&log, 2, SOON);
+        std::fs::write(&go, "").unwrap();
+        eventually("it is done", SOON, || jobs.states() == [0; 4]);
+        worker.signal(Signal::SIGTERM);
+        let output = worker.wait();
+        output.expect_code(0).expect_said(["the server has lost what it had confirmed", "the server has lost that job 1 is this worker's; ending its command"]);
+        assert_eq!(recorded(&log), ["start 1 1", "start 1 1", "end 1 1"]);
+    }
+
     fn a_command_goes_on_when_the_session_is_killed(server) {
         let (jobs, records) = (short(server, &[]), Records::new());
         let (log, go) = (records.path().join("log"), records.path().join("go"));

@@ -552,7 +552,39 @@ both_servers! {
                 let due: u64 = jobs.rows("SELECT SUM(jobs) FROM dblock_due WHERE attempt = 0")[0];
                 assert_eq!((due, jobs.count("dblock_running"), jobs.workers()), (3, 0, 0));
             }
+            // One that is gone when the worker has begun.
+            let gone = folder.path().join("gone");
+            fs::write(&gone, "#!/bin/sh\nrm \"$0\"\n").unwrap();
+            fs::set_permissions(&gone, fs::Permissions::from_mode(0o755)).unwrap();
+            let output = jobs.work(&[]).command([&gone]).output();
+            output.expect_code(127).expect_one_line("gone: No such file or directory");
+            let due: u64 = jobs.rows("SELECT SUM(jobs) FROM dblock_due WHERE attempt = 0")[0];
+            assert_eq!((due, jobs.count("dblock_running"), jobs.workers()), (2, 0, 0));
         }
+    }
+
+    fn a_worker_without_its_command_says_so_before_there_is_a_job(server) {
+        let jobs = Jobs::new(server, &[]);
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().to_str().unwrap();
+        for (program, code, why) in [("no-such-program", 127, "No such file or directory"), (folder, 126, "Permission denied")] {
+            let output = jobs.work(&[]).command([program]).output();
+            output.expect_code(code).expect_one_line(&format!("cannot run {program}: {why}"));
+        }
+        let output = jobs.work(&["--drain"]).env("PATH", "/no/such/folder").command(["true"]).output();
+        output.expect_code(127).expect_one_line("cannot run true: No such file or directory");
+        assert_eq!(jobs.count("dblock_workers"), 0);
+    }
+
+    fn a_worker_that_ends_when_nothing_is_due_says_that_its_queue_is_paused(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.number(2);
+        jobs.does("pause", &[]);
+        for (option, code) in [("--drain", 0), ("--once", 75)] {
+            let output = jobs.work(&[option]).sh("echo ran").output();
+            output.expect_code(code).expect_stdout("").expect_one_line("the queue q is paused");
+        }
+        assert_eq!(jobs.states(), [2, 0, 0, 0]);
     }
 
     fn a_worker_that_is_asked_to_end_lets_its_commands_end(server) {

@@ -110,7 +110,7 @@ fn as_table(queues: &[OfQueue]) -> String {
     let mut table = in_columns(&rows);
     if queues.iter().any(|(_, workers)| !workers.is_empty()) {
         let titles = [
-            "QUEUE", "WORKER", "HOST", "PID", "PROGRAM", "RUNNING", "FOR", "RENEWED",
+            "QUEUE", "WORKER", "HOST", "PID", "PROGRAM", "SLOTS", "JOBS", "FOR", "RENEWED",
         ];
         let mut rows = vec![titles.map(str::to_owned).to_vec()];
         for (queue, workers) in queues {
@@ -132,7 +132,8 @@ fn row(queue: &str, worker: &Worker) -> Vec<String> {
             .pid
             .map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
         text(&worker.program),
-        format!("{} of {}", worker.running, worker.slots),
+        worker.slots.to_string(),
+        worker.running.to_string(),
         in_seconds(worker.started_ago).to_string(),
         format!("{} ago", in_seconds(worker.renewed_ago)),
     ]

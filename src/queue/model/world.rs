@@ -303,6 +303,7 @@ impl World {
         match pending.exchange.on_answer(last) {
             Verdict::Lost => return self.register(at),
             Verdict::Again => return,
+            Verdict::Forgotten => unreachable!("this server forgets nothing"),
             Verdict::Done => {}
         }
         worker.is_fresh |= packet.sent == worker.ends || counts_late;

@@ -208,6 +208,7 @@ impl Claimer<'_> {
                 Ok(Some(over)) => match exchange.on_answer(over.standing.turn) {
                     Verdict::Done => break Ok(over),
                     Verdict::Lost => break Err(Stop::Lost),
+                    Verdict::Forgotten => break Err(Stop::Forgotten),
                     Verdict::Again => {}
                 },
                 Ok(None) => exchange.on_silence(),

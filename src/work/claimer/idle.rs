@@ -1,7 +1,8 @@
 //! What a worker does that has nothing to do: it waits until something is due, and looks after delayed jobs, dead workers and what is too old.
 
+use super::super::Until;
 use super::super::message::FromClaimer;
-use super::{Claimer, LONGEST_WAIT, LOOK_INTERVAL, Timeout, Turned};
+use super::{Claimer, Head, LONGEST_WAIT, LOOK_INTERVAL, Timeout, Turned};
 use crate::base::clock::{Moment, by_chance};
 use crate::base::log::Level;
 use crate::base::text::counted;
@@ -33,6 +34,11 @@ impl Claimer<'_> {
             return Ok(true);
         };
         self.act_on(idle)?;
+        if idle.is_paused && self.spec.until != Until::Stopped && !self.has_said_paused {
+            self.has_said_paused = true;
+            let line = format!("the queue {} is paused", self.spec.queue);
+            self.say(&FromClaimer::Note(Level::Warning, line));
+        }
         Ok(idle.is_due || idle.is_delayed_due && !idle.is_paused || idle.has_dead)
     }
 
@@ -76,14 +82,16 @@ impl Claimer<'_> {
     pub(super) fn leave_head(&mut self) -> Turned<()> {
         let leave = queue::leave_head(&self.lock);
         // A session that is over holds no lock.
-        while self.may_hold && self.session.is_some() {
+        while matches!(self.head, Head::Holds | Head::Unknown) && self.session.is_some() {
             let left = self.ask(|session| match session.run(&leave) {
                 Err(Fault::NoNamedLocks(_)) => Ok(()),
                 left => left,
             })?;
-            self.may_hold = left.is_none();
+            if left.is_some() {
+                break;
+            }
         }
-        (self.is_head, self.may_hold) = (false, false);
+        self.head = Head::No;
         Ok(())
     }
 
@@ -98,14 +106,14 @@ impl Claimer<'_> {
             self.renew()?;
             return Ok(false);
         }
-        if !self.is_head {
+        if !matches!(self.head, Head::Holds | Head::WithoutLock) {
             let lock = self.lock.clone();
             let head = AwaitHead {
                 lock: &lock,
                 limit: left.min(LONGEST_WAIT).as_secs().max(1),
                 sets_timeout: self.timeout != Timeout::Short,
             };
-            self.may_hold = true;
+            self.head = Head::Unknown;
             if head.sets_timeout {
                 self.timeout = Timeout::Unknown;
             }
@@ -117,9 +125,13 @@ impl Claimer<'_> {
             if waited.is_some() {
                 self.timeout = Timeout::Short;
             }
-            self.is_head = waited.is_some_and(|waited| waited != Some(false));
-            self.may_hold = !matches!(waited, Some(None | Some(false)));
-            if self.session.is_none() || !self.is_head {
+            self.head = match waited {
+                None => Head::Unknown,
+                Some(None) => Head::WithoutLock,
+                Some(Some(false)) => Head::No,
+                Some(Some(true)) => Head::Holds,
+            };
+            if self.session.is_none() || matches!(self.head, Head::No | Head::Unknown) {
                 // It is the head that looks: who waits behind it asks for nothing else.
                 return Ok(false);
             }

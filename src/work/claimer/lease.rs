@@ -8,6 +8,9 @@ use crate::base::exit::{Failure, Reason};
 use crate::lock::Lease;
 use crate::queue::{self, AskRunning, Ended, FindRegistration, JobEnd, Register, Renew, Unit};
 
+/// Claims of one message at most.
+const NAMED_AT_ONCE: usize = 200;
+
 impl Claimer<'_> {
     pub(super) fn lose(&mut self) {
         self.worker = None;
@@ -80,7 +83,8 @@ impl Claimer<'_> {
         Ok(())
     }
 
-    /// What a claimer that died has claimed without having said so goes back.
+    /// What a claimer that died has claimed without having said so goes back, and so does what a server has that lost the commit which
+    /// handed it in. What such a server has lost the claim of is not the worker's any more.
     pub(super) fn give_back_unknown(&mut self, known: &[(u64, u64)]) -> Turned<()> {
         let tables = self.tables.clone();
         let ask = AskRunning {
@@ -88,6 +92,14 @@ impl Claimer<'_> {
             worker: self.worker()?.number,
         };
         let units = self.ask_until_answered(|session| session.run(&ask))?;
+        let is_gone = |(job, fence): &&(u64, u64)| {
+            let mut units = units.iter();
+            !units.any(|unit| (unit.job, unit.fence) == (*job, *fence))
+        };
+        let gone: Vec<(u64, u64)> = known.iter().filter(is_gone).copied().collect();
+        for gone in gone.chunks(NAMED_AT_ONCE) {
+            self.send_in_time(&FromClaimer::Gone(gone.to_vec()), None)?;
+        }
         let is_unknown = |unit: &Unit| !known.contains(&(unit.job, unit.fence));
         let unknown = units.into_iter().filter(is_unknown);
         self.ended.extend(unknown.map(|unit| Ended {
@@ -158,10 +170,13 @@ impl Claimer<'_> {
                 pause = sleep_longer(pause);
                 continue;
             };
-            if standing.turn.is_none() {
+            let Some(turn) = standing.turn else {
                 return Err(Stop::Lost);
+            };
+            let last = self.worker()?.turn.replace(turn);
+            if last.is_some_and(|last| turn < last) {
+                return Err(Stop::Forgotten);
             }
-            self.worker()?.turn = standing.turn;
             self.confirm(sent);
             self.set_fault(None);
             return self.check_queue(standing.has_queue);

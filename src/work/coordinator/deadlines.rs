@@ -22,14 +22,9 @@ impl Coordinator<'_> {
         let kill_after = self.spec.kill_after;
         for command in &mut self.commands {
             if command.termination.is_none() && is_over(command.time_over) {
-                let jobs: Vec<_> = command
-                    .tasks
-                    .iter()
-                    .map(|task| task.id.to_string())
-                    .collect();
                 self.log.info(format_args!(
                     "job {} has run for {}; ending it",
-                    jobs.join(" "),
+                    command.jobs(),
                     shown(self.spec.timeout.unwrap_or_default())
                 ));
                 command.end(Cause::TimedOut, kill_after);
@@ -41,6 +36,9 @@ impl Coordinator<'_> {
             for command in &mut self.commands {
                 command.end(Cause::Stopped, kill_after);
             }
+        }
+        if is_over(self.stalled_at()) {
+            self.give_back_ahead();
         }
         self.check_lease();
         self.check_end();
@@ -232,8 +230,9 @@ impl Coordinator<'_> {
             _ => None,
         };
         let restart = self.restart_at;
+        let stalled = self.stalled_at().filter(|_| self.has_singles_ahead());
         [
-            commands, lease, stop, connect, hand_in, silence, look, restart,
+            commands, lease, stop, connect, hand_in, silence, look, restart, stalled,
         ]
         .into_iter()
         .flatten()

@@ -1,9 +1,10 @@
 //! What a coordinator waits for: signals, its claimer, what commands say, the clock.
 
 use super::super::claimer::{self, Resumed};
-use super::super::command::Cause;
+use super::super::command::{Cause, Task};
 use super::super::message::FromClaimer;
 use super::super::stderr::Round;
+use super::jobs::OpenUnit;
 use super::{ClaimerState, Coordinator, Mode};
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
@@ -14,6 +15,7 @@ use crate::supervise::{Received, is_over, stop};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -172,6 +174,7 @@ impl Coordinator<'_> {
                     self.take_in(claimed, File::from(file));
                 }
             }
+            FromClaimer::Gone(claims) => self.drop_claims(&claims),
             FromClaimer::TurnOver { nothing_due } => {
                 self.handed.clear();
                 self.deaths = 0;
@@ -222,6 +225,24 @@ impl Coordinator<'_> {
         for command in &mut self.commands {
             command.tasks.clear();
             command.end(Cause::LeaseOver, Duration::ZERO);
+        }
+    }
+
+    /// Ends the commands of jobs that others may have by now, for the server has lost the claims; nothing becomes of what was handed in.
+    fn drop_claims(&mut self, claims: &[(u64, u64)]) {
+        let is_gone = |open: &OpenUnit| claims.contains(&(open.unit.job, open.unit.fence));
+        let gone = |_: &u64, open: &mut OpenUnit| is_gone(open);
+        let gone: HashMap<u64, OpenUnit> = self.units.extract_if(gone).collect();
+        self.buffer.retain(|task| !gone.contains_key(&task.unit));
+        for command in &mut self.commands {
+            let is_of = |task: &Task| gone.contains_key(&task.unit);
+            if command.tasks.iter().any(is_of) {
+                self.log.error(format_args!(
+                    "the server has lost that job {} is this worker's; ending its command",
+                    command.jobs()
+                ));
+                command.end(Cause::LeaseOver, Duration::ZERO);
+            }
         }
     }
 

@@ -1,16 +1,19 @@
 //! The jobs that a worker has: which are started, and what became of each.
 
 use super::super::Until;
+use super::super::ahead::STALLED;
 use super::super::command::{Cause, Command, Task, Unstarted, failed};
 use super::super::message::Claimed;
 use super::super::payload::Payload;
 use super::super::stderr::Round;
 use super::{Coordinator, Mode};
+use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
-use crate::base::text::shown;
+use crate::base::text::{counted, shown};
 use crate::lock::Lease;
 use crate::queue::{Ended, JobEnd, Queue, Unit};
 use crate::supervise::{is_over, reap_orphans};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::rc::Rc;
 use std::time::Duration;
@@ -230,10 +233,47 @@ impl Coordinator<'_> {
     fn ahead(&self, slots: u32, jobs: u32) -> u32 {
         // What is claimed counts an attempt if this worker dies: a job that has only one would be dead without having been started.
         let is_only = |(queue, _): &(Queue, u64)| queue.max_attempts == 1;
-        if self.spec.until == Until::Once || self.registered.as_ref().is_some_and(is_only) {
+        if self.spec.until == Until::Once
+            || self.registered.as_ref().is_some_and(is_only)
+            || is_over(self.stalled_at())
+        {
             return 0;
         }
         self.pace.ahead(slots, jobs)
+    }
+
+    /// When it is clear that the commands which run take longer than those before; `None`: another one may be started.
+    pub(super) fn stalled_at(&self) -> Option<Moment> {
+        let has_room = self.commands.len() < self.spec.jobs as usize;
+        let latest = self.commands.iter().map(|command| command.started).max();
+        latest.filter(|_| !has_room).map(|latest| latest + STALLED)
+    }
+
+    /// Whether there are jobs of their own that no command was started for.
+    pub(super) fn has_singles_ahead(&self) -> bool {
+        self.buffer.iter().any(|task| self.is_single(task))
+    }
+
+    fn is_single(&self, task: &Task) -> bool {
+        let open = self.units.get(&task.unit);
+        open.is_some_and(|open| open.unit.block == 0)
+    }
+
+    /// Gives back what others could start sooner. What is left of a block goes back with the block alone.
+    pub(super) fn give_back_ahead(&mut self) {
+        let buffer = std::mem::take(&mut self.buffer);
+        let (singles, rest): (VecDeque<Task>, VecDeque<Task>) =
+            buffer.into_iter().partition(|task| self.is_single(task));
+        self.buffer = rest;
+        if !singles.is_empty() {
+            let jobs = counted(singles.len(), "job");
+            self.log.info(format_args!(
+                "the commands take long: giving back {jobs} that nothing was started for"
+            ));
+        }
+        for task in singles {
+            self.note_outcome(&task, JobEnd::GivenBack);
+        }
     }
 
     /// How many more jobs are wanted.
