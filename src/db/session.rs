@@ -28,6 +28,8 @@ pub struct Session {
     opened_in: Duration,
     agreed: Option<Agreed>,
     listener: Listener,
+    /// Whether the statements of a batch are sent in packets of their own.
+    is_one_by_one: bool,
 }
 
 impl Session {
@@ -47,6 +49,7 @@ impl Session {
             opened_in,
             agreed,
             listener,
+            is_one_by_one: false,
         };
         limit_reading(session.as_fd(), Duration::ZERO)
             .map_err(|error| Fault::Gone(error.to_string()))?;
@@ -108,18 +111,33 @@ impl Session {
         second.decode(&rows)
     }
 
-    /// Sends several statements in one packet, and reads their answers. There is no limit on the time from one answer to the
+    /// Sends several statements in one packet, or [one by one](Session::send_one_by_one), and reads their answers. There is no limit on the time from one answer to the
     /// next but that of [`Session::answer_within`]: it is for sessions of which nobody interrupts a statement.
     ///
     /// # Errors
     /// As [`Session::run`].
     pub fn run_batch<B: Batch>(&mut self, batch: &B) -> Result<B::Answer, Fault> {
-        let statements = batch.statements().join("; ");
-        (self.listener)(Level::Statement, &statements);
+        let mut packets = batch.statements();
+        if !self.is_one_by_one {
+            packets = vec![packets.join("; ")];
+        }
         let mut replies = Vec::new();
-        let read = self.read_replies(&statements, &mut replies);
-        let fault = read.err().map(Fault::of_statement);
+        let mut fault = None;
+        for packet in packets {
+            (self.listener)(Level::Statement, &packet);
+            if let Err(error) = self.read_replies(&packet, &mut replies) {
+                fault = Some(Fault::of_statement(error));
+                break;
+            }
+        }
         batch.decode(&replies, fault)
+    }
+
+    /// Has each statement of a batch sent in a packet of its own from now on, until one fails. A node of a Galera cluster rolls back
+    /// a transaction that meets another node's, and says so in answer to the next packet alone: to what follows in the same one, the
+    /// commit too, it says that all is well (seen with MariaDB 10.11).
+    pub fn send_one_by_one(&mut self) {
+        self.is_one_by_one = true;
     }
 
     fn read_replies(&mut self, statements: &str, replies: &mut Vec<Reply>) -> mysql::Result<()> {

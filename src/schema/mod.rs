@@ -16,7 +16,7 @@ pub use tables::{
     RUNS, Table, VERSION, WORKERS,
 };
 
-use statements::{AskOtherEngines, CATCH_UP, Prepare};
+use statements::{AskOtherEngines, CATCH_UP, Node, Prepare};
 use tables::{LOCKS, META, OLDEST_USABLE, SUCCESSES, TABLES, USABLE_FROM, WITH_QUEUES};
 
 use crate::base::exit::{Failure, Reason};
@@ -174,7 +174,11 @@ impl Tables {
 /// # Errors
 /// Those of a statement.
 pub fn prepare(session: &mut Session) -> Result<(), Fault> {
-    if or_without(|catches_up| session.run_batch(&Prepare { catches_up }))? {
+    let node = or_without(|catches_up| session.run_batch(&Prepare { catches_up }))?;
+    if node != Node::Single {
+        session.send_one_by_one();
+    }
+    if node == Node::Other {
         catch_up(session)?;
     }
     Ok(())

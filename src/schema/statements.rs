@@ -24,32 +24,52 @@ pub fn prepare(catches_up: bool) -> String {
 /// Has a node of a cluster that is no MariaDB answer only after it has caught up.
 pub const CATCH_UP: &str = "/* dblock catch up */ SET SESSION wsrep_sync_wait=7";
 
-/// Asks for a server's comment on its version, which tells such a node.
-const VERSION_COMMENT: &str = "/* dblock comment */ SELECT @@global.version_comment";
+/// Asks what tells a node of a cluster: a server's comment on its version, or MariaDB's variable.
+const WHICH_NODE: &str =
+    "/* dblock which node */ SELECT @@global.version_comment, 0 /*M!100100 + @@global.wsrep_on */";
 
-/// Carries out [`prepare`]; whether [`CATCH_UP`] is to follow.
+/// Whether a server is a node of a Galera cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Node {
+    /// It is not.
+    Single,
+    /// It is one, and a MariaDB.
+    MariaDb,
+    /// It is one, and no MariaDB: [`CATCH_UP`] is to follow.
+    Other,
+}
+
+/// Carries out [`prepare`].
 pub struct Prepare {
     /// As there.
     pub catches_up: bool,
 }
 
 impl Batch for Prepare {
-    type Answer = bool;
+    type Answer = Node;
 
     fn statements(&self) -> Vec<String> {
-        vec![prepare(self.catches_up), VERSION_COMMENT.to_owned()]
+        vec![prepare(self.catches_up), WHICH_NODE.to_owned()]
     }
 
-    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<bool, Fault> {
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Node, Fault> {
         match fault {
             Some(fault) if replies.is_empty() || matches!(fault, Fault::Gone(_)) => {
                 return Err(fault);
             }
             _ => {}
         }
-        let row = replies.get(1).and_then(|reply| reply.rows.first());
-        let comment = row.map_or(Ok(None), |row| row.text(0))?;
-        Ok(comment.is_some_and(|comment| is_wsrep(&comment)))
+        // A MariaDB without the variable does not answer.
+        let Some(row) = replies.get(1).and_then(|reply| reply.rows.first()) else {
+            return Ok(Node::Single);
+        };
+        Ok(if row.text(0)?.is_some_and(|comment| is_wsrep(&comment)) {
+            Node::Other
+        } else if row.get(1)? == Some(1) {
+            Node::MariaDb
+        } else {
+            Node::Single
+        })
     }
 }
 

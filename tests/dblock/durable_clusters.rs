@@ -136,6 +136,23 @@ fn callers_on_all_nodes_exclude_one_another(cluster: &Cluster) {
     eprintln!("{}: 36 more in {:?}", cluster.replication, begun.elapsed());
 }
 
+/// The transactions of callers on all nodes meet in the row of a name that none of them has waited for.
+fn of_those_who_come_at_once_one_has_the_lock(cluster: &Cluster) {
+    for _ in 0..60 {
+        let (name, records) = (unique("new"), Records::new());
+        let runs = [0, 1, 2].map(|id| {
+            let run = run_alone(cluster, id, &name).args(["--wait", "50"]);
+            run.command(recorded(&records, id, "")).spawn()
+        });
+        for run in runs {
+            run.wait().expect_code(0).expect_silence();
+        }
+        records.assert_no_overlap();
+        assert_eq!(fences(&records, 0).len(), 3);
+        assert_fences_grow(&records, 1);
+    }
+}
+
 /// A lock that a script acquires on one node is renewed and released on others.
 fn a_token_is_good_on_every_node(cluster: &Cluster) {
     let name = unique("token");
@@ -212,6 +229,7 @@ fn tables_are_made_through_one_member(cluster: &Cluster) {
 fn callers_of_galera_exclude_one_another() {
     let cluster = Cluster::private(Replication::Galera);
     several_inits_at_once_do_no_harm(&cluster);
+    of_those_who_come_at_once_one_has_the_lock(&cluster);
     callers_on_all_nodes_exclude_one_another(&cluster);
     a_token_is_good_on_every_node(&cluster);
     let run = Dblock::run_at(&cluster.url(), &unique("plain")).sh("true");
@@ -231,6 +249,7 @@ fn callers_of_a_group_of_primaries_exclude_one_another() {
     let cluster = Cluster::private(Replication::AllPrimaries);
     several_inits_at_once_do_no_harm(&cluster);
     tables_are_made_through_one_member(&cluster);
+    of_those_who_come_at_once_one_has_the_lock(&cluster);
     callers_on_all_nodes_exclude_one_another(&cluster);
     a_token_is_good_on_every_node(&cluster);
 }

@@ -44,6 +44,9 @@ fn ask_again_if_behind(
     tables: &Tables,
     session: &mut Session,
 ) -> Result<Prepared, Fault> {
+    if prepared.is_galera {
+        session.send_one_by_one();
+    }
     if prepared.is_other_node && catch_up(session)? {
         return ask(tables, session);
     }

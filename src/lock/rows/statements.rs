@@ -483,6 +483,8 @@ pub struct Prepared {
     pub refusal: Option<&'static str>,
     /// Whether it is one of several that all take writes, so that each has named locks of its own.
     pub is_cluster: bool,
+    /// Whether these are a Galera cluster.
+    pub is_galera: bool,
     /// Whether it is such a one that is still to be told to [catch up](crate::schema::catch_up).
     pub is_other_node: bool,
 }
@@ -505,8 +507,8 @@ impl Prepare<'_> {
             "/* dblock group */ SET @dblock = 1 /*!80014 , SESSION group_replication_consistency = 'BEFORE' */"
                 .to_owned(),
             format!(
-                "/* dblock group */ SELECT 0 /*M!100100 + @@global.wsrep_on */ \
-                 /*!80014 + ({IS_MULTI_PRIMARY}) FROM {} WHERE id = 1 */",
+                "/* dblock group */ SELECT 0 /*M!100100 + @@global.wsrep_on */, \
+                 0 /*!80014 + ({IS_MULTI_PRIMARY}) FROM {} WHERE id = 1 */",
                 self.tables.meta()
             ),
             format!("/* dblock group */ SELECT 0 /*!80014 + {HAS_NOT_JOINED} */"),
@@ -536,6 +538,7 @@ impl Prepare<'_> {
         let all = Some(of_all);
         let comment = of_all.rows.first().map_or(Ok(None), |row| row.text(4))?;
         let is_other_node = comment.is_some_and(|comment| is_wsrep(&comment));
+        let is_galera = is_other_node || number(of_clusters.get(1), 0)? == Some(1);
         let refusal = match (number(all, 3)?, number(of_clusters.get(2), 0)?) {
             (Some(1), _) => Some(READ_ONLY),
             (_, Some(1)) => Some(NOT_JOINED),
@@ -546,7 +549,8 @@ impl Prepare<'_> {
             // Without a row the version says it all.
             clock: number(all, 2)?.unwrap_or_default(),
             refusal,
-            is_cluster: number(of_clusters.get(1), 0)? == Some(1) || is_other_node,
+            is_cluster: is_galera || number(of_clusters.get(1), 1)? == Some(1),
+            is_galera,
             is_other_node,
         })
     }
