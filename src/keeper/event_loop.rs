@@ -368,8 +368,10 @@ impl<'a> Guard<'a> {
             ToKeeper::Here => {}
             ToKeeper::Release(end) => {
                 self.die_with_supervisor();
-                if let Some(lock) = &mut self.lock {
+                if let Some(mut lock) = self.lock.take() {
                     let last = lock.release(end.as_deref(), self.link);
+                    // The supervisor ends this process at once: the server has the good-bye by then, and notes no aborted connection.
+                    drop(lock);
                     let _ = self.link.send(&last);
                 }
                 return Flow::End;

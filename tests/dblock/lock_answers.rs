@@ -488,7 +488,7 @@ both_servers! {
         assert!(proxy.packets()[0].statements().expect("statements").contains("GET_LOCK"));
         drop(dblock.take_stdin());
         dblock.wait().expect_code(0);
-        // The server is told of the end after dblock is.
+        // It is on its way when dblock exits.
         eventually("the goodbye", SOON, || proxy.packets().iter().any(Packet::is_quit));
         let packets = proxy.packets();
         assert_eq!((packets.len(), proxy.connections()), (3, 1), "{packets:?}");
