@@ -117,7 +117,15 @@ fn every_rule_is_needed() {
         (Broken::BelievesLostAsDone, lost),
         (Broken::CountsFromAnswer, expires),
         (Broken::CountsLooks, expires),
-        (Broken::HandsInWhatOthersHave, expires),
+        (Broken::HandsInByJobAlone, expires),
+        (
+            Broken::HandsInByJobAlone,
+            Budget {
+                claimer_deaths: 1,
+                failures: 1,
+                ..NONE
+            },
+        ),
         (Broken::RescuesTheLiving, NONE),
         (Broken::LeavesTheRescued, expires),
         (Broken::ForgetsUnknownClaims, dies),

@@ -17,8 +17,8 @@ pub(super) enum Broken {
     CountsFromAnswer,
     /// To learn what became of a turn proves the lease.
     CountsLooks,
-    /// What is handed in counts whoever has the job.
-    HandsInWhatOthersHave,
+    /// What is handed in counts whoever has the job, and by whichever claim.
+    HandsInByJobAlone,
     /// Jobs are taken from workers whose lease is not over.
     RescuesTheLiving,
     /// A worker whose jobs were given to others stays registered.
@@ -57,6 +57,9 @@ enum Place {
     Done,
 }
 
+/// The fence of the claim that is handed in, and whether the job is done.
+type HandIn = (u8, bool);
+
 /// What a turn does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Packet {
@@ -64,8 +67,7 @@ struct Packet {
     /// The registration of the worker that it is for.
     registration: u8,
     number: u64,
-    /// Whether the job is handed in, and whether it is done.
-    hands_in: Option<bool>,
+    hands_in: Option<HandIn>,
     wants: bool,
     step: Step,
     /// When it was sent, as a count of the ends of the worker's lease.
@@ -76,7 +78,7 @@ struct Packet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct PendingTurn {
     exchange: Exchange,
-    hands_in: Option<bool>,
+    hands_in: Option<HandIn>,
     wants: bool,
     /// When it was first sent, as a count of the ends of the worker's lease.
     sent: u8,
@@ -119,9 +121,28 @@ struct Worker {
     runs: bool,
     /// Whether the job's command has ended, and well.
     ended: Option<bool>,
+    /// What the last turn has handed in, as long as the next has not begun: its claims are reported before it is over.
+    handed: Option<HandIn>,
+    /// That of a claimer that died before its turn was over, which is handed in again.
+    again: Option<HandIn>,
     on_the_way: OnTheWay,
     /// Whether what it has claimed is to be compared with what is running.
     is_unsure: bool,
+}
+
+impl Worker {
+    /// A turn that has handed this in was carried out.
+    fn hand_in(&mut self, hands_in: Option<HandIn>) {
+        let Some((fence, _)) = hands_in else { return };
+        if self.again == hands_in {
+            self.again = None;
+        }
+        if self.job == Some(fence) {
+            self.job = None;
+            self.ended = None;
+            self.handed = hands_in;
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -156,6 +177,8 @@ impl World {
             job: None,
             runs: false,
             ended: None,
+            handed: None,
+            again: None,
             on_the_way: OnTheWay::Nothing,
             is_unsure: false,
         };
@@ -184,19 +207,21 @@ impl World {
         let has_it = matches!(self.place, Place::Running(worker, _) if worker == at && is_meant);
         if packet.step == Step::CarryOut {
             let takes_turn = is_meant && is_next;
-            let counts = has_it && takes_turn
-                || self.is_broken(Broken::HandsInWhatOthersHave)
-                    && matches!(self.place, Place::Running(..));
             if takes_turn {
                 self.rows[at].turn = packet.number;
                 self.rows[at].has_expired = false;
             }
-            match packet.hands_in {
-                Some(is_done) if counts => {
-                    assert!(has_it, "a job is handed in by one that does not have it");
+            let by_job = self.is_broken(Broken::HandsInByJobAlone)
+                && matches!(self.place, Place::Running(..));
+            if let Some((fence, is_done)) = packet.hands_in {
+                let is_its_claim = has_it && takes_turn && fence == self.fence;
+                if is_its_claim || by_job {
+                    assert!(
+                        is_its_claim,
+                        "a job is handed in by one that does not have it"
+                    );
                     self.place = if is_done { Place::Done } else { Place::Due };
                 }
-                _ => {}
             }
             if takes_turn && packet.wants && self.place == Place::Due {
                 self.fence += 1;
@@ -215,7 +240,7 @@ impl World {
     }
 
     fn send(&mut self, at: usize) {
-        let (is_unsure, place) = (self.workers[at].is_unsure, self.place);
+        let (is_unsure, place, fence) = (self.workers[at].is_unsure, self.place, self.fence);
         let counts_looks = self.is_broken(Broken::CountsLooks);
         let keeps_number = self.is_broken(Broken::KeepsTheNumber);
         let worker = &mut self.workers[at];
@@ -230,12 +255,13 @@ impl World {
             self.rows[at].turn += u64::from(!keeps_number);
             worker.last_turn = self.rows[at].turn;
             self.rows[at].has_expired = false;
+            let known = [worker.job, worker.again.map(|(fence, _)| fence)];
             let has_unknown =
-                matches!(place, Place::Running(of, _) if of == at) && worker.job.is_none();
+                matches!(place, Place::Running(of, _) if of == at) && !known.contains(&Some(fence));
             if has_unknown && self.broken != Some(Broken::ForgetsUnknownClaims) {
                 worker.exchange = Some(PendingTurn {
                     exchange: Exchange::after(worker.last_turn),
-                    hands_in: Some(false),
+                    hands_in: Some((fence, false)),
                     wants: false,
                     sent: worker.ends,
                 });
@@ -243,10 +269,11 @@ impl World {
                 return;
             }
         }
+        worker.handed = None;
         let pending = *worker.exchange.get_or_insert(PendingTurn {
             exchange: Exchange::after(worker.last_turn),
-            hands_in: worker.ended,
-            wants: worker.job.is_none() || worker.ended.is_some(),
+            hands_in: worker.again.or(worker.job.zip(worker.ended)),
+            wants: worker.job.is_none() || worker.again.is_none() && worker.ended.is_some(),
             sent: worker.ends,
         });
         // What is only looked up renews no lease: it counts from when the turn was sent.
@@ -283,6 +310,8 @@ impl World {
             job: None,
             runs: false,
             ended: None,
+            handed: None,
+            again: None,
             on_the_way: OnTheWay::Nothing,
             is_unsure: false,
             ..*worker
@@ -309,10 +338,7 @@ impl World {
         worker.is_fresh |= packet.sent == worker.ends || counts_late;
         worker.last_turn = packet.number;
         worker.exchange = None;
-        if hands_in.is_some() {
-            worker.job = None;
-            worker.ended = None;
-        }
+        worker.hand_in(hands_in);
         if let Some(fence) = claimed {
             worker.job = Some(fence);
         }
@@ -329,11 +355,9 @@ impl World {
             pending.exchange.on_silence();
             if believes {
                 worker.last_turn = pending.exchange.number();
-                if pending.hands_in.is_some() {
-                    worker.job = None;
-                    worker.ended = None;
-                }
+                let hands_in = pending.hands_in;
                 worker.exchange = None;
+                worker.hand_in(hands_in);
             }
         }
     }

@@ -51,6 +51,7 @@ impl Model for World {
             let has_need = worker.exchange.is_some()
                 || worker.is_unsure
                 || worker.ended.is_some()
+                || worker.again.is_some()
                 // One that finds nothing due changes nothing.
                 || worker.job.is_none() && self.place == Place::Due
                 // A renewal, which proves the lease again.
@@ -146,6 +147,7 @@ impl Model for World {
                 self.lose_session(at);
                 let worker = &mut self.workers[at];
                 worker.exchange = None;
+                worker.again = worker.handed.take().or(worker.again);
                 worker.is_unsure = true;
             }
             Event::Kill(at) => {
