@@ -25,7 +25,7 @@ pub enum Verdict {
     Done,
     /// The worker is gone, and has nothing any more.
     Lost,
-    /// The server has lost turns that it had confirmed: it kept its commits in memory when it was killed.
+    /// The server has lost turns that it had confirmed: it kept its commits in memory when it was killed, or it took over without them.
     Forgotten,
     /// Ask again.
     Again,

@@ -5,7 +5,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::AskMultiPrimary;
 use crate::db::server_facts::{Product, is_mariadb};
 use crate::db::{Fault, Plain, Row, Session, Statement, quoted_identifier};
-use crate::schema::{self, Tables};
+use crate::schema::{self, Node, Tables};
 
 /// A server as a worker knows it.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub struct Opened {
 /// # Errors
 /// [`Fault::ReadOnly`] where the server takes no writes; [`Fault::Final`] where the tables or the queue are not there.
 pub fn open_for_work(tables: &Tables, name: &str, session: &mut Session) -> Result<Opened, Fault> {
-    schema::prepare(session)?;
+    let node = schema::prepare(session)?;
     session.run(&Plain(
         "/* dblock queue open */ SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
     ))?;
@@ -51,8 +51,8 @@ pub fn open_for_work(tables: &Tables, name: &str, session: &mut Session) -> Resu
         "/* dblock queue session */ SET SESSION wait_timeout = {}",
         queue.ttl.as_secs()
     )))?;
-    let several_write = matches!(session.try_run(&AskMultiPrimary)?, Ok(true))
-        || matches!(session.try_run(&AskGalera)?, Ok(true));
+    let several_write =
+        matches!(session.try_run(&AskMultiPrimary)?, Ok(true)) || node != Node::Single;
     Ok(Opened {
         queue,
         skips_locked: server.skips_locked && !several_write,
@@ -105,21 +105,6 @@ fn skips_locked(version: &str, comment: &str) -> bool {
         found >= [10, 6, 0]
     } else {
         found >= [8, 0, 1]
-    }
-}
-
-/// Whether this is a node of a Galera cluster. Others do not know the variable.
-struct AskGalera;
-
-impl Statement for AskGalera {
-    type Answer = bool;
-
-    fn sql(&self) -> String {
-        "/* dblock queue galera */ SELECT @@global.wsrep_on".to_owned()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
-        Ok(crate::db::first_value::<u8>(rows)? == Some(1))
     }
 }
 

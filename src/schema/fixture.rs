@@ -95,7 +95,7 @@ impl Fixture {
             Duration::from_secs(300),
             Rc::new(|_, _| {}),
         );
-        let (session, ()) = connector.unwrap().connect(prepare).unwrap();
+        let (session, _) = connector.unwrap().connect(prepare).unwrap();
         client.query_drop(format!("USE {database}")).unwrap();
         Self {
             session,

@@ -10,13 +10,13 @@ mod tables;
 #[cfg(test)]
 pub use fixture::Fixture;
 pub use install::{Installed, Installer, Keep};
-pub use statements::prepare as prepare_sql;
+pub use statements::{CATCH_UP_IN_GROUP, Node, prepare as prepare_sql};
 pub use tables::{
     DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS, PUTS, QUEUE_MINUTES, QUEUES, RUNNING,
     RUNS, Table, VERSION, WORKERS,
 };
 
-use statements::{AskOtherEngines, CATCH_UP, Node, Prepare};
+use statements::{AskOtherEngines, CATCH_UP, Prepare};
 use tables::{LOCKS, META, OLDEST_USABLE, SUCCESSES, TABLES, USABLE_FROM, WITH_QUEUES};
 
 use crate::base::exit::{Failure, Reason};
@@ -169,11 +169,11 @@ impl Tables {
     }
 }
 
-/// Makes a session fit for the tables, with [`prepare_sql`].
+/// Makes a session fit for the tables, with [`prepare_sql`]; what its server is.
 ///
 /// # Errors
 /// Those of a statement.
-pub fn prepare(session: &mut Session) -> Result<(), Fault> {
+pub fn prepare(session: &mut Session) -> Result<Node, Fault> {
     let node = or_without(|catches_up| session.run_batch(&Prepare { catches_up }))?;
     if node != Node::Single {
         session.send_one_by_one();
@@ -181,7 +181,7 @@ pub fn prepare(session: &mut Session) -> Result<(), Fault> {
     if node == Node::Other {
         catch_up(session)?;
     }
-    Ok(())
+    Ok(node)
 }
 
 /// Carries out what begins with [`prepare_sql`], with its argument; once more for a MariaDB that does not have a node catch up, for it

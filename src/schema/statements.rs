@@ -5,9 +5,10 @@ use crate::db::cluster::is_wsrep;
 use crate::db::{Batch, Fault, LIST, Reply, Row, Statement, first_value, text_literal};
 
 /// Makes a session fit for the tables, whatever a server or an account is set to: texts are UTF-8, each statement is a transaction,
-/// and none waits for long, neither for a row that somebody has locked nor for a table that is being altered. A node of a cluster
+/// and none waits for long, neither for a row that somebody has locked nor for a table that is being altered. A MariaDB ends the session
+/// of a host that vanishes between two statements of a transaction. A node of a cluster
 /// answers only after it has caught up (`wsrep_sync_wait`, which MariaDB is asked for here and others by [`CATCH_UP`];
-/// `group_replication_consistency`, in a group): else a row that has changed elsewhere looks as it was. `catches_up`: `false` for a
+/// [`CATCH_UP_IN_GROUP`]): else a row that has changed elsewhere looks as it was. `catches_up`: `false` for a
 /// MariaDB that refuses that.
 pub fn prepare(catches_up: bool) -> String {
     let catch_up = if catches_up {
@@ -17,12 +18,16 @@ pub fn prepare(catches_up: bool) -> String {
     };
     format!(
         "/* dblock prepare */ SET NAMES utf8mb4, SESSION autocommit=1, SESSION sql_mode='STRICT_ALL_TABLES', \
-         SESSION innodb_lock_wait_timeout=2, SESSION lock_wait_timeout=5{catch_up}"
+         SESSION innodb_lock_wait_timeout=2, SESSION lock_wait_timeout=5 \
+         /*M!100300 , SESSION idle_transaction_timeout=10 */{catch_up}"
     )
 }
 
 /// Has a node of a cluster that is no MariaDB answer only after it has caught up.
 pub const CATCH_UP: &str = "/* dblock catch up */ SET SESSION wsrep_sync_wait=7";
+
+/// Has a member of a group answer only after it has caught up. A server without the plugin does not know the variable.
+pub const CATCH_UP_IN_GROUP: &str = "/* dblock catch up */ SET @dblock = 1 /*!80014 , SESSION group_replication_consistency = 'BEFORE' */";
 
 /// Asks what tells a node of a cluster: a server's comment on its version, or MariaDB's variable.
 const WHICH_NODE: &str =
@@ -49,17 +54,16 @@ impl Batch for Prepare {
     type Answer = Node;
 
     fn statements(&self) -> Vec<String> {
-        vec![prepare(self.catches_up), WHICH_NODE.to_owned()]
+        let all = [&prepare(self.catches_up), WHICH_NODE, CATCH_UP_IN_GROUP];
+        all.map(str::to_owned).to_vec()
     }
 
     fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Node, Fault> {
         match fault {
-            Some(fault) if replies.is_empty() || matches!(fault, Fault::Gone(_)) => {
-                return Err(fault);
-            }
-            _ => {}
+            // A MariaDB without Galera, or a MySQL without the plugin of groups.
+            None | Some(Fault::NoSuchVariable(_)) if !replies.is_empty() => {}
+            fault => return Err(fault.unwrap_or_else(|| Fault::Gone("no answer".to_owned()))),
         }
-        // A MariaDB without the variable does not answer.
         let Some(row) = replies.get(1).and_then(|reply| reply.rows.first()) else {
             return Ok(Node::Single);
         };

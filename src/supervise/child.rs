@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -190,14 +190,19 @@ pub fn check_program(program: &OsStr) -> Result<(), Failure> {
 
 /// Looks for a program where exec(3) would.
 fn find(program: &OsStr) -> Result<(), Errno> {
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    let folders: Vec<PathBuf> = if program.as_bytes().contains(&b'/') {
-        vec![PathBuf::new()]
-    } else {
-        std::env::split_paths(&path).collect()
-    };
+    if program.as_bytes().contains(&b'/') {
+        access(program, AccessFlags::X_OK)?;
+        let is_folder = Path::new(program).is_dir();
+        return if is_folder {
+            Err(Errno::EACCES)
+        } else {
+            Ok(())
+        };
+    }
+    // Without one, where some C library looks.
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/bin:/usr/bin".into());
     let mut why = Errno::ENOENT;
-    for folder in folders {
+    for folder in std::env::split_paths(&path) {
         let file = folder.join(program);
         match access(&file, AccessFlags::X_OK) {
             Ok(()) if !file.is_dir() => return Ok(()),

@@ -486,9 +486,15 @@ impl Claimer<'_> {
     fn deregister(&mut self) -> Turned<()> {
         if !self.ended.is_empty() || self.counts != (0, 0) {
             self.counted = Moment::START;
-            let over = self.carry_out(None)?;
-            self.ended.clear();
-            self.check_queue(over.standing.has_queue)?;
+            match self.carry_out(None) {
+                Ok(over) => {
+                    self.ended.clear();
+                    self.check_queue(over.standing.has_queue)?;
+                }
+                // What it has by that is others' at once.
+                Err(Stop::Forgotten) => {}
+                Err(stop) => return Err(stop),
+            }
         }
         let worker = self.worker()?.number;
         let deregister = queue::deregister(&self.tables, worker);

@@ -247,6 +247,22 @@ both_servers! {
         jobs.assert_empty();
     }
 
+    fn what_there_is_no_room_for_is_not_claimed_again_and_again(server) {
+        let (jobs, records) = (Jobs::new(server, &[]), Records::new());
+        let [log, go] = ["log", "go"].map(|name| records.path().join(name));
+        jobs.number(3);
+        // The command has fewer jobs than it might have.
+        let worker = jobs.work(&["--batch", "10"]).sh(&format!("cat >/dev/null; {}", script(&log, &until(&go)))).spawn();
+        eventually_started(&log, 1, SOON);
+        jobs.number(4);
+        let turns = || jobs.rows::<u64>("SELECT turn FROM dblock_workers")[0];
+        let before = turns();
+        assert!(!within(Duration::from_secs(3), || turns() > before + 5), "it takes turns all the time");
+        std::fs::write(&go, "").unwrap();
+        eventually("all are done", SOON, || jobs.states() == [0; 4]);
+        end(worker);
+    }
+
     fn a_worker_goes_on_when_its_server_has_lost_what_it_confirmed(shared) {
         let server = Server::private(shared.kind);
         let flush = |how: u8| server.admin().query_drop(format!("SET GLOBAL innodb_flush_log_at_trx_commit = {how}")).unwrap();
@@ -273,19 +289,16 @@ both_servers! {
         set("trx_commit", 1);
         let (jobs, records) = (Jobs::new(&server, &[]), Records::new());
         let (log, go) = (records.path().join("log"), records.path().join("go"));
-        jobs.does("pause", &[]);
-        jobs.put(&["x"]);
-        let worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+        let worker = jobs.work(&["-j", "2"]).sh(&script(&log, &until(&go))).spawn();
         jobs.eventually_idle(1);
+        jobs.put(&["--delay", "1s", "x"]);
         set("timeout", 2700);
         set("trx_commit", 0);
-        jobs.does("resume", &[]);
         let (first, _) = eventually_started(&log, 1, SOON);
         server.kill();
         server.start();
         eventually_gone(first, SOON);
-        // That was lost as well.
-        jobs.does("resume", &[]);
+        // It is due as it was, and is claimed at once.
         eventually_started(&log, 2, SOON);
         std::fs::write(&go, "").unwrap();
         eventually("it is done", SOON, || jobs.states() == [0; 4]);
@@ -676,6 +689,7 @@ both_servers! {
         let (jobs, records) = (Jobs::new(server, &[]), Records::new());
         let [log, go] = ["log", "go"].map(|name| records.path().join(name));
         jobs.tables.sql("CREATE TRIGGER slow BEFORE DELETE ON dblock_jobs FOR EACH ROW SET @slept = SLEEP(1.5)");
+        jobs.tables.sql("CREATE TRIGGER slower BEFORE UPDATE ON dblock_workers FOR EACH ROW SET @slept = IF(NEW.gone_at IS NULL, 0, SLEEP(0.4))");
         jobs.put(&["x"]);
         let mut worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
         eventually_started(&log, 1, SOON);

@@ -11,7 +11,7 @@ use crate::db::server_facts::READ_ONLY;
 use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
 use crate::lock::named::{First, FirstAnswer};
 use crate::lock::{HolderKind, Name};
-use crate::schema::{AskVersion, Tables, Version, prepare_sql};
+use crate::schema::{AskVersion, CATCH_UP_IN_GROUP, Tables, Version, prepare_sql};
 
 /// Writes the statements of one owner of one lock.
 pub struct Statements {
@@ -504,8 +504,7 @@ impl Prepare<'_> {
     /// others does not answer the second one.
     fn of_clusters(&self) -> [String; 3] {
         [
-            "/* dblock group */ SET @dblock = 1 /*!80014 , SESSION group_replication_consistency = 'BEFORE' */"
-                .to_owned(),
+            CATCH_UP_IN_GROUP.to_owned(),
             format!(
                 "/* dblock group */ SELECT 0 /*M!100100 + @@global.wsrep_on */, \
                  0 /*!80014 + ({IS_MULTI_PRIMARY}) FROM {} WHERE id = 1 */",

@@ -10,7 +10,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::{counted, shown};
-use crate::queue::JobEnd;
+use crate::queue::{JobEnd, Unit};
 use crate::supervise::{Received, is_over, stop};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -230,10 +230,12 @@ impl Coordinator<'_> {
 
     /// Ends the commands of jobs that others may have by now, for the server has lost the claims; nothing becomes of what was handed in.
     fn drop_claims(&mut self, claims: &[(u64, u64)]) {
-        let is_gone = |open: &OpenUnit| claims.contains(&(open.unit.job, open.unit.fence));
-        let gone = |_: &u64, open: &mut OpenUnit| is_gone(open);
-        let gone: HashMap<u64, OpenUnit> = self.units.extract_if(gone).collect();
+        let is_gone = |unit: &Unit| claims.contains(&(unit.job, unit.fence));
+        let gone = self.units.extract_if(|_, open| is_gone(&open.unit));
+        let gone: HashMap<u64, OpenUnit> = gone.collect();
         self.buffer.retain(|task| !gone.contains_key(&task.unit));
+        // Claimed again, the job may have the same fence.
+        self.ended.retain(|ended| !is_gone(&ended.unit));
         for command in &mut self.commands {
             let is_of = |task: &Task| gone.contains_key(&task.unit);
             if command.tasks.iter().any(is_of) {
@@ -242,6 +244,7 @@ impl Coordinator<'_> {
                     command.jobs()
                 ));
                 command.end(Cause::LeaseOver, Duration::ZERO);
+                command.tasks.retain(|task| !is_of(task));
             }
         }
     }
@@ -292,6 +295,7 @@ impl Coordinator<'_> {
         });
         let handed = std::mem::take(&mut self.handed);
         self.ended.splice(0..0, handed);
+        self.units.values_mut().for_each(OpenUnit::hand_in_again);
         match claimer::fork_off(self.spec, &self.facts, self.log.shown, resumed) {
             Ok(claimer) => {
                 self.claimer = Some(claimer);

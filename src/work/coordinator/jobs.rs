@@ -26,6 +26,8 @@ pub(super) struct OpenUnit {
     ended: u32,
     /// Those that are not simply done, or where the rest is given back, all that have ended.
     others: Vec<(u64, JobEnd)>,
+    /// Those of them that were handed in already.
+    handed: Vec<(u64, JobEnd)>,
     done: Vec<u64>,
     /// Whether a job of it was given back.
     is_given_back: bool,
@@ -36,6 +38,13 @@ const MOST_OTHERS: usize = 16;
 
 /// So many streams of processes that commands have left behind are passed on; the oldest are closed.
 const MOST_LINGERING: usize = 64;
+
+impl OpenUnit {
+    /// Has what was handed in so far be handed in again: the server may have lost that.
+    pub(super) fn hand_in_again(&mut self) {
+        self.others.append(&mut self.handed);
+    }
+}
 
 impl Coordinator<'_> {
     /// Hands in what became of a job.
@@ -69,8 +78,10 @@ impl Coordinator<'_> {
         if open.others.len() >= MOST_OTHERS && open.ended < open.jobs {
             let first = open.unit.job;
             let others = std::mem::take(&mut open.others);
-            let (kept, others) = others.into_iter().partition(|(job, _)| *job == first);
+            let (kept, others): (Vec<_>, Vec<_>) =
+                others.into_iter().partition(|(job, _)| *job == first);
             open.others = kept;
+            open.handed.extend(others.iter().cloned());
             self.ended.push(Ended {
                 unit: open.unit.clone(),
                 outcome: JobEnd::Running,
@@ -233,10 +244,7 @@ impl Coordinator<'_> {
     fn ahead(&self, slots: u32, jobs: u32) -> u32 {
         // What is claimed counts an attempt if this worker dies: a job that has only one would be dead without having been started.
         let is_only = |(queue, _): &(Queue, u64)| queue.max_attempts == 1;
-        if self.spec.until == Until::Once
-            || self.registered.as_ref().is_some_and(is_only)
-            || is_over(self.stalled_at())
-        {
+        if self.spec.until == Until::Once || self.registered.as_ref().is_some_and(is_only) {
             return 0;
         }
         self.pace.ahead(slots, jobs)
@@ -261,16 +269,17 @@ impl Coordinator<'_> {
 
     /// Gives back what others could start sooner. What is left of a block goes back with the block alone.
     pub(super) fn give_back_ahead(&mut self) {
+        if !self.has_singles_ahead() {
+            return;
+        }
         let buffer = std::mem::take(&mut self.buffer);
         let (singles, rest): (VecDeque<Task>, VecDeque<Task>) =
             buffer.into_iter().partition(|task| self.is_single(task));
         self.buffer = rest;
-        if !singles.is_empty() {
-            let jobs = counted(singles.len(), "job");
-            self.log.info(format_args!(
-                "the commands take long: giving back {jobs} that nothing was started for"
-            ));
-        }
+        let jobs = counted(singles.len(), "job");
+        self.log.info(format_args!(
+            "the commands take long: giving back {jobs} that nothing was started for"
+        ));
         for task in singles {
             self.note_outcome(&task, JobEnd::GivenBack);
         }
@@ -278,7 +287,11 @@ impl Coordinator<'_> {
 
     /// How many more jobs are wanted.
     pub(super) fn want(&self) -> u32 {
-        if self.mode != Mode::Working || self.spec.until == Until::Once && self.started_any {
+        if self.mode != Mode::Working
+            || self.spec.until == Until::Once && self.started_any
+            // What would be claimed goes back at once.
+            || is_over(self.stalled_at())
+        {
             return 0;
         }
         let jobs = self.spec.jobs_of_command();
@@ -329,6 +342,7 @@ impl Coordinator<'_> {
                 jobs: of,
                 ended: 0,
                 others: Vec::new(),
+                handed: Vec::new(),
                 done: Vec::new(),
                 is_given_back: false,
             });

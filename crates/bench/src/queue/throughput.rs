@@ -104,8 +104,7 @@ fn put(setup: &Setup, queues: &[[Queue; 3]], peers: &[Peer], table: &mut Table) 
         }
     }
     for peer in peers {
-        let jobs = sizes.jobs;
-        let done = peer.put(jobs, false)?;
+        let done = peer.put(peer.most_due(sizes.jobs), false)?;
         table.add(row(
             &format!("{what}: {}", peer.name()),
             vec![done.a_second()],
@@ -135,7 +134,8 @@ fn work(setup: &Setup, queues: &[[Queue; 3]], peers: &[Peer], table: &mut Table)
     }
     let mut rates = vec![Vec::new(); contenders.len()];
     // What others have left to do is as much for each of their turns.
-    let mut left = vec![sizes.jobs; peers.len()];
+    let most_due = |peer: &Peer| peer.most_due(sizes.jobs);
+    let mut left: Vec<usize> = peers.iter().map(most_due).collect();
     let mut order: Vec<usize> = (0..contenders.len()).collect();
     for _ in 0..sizes.rounds {
         fastrand::shuffle(&mut order);
@@ -148,7 +148,7 @@ fn work(setup: &Setup, queues: &[[Queue; 3]], peers: &[Peer], table: &mut Table)
                 }
                 Contender::Peer(peer, _) => {
                     let left = &mut left[peers.iter().position(|p| p == peer).unwrap_or_default()];
-                    let jobs = sizes.jobs;
+                    let jobs = peer.most_due(sizes.jobs);
                     if *left < jobs {
                         peer.put(jobs - *left, false)?;
                         *left = jobs;
