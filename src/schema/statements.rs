@@ -17,9 +17,9 @@ pub fn prepare(catches_up: bool) -> String {
         ""
     };
     format!(
-        "/* dblock prepare */ SET NAMES utf8mb4, SESSION autocommit=1, SESSION sql_mode='STRICT_ALL_TABLES', \
-         SESSION innodb_lock_wait_timeout=2, SESSION lock_wait_timeout=5 \
-         /*M!100300 , SESSION idle_transaction_timeout=10 */{catch_up}"
+        "/* dblock prepare */ SET NAMES utf8mb4, SESSION autocommit=1 /*M!100300 , SESSION idle_transaction_timeout=10 */, \
+         SESSION sql_mode='STRICT_ALL_TABLES', \
+         SESSION innodb_lock_wait_timeout=2, SESSION lock_wait_timeout=5{catch_up}"
     )
 }
 
