@@ -111,8 +111,8 @@ impl Session {
         second.decode(&rows)
     }
 
-    /// Sends several statements in one packet, or [one by one](Session::send_one_by_one), and reads their answers. There is no limit on the time from one answer to the
-    /// next but that of [`Session::answer_within`]: it is for sessions of which nobody interrupts a statement.
+    /// Sends several statements in one packet, or [one by one](Session::send_one_by_one), and reads their answers. There is no limit on
+    /// the time from one answer to the next but that of [`Session::answer_within`]: it is for sessions of which nobody interrupts a statement.
     ///
     /// # Errors
     /// As [`Session::run`].

@@ -26,7 +26,8 @@ pub trait Statement {
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault>;
 }
 
-/// Several statements that go out in one packet, or to a node of Galera [one by one](super::Session::send_one_by_one). Each after the first is carried out only where the one before succeeded.
+/// Several statements that go out in one packet, or to a node of Galera [one by one](super::Session::send_one_by_one). Each after
+/// the first is carried out only where the one before succeeded.
 pub trait Batch {
     /// What the server's answers say.
     type Answer;

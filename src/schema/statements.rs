@@ -44,6 +44,19 @@ pub enum Node {
     Other,
 }
 
+impl Node {
+    /// What a server's comment on its version says, and MariaDB's `@@wsrep_on`.
+    pub fn of(comment: Option<&str>, has_wsrep_on: bool) -> Self {
+        if comment.is_some_and(is_wsrep) {
+            Self::Other
+        } else if has_wsrep_on {
+            Self::MariaDb
+        } else {
+            Self::Single
+        }
+    }
+}
+
 /// Carries out [`prepare`].
 pub struct Prepare {
     /// As there.
@@ -67,13 +80,7 @@ impl Batch for Prepare {
         let Some(row) = replies.get(1).and_then(|reply| reply.rows.first()) else {
             return Ok(Node::Single);
         };
-        Ok(if row.text(0)?.is_some_and(|comment| is_wsrep(&comment)) {
-            Node::Other
-        } else if row.get(1)? == Some(1) {
-            Node::MariaDb
-        } else {
-            Node::Single
-        })
+        Ok(Node::of(row.text(0)?.as_deref(), row.get(1)? == Some(1)))
     }
 }
 

@@ -10,7 +10,7 @@ use mysql::Conn;
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
-use crate::harness::{Dblock, Kind, SOON, Server, Tables, eventually};
+use crate::harness::{Dblock, Kind, OF_QUEUES, SOON, Server, Tables, eventually};
 
 /// Jobs that are due, and as many that are delayed, and dead.
 const MANY: u64 = 1_000_000;
@@ -172,17 +172,7 @@ fn fill(admin: &mut Conn) {
              WHERE n < 10000 ORDER BY n"
         ),
     );
-    for table in [
-        "job_keys",
-        "jobs",
-        "job_parts",
-        "due",
-        "delayed",
-        "running",
-        "dead",
-        "done",
-        "workers",
-    ] {
+    for table in OF_QUEUES {
         let analyze = format!("ANALYZE TABLE dblock_{table}");
         let _: Vec<mysql::Row> = admin.query(analyze).unwrap();
     }

@@ -5,7 +5,7 @@ use crate::base::exit::Reason;
 use crate::db::server_facts::{READ_ONLY, is_read_only};
 use crate::db::{Fault, Session};
 use crate::lock::named::{First, FirstAnswer};
-use crate::schema::{Tables, catch_up, or_without};
+use crate::schema::{Node, Tables, catch_up, or_without};
 
 /// Makes a session fit for the tables, and asks what must be known of the server. A node of a cluster has caught up by then.
 ///
@@ -44,10 +44,10 @@ fn ask_again_if_behind(
     tables: &Tables,
     session: &mut Session,
 ) -> Result<Prepared, Fault> {
-    if prepared.is_galera {
+    if prepared.node != Node::Single {
         session.send_one_by_one();
     }
-    if prepared.is_other_node && catch_up(session)? {
+    if prepared.node == Node::Other && catch_up(session)? {
         return ask(tables, session);
     }
     Ok(prepared)

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::change::Change;
 use super::state::{COLUMNS, HOLDER, SlotState};
-use crate::db::cluster::{HAS_NOT_JOINED, IS_MULTI_PRIMARY, NOT_JOINED, is_wsrep};
+use crate::db::cluster::{HAS_NOT_JOINED, IS_MULTI_PRIMARY, NOT_JOINED};
 use crate::db::server_facts::READ_ONLY;
 use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
 use crate::lock::named::{First, FirstAnswer};
 use crate::lock::{HolderKind, Name};
-use crate::schema::{AskVersion, CATCH_UP_IN_GROUP, Tables, Version, prepare_sql};
+use crate::schema::{AskVersion, CATCH_UP_IN_GROUP, Node, Tables, Version, prepare_sql};
 
 /// Writes the statements of one owner of one lock.
 pub struct Statements {
@@ -484,9 +484,7 @@ pub struct Prepared {
     /// Whether it is one of several that all take writes, so that each has named locks of its own.
     pub is_cluster: bool,
     /// Whether these are a Galera cluster.
-    pub is_galera: bool,
-    /// Whether it is such a one that is still to be told to [catch up](crate::schema::catch_up).
-    pub is_other_node: bool,
+    pub node: Node,
 }
 
 impl Prepare<'_> {
@@ -536,8 +534,8 @@ impl Prepare<'_> {
         };
         let all = Some(of_all);
         let comment = of_all.rows.first().map_or(Ok(None), |row| row.text(4))?;
-        let is_other_node = comment.is_some_and(|comment| is_wsrep(&comment));
-        let is_galera = is_other_node || number(of_clusters.get(1), 0)? == Some(1);
+        let has_wsrep_on = number(of_clusters.get(1), 0)? == Some(1);
+        let node = Node::of(comment.as_deref(), has_wsrep_on);
         let refusal = match (number(all, 3)?, number(of_clusters.get(2), 0)?) {
             (Some(1), _) => Some(READ_ONLY),
             (_, Some(1)) => Some(NOT_JOINED),
@@ -548,9 +546,8 @@ impl Prepare<'_> {
             // Without a row the version says it all.
             clock: number(all, 2)?.unwrap_or_default(),
             refusal,
-            is_cluster: is_galera || number(of_clusters.get(1), 1)? == Some(1),
-            is_galera,
-            is_other_node,
+            is_cluster: node != Node::Single || number(of_clusters.get(1), 1)? == Some(1),
+            node,
         })
     }
 }
