@@ -1,11 +1,19 @@
 //! Closing the descriptors that dblock inherited: they are the command's, and whoever reads a pipe would wait for
-//! dblock, too.
+//! dblock, too; and as many of its own as it needs.
 
 use std::fs;
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout};
+
+use super::log::Log;
+
+/// How many dblock was allowed before it raised that.
+static INHERITED: AtomicU64 = AtomicU64::new(UNCHANGED);
+const UNCHANGED: u64 = u64::MAX;
 
 /// Puts /dev/null in the place of stdin, stdout and stderr, and closes every other descriptor but `kept`. What values of
 /// this process own besides is closed with the rest, so they must not be used again.
@@ -22,16 +30,39 @@ pub fn close_all_except(kept: &[RawFd]) -> io::Result<()> {
         dup2_stdout(&null)?;
         dup2_stderr(&null)?;
     }
-    let mut kept = kept.to_vec();
-    kept.sort_unstable();
-    let mut first = 3;
-    for last in kept.iter().map(|kept| kept - 1).chain([RawFd::MAX]) {
-        if first <= last && !close_range(first, last) {
-            return close_one_by_one(&kept);
-        }
-        first = last.saturating_add(2);
+    close_above_stderr(kept)
+}
+
+/// Allows as many descriptors as that many commands need, so many for each and so many besides, where the system lets it; how many
+/// commands there are enough for.
+pub fn allow(commands: u32, [for_each, besides]: [u64; 2], log: Log) -> u32 {
+    let wanted = u64::from(commands) * for_each + besides;
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return commands;
+    };
+    let mut allowed = soft;
+    if soft < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard).is_ok() {
+        allowed = wanted.min(hard);
+        INHERITED.store(soft, Relaxed);
     }
-    Ok(())
+    let enough = allowed.saturating_sub(besides) / for_each;
+    let at_once = u32::try_from(enough).unwrap_or(u32::MAX).clamp(1, commands);
+    if at_once < commands {
+        log.warning(format_args!(
+            "-j {commands} needs {wanted} open files, and {allowed} are allowed (ulimit -n): running {at_once} at once"
+        ));
+    }
+    at_once
+}
+
+/// In the command's process: as few as dblock was allowed. Some programs break with more than `select(2)` can have.
+pub fn restore_limit() {
+    let inherited = INHERITED.load(Relaxed);
+    if inherited != UNCHANGED
+        && let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, inherited, hard);
+    }
 }
 
 fn close_range(first: RawFd, last: RawFd) -> bool {
@@ -51,6 +82,23 @@ fn close_one_by_one(kept: &[RawFd]) -> io::Result<()> {
     {
         // SAFETY: as above.
         unsafe { libc::close(descriptor) };
+    }
+    Ok(())
+}
+
+/// As [`close_all_except`], but for stdin, stdout and stderr, which stay what they are.
+///
+/// # Errors
+/// As `open(2)`.
+pub fn close_above_stderr(kept: &[RawFd]) -> io::Result<()> {
+    let mut kept = kept.to_vec();
+    kept.sort_unstable();
+    let mut first = 3;
+    for last in kept.iter().map(|kept| kept - 1).chain([RawFd::MAX]) {
+        if first <= last && !close_range(first, last) {
+            return close_one_by_one(&kept);
+        }
+        first = last.saturating_add(2);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What every other room stands on: clocks, exit codes, the log, texts, files and processes. It imports nothing of dblock's.
+//! What every other room stands on: clocks, exit codes, the log, texts, values, files and processes. It imports nothing of dblock's.
 
 pub mod clock;
 pub mod descriptors;
@@ -9,3 +9,4 @@ pub mod processes;
 pub mod static_glibc;
 pub mod text;
 pub mod user;
+pub mod value;

@@ -28,13 +28,16 @@ use crate::supervise::was_closed;
 
 /// Prints what was asked for. A reader that has seen enough, as `head`, is no error; that stdout is closed is one, as for `ls`.
 fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(text.as_bytes())
+}
+
+/// As [`print`], for what need not be text.
+fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     if was_closed(libc::STDOUT_FILENO) {
         return Err(cannot_write(&Errno::EBADF.into()));
     }
     let mut stdout = io::stdout().lock();
-    let written = stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush());
+    let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(cannot_write(&error)),
         _ => Ok(()),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// How to reach a server.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ConnectOptions {
     /// The servers, in the order in which they are tried; never empty.
     pub targets: Vec<Target>,

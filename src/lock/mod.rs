@@ -8,6 +8,7 @@ mod held_row;
 mod holder;
 mod introduction;
 mod lease;
+pub mod limits;
 mod name;
 pub mod named;
 pub mod rows;

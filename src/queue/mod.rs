@@ -41,7 +41,7 @@ pub use manage::{Created, create, pause};
 pub use opening::{Opened, open_for_work};
 pub use payloads::{ReadBlock, ReadPart};
 pub use prune::prune;
-pub use put::{MOST_BYTES, Outcome, Put, Putter};
+pub use put::{AskPacket, MOST_BYTES, Outcome, Put, Putter};
 pub use queues::{Claim, FindQueue, Properties, Queue};
 pub use reach::{For, being_deleted, missing_queue, no_such_queue, open, reach};
 pub use rescue::rescue;

@@ -61,6 +61,8 @@ pub struct Putter<'a> {
     block: u64,
     /// When the last one was committed.
     committed: Moment,
+    /// Bytes of a part of a long payload; so many of all parts of a packet, unless there is one alone.
+    part: usize,
 }
 
 impl<'a> Putter<'a> {
@@ -78,8 +80,14 @@ impl<'a> Putter<'a> {
             shard: u16::try_from(shard).unwrap_or_default(),
             block: new_block()?,
             committed: Moment::now(),
+            part: transaction::PART,
             queue,
         })
+    }
+
+    /// From here on no packet has more than so many bytes, which is what the server takes.
+    pub fn limit_packets(&mut self, packet: usize) {
+        self.part = transaction::part_of(packet);
     }
 
     /// Tries to put these payloads, in one transaction, 1 to [`MOST_JOBS`](super::MOST_JOBS).
@@ -213,6 +221,21 @@ fn random() -> Result<u64, Failure> {
 /// A number that no other jobs have; 0 has another meaning.
 fn new_block() -> Result<u64, Failure> {
     Ok(random()?.max(1))
+}
+
+/// Bytes of a packet that the server takes at most.
+pub struct AskPacket;
+
+impl Statement for AskPacket {
+    type Answer = Option<usize>;
+
+    fn sql(&self) -> String {
+        "/* dblock queue packet */ SELECT @@max_allowed_packet".to_owned()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        first_value(rows)
+    }
 }
 
 /// How many transactions of a put were carried out, and the first id and the step of the last one.

@@ -25,7 +25,7 @@ use crate::history::Filter;
 use crate::lock::rows::Token;
 use crate::lock::{LockSpec, MOST_SLOTS, Name, OnLockLost, Wait};
 use crate::schema::Keep;
-use cli::CommandLine;
+use cli::{CommandLine, Setting};
 use option_file::FileStatus;
 use sources::{Given, Origin, Sources};
 
@@ -324,6 +324,16 @@ pub fn config(command_line: CommandLine) -> Config {
         json,
         failure: failures.into_iter().flatten().next(),
     }
+}
+
+/// The value of a setting that only the command line gives, or its default.
+fn own<T>(
+    line: &mut CommandLine,
+    setting: &Setting,
+    reader: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, Failure> {
+    let given = line.take(setting);
+    Given::new(setting.name, given, Origin::Flag).read(reader)
 }
 
 /// All sources, and what is logged.

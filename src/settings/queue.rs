@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::cli::queue as options;
 use super::cli::{CommandLine, Setting};
 use super::sources::{Given, Origin};
-use super::{connection, read_sources, run, value};
+use super::{connection, own, read_sources, run, value};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
 use crate::db::ConnectOptions;
@@ -403,16 +403,6 @@ fn queue_name(line: &mut CommandLine) -> Result<String, Failure> {
 
 fn parsed_queue(queue: OsString) -> Result<String, Failure> {
     Given::new("QUEUE", queue, Origin::Argument).read(|text| name(text, "the name"))
-}
-
-/// The value of a setting that only the command line gives, or its default.
-fn own<T>(
-    line: &mut CommandLine,
-    setting: &Setting,
-    reader: impl FnOnce(&str) -> Result<T, String>,
-) -> Result<T, Failure> {
-    let given = line.take(setting);
-    Given::new(setting.name, given, Origin::Flag).read(reader)
 }
 
 /// The value of a setting that only the command line gives, if it is given.

@@ -13,11 +13,8 @@ use crate::base::text::shown;
 use crate::cron::{Once, Schedule, Zone};
 use crate::keeper::TableUse;
 use crate::lock::rows::Token;
-use crate::lock::{LockSpec, Name};
+use crate::lock::{LockSpec, Name, limits};
 use crate::supervise::Job;
-
-/// From SIGTERM to SIGKILL where nothing gives it, or a quarter of the TTL where that is less.
-const DEFAULT_KILL_AFTER: Duration = Duration::from_secs(10);
 
 /// Everything that `dblock run` was asked to do.
 #[derive(Debug)]
@@ -106,6 +103,7 @@ pub fn read(
     } else {
         Vec::new()
     };
+    let connection = connection::read(sources)?;
     Ok(Run {
         job: Job {
             lock: LockSpec {
@@ -116,7 +114,7 @@ pub fn read(
                 on_lost,
                 allow_unfit_server,
             },
-            connection: connection::read(sources)?,
+            connection,
             slot_names,
             timeout: timeout.filter(|limit| !limit.is_zero()),
             kill_after,
@@ -227,16 +225,7 @@ fn report_to(sources: &mut Sources) -> Result<Option<ReportTo>, Failure> {
 }
 
 fn kill_after(sources: &mut Sources, ttl: Duration) -> Result<Duration, Failure> {
-    let most = ttl / 3;
-    let read = |text: &str| match value::duration(text)? {
-        span if span <= most => Ok(span),
-        span => Err(format!(
-            "{} is more than a third of the TTL, which is {}; the command must have ended before the server gives its lock \
-             away",
-            shown(span),
-            shown(ttl)
-        )),
-    };
-    let default = DEFAULT_KILL_AFTER.min(ttl / 4);
+    let default = limits::default_kill_after(ttl);
+    let read = |text: &str| limits::kill_after(text, ttl);
     sources.value_or("kill-after", read, &shown(default).to_string())
 }

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use super::IfUnreachable;
 use super::server_url::Host;
+pub use crate::base::value::{duration, one_of, shown_safely};
 use crate::db::{Protocol, SslMode};
+use crate::lock::limits::SHORTEST_TTL;
+pub use crate::lock::limits::ttl;
 use crate::lock::rows::Token;
-use crate::lock::{LONGEST_TTL, MOST_SLOTS, OnLockLost, Wait};
+use crate::lock::{MOST_SLOTS, OnLockLost, Wait};
 use crate::schema::Keep;
 pub use since::{since, time};
-
-/// The shortest that may be said of a TTL.
-const SHORTEST_TTL: Duration = Duration::from_secs(4);
 
 /// The longest that may be said of the TTL of a lock that a script holds.
 const LONGEST_TOKEN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -25,18 +25,6 @@ const LONGEST_OWNER: usize = 200;
 
 /// Bytes of a slot's name at most, as of a lock's.
 const LONGEST_SLOT_NAME: usize = 200;
-
-/// The longest duration that is taken; beyond it clocks overflow. `forever` has no limit.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-
-/// A value as an error quotes it, unless a URL with a password may have landed there.
-pub fn shown_safely(text: &str) -> String {
-    if text.contains('@') {
-        "the value".to_owned()
-    } else {
-        format!("{text:?}")
-    }
-}
 
 /// A value to show, unless a URL with a password may have landed there.
 pub fn without_password(text: String) -> String {
@@ -141,19 +129,6 @@ pub fn wait(text: &str) -> Result<Wait, String> {
     }
 }
 
-/// Whole seconds, for that is what servers take.
-pub fn ttl(text: &str) -> Result<Duration, String> {
-    let ttl = duration(text)?;
-    if ttl.subsec_nanos() == 0 && (SHORTEST_TTL..=LONGEST_TTL).contains(&ttl) {
-        Ok(ttl)
-    } else {
-        Err(format!(
-            "{} is not whole seconds from 4s to 1d",
-            shown_safely(text)
-        ))
-    }
-}
-
 /// How long a script holds a lock: whole seconds.
 pub fn token_ttl(text: &str) -> Result<Duration, String> {
     let ttl = duration(text)?;
@@ -181,15 +156,6 @@ pub fn owner(text: &str) -> Result<String, String> {
 /// What `acquire` has printed. A token is not shown.
 pub fn token(text: &str) -> Result<Token, String> {
     Token::parse(text.trim_end_matches(['\n', '\r'])).map_err(|wrong| format!("the token {wrong}"))
-}
-
-/// One of the words in front, and what each means.
-pub fn one_of<T: Copy>(words: &[(&str, T)], text: &str) -> Result<T, String> {
-    let found = words.iter().find(|(word, _)| *word == text);
-    found.map(|(_, meaning)| *meaning).ok_or_else(|| {
-        let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
-        format!("{} is neither {}", shown_safely(text), words.join(" nor "))
-    })
 }
 
 pub fn if_unreachable(text: &str) -> Result<IfUnreachable, String> {
@@ -268,86 +234,4 @@ pub fn slot_names(text: &str) -> Result<Vec<String>, String> {
         return Err(format!("name {place}, {}, {wrong}", shown_safely(name)));
     }
     Ok(names)
-}
-
-/// A duration as humantime writes it (`90s`, `5m`, `1h 30m`), or a bare number of seconds, as in `flock -w 0.5`.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let is_number = text.contains(|c: char| c.is_ascii_digit())
-        && text.chars().all(|c| c.is_ascii_digit() || c == '.');
-    let duration = if is_number {
-        text.parse()
-            .ok()
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-    } else {
-        humantime::parse_duration(text).ok()
-    };
-    match duration {
-        Some(duration) if duration <= LONGEST => Ok(duration),
-        Some(_) => Err(format!("{} is too long a time", shown_safely(text))),
-        None if is_number => Err(format!(
-            "{} is too long a time or not a number of seconds",
-            shown_safely(text)
-        )),
-        None => Err(format!(
-            "{} is not a duration; write 90s, 5m, 1h 30m or 0.5",
-            shown_safely(text)
-        )),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn any_text_is_a_duration_or_refused(text in "\\PC{0,20}|[0-9.]{0,40}|([0-9]{1,25} ?[a-zµ]{1,7} ?){1,3}") {
-            match duration(&text) {
-                Ok(span) => prop_assert!(span <= LONGEST),
-                Err(why) => prop_assert!(!why.is_empty()),
-            }
-        }
-
-        #[test]
-        fn a_duration_survives_the_round_trip(millis in 0..1000 * LONGEST.as_secs()) {
-            let span = Duration::from_millis(millis);
-            prop_assert_eq!(duration(&humantime::format_duration(span).to_string()), Ok(span));
-        }
-    }
-
-    #[test]
-    fn durations_are_humantime_or_seconds() {
-        for (text, seconds) in [
-            ("0", 0.0),
-            ("0.5", 0.5),
-            (".5", 0.5),
-            ("30", 30.0),
-            ("90s", 90.0),
-            ("1h 30m", 5400.0),
-            ("300ms", 0.3),
-        ] {
-            assert_eq!(
-                duration(text),
-                Ok(Duration::from_secs_f64(seconds)),
-                "{text}"
-            );
-        }
-        for text in [
-            "",
-            ".",
-            "-1",
-            "1y2",
-            "1.2.3",
-            "inf",
-            "nan",
-            "1e3",
-            "s",
-            "99999999999999999999",
-            "200years",
-        ] {
-            assert!(duration(text).is_err(), "{text}");
-        }
-    }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -31,11 +31,13 @@ pub struct Child {
 
 /// What a command has in the place of dblock's own; `None`: it shares that.
 #[derive(Debug, Default)]
-pub struct Streams {
+pub struct Surroundings {
     /// What it reads.
     pub stdin: Option<OwnedFd>,
     /// Where it says what is wrong.
     pub stderr: Option<OwnedFd>,
+    /// The folder where it starts.
+    pub folder: Option<PathBuf>,
 }
 
 impl Child {
@@ -48,7 +50,7 @@ impl Child {
         command: &[OsString],
         changes: Vec<Change>,
         signals: &Signals,
-        streams: Streams,
+        surroundings: Surroundings,
         announce: impl Fn(i32, bool) -> io::Result<()> + Send + Sync + 'static,
     ) -> Result<Self, Failure> {
         let [program, arguments @ ..] = command else {
@@ -70,12 +72,15 @@ impl Child {
         if own_group {
             process.process_group(0);
         }
-        let has_streams = streams.stdin.is_some();
-        if let Some(stdin) = streams.stdin {
+        let has_streams = surroundings.stdin.is_some();
+        if let Some(stdin) = surroundings.stdin {
             process.stdin(stdin);
         }
-        if let Some(stderr) = streams.stderr {
+        if let Some(stderr) = surroundings.stderr {
             process.stderr(stderr);
+        }
+        if let Some(folder) = surroundings.folder {
+            process.current_dir(folder);
         }
         let prepare = move || -> io::Result<()> {
             let pid = getpid().as_raw();
@@ -190,6 +195,9 @@ pub fn check_program(program: &OsStr) -> Result<(), Failure> {
 
 /// Looks for a program where exec(3) would.
 fn find(program: &OsStr) -> Result<(), Errno> {
+    if program.is_empty() {
+        return Err(Errno::ENOENT);
+    }
     if program.as_bytes().contains(&b'/') {
         access(program, AccessFlags::X_OK)?;
         let is_folder = Path::new(program).is_dir();
@@ -215,17 +223,16 @@ fn find(program: &OsStr) -> Result<(), Errno> {
 
 fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     let reason = reason_of(error);
+    let name = match program.to_string_lossy() {
+        name if name.is_empty() => "''".into(),
+        name => name,
+    };
     let message = match reason {
         Reason::LockLost => "the keeper died before the command was started".to_owned(),
-        Reason::NotFound if find(program).is_ok() => format!(
-            "cannot run {}: the interpreter that it names is not there",
-            program.to_string_lossy()
-        ),
-        _ => format!(
-            "cannot run {}: {}",
-            program.to_string_lossy(),
-            in_words(error)
-        ),
+        Reason::NotFound if find(program).is_ok() => {
+            format!("cannot run {name}: the interpreter that it names is not there")
+        }
+        _ => format!("cannot run {name}: {}", in_words(error)),
     };
     Failure::new(reason, message)
 }

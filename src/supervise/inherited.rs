@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use crate::base::descriptors;
+
 /// Whether descriptors 0 to 2 were closed; `std` opens /dev/null in their place.
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 /// Whether SIGPIPE was ignored; `std` ignores it always.
@@ -34,6 +36,13 @@ pub fn was_closed(descriptor: i32) -> bool {
         .is_some_and(|closed| closed.load(Relaxed))
 }
 
+/// From here on this process has streams of its own, which its command shares, whatever dblock was started with.
+pub fn have_streams() {
+    for closed in &CLOSED {
+        closed.store(false, Relaxed);
+    }
+}
+
 /// Whether a signal's disposition is "ignore".
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: reads the disposition into a structure that all-zero bytes are valid for.
@@ -50,9 +59,22 @@ pub fn make_children_waitable() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// In the command's process, between fork and exec: the dispositions and the closed descriptors as dblock got them, unless the command
-/// has streams of its own.
+/// In the command's process, between fork and exec: the limit of descriptors and the dispositions as dblock got them, and the closed
+/// descriptors, unless the command has streams of its own.
 pub fn restore(has_streams: bool) {
+    restore_limit_and_dispositions();
+    for (descriptor, closed) in (0..).zip(&CLOSED) {
+        let is_own = has_streams && descriptor != libc::STDOUT_FILENO;
+        if closed.load(Relaxed) && !is_own {
+            // SAFETY: this process becomes the command next; nothing here uses the descriptor again.
+            unsafe { libc::close(descriptor) };
+        }
+    }
+}
+
+/// The same without the descriptors.
+pub fn restore_limit_and_dispositions() {
+    descriptors::restore_limit();
     for (signal, ignored) in [
         (libc::SIGPIPE, &PIPE_IGNORED),
         (libc::SIGCHLD, &CHILD_IGNORED),
@@ -64,12 +86,5 @@ pub fn restore(has_streams: bool) {
         };
         // SAFETY: sets a disposition that has no handler.
         unsafe { libc::signal(signal, disposition) };
-    }
-    for (descriptor, closed) in (0..).zip(&CLOSED) {
-        let is_own = has_streams && descriptor != libc::STDOUT_FILENO;
-        if closed.load(Relaxed) && !is_own {
-            // SAFETY: this process becomes the command next; nothing here uses the descriptor again.
-            unsafe { libc::close(descriptor) };
-        }
     }
 }

@@ -21,7 +21,7 @@ mod termination;
 
 use std::time::Duration;
 
-pub use child::{Child, Streams, check_program, reap_orphans};
+pub use child::{Child, Surroundings, check_program, reap_orphans};
 pub use environment::change;
 pub use event::is_over;
 pub use inherited::was_closed;

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use nix::sys::signal::Signal;
 use nix::unistd::{getpid, getsid};
 
-use super::child::{Child, Streams};
+use super::child::{Child, Surroundings};
 use super::event::{Event, is_over};
 use super::keeper_link::{describe, unexplained_end};
 use super::lock_state::LockState;
@@ -39,7 +39,7 @@ impl Supervisor<'_> {
         let environment = environment::changes(self.job, grant, self.tick.as_deref());
         let link = Arc::clone(self.keeper.link());
         let announce = move |pid, own_group| link.send(&ToKeeper::Started { pid, own_group });
-        let (command, streams) = (&self.job.command, Streams::default());
+        let (command, streams) = (&self.job.command, Surroundings::default());
         let child = match Child::spawn(command, environment, &self.signals, streams, announce) {
             Ok(child) => child,
             Err(failure) => {

@@ -14,6 +14,8 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 
+use idle::EarlyPrune;
+
 use super::message::{FromClaimer, ToClaimer, Trouble};
 use super::{SESSION_LIMIT, Spec};
 use crate::base::clock::Moment;
@@ -120,7 +122,9 @@ fn claim(
         timeout: Timeout::OfLease,
         looked: Moment::START,
         pruned: Moment::now(),
+        early_prune: EarlyPrune::of(spec.until),
         has_said_paused: false,
+        is_stuck: false,
     };
     claimer.run()
 }
@@ -170,8 +174,12 @@ struct Claimer<'a> {
     looked: Moment,
     /// When what is too old was last deleted.
     pruned: Moment,
+    /// Whether that is to be done sooner, by a worker that may end soon.
+    early_prune: EarlyPrune,
     /// Whether a worker that is to end by itself has said that its queue is paused.
     has_said_paused: bool,
+    /// Whether there was no room for payloads: nothing more is claimed.
+    is_stuck: bool,
 }
 
 /// Whether a worker is the idle one that is woken next.
@@ -204,6 +212,8 @@ enum Stop {
     Lost,
     /// The server has lost what it had confirmed: another claimer goes on with what the coordinator knows that the worker has.
     Forgotten,
+    /// There is no room for the payloads of what was claimed.
+    NoPayloads(Failure),
     /// The claimer cannot go on.
     Failed(Failure),
 }
@@ -264,7 +274,7 @@ impl Claimer<'_> {
                 self.say(&FromClaimer::Note(Level::Warning, line));
                 return Ok(false);
             }
-            Err(Stop::Failed(failure)) => return Err(failure),
+            Err(Stop::Failed(failure) | Stop::NoPayloads(failure)) => return Err(failure),
         }
         Ok(true)
     }

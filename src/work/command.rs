@@ -18,7 +18,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason, TIMED_OUT, TIMED_OUT_KILLED};
 use crate::base::text::{in_words, shown};
 use crate::queue::{JobEnd, LONGEST_ERROR, Queue, retry_delay};
-use crate::supervise::{Child, Signals, Streams, Termination, change};
+use crate::supervise::{Child, Signals, Surroundings, Termination, change};
 
 /// Bytes of an argument at most (execve(2)), with the one that ends it.
 const LONGEST_ARGUMENT: u64 = 131_072;
@@ -90,9 +90,10 @@ impl Command {
         let end = spec.batch.map(|batch| batch.separator);
         let stdin = payload::stdin(&payloads, end).map_err(|error| refused(&error))?;
         let (read, write) = pipe().map_err(|error| refused(&error))?;
-        let streams = Streams {
+        let surroundings = Surroundings {
             stdin: Some(stdin),
             stderr: Some(write),
+            folder: None,
         };
         let numbers = |number: &dyn Fn(&Task) -> String| {
             let numbers: Vec<_> = tasks.iter().map(number).collect();
@@ -112,7 +113,7 @@ impl Command {
         ];
         changes.extend(spec.scrubbed.iter().map(|&name| change(name, None)));
         let started = Moment::now();
-        let child = Child::spawn(&arguments, changes, signals, streams, |_, _| Ok(()))
+        let child = Child::spawn(&arguments, changes, signals, surroundings, |_, _| Ok(()))
             .map_err(Unstarted::Worker)?;
         Ok(Self {
             child,

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
 use nix::sys::socket::{Shutdown, shutdown};
 use nix::unistd::{Pid, getpid};
 
@@ -25,6 +25,7 @@ use super::claimer;
 use super::command::{Command, Task};
 use super::message::{ToClaimer, Trouble};
 use crate::base::clock::{Alarm, Moment};
+use crate::base::descriptors;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Log;
 use crate::base::text::in_words;
@@ -38,22 +39,26 @@ use crate::supervise::{Signals, check_program};
 /// How long the coordinator waits for the end of a claimer that it has killed.
 const END_LIMIT: Duration = Duration::from_millis(200);
 
-/// Descriptors that a command needs here, and those of dblock's own.
-const DESCRIPTORS: u64 = 6;
-const OWN_DESCRIPTORS: u64 = 64;
+/// Descriptors that a command needs here: its stderr, its leash, the file with its payload. And those of everything else.
+const DESCRIPTORS: u64 = 4;
+const OWN_DESCRIPTORS: u64 = 128;
 
 /// Runs a worker to its end, and returns how dblock is to end.
 ///
 /// # Errors
 /// What kept it from going on.
-pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
+pub fn work(mut spec: Spec, log: Log) -> anyhow::Result<Ending> {
     // Not only when the first job is there.
     if let Some(program) = spec.command.first() {
         check_program(program)?;
     }
     let signals = Signals::collect().map_err(|error| refused("collect signals", &error))?;
+    // A limit on the size of files (`ulimit -f`) is to be an error. The commands have the mask that was inherited.
+    let limit = SigSet::from_iter([Signal::SIGXFSZ]).thread_block();
+    limit.map_err(|error| refused("collect signals", &error.into()))?;
     let alarm = Alarm::new().map_err(|error| refused("make a timer", &error))?;
-    allow_descriptors(spec.jobs);
+    spec.jobs = descriptors::allow(spec.jobs, [DESCRIPTORS, OWN_DESCRIPTORS], log);
+    let spec = &spec;
     let facts = WorkerFacts {
         run: run_id_lock()?.trim_start_matches('#').to_owned(),
         host: own_host(),
@@ -106,16 +111,6 @@ pub fn work(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
 fn refused(what: &str, error: &io::Error) -> Failure {
     let line = format!("cannot {what}: {}", in_words(error));
     Failure::new(Reason::OsRefused, line)
-}
-
-/// As many descriptors as that many commands need, where the system allows it.
-fn allow_descriptors(commands: u32) {
-    let wanted = u64::from(commands) * DESCRIPTORS + OWN_DESCRIPTORS;
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && soft < wanted
-    {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard);
-    }
 }
 
 /// What the claimer does, as far as the coordinator has asked for it.

@@ -37,6 +37,8 @@ pub enum FromClaimer {
     Lost(String),
     /// The queue was deleted, with all that the worker has. The claimer fails of that.
     QueueDeleted,
+    /// The payloads of what was claimed cannot be kept: it goes back, and nothing more is claimed.
+    Stuck(Failure),
     /// The claimer cannot go on.
     Failed(Failure),
     /// The worker is deregistered.

@@ -268,6 +268,8 @@ both_servers! {
         let whole = json(&queue(&tables, "show", &[&plain, "--json"]).output());
         assert_eq!((&whole["payload"], &whole["every_seconds"], &whole["key"], &whole["state"]), (&"line\n\u{1b}[2Jé".into(), &90.0.into(), &"k".into(), &"due".into()));
         does(&tables, "show", &[&plain, "--payload"]).expect_stdout("line\n\x1b[2Jé");
+        let closed = queue(&tables, "show", &[&plain, "--payload"]).under(["sh", "-c", "exec \"$@\" >&-", "sh"]);
+        closed.output().expect_code(70).expect_one_line("cannot write to stdout: Bad file descriptor");
         // Bytes that are no text, and more than one statement holds.
         let bytes: Vec<u8> = (0..600_000_u32).map(|number| u8::try_from(number % 253).unwrap()).collect();
         let folder = tempfile::tempdir().unwrap();

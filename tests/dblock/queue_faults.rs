@@ -1,7 +1,7 @@
 //! `dblock queue work` when something breaks: processes of a worker that are killed or stopped, sessions and servers that end. No two
 //! commands have one job at the same time, none is lost, and one that is over is not started again.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
@@ -68,6 +68,15 @@ fn now() -> u64 {
 fn end(worker: Running) {
     worker.signal(Signal::SIGTERM);
     worker.wait().expect_code(0);
+}
+
+/// A worker whose one command has started, and goes on until there is a file: the worker, what its commands record, and that file.
+fn busy_until_told(jobs: &Jobs, records: &Records) -> (Running, PathBuf, PathBuf) {
+    let (log, go) = (records.path().join("log"), records.path().join("go"));
+    jobs.put(&["x"]);
+    let worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+    eventually_started(&log, 1, SOON);
+    (worker, log, go)
 }
 
 both_servers! {
@@ -754,6 +763,43 @@ both_servers! {
         let output = jobs.work(&["--connect-timeout", "1"]).sh("echo never").output();
         output.expect_code(69).expect_one_line(cause).expect_line("dblock: nothing could be recorded within 1s: ");
         jobs.tables.sql("DROP TRIGGER no_room_at_all");
+    }
+
+    fn a_server_that_answers_late_answers_again_once(shared) {
+        let server = Server::private(shared.kind);
+        let (jobs, records) = (short(&server, &[]), Records::new());
+        let (mut worker, log, go) = busy_until_told(&jobs, &records);
+        let stopped = Instant::now();
+        let frozen = Frozen::new(server.pid());
+        worker.wait_stderr("the server has not answered for ", SOON);
+        // A renewal is under way: when it is answered, the lease that it has renewed is over.
+        eventually("the lease is over", SOON, || stopped.elapsed() > TTL * 3 / 2);
+        drop(frozen);
+        worker.wait_stderr("the server answers again", SOON);
+        eventually_started(&log, 2, SOON);
+        std::fs::write(&go, "").unwrap();
+        eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
+        worker.signal(Signal::SIGTERM);
+        let output = worker.wait_within(SOON);
+        output.expect_code(0);
+        let said: Vec<&str> = output.stderr.lines().filter(|line| line.contains("answer")).collect();
+        assert_eq!(said.len(), 2, "{said:?}");
+    }
+
+    fn a_busy_worker_says_that_its_server_has_become_read_only(shared) {
+        let server = Server::private(shared.kind);
+        let (jobs, records) = (short(&server, &[]), Records::new());
+        let (mut worker, _, go) = busy_until_told(&jobs, &records);
+        server.set_read_only(true);
+        worker.wait_stderr("; ending the commands", SOON);
+        let said = worker.stderr();
+        let line = said.lines().find(|line| line.contains("ending")).unwrap();
+        assert!(line.contains("the lease could not be renewed for ") && line.contains(" is read-only; "), "{said}");
+        server.set_read_only(false);
+        worker.wait_stderr("the lease is renewed again", SOON);
+        std::fs::write(&go, "").unwrap();
+        eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
+        end(worker);
     }
 
     fn a_worker_without_a_server_that_takes_writes_ends_in_time(server) {

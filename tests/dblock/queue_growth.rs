@@ -300,6 +300,12 @@ fn idle_and_housekeeping(tables: &Tables, admin: &mut Conn) {
     eventually("what is too old is deleted", 2 * SOON, || {
         is(admin, left, 0) && is(admin, &old, 0)
     });
+    // A turn renews it, too, but an idle worker takes none for long.
+    let renewed = format!(
+        "SELECT COUNT(*) >= 2 FROM dblock_workers WHERE queue = {} AND renewed_at > started_at + INTERVAL 1 SECOND",
+        id_of(admin, "idle")
+    );
+    eventually("leases are renewed", SOON, || is(admin, &renewed, 1));
     put(tables, "idle", &["x"], b"");
     for worker in [&mut busy, &mut kept, &mut idle, &mut second] {
         worker.signal(Signal::SIGTERM);

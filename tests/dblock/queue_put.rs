@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 
 use crate::harness::pty::Shell;
@@ -335,6 +336,46 @@ both_servers! {
         let closed = put(&tables, &["c"]).under(["sh", "-c", "exec \"$@\" >&-", "sh"]);
         closed.output().expect_code(70).expect_one_line("cannot write to stdout: Bad file descriptor; nothing is put\n");
         assert_eq!(texts(&tables), ["x", "y", "z", "k", "a", "b"]);
+    }
+
+    fn no_packet_is_longer_than_the_server_takes(shared) {
+        for packet in [16, 64, 300] {
+            let server = Server::private_with(shared.kind, &[&format!("--max-allowed-packet={packet}K")]);
+            let tables = with_queue(&server, &[]);
+            let lines: Vec<String> = (1..=3000).map(|number| format!("line {number}")).collect();
+            let output = fed(put(&tables, &["--lines"]), lines.join("\n").as_bytes());
+            output.expect_code(0).expect_silence();
+            assert_eq!(ids(&output).len(), 3000);
+            assert_eq!(texts(&tables), lines);
+            if packet >= 64 {
+                let work = tables.at("queue").args(["work", "q", "--drain", "--batch", "500"]).command(["cat"]).output();
+                work.expect_code(0).expect_stdout(&(lines.join("\n") + "\n"));
+                assert_eq!(count(&tables, "dblock_jobs"), 0);
+            }
+            let long: Vec<String> = [4000, 10_000, 16_000, 17_000, 40_000, 1_000_000].iter().map(|&length| "x".repeat(length)).collect();
+            let long: Vec<&str> = long.iter().map(String::as_str).collect();
+            let longest = fed(put(&tables, &[]), long[5].as_bytes());
+            longest.expect_code(0).expect_silence();
+            let output = put(&tables, &long[..5]).output();
+            output.expect_code(0).expect_silence();
+            for (id, payload) in ids(&output).into_iter().zip(&long).chain([(ids(&longest)[0], &long[5])]) {
+                let shown = tables.at("queue").args(["show", "q", &id.to_string(), "--payload"]).output();
+                shown.expect_code(0).expect_stdout(payload);
+            }
+        }
+    }
+
+    fn a_payload_for_which_there_is_no_memory_is_an_error_like_another(server) {
+        let tables = with_queue(server, &[]);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(16_000_000).unwrap();
+        let path = file.path().to_str().unwrap();
+        for (args, what) in [(&[][..], "stdin"), (&["--file", path], path)] {
+            let little = || Ok(setrlimit(Resource::RLIMIT_DATA, 20_000_000, 20_000_000)?);
+            let output = put(&tables, args).stdin(std::fs::File::open(path).unwrap()).pre_exec(little).output();
+            output.expect_code(64).expect_one_line(&format!("cannot read {what}: out of memory"));
+        }
+        assert_eq!(count(&tables, "dblock_jobs"), 0);
     }
 
     fn an_answer_that_was_lost_puts_nothing_twice(server) {

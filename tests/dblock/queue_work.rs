@@ -7,9 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 
-use crate::harness::jobs::lines;
+use crate::harness::jobs::{commands_of, lines};
 use crate::harness::pty::Shell;
 use crate::harness::{
     BUSY, Dblock, Jobs, Output, Proxy, Records, Running, SOON, Server, Tables, both_servers,
@@ -330,8 +331,13 @@ both_servers! {
         drain(&jobs, &[], "exit 1");
         assert_eq!((jobs.states(), jobs.count("dblock_delayed WHERE attempt = 1 AND due_at < UTC_TIMESTAMP(6) + INTERVAL 1 MINUTE")), ([0, 1, 0, 0], 1));
         jobs.tables.sql("UPDATE dblock_delayed SET due_at = UTC_TIMESTAMP(6)");
-        drain(&jobs, &[], "exit 1");
-        assert_eq!((jobs.states(), jobs.count("dblock_delayed WHERE attempt = 0 AND due_at > UTC_TIMESTAMP(6) + INTERVAL 59 MINUTE")), ([0, 1, 0, 0], 1));
+        let last = drain(&jobs, &[], "exit 1");
+        last.expect_one_line(" failed, attempt 2: exit 1; it is due again at its next time");
+        let waits = "dblock_delayed WHERE attempt = 0 AND due_at > UTC_TIMESTAMP(6) + INTERVAL 59 MINUTE";
+        assert_eq!((jobs.states(), jobs.count(waits)), ([0, 1, 0, 0], 1));
+        jobs.tables.sql("UPDATE dblock_delayed SET due_at = UTC_TIMESTAMP(6)");
+        drain(&jobs, &["--bury-on", "4"], "exit 4").expect_one_line(" failed, attempt 1: exit 4; it is due again at its next time");
+        assert_eq!((jobs.states(), jobs.count(waits)), ([0, 1, 0, 0], 1));
     }
 
     fn a_job_of_a_block_that_is_canceled_while_it_runs_is_not_started_again(server) {
@@ -573,7 +579,94 @@ both_servers! {
         }
         let output = jobs.work(&["--drain"]).env("PATH", "/no/such/folder").command(["true"]).output();
         output.expect_code(127).expect_one_line("cannot run true: No such file or directory");
+        let output = jobs.work(&["--drain"]).command([""]).output();
+        output.expect_code(127).expect_one_line("cannot run '': No such file or directory");
         assert_eq!(jobs.count("dblock_workers"), 0);
+    }
+
+    fn jobs_whose_payloads_cannot_be_kept_go_back(server) {
+        for options in [&[][..], &["--claim", "blocks"]] {
+            let (jobs, records) = (Jobs::new(server, options), Records::new());
+            let go = records.path().join("go");
+            jobs.put(&["x"]);
+            let limited = ["sh", "-c", "ulimit -f 1; exec \"$@\"", "sh"];
+            let script = format!("echo started; while ! test -e {}; do sleep 0.02; done", quoted(&go));
+            let mut worker = jobs.work(&["-j", "2"]).under(limited).sh(&script).spawn();
+            worker.wait_line("started", SOON);
+            let long = "y".repeat(3000);
+            jobs.put(&[&long, "z"]);
+            let given_back = "dblock_due WHERE attempt = 0 AND fence > 0";
+            eventually("they are given back", SOON, || jobs.count(given_back) > 0 && jobs.count("dblock_running") == 1);
+            fs::write(&go, "").unwrap();
+            let output = worker.wait_within(SOON);
+            output.expect_code(71).expect_one_line("cannot keep a payload: File too large");
+            let due: u64 = jobs.rows("SELECT SUM(jobs) FROM dblock_due WHERE attempt = 0")[0];
+            assert_eq!((due, jobs.count("dblock_jobs"), jobs.count("dblock_running"), jobs.workers()), (2, 2, 0, 0));
+        }
+    }
+
+    fn payloads_that_are_too_long_together_are_given_back(server) {
+        let jobs = Jobs::new(server, &[]);
+        let half = "y".repeat(400);
+        jobs.put(&[&half]);
+        jobs.put(&[&half]);
+        // A limit on the size of files is that of each: the two are claimed one by one, and stand in one file for the command.
+        let limited = ["sh", "-c", "ulimit -f 1; exec \"$@\"", "sh"];
+        let output = jobs.work(&["--drain", "--batch", "2"]).under(limited).sh("cat").output();
+        output.expect_code(71).expect_stdout("").expect_one_line("File too large");
+        assert_eq!((jobs.count("dblock_due WHERE attempt = 0"), jobs.workers()), (2, 0));
+    }
+
+    fn no_more_commands_run_at_once_than_there_are_descriptors_for(server) {
+        let (jobs, records) = (Jobs::new(server, &[]), Records::new());
+        let go = records.path().join("go");
+        jobs.number(60);
+        let few = || Ok(setrlimit(Resource::RLIMIT_NOFILE, 150, 200)?);
+        let script = format!("echo started; while ! test -e {}; do sleep 0.02; done", quoted(&go));
+        let mut worker = jobs.work(&["-j", "100", "--drain"]).pre_exec(few).sh(&script).spawn();
+        worker.wait_stderr("-j 100 needs 528 open files, and 200 are allowed (ulimit -n): running 18 at once", SOON);
+        eventually("as many run as may", SOON, || worker.stdout().lines().count() == 18);
+        assert_eq!(commands_of(worker.pid()).len(), 18);
+        fs::write(&go, "").unwrap();
+        let output = worker.wait_within(SOON);
+        output.expect_code(0).expect_stdout(&"started\n".repeat(60));
+        jobs.assert_empty();
+    }
+
+    fn commands_have_the_limit_of_open_files_that_dblock_was_given(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.number(1);
+        let few = || Ok(setrlimit(Resource::RLIMIT_NOFILE, 150, 1000)?);
+        let output = jobs.work(&["-j", "100", "--drain"]).pre_exec(few).sh("ulimit -Sn; ulimit -Hn").output();
+        output.expect_code(0).expect_silence().expect_stdout("150\n1000\n");
+    }
+
+    fn a_worker_that_ends_by_itself_deletes_what_is_too_old(server) {
+        let jobs = Jobs::new(server, &["--keep", "1h"]);
+        let ages = || {
+            jobs.tables.sql("UPDATE dblock_done SET done_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR");
+            jobs.tables.sql("UPDATE dblock_workers SET gone_at = UTC_TIMESTAMP(6) - INTERVAL 2 DAY WHERE expires_at IS NULL");
+            jobs.tables.sql("UPDATE dblock_queue_minutes SET minute = UTC_TIMESTAMP() - INTERVAL 2 DAY");
+            jobs.tables.sql("UPDATE dblock_puts SET put_at = UTC_TIMESTAMP(6) - INTERVAL 2 DAY");
+        };
+        let left = || ["done", "jobs", "workers", "queue_minutes", "puts"].map(|table| jobs.count(&format!("dblock_{table}")));
+        jobs.number(3);
+        drain(&jobs, &[], "true");
+        assert_eq!(left(), [3, 3, 1, 1, 1]);
+        ages();
+        // One that had something to do.
+        jobs.put(&["x"]);
+        drain(&jobs, &[], "true");
+        assert_eq!(left(), [1, 1, 1, 1, 1]);
+        // And some of those that have nothing to do.
+        for (option, code) in [("--drain", 0), ("--once", 75)] {
+            ages();
+            eventually("one of them has deleted it", SOON, || {
+                jobs.work(&[option]).sh("true").output().expect_code(code);
+                jobs.count("dblock_workers WHERE gone_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY") == 0
+            });
+            assert_eq!(left()[..2], [0, 0]);
+        }
     }
 
     fn a_worker_that_ends_when_nothing_is_due_says_that_its_queue_is_paused(server) {

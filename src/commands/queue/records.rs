@@ -192,6 +192,8 @@ impl Records {
                 }
             }
             let length = self.buffer.len();
+            let room = self.buffer.try_reserve(PIECE);
+            room.map_err(|error| cannot_read("stdin", &error.into()))?;
             self.buffer.resize(length + PIECE, 0);
             let read = nix::unistd::read(stdin.as_fd(), &mut self.buffer[length..]);
             self.buffer.truncate(length + read.unwrap_or_default());

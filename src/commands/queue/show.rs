@@ -1,7 +1,6 @@
 //! `dblock queue show`: all about a job, or its payload.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -10,7 +9,7 @@ use super::list::{entry, state, worker};
 use super::{Question, find};
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::text::{json_printable, moment, printable, seconds, shown};
-use crate::commands::{cannot_write, in_columns, print, to_the_second};
+use crate::commands::{in_columns, print, print_bytes, to_the_second};
 use crate::db::Fault;
 use crate::isolated::query::Message;
 use crate::queue::{Details, For, show as show_job};
@@ -81,20 +80,11 @@ pub fn show(command_line: CommandLine) -> anyhow::Result<Ending> {
         return Ok(Ending::Code(0));
     };
     match show.shown {
-        Shown::Payload => write_out(&payload)?,
+        Shown::Payload => print_bytes(&payload)?,
         Shown::Json => print(&as_json(&server, &show.queue, &job, &payload))?,
         Shown::Table => print(&as_table(&show.queue, &job, &payload))?,
     }
     Ok(Ending::Code(0))
-}
-
-/// A reader that has seen enough, as `head`, is no error.
-fn write_out(bytes: &[u8]) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(cannot_write(&error)),
-        _ => Ok(()),
-    }
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -10,5 +10,5 @@ use crate::settings::cli::CommandLine;
 /// What kept it from that.
 pub fn work(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (spec, log) = settings::queue::work(command_line)?;
-    crate::work::work(&spec, log)
+    crate::work::work(spec, log)
 }

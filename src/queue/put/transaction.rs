@@ -18,20 +18,44 @@ const SLEEP: Duration = Duration::from_secs(1);
 const LONGEST_INLINE: usize = 16 * 1024;
 
 /// Bytes of a part of a longer one.
-const PART: usize = 256 * 1024;
+pub(super) const PART: usize = 256 * 1024;
 
-/// Bytes of the parts of a packet, of which one may exceed it.
-const PARTS_OF_PACKET: usize = PART;
+/// Bytes of the rows of a packet for each job, beside its payload, and of all else in it, at most: a queue's name and a key among it.
+const ROW: usize = 100;
+const REST: usize = 6 * 1024;
+
+/// Bytes of a part where a server takes packets of so many at most.
+pub(super) fn part_of(packet: usize) -> usize {
+    (packet.saturating_sub(REST) / 2).clamp(512, PART)
+}
 
 const COMMIT: &str = "COMMIT";
 
 impl Putter<'_> {
+    /// Bytes of a payload that stands in the row of its job: what is longer is put in parts.
+    fn longest_inline(&self) -> usize {
+        LONGEST_INLINE.min(self.part)
+    }
+
+    /// How many of these payloads go into one transaction whose packets have no more than so many bytes; one at least.
+    pub fn fitting(&self, payloads: &[&[u8]], packet: usize) -> usize {
+        let mut bytes = REST;
+        let fit = payloads.iter().take_while(|payload| {
+            bytes += ROW;
+            if payload.len() <= self.longest_inline() {
+                bytes += 2 * payload.len();
+            }
+            bytes <= packet
+        });
+        fit.count().max(1)
+    }
+
     /// Sends the transaction, as a rule with one packet.
     pub(super) fn send(&self, session: &mut Session, payloads: &[&[u8]]) -> Result<Put, Fault> {
         let mut statements = self.begin(payloads);
         if payloads
             .iter()
-            .any(|payload| payload.len() > LONGEST_INLINE)
+            .any(|payload| payload.len() > self.longest_inline())
         {
             send(session, statements)?;
             self.send_parts(session, payloads)?;
@@ -80,11 +104,11 @@ impl Putter<'_> {
             let shard = self.shard_of(number);
             let comma = if number == 0 { "" } else { "," };
             let _ = write!(insert, "{comma}({queue},{shard},{priority},{block},");
-            if payload.len() <= LONGEST_INLINE {
+            if payload.len() <= self.longest_inline() {
                 literal(&mut insert, payload);
                 insert.push_str(",0");
             } else {
-                let _ = write!(insert, "NULL,{}", payload.len().div_ceil(PART));
+                let _ = write!(insert, "NULL,{}", payload.len().div_ceil(self.part));
             }
             let _ = write!(insert, ",{key},UTC_TIMESTAMP(6))");
         }
@@ -105,11 +129,11 @@ impl Putter<'_> {
         );
         let (mut packet, mut bytes) = (String::new(), 0);
         for (number, payload) in payloads.iter().enumerate() {
-            if payload.len() <= LONGEST_INLINE {
+            if payload.len() <= self.longest_inline() {
                 continue;
             }
-            for (part, data) in payload.chunks(PART).enumerate() {
-                if bytes > 0 && bytes + data.len() > PARTS_OF_PACKET {
+            for (part, data) in payload.chunks(self.part).enumerate() {
+                if bytes > 0 && bytes + data.len() > self.part {
                     send(session, vec![std::mem::take(&mut packet)])?;
                     bytes = 0;
                 }

@@ -89,6 +89,29 @@ pub struct Definition {
     arguments: &'static [&'static str],
 }
 
+/// A subcommand that has subcommands.
+pub struct Group {
+    name: &'static str,
+    about: &'static str,
+    /// In the order of the help.
+    subcommands: &'static [Definition],
+    help: &'static str,
+    /// Adds its subcommands, each of which is defined when it is the one that runs.
+    define: fn(Command) -> Command,
+    /// Adds its subcommands, all of them defined.
+    define_all: fn(Command) -> Command,
+}
+
+impl Group {
+    fn add_to(&self, command: Command, defined: Defined) -> Command {
+        command
+            .subcommand_required(true)
+            .arg_required_else_help(true)
+            .subcommands(defined.all(self.subcommands))
+            .after_help(self.help)
+    }
+}
+
 /// When what only its own use and help need is added to a subcommand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Defined {
@@ -130,6 +153,9 @@ const SUBCOMMANDS: &[Definition] = &[
     history::DEFINITION,
 ];
 
+/// In the order of the help, behind the others.
+const GROUPS: &[Group] = &[queue::GROUP];
+
 /// Settings by their names, each with its value. That of a switch is 1.
 pub type Values = Vec<(&'static str, OsString)>;
 
@@ -169,11 +195,13 @@ impl CommandLine {
 pub fn parse() -> Result<(Subcommand, CommandLine), clap::Error> {
     let mut matches = dblock(Defined::WhenItRuns).try_get_matches()?;
     let (name, mut matches) = matches.remove_subcommand().expect("clap requires one");
-    let (definitions, name, mut matches) = if name == queue::NAME {
-        let (name, matches) = matches.remove_subcommand().expect("clap requires one");
-        (queue::SUBCOMMANDS, name, matches)
-    } else {
-        (SUBCOMMANDS, name, matches)
+    let mut groups = GROUPS.iter();
+    let (definitions, name, mut matches) = match groups.find(|group| group.name == name) {
+        Some(group) => {
+            let (name, matches) = matches.remove_subcommand().expect("clap requires one");
+            (group.subcommands, name, matches)
+        }
+        None => (SUBCOMMANDS, name, matches),
     };
     let mut all = definitions.iter();
     let definition = all
@@ -195,14 +223,14 @@ pub fn parse() -> Result<(Subcommand, CommandLine), clap::Error> {
 
 /// The whole command line.
 pub fn dblock(defined: Defined) -> Command {
-    let queue = Command::new(queue::NAME).about(queue::ABOUT);
-    let queue = defined.add(
-        queue,
-        match defined {
-            Defined::Now => queue::define_all,
-            Defined::WhenItRuns => queue::define,
-        },
-    );
+    let groups = GROUPS.iter().map(|group| {
+        let command = Command::new(group.name).about(group.about);
+        let define = match defined {
+            Defined::Now => group.define_all,
+            Defined::WhenItRuns => group.define,
+        };
+        defined.add(command, define)
+    });
     Command::new("dblock")
         .version(env!("CARGO_PKG_VERSION"))
         .about(
@@ -212,7 +240,7 @@ pub fn dblock(defined: Defined) -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands(defined.all(SUBCOMMANDS))
-        .subcommand(queue)
+        .subcommands(groups)
 }
 
 /// The settings of all subcommands. Of two with one name the first is the one that an option file can give.

@@ -37,7 +37,7 @@ impl Claimer<'_> {
             self.fruitless_pause = sleep_longer(self.fruitless_pause);
             return self.send_in_time(&FromClaimer::TurnOver { nothing_due: false }, None);
         }
-        while waits && claimed == 0 {
+        while waits && claimed == 0 && !self.is_stuck {
             if self.link.is_readable() {
                 break;
             }
@@ -122,13 +122,20 @@ impl Claimer<'_> {
         }
         let over = self.carry_out(want.as_ref())?;
         self.ended.clear();
+        if !over.claimed.is_empty() {
+            self.early_prune = self.early_prune.once_claimed();
+        }
         let claimed = self.pass_on(&over)?;
+        if self.is_stuck && !self.ended.is_empty() {
+            // Others are not to wait for them until a command of this worker has ended.
+            self.exchange_in(0, shard)?;
+        }
         self.check_queue(over.standing.has_queue)?;
         Ok(claimed)
     }
 
     pub(super) fn what_to_want(&mut self, want: u32, shard: u16) -> Turned<Option<Want>> {
-        if want == 0 {
+        if want == 0 || self.is_stuck {
             return Ok(None);
         }
         let queue = self.worker()?.queue.clone();

@@ -2,6 +2,7 @@
 
 use super::super::Until;
 use super::super::message::FromClaimer;
+use super::exchange::chance_below;
 use super::{Claimer, Head, LONGEST_WAIT, LOOK_INTERVAL, Timeout, Turned};
 use crate::base::clock::{Moment, by_chance};
 use crate::base::log::Level;
@@ -14,6 +15,39 @@ use std::time::Duration;
 pub(super) const PRUNE_INTERVAL: Duration = Duration::from_secs(10);
 
 pub(super) const LONGEST_PRUNE: Duration = Duration::from_millis(200);
+
+/// One in so many workers that end by themselves deletes what is too old, whether it has something to do or not: each leaves a row.
+const PRUNES_ONE_IN: u16 = 16;
+
+/// When a worker that may end before it has pruned does it. There may be no other: cron starts one that ends, again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EarlyPrune {
+    /// It does not.
+    No,
+    /// When it looks whether there is more to do, once it had something.
+    AfterClaim,
+    /// When it looks the next time.
+    Now,
+}
+
+impl EarlyPrune {
+    pub(super) fn of(until: Until) -> Self {
+        match until {
+            Until::Stopped => Self::No,
+            _ if chance_below(PRUNES_ONE_IN) == 0 => Self::Now,
+            // What it has done may be many jobs; of one it is not said that nothing more is due.
+            Until::Drained => Self::AfterClaim,
+            Until::Once => Self::No,
+        }
+    }
+
+    pub(super) fn once_claimed(self) -> Self {
+        match self {
+            Self::AfterClaim => Self::Now,
+            other => other,
+        }
+    }
+}
 
 impl Claimer<'_> {
     /// Looks after delayed jobs and dead workers; whether there may be something to claim.
@@ -44,7 +78,7 @@ impl Claimer<'_> {
 
     pub(super) fn act_on(&mut self, idle: Idle) -> Turned<()> {
         self.check_queue(idle.has_queue)?;
-        if idle.has_dead || idle.is_delayed_due || self.pruned.elapsed() > PRUNE_INTERVAL {
+        if idle.has_dead || idle.is_delayed_due || self.is_prune_due() {
             self.leave_head()?;
         }
         let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
@@ -69,13 +103,18 @@ impl Claimer<'_> {
                 .is_some_and(|opened| opened.skips_locked);
             self.ask(|session| queue::promote(&tables, &queue, skips, session))?;
         }
-        if self.pruned.elapsed() > PRUNE_INTERVAL {
+        if self.is_prune_due() {
             self.pruned = Moment::now();
+            self.early_prune = EarlyPrune::No;
             let mut prune = || self.ask(|session| queue::prune(&tables, &queue, session));
             let begun = Moment::now();
             while prune()? == Some(true) && begun.elapsed() < LONGEST_PRUNE {}
         }
         Ok(())
+    }
+
+    fn is_prune_due(&self) -> bool {
+        self.early_prune == EarlyPrune::Now || self.pruned.elapsed() > PRUNE_INTERVAL
     }
 
     /// Gives up the place at the head: nobody wakes this session from then on.

@@ -16,7 +16,16 @@ pub(super) fn payloads() -> Turned<File> {
 
 pub(super) fn refused(error: &std::io::Error) -> Stop {
     let line = format!("cannot keep a payload: {}", in_words(error));
-    Stop::Failed(Failure::new(Reason::OsRefused, line))
+    Stop::NoPayloads(Failure::new(Reason::OsRefused, line))
+}
+
+/// What was not started.
+fn given_back(unit: &Unit) -> Ended {
+    Ended {
+        unit: unit.clone(),
+        outcome: JobEnd::GivenBack,
+        others: Vec::new(),
+    }
 }
 
 /// Units and jobs of one message at most: a packet has 32 KB.
@@ -28,12 +37,33 @@ pub(super) const JOBS_OF_MESSAGE: usize = 300;
 pub(super) const JOBS_READ: usize = 500;
 
 impl Claimer<'_> {
-    /// Reads the payloads of what was claimed, and passes all of it on. How many jobs it is.
+    /// Reads the payloads of what was claimed, and passes all of it on. How many jobs it is. Where there is no room for payloads, the
+    /// rest is to go back, and the worker ends when it has handed that in.
     pub(super) fn pass_on(&mut self, over: &TurnOver) -> Turned<u32> {
-        let mut jobs = 0;
+        let (mut jobs, mut units) = (0, 0);
+        if over.claimed.is_empty() {
+            return Ok(0);
+        }
+        match self.pass_on_each(over, &mut jobs, &mut units) {
+            Err(Stop::NoPayloads(failure)) => {
+                self.is_stuck = true;
+                for (unit, ..) in &over.claimed[units..] {
+                    if !self.ended.iter().any(|ended| ended.unit == *unit) {
+                        self.ended.push(given_back(unit));
+                    }
+                }
+                self.send_in_time(&FromClaimer::Stuck(failure), None)?;
+            }
+            passed => passed?,
+        }
+        Ok(jobs)
+    }
+
+    /// Counts the jobs, and the units that were passed on: of those that were claimed together all are blocks, or none is.
+    fn pass_on_each(&mut self, over: &TurnOver, jobs: &mut u32, units: &mut usize) -> Turned<()> {
         let mut pending: Vec<Claimed> = Vec::new();
         let mut file = payloads()?;
-        for (unit, parts, payload) in &over.claimed {
+        for (at, (unit, parts, payload)) in over.claimed.iter().enumerate() {
             if unit.block == 0 {
                 let job = match parts {
                     Some(parts) => {
@@ -50,19 +80,21 @@ impl Claimer<'_> {
                     of: 1,
                     jobs: vec![job],
                 });
-                jobs += 1;
+                *jobs += 1;
             } else {
-                jobs += self.pass_on_block(unit)?;
+                *jobs += self.pass_on_block(unit)?;
+                *units = at + 1;
             }
             if pending.len() >= UNITS_OF_MESSAGE {
                 self.send_claimed(std::mem::take(&mut pending), &file)?;
+                *units = at + 1;
                 file = payloads()?;
             }
         }
         if !pending.is_empty() {
             self.send_claimed(pending, &file)?;
         }
-        Ok(jobs)
+        Ok(())
     }
 
     fn send_claimed(&mut self, claimed: Vec<Claimed>, file: &File) -> Turned<()> {
@@ -108,11 +140,7 @@ impl Claimer<'_> {
     /// for a part of a payload.
     fn give_back_incomplete(&mut self, unit: &Unit) -> Turned<()> {
         self.renew()?;
-        self.ended.push(Ended {
-            unit: unit.clone(),
-            outcome: JobEnd::GivenBack,
-            others: Vec::new(),
-        });
+        self.ended.push(given_back(unit));
         Ok(())
     }
 

@@ -164,7 +164,7 @@ impl Coordinator<'_> {
 
     /// Whether what fails is not for want of a server.
     pub(super) fn server_answers(&self) -> bool {
-        self.fault.as_ref().is_some_and(|fault| fault.answers)
+        self.only_read_only.is_some() || self.fault.as_ref().is_some_and(|fault| fault.answers)
     }
 
     /// Says once that no server answers, or that none renews the lease, while nothing runs.

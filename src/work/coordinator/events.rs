@@ -10,6 +10,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::{counted, shown};
+use crate::lock::Lease;
 use crate::queue::{JobEnd, Unit};
 use crate::supervise::{Received, is_over, stop};
 use nix::errno::Errno;
@@ -80,6 +81,7 @@ impl Coordinator<'_> {
         let Received {
             signal,
             from_terminal,
+            ..
         } = received;
         if signal == Signal::SIGCHLD {
             return;
@@ -160,7 +162,11 @@ impl Coordinator<'_> {
                 if let Some(lease) = &mut self.lease {
                     lease.proved = sent;
                 }
-                if std::mem::take(&mut self.is_silent) {
+                // A late answer renews a lease that is over again by now: only the next one is worth a word.
+                let kill_after = self.spec.kill_after;
+                let good = |lease: Lease| !is_over(Some(lease.end_command(kill_after)));
+                if self.is_silent && self.lease.is_none_or(good) {
+                    self.is_silent = false;
                     let again = if self.server_answers() {
                         "the lease is renewed again"
                     } else {
@@ -168,6 +174,7 @@ impl Coordinator<'_> {
                     };
                     self.log.warning(again);
                 }
+                self.only_read_only = None;
             }
             FromClaimer::Claimed(claimed) => {
                 if let Some(file) = descriptor {
@@ -202,6 +209,7 @@ impl Coordinator<'_> {
                     shown(self.spec.grace)
                 ));
             }
+            FromClaimer::Stuck(failure) => self.stop(self.spec.grace, Err(failure.into())),
             FromClaimer::Failed(failure) => self.stop(self.failure_grace, Err(failure.into())),
             FromClaimer::Deregistered => {
                 self.end_claimer();

@@ -166,12 +166,23 @@ impl Coordinator<'_> {
                 first_line(error),
                 shown(*delay)
             )),
+            // Such a job is never dead.
+            JobEnd::Dead(error) if self.repeats(task) => self.log.warning(format_args!(
+                "job {id} failed, attempt {}: {}; it is due again at its next time",
+                task.attempt,
+                first_line(error)
+            )),
             JobEnd::Dead(error) => self.log.warning(format_args!(
                 "job {id} is dead, attempt {}: {}",
                 task.attempt,
                 first_line(error)
             )),
         }
+    }
+
+    fn repeats(&self, task: &Task) -> bool {
+        let open = self.units.get(&task.unit);
+        open.is_some_and(|open| open.unit.repeats)
     }
 
     /// Whether the lease is good for another command.

@@ -18,7 +18,9 @@ use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach_with_descriptors, harden};
 use crate::isolated::query::Message;
 use crate::lock::{DEFAULT_TTL, Introduction};
-use crate::queue::{FindQueue, For, Outcome, Putter, missing_queue, no_such_queue, open};
+use crate::queue::{
+    AskPacket, FindQueue, For, Outcome, Putter, missing_queue, no_such_queue, open,
+};
 use crate::schema::Tables;
 use crate::settings::queue::QueuePut;
 
@@ -27,6 +29,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// The same where the server has no room.
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(500);
+
+/// Bytes of a packet that every server takes.
+const SMALL_PACKET: usize = 16 * 1024;
 
 /// The life of the process that has the session.
 pub(super) fn feed(
@@ -50,6 +55,7 @@ pub(super) fn feed(
         session: None,
         link,
         limit: put.connection.connect_timeout,
+        packet: None,
     };
     let begun = Moment::now();
     let (queue, server) = loop {
@@ -81,6 +87,8 @@ struct Feeder<'a> {
     link: &'a Rc<Link>,
     /// How long a server that is lost is sought.
     limit: Duration,
+    /// Bytes of a packet that the server takes at most, once it was asked.
+    packet: Option<usize>,
 }
 
 impl Feeder<'_> {
@@ -88,23 +96,51 @@ impl Feeder<'_> {
         let mut records = Records::of(&self.put.source);
         while let Next::Some = records.advance(self.link)? {
             let payloads = records.payloads();
-            let outcome = match self.put_all(putter, &payloads)? {
-                Some(Outcome::Put(put)) => Fed::Put(put),
-                Some(Outcome::HasKey(job)) => Fed::HasKey(job),
-                Some(Outcome::NoQueue) => return Err(self.missing_queue()),
-                Some(Outcome::Forgotten) => {
-                    self.tell(Fed::Forgotten);
-                    let queue = &self.put.queue;
-                    let line = format!(
-                        "the server has lost what it had committed: jobs that were put may be missing; see dblock queue list {queue}"
-                    );
-                    return Err(Failure::new(Reason::LockLost, line));
+            let mut left = payloads.as_slice();
+            while !left.is_empty() {
+                let (now, later) = left.split_at(self.fitting(putter, left));
+                left = later;
+                let outcome = match self.put_all(putter, now)? {
+                    Some(Outcome::Put(put)) => Fed::Put(put),
+                    Some(Outcome::HasKey(job)) => Fed::HasKey(job),
+                    Some(Outcome::NoQueue) => return Err(self.missing_queue()),
+                    Some(Outcome::Forgotten) => {
+                        self.tell(Fed::Forgotten);
+                        let queue = &self.put.queue;
+                        let line = format!(
+                            "the server has lost what it had committed: jobs that were put may be missing; see dblock queue list {queue}"
+                        );
+                        return Err(Failure::new(Reason::LockLost, line));
+                    }
+                    None => return Ok(()),
+                };
+                let _ = self.link.send(&Message::Item(outcome));
+                if !left.is_empty() && self.link.is_readable() {
+                    return Ok(());
                 }
-                None => return Ok(()),
-            };
-            let _ = self.link.send(&Message::Item(outcome));
+            }
         }
         Ok(())
+    }
+
+    /// How many of these payloads are put at once: no packet is longer than the server takes. It is asked only for what may be too long.
+    fn fitting(&mut self, putter: &mut Putter, payloads: &[&[u8]]) -> usize {
+        if putter.fitting(payloads, SMALL_PACKET) == payloads.len()
+            && payloads
+                .iter()
+                .all(|payload| payload.len() < SMALL_PACKET / 4)
+        {
+            return payloads.len();
+        }
+        if self.packet.is_none() {
+            // What is wrong with the session the put itself will say.
+            let session = self.session.as_mut();
+            self.packet = session.and_then(|session| session.run(&AskPacket).ok().flatten());
+            if let Some(packet) = self.packet {
+                putter.limit_packets(packet);
+            }
+        }
+        putter.fitting(payloads, self.packet.unwrap_or(usize::MAX))
     }
 
     /// Puts these payloads, however often it takes within the limit; `None` when nobody wants them any more.

@@ -52,8 +52,8 @@ fn define(command: Command) -> Command {
 
 const HELP: &str = "\
 Those that come first stand first: what runs, what is due, by priority, what is delayed, by its time, and what is dead, the
-latest first; of those that are done, the latest first. ATTEMPT is how often the job was started. It needs no more than SELECT
-on dblock's tables; a replica will do.
+latest first; of those that are done, the latest first. ATTEMPT is how often the job was started, but for the times that it was
+given back or ended with 75. It needs no more than SELECT on dblock's tables; a replica will do.
 
 Exit codes: 0, also when there is no such job; 69 no server in time; 77 the account was refused; 78 there is no such queue, no
 tables, or bad configuration; 64 bad usage; 70 internal error; 71 the system refused.";

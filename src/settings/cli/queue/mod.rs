@@ -12,18 +12,21 @@ pub mod show;
 pub mod status;
 pub mod work;
 
-use clap::{Arg, ArgAction, Command, value_parser};
+use clap::{Arg, ArgAction, value_parser};
 
-use super::{Defined, Definition, arguments};
+use super::{Defined, Definition, Group, arguments};
 
-/// Its name.
-pub const NAME: &str = "queue";
+/// The subcommand.
+pub const GROUP: Group = Group {
+    name: "queue",
+    about: "A queue of jobs that a command works off, on all hosts",
+    subcommands: SUBCOMMANDS,
+    help: HELP,
+    define: |command| GROUP.add_to(command, Defined::WhenItRuns),
+    define_all: |command| GROUP.add_to(command, Defined::Now),
+};
 
-/// What it is about.
-pub const ABOUT: &str = "A queue of jobs that a command works off, on all hosts";
-
-/// What can be done, in the order of the help.
-pub const SUBCOMMANDS: &[Definition] = &[
+const SUBCOMMANDS: &[Definition] = &[
     create::DEFINITION,
     put::DEFINITION,
     work::DEFINITION,
@@ -36,24 +39,6 @@ pub const SUBCOMMANDS: &[Definition] = &[
     resume::DEFINITION,
     delete::DEFINITION,
 ];
-
-/// Adds the subcommands, each of which is defined when it is the one that runs.
-pub fn define(command: Command) -> Command {
-    group(command, Defined::WhenItRuns)
-}
-
-/// Adds the subcommands, all of them defined.
-pub fn define_all(command: Command) -> Command {
-    group(command, Defined::Now)
-}
-
-fn group(command: Command, defined: Defined) -> Command {
-    command
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommands(defined.all(SUBCOMMANDS))
-        .after_help(HELP)
-}
 
 /// The queue that is meant, in front of all other arguments.
 fn queue(help: &'static str) -> Arg {

@@ -146,7 +146,7 @@ again after the delay of the queue, and is dead after --max-attempts. The end of
 
 A job may run more than once, but never twice at the same time. When a worker is killed, others have its jobs after the --ttl of
 the queue. SIGTERM and SIGINT: no more jobs are claimed, and dblock exits when the commands have ended, after --grace at the
-latest. A second one: at once.
+latest. A second one ends them at once by SIGTERM, a third one by SIGKILL.
 
 Exit codes: 0 stopped by a signal, or drained; with --once: the command's, 75 nothing is due, 74 the lease was lost; 69 no server
 in time; 77 the account was refused; 78 there is no such queue, no tables, or bad configuration; 126, 127 the command cannot be

@@ -1,0 +1,119 @@
+//! Values as people write them, on a command line and in files. An error is the end of a sentence about the value, and shows no URL, for
+//! that may hold a password.
+
+use std::time::Duration;
+
+/// The longest duration that is taken; beyond it clocks overflow. `forever` has no limit.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// A value as an error quotes it, unless a URL with a password may have landed there.
+pub fn shown_safely(text: &str) -> String {
+    if text.contains('@') {
+        "the value".to_owned()
+    } else {
+        format!("{text:?}")
+    }
+}
+
+/// One of the words in front, and what each means.
+///
+/// # Errors
+/// The end of a sentence about the value: it is none of them.
+pub fn one_of<T: Copy>(words: &[(&str, T)], text: &str) -> Result<T, String> {
+    let found = words.iter().find(|(word, _)| *word == text);
+    found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        format!("{} is neither {}", shown_safely(text), words.join(" nor "))
+    })
+}
+
+/// The word that means this.
+pub fn word_of<T: PartialEq>(words: &[(&'static str, T)], meaning: &T) -> &'static str {
+    let found = words.iter().find(|(_, other)| other == meaning);
+    found.map_or("", |(word, _)| word)
+}
+
+/// A duration as humantime writes it (`90s`, `5m`, `1h 30m`), or a bare number of seconds, as in `flock -w 0.5`.
+///
+/// # Errors
+/// The end of a sentence about the value: it is no duration, or longer than 100 years.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let is_number = text.contains(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let duration = if is_number {
+        text.parse()
+            .ok()
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+    } else {
+        humantime::parse_duration(text).ok()
+    };
+    match duration {
+        Some(duration) if duration <= LONGEST => Ok(duration),
+        Some(_) => Err(format!("{} is too long a time", shown_safely(text))),
+        None if is_number => Err(format!(
+            "{} is too long a time or not a number of seconds",
+            shown_safely(text)
+        )),
+        None => Err(format!(
+            "{} is not a duration; write 90s, 5m, 1h 30m or 0.5",
+            shown_safely(text)
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_duration_or_refused(text in "\\PC{0,20}|[0-9.]{0,40}|([0-9]{1,25} ?[a-zµ]{1,7} ?){1,3}") {
+            match duration(&text) {
+                Ok(span) => prop_assert!(span <= LONGEST),
+                Err(why) => prop_assert!(!why.is_empty()),
+            }
+        }
+
+        #[test]
+        fn a_duration_survives_the_round_trip(millis in 0..1000 * LONGEST.as_secs()) {
+            let span = Duration::from_millis(millis);
+            prop_assert_eq!(duration(&humantime::format_duration(span).to_string()), Ok(span));
+        }
+    }
+
+    #[test]
+    fn durations_are_humantime_or_seconds() {
+        for (text, seconds) in [
+            ("0", 0.0),
+            ("0.5", 0.5),
+            (".5", 0.5),
+            ("30", 30.0),
+            ("90s", 90.0),
+            ("1h 30m", 5400.0),
+            ("300ms", 0.3),
+        ] {
+            assert_eq!(
+                duration(text),
+                Ok(Duration::from_secs_f64(seconds)),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            ".",
+            "-1",
+            "1y2",
+            "1.2.3",
+            "inf",
+            "nan",
+            "1e3",
+            "s",
+            "99999999999999999999",
+            "200years",
+        ] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}
