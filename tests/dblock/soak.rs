@@ -1,6 +1,7 @@
 //! Minutes of everything at once: hosts that run commands through a semaphore and a plain lock, while holders, waiters,
 //! keepers and sessions are killed, hosts are cut off for seconds and the server starts again. Afterwards every record is
-//! read. With durable locks there are scripts with tokens besides, and nobody may ever be beside another. `DBLOCK_SOAK_SECONDS` and `DBLOCK_SOAK_SEED` set how long and which.
+//! read. With durable locks there are scripts with tokens besides, and no deed may ever let one be beside another. What the machine itself
+//! holds up is measured meanwhile. `DBLOCK_SOAK_SECONDS` and `DBLOCK_SOAK_SEED` set how long and which.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -51,6 +52,14 @@ const CUT_OFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)]
 /// From one restart of the server to the next.
 const RESTARTED: Duration = Duration::from_secs(60);
 
+/// A pause, a statement through a proxy and the start of a process take so long only on a machine that is held up: there a lease may
+/// run out between two renewals, or a command be ended late, though nothing was done to its host. It is a tenth of the lease: so long
+/// before another may have a durable lock its command has to be gone.
+const HELD_UP: Duration = Duration::from_millis(400);
+
+/// The pause.
+const MEASURED: Duration = Duration::from_millis(100);
+
 /// How the commands end by themselves.
 const OWN_CODE: i32 = 9;
 
@@ -94,7 +103,7 @@ fn nanos(duration: Duration) -> Time {
     duration.as_nanos().try_into().expect("some centuries")
 }
 
-/// What was done to a host, or to all.
+/// What was done to a host, or to all; or what the machine did not get done in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deed {
     KilledDblock,
@@ -102,6 +111,7 @@ enum Deed {
     KilledSession,
     CutOff,
     Restarted,
+    HeldUp,
 }
 
 /// A deed, to whom (`None`: to all), and when.
@@ -167,16 +177,11 @@ fn soak(server: Server) {
         runs: Mutex::default(),
     };
     let mut random = fastrand::Rng::with_seed(seed);
+    let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        for host in 0..HOSTS {
-            let (soak, random) = (&soak, random.fork());
-            scope.spawn(move || {
-                let _over = Over(&soak.over);
-                soak.run_commands(host, random);
-            });
-        }
-        let _over = Over(&soak.over);
-        soak.strike(seconds, &mut random);
+        scope.spawn(|| soak.measure(&done));
+        let _done = Over(&done);
+        soak.strike_while_commands_run(seconds, &mut random);
     });
     soak.assert_nothing_is_left();
     let history = soak.history();
@@ -202,6 +207,20 @@ impl Soak {
             (format!("{}-one", self.base), 1),
             (format!("{}-pool", self.base), SLOTS),
         ]
+    }
+
+    fn strike_while_commands_run(&self, duration: Duration, random: &mut fastrand::Rng) {
+        thread::scope(|scope| {
+            for host in 0..HOSTS {
+                let random = random.fork();
+                scope.spawn(move || {
+                    let _over = Over(&self.over);
+                    self.run_commands(host, random);
+                });
+            }
+            let _over = Over(&self.over);
+            self.strike(duration, random);
+        });
     }
 
     /// What a host does: one dblock after the other.
@@ -390,6 +409,30 @@ END
         holder.filter(|_| random.bool()).unwrap_or(any)
     }
 
+    /// Notes whenever a pause with a statement that goes the way of dblock's own, and the start of a dblock, is held up.
+    fn measure(&self, done: &AtomicBool) {
+        let proxy = Proxy::to(&self.server);
+        let connect = || {
+            let account = self.server.as_account("admin", "admin-secret");
+            Conn::new(account.tcp_port(proxy.port)).ok()
+        };
+        let mut session = None;
+        let mut since = now();
+        while !within(MEASURED, || done.load(Ordering::Relaxed)) {
+            let mut used: Option<Conn> = session.take().or_else(connect);
+            let answered = used
+                .as_mut()
+                .is_some_and(|session| session.query_drop("DO 1").is_ok());
+            session = used.filter(|_| answered);
+            Dblock::bare().arg("--version").output();
+            let until = now();
+            if until - since > nanos(HELD_UP) {
+                self.note(Deed::HeldUp, None, since..until);
+            }
+            since = until;
+        }
+    }
+
     fn note(&self, deed: Deed, host: Option<usize>, time: Range<Time>) {
         lock_of(&self.events).push(Event { deed, host, time });
     }
@@ -556,13 +599,14 @@ impl History {
         };
         let overlaps = self.overlaps().len();
         println!(
-            "{} runs, ended with {codes:?}; {overlaps} overlaps; killed {} dblock, {} keeper, {} session; cut off {}; restarted {}",
+            "{} runs, ended with {codes:?}; {overlaps} overlaps; killed {} dblock, {} keeper, {} session; cut off {}; restarted {}; held up {}",
             self.runs.len(),
             deeds(Deed::KilledDblock),
             deeds(Deed::KilledKeeper),
             deeds(Deed::KilledSession),
             deeds(Deed::CutOff),
             deeds(Deed::Restarted),
+            deeds(Deed::HeldUp),
         );
         let wrong: Vec<String> = [
             self.unexplained_ends(),
@@ -589,8 +633,22 @@ impl History {
         })
     }
 
+    /// For how long the machine was held up in this time.
+    fn held_up(&self, time: &Range<Time>) -> Time {
+        let held_up = self
+            .events
+            .iter()
+            .filter(|event| event.deed == Deed::HeldUp);
+        held_up
+            .map(|event| {
+                let end = event.time.end.min(time.end);
+                end.saturating_sub(event.time.start.max(time.start))
+            })
+            .sum()
+    }
+
     fn unexplained_ends(&self) -> Vec<String> {
-        use Deed::{CutOff, KilledDblock, KilledKeeper, KilledSession, Restarted};
+        use Deed::{CutOff, HeldUp, KilledDblock, KilledKeeper, KilledSession, Restarted};
         let mut wrong = Vec::new();
         for run in &self.runs {
             let done: Vec<Deed> = self
@@ -603,13 +661,16 @@ impl History {
                 (Some(OWN_CODE), _) => command.is_some_and(|command| command.end.is_some()),
                 (Some(75), _) => command.is_none() && run.output.took.as_secs_f64() >= run.wait,
                 // A durable lock outlives sessions and keepers.
-                (Some(74), _) if self.is_durable => by(&[CutOff, Restarted]),
+                (Some(74), _) if self.is_durable => by(&[CutOff, Restarted, HeldUp]),
                 // A script may come too late, and its answer be lost.
-                (Some(69), _) if run.is_script => by(&[CutOff, Restarted]),
+                (Some(69), _) if run.is_script => by(&[CutOff, Restarted, HeldUp]),
                 (None, Some(libc::SIGKILL)) if run.is_script => by(&[KilledDblock]),
                 // Perhaps before the command had written anything.
-                (Some(74), _) => by(&[CutOff, KilledKeeper, KilledSession, Restarted]),
-                (Some(69), _) => command.is_none() && by(&[CutOff, Restarted]),
+                (Some(74), _) => by(&[CutOff, KilledKeeper, KilledSession, Restarted, HeldUp]),
+                // Each session that is lost costs a waiter the time for which it holds back on the next one.
+                (Some(69), _) => {
+                    command.is_none() && by(&[CutOff, KilledSession, Restarted, HeldUp])
+                }
                 (Some(70), _) => command.is_none() && by(&[KilledKeeper]),
                 (None, Some(libc::SIGKILL)) => by(&[KilledDblock]),
                 _ => false,
@@ -635,7 +696,7 @@ impl History {
         self.commands.iter().filter_map(overlap).collect()
     }
 
-    /// Two may be in one slot only if the server took the lock from one of them, and not for long.
+    /// Two may be in one slot only if the server took the lock from one of them, and not for long; with durable locks not even then.
     fn unexplained_overlaps(&self) -> Vec<String> {
         let host_of: BTreeMap<usize, usize> =
             self.runs.iter().map(|run| (run.id, run.host)).collect();
@@ -655,18 +716,23 @@ impl History {
                 .runs
                 .iter()
                 .any(|run| run.id == id && run.output.code == Some(74));
-            let explained = others
-                .iter()
-                .chain(Some(&id).filter(|_| lost))
-                .any(|other| {
+            let mut losers = others.iter().chain(Some(&id).filter(|_| lost));
+            let explained = if self.is_durable {
+                self.was_gone_late(&time)
+            } else {
+                losers.any(|other| {
                     let host = host_of[other];
                     // A command writes its first line some milliseconds after its lock was granted, and the lock may be lost by then.
-                    let granted = self.commands[other].start.saturating_sub(nanos(NOTICED));
+                    let started = self.commands[other].start;
+                    let long_before = started.saturating_sub(nanos(TTL))..started;
+                    let granted = nanos(NOTICED) + self.held_up(&long_before);
+                    let granted = started.saturating_sub(granted);
                     let before = granted..time.end;
                     let mut befell = self.befell(host, &before);
                     befell.any(|event| self.explains(event, host, &time))
-                });
-            if !explained || self.is_durable {
+                })
+            };
+            if !explained {
                 let about: BTreeSet<usize> = others.into_iter().chain([id]).collect();
                 wrong.push(format!(
                     "two in one slot for {took:?}: {}",
@@ -675,6 +741,13 @@ impl History {
             }
         }
         wrong
+    }
+
+    /// Whether the machine was held up when the command before had to be gone, which is a tenth of the lease before another may have a
+    /// durable lock: nothing less lets two meet, and no deed. Their fences tell them apart.
+    fn was_gone_late(&self, overlap: &Range<Time>) -> bool {
+        let held_up = self.held_up(&(overlap.start - nanos(HELD_UP)..overlap.end));
+        held_up > 0 && overlap.end - overlap.start <= held_up + nanos(SLACK)
     }
 
     /// Each slot's fences grow from one command to the next, and each has its own.
@@ -706,7 +779,7 @@ impl History {
         // By when another could have the lock.
         let mut until = event.time.end;
         match event.deed {
-            Deed::KilledSession => {}
+            Deed::KilledSession | Deed::HeldUp => {}
             // A new keeper ends the session of the one before, as soon as it reaches the server.
             Deed::KilledKeeper => until = own().map(|own| own.time.end).fold(until, Time::max),
             Deed::Restarted => until += nanos(HELD_BACK),
@@ -721,7 +794,7 @@ impl History {
         } else {
             until.max(time.start) + nanos(NOTICED + KILL_AFTER)
         };
-        let slack = nanos(SLACK);
+        let slack = nanos(SLACK) + self.held_up(&(event.time.start..time.end));
         event.time.start <= time.start && time.start <= until + slack && time.end <= most + slack
     }
 
