@@ -35,6 +35,7 @@ Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
             [CompletionResult]::new('renew', 'renew', [CompletionResultType]::ParameterValue, 'Hold a lock of dblock acquire for longer')
             [CompletionResult]::new('release', 'release', [CompletionResultType]::ParameterValue, 'Release a lock of dblock acquire')
             [CompletionResult]::new('history', 'history', [CompletionResultType]::ParameterValue, 'Show what ran where, when, and how it ended')
+            [CompletionResult]::new('cron', 'cron', [CompletionResultType]::ParameterValue, 'One crontab for all hosts')
             [CompletionResult]::new('queue', 'queue', [CompletionResultType]::ParameterValue, 'A queue of jobs that a command works off, on all hosts')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
@@ -385,6 +386,196 @@ Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
             [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
             [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;cron' {
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run the jobs of a crontab, each tick on one of all hosts')
+            [CompletionResult]::new('check', 'check', [CompletionResultType]::ParameterValue, 'Check a crontab, and show when its jobs are due')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Show each job: when it is due, when and where it ran last, and how that ended')
+            [CompletionResult]::new('pause', 'pause', [CompletionResultType]::ParameterValue, 'Have a job not run at its ticks until it is resumed')
+            [CompletionResult]::new('resume', 'resume', [CompletionResultType]::ParameterValue, 'Have a paused job run at its ticks again')
+            [CompletionResult]::new('trigger', 'trigger', [CompletionResultType]::ParameterValue, 'Run a job once now, besides its ticks')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'dblock;cron;run' {
+            [CompletionResult]::new('-j', '-j', [CompletionResultType]::ParameterName, 'How many commands run at once on this host, 1 to 1000; what cannot start here within a second another host may take [default: 32]')
+            [CompletionResult]::new('--jobs', '--jobs', [CompletionResultType]::ParameterName, 'How many commands run at once on this host, 1 to 1000; what cannot start here within a second another host may take [default: 32]')
+            [CompletionResult]::new('--grace', '--grace', [CompletionResultType]::ParameterName, 'How long after SIGTERM the commands that run may take to end; then they are ended, and tried again on another host [default: 30s]')
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('--scrub-env', '--scrub-env', [CompletionResultType]::ParameterName, 'Remove DBLOCK_URL and the other variables for the connection, and MYSQL_PWD, from the environment of the commands')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;cron;check' {
+            [CompletionResult]::new('-n', '-n', [CompletionResultType]::ParameterName, 'Show the next N times of each job, 0 to 1000 [default: 3]')
+            [CompletionResult]::new('--next', '--next', [CompletionResultType]::ParameterName, 'Show the next N times of each job, 0 to 1000 [default: 3]')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;cron;list' {
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print JSON in place of the table')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;cron;pause' {
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;cron;resume' {
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;cron;trigger' {
+            [CompletionResult]::new('--url', '--url', [CompletionResultType]::ParameterName, 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]')
+            [CompletionResult]::new('--host', '--host', [CompletionResultType]::ParameterName, 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]')
+            [CompletionResult]::new('--port', '--port', [CompletionResultType]::ParameterName, 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'The account [env: DBLOCK_USER] [default: the name of the OS user]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'The server''s local socket [env: DBLOCK_SOCKET]')
+            [CompletionResult]::new('--protocol', '--protocol', [CompletionResultType]::ParameterName, 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]')
+            [CompletionResult]::new('--password-file', '--password-file', [CompletionResultType]::ParameterName, 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]')
+            [CompletionResult]::new('--database', '--database', [CompletionResultType]::ParameterName, 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]')
+            [CompletionResult]::new('--defaults-file', '--defaults-file', [CompletionResultType]::ParameterName, 'Read only this MySQL option file')
+            [CompletionResult]::new('--defaults-extra-file', '--defaults-extra-file', [CompletionResultType]::ParameterName, 'Also read this option file, before ~/.my.cnf')
+            [CompletionResult]::new('--defaults-group-suffix', '--defaults-group-suffix', [CompletionResultType]::ParameterName, 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]')
+            [CompletionResult]::new('--ssl-mode', '--ssl-mode', [CompletionResultType]::ParameterName, 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]')
+            [CompletionResult]::new('--ssl-ca', '--ssl-ca', [CompletionResultType]::ParameterName, 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]')
+            [CompletionResult]::new('--ssl-cert', '--ssl-cert', [CompletionResultType]::ParameterName, 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]')
+            [CompletionResult]::new('--ssl-key', '--ssl-key', [CompletionResultType]::ParameterName, 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]')
+            [CompletionResult]::new('--server-public-key-path', '--server-public-key-path', [CompletionResultType]::ParameterName, 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]')
+            [CompletionResult]::new('--connect-timeout', '--connect-timeout', [CompletionResultType]::ParameterName, 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Log errors only')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Log what is done and how long it took; twice: every statement, never a password')
+            [CompletionResult]::new('--no-defaults', '--no-defaults', [CompletionResultType]::ParameterName, 'Read no option file')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help')
+            break
+        }
+        'dblock;cron;help' {
+            [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run the jobs of a crontab, each tick on one of all hosts')
+            [CompletionResult]::new('check', 'check', [CompletionResultType]::ParameterValue, 'Check a crontab, and show when its jobs are due')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Show each job: when it is due, when and where it ran last, and how that ended')
+            [CompletionResult]::new('pause', 'pause', [CompletionResultType]::ParameterValue, 'Have a job not run at its ticks until it is resumed')
+            [CompletionResult]::new('resume', 'resume', [CompletionResultType]::ParameterValue, 'Have a paused job run at its ticks again')
+            [CompletionResult]::new('trigger', 'trigger', [CompletionResultType]::ParameterValue, 'Run a job once now, besides its ticks')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'dblock;cron;help;run' {
+            break
+        }
+        'dblock;cron;help;check' {
+            break
+        }
+        'dblock;cron;help;list' {
+            break
+        }
+        'dblock;cron;help;pause' {
+            break
+        }
+        'dblock;cron;help;resume' {
+            break
+        }
+        'dblock;cron;help;trigger' {
+            break
+        }
+        'dblock;cron;help;help' {
             break
         }
         'dblock;queue' {
@@ -799,6 +990,7 @@ Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
             [CompletionResult]::new('renew', 'renew', [CompletionResultType]::ParameterValue, 'Hold a lock of dblock acquire for longer')
             [CompletionResult]::new('release', 'release', [CompletionResultType]::ParameterValue, 'Release a lock of dblock acquire')
             [CompletionResult]::new('history', 'history', [CompletionResultType]::ParameterValue, 'Show what ran where, when, and how it ended')
+            [CompletionResult]::new('cron', 'cron', [CompletionResultType]::ParameterValue, 'One crontab for all hosts')
             [CompletionResult]::new('queue', 'queue', [CompletionResultType]::ParameterValue, 'A queue of jobs that a command works off, on all hosts')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
@@ -831,6 +1023,33 @@ Register-ArgumentCompleter -Native -CommandName 'dblock' -ScriptBlock {
             break
         }
         'dblock;help;history' {
+            break
+        }
+        'dblock;help;cron' {
+            [CompletionResult]::new('run', 'run', [CompletionResultType]::ParameterValue, 'Run the jobs of a crontab, each tick on one of all hosts')
+            [CompletionResult]::new('check', 'check', [CompletionResultType]::ParameterValue, 'Check a crontab, and show when its jobs are due')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Show each job: when it is due, when and where it ran last, and how that ended')
+            [CompletionResult]::new('pause', 'pause', [CompletionResultType]::ParameterValue, 'Have a job not run at its ticks until it is resumed')
+            [CompletionResult]::new('resume', 'resume', [CompletionResultType]::ParameterValue, 'Have a paused job run at its ticks again')
+            [CompletionResult]::new('trigger', 'trigger', [CompletionResultType]::ParameterValue, 'Run a job once now, besides its ticks')
+            break
+        }
+        'dblock;help;cron;run' {
+            break
+        }
+        'dblock;help;cron;check' {
+            break
+        }
+        'dblock;help;cron;list' {
+            break
+        }
+        'dblock;help;cron;pause' {
+            break
+        }
+        'dblock;help;cron;resume' {
+            break
+        }
+        'dblock;help;cron;trigger' {
             break
         }
         'dblock;help;queue' {

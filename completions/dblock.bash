@@ -26,7 +26,7 @@ _dblock() {
         word=${words[i]}
         takes=''
         case $command in
-            '' | 'queue')
+            '' | 'cron' | 'queue')
                 if [[ $word != -* ]]; then
                     command="${command:+$command }$word"
                     _dblock_before "$command"
@@ -62,6 +62,13 @@ _dblock() {
         'renew') options='--ttl -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'release') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'history') options='--failed --since -n --limit --json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'cron') if [[ $word == -* ]]; then options='-h --help'; else options='run check list pause resume trigger help'; fi ;;
+        'cron run') options='-j --jobs --grace --scrub-env -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'cron check') options='-n --next -h --help' ;;
+        'cron list') options='--json -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'cron pause') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'cron resume') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
+        'cron trigger') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'queue') if [[ $word == -* ]]; then options='-h --help'; else options='create put work status list show retry cancel pause resume delete help'; fi ;;
         'queue create') options='--claim --shards --max-attempts --retry-delay --ttl --keep -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'queue put') options='--lines --null --file --delay --at --priority --key --every -q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
@@ -74,8 +81,8 @@ _dblock() {
         'queue pause') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'queue resume') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
         'queue delete') options='-q --quiet -v --verbose --url --host --port --user --socket --protocol --password-file --database --defaults-file --defaults-extra-file --defaults-group-suffix --no-defaults --ssl-mode --ssl-ca --ssl-cert --ssl-key --server-public-key-path --connect-timeout -h --help' ;;
-        '') if [[ $word != -* ]]; then options='run status kill check config init acquire renew release history queue help'; fi ;;
-        help) options='run status kill check config init acquire renew release history queue help' ;;
+        '') if [[ $word != -* ]]; then options='run status kill check config init acquire renew release history cron queue help'; fi ;;
+        help) options='run status kill check config init acquire renew release history cron queue help' ;;
         *) return ;;
     esac
     if [[ $before ]]; then
@@ -97,6 +104,9 @@ _dblock() {
         anything) return ;;
         *) mapfile -t COMPREPLY < <(compgen -W "$takes" -- "$value") && return ;;
     esac
+    case $command in
+        'cron run' | 'cron check') if [[ $word != -* ]]; then compopt -o default && return; fi ;;
+    esac
     mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
 }
 
@@ -111,7 +121,7 @@ _dblock_takes() {
         --on-lock-lost) takes='reacquire terminate ignore' ;;
         --claim) takes='rows blocks' ;;
         --protocol) takes='tcp socket' ;;
-        --at | --batch | --bury-on | --conflict-exit-code | --connect-timeout | --database | --defaults-group-suffix | --delay | --every | --grace | --hold-at-least | --jobs | --keep | --key | --kill-after | --limit | --max-attempts | --max-concurrency | --name | --once-at | --once-per | --owner | --port | --priority | --retry-delay | --shards | --since | --slots | --time-zone | --timeout | --token | --ttl | --url | --user | --wait | -E | -j | -k | -m | -n | -t | -w) takes='anything' ;;
+        --at | --batch | --bury-on | --conflict-exit-code | --connect-timeout | --database | --defaults-group-suffix | --delay | --every | --grace | --hold-at-least | --jobs | --keep | --key | --kill-after | --limit | --max-attempts | --max-concurrency | --name | --next | --once-at | --once-per | --owner | --port | --priority | --retry-delay | --shards | --since | --slots | --time-zone | --timeout | --token | --ttl | --url | --user | --wait | -E | -j | -k | -m | -n | -t | -w) takes='anything' ;;
         *) takes='' ;;
     esac
 }

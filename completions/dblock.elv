@@ -32,6 +32,7 @@ set edit:completion:arg-completer[dblock] = {|@words|
             cand renew 'Hold a lock of dblock acquire for longer'
             cand release 'Release a lock of dblock acquire'
             cand history 'Show what ran where, when, and how it ended'
+            cand cron 'One crontab for all hosts'
             cand queue 'A queue of jobs that a command works off, on all hosts'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
@@ -372,6 +373,181 @@ set edit:completion:arg-completer[dblock] = {|@words|
             cand --no-defaults 'Read no option file'
             cand -h 'Print help'
             cand --help 'Print help'
+        }
+        &'dblock;cron'= {
+            cand -h 'Print help'
+            cand --help 'Print help'
+            cand run 'Run the jobs of a crontab, each tick on one of all hosts'
+            cand check 'Check a crontab, and show when its jobs are due'
+            cand list 'Show each job: when it is due, when and where it ran last, and how that ended'
+            cand pause 'Have a job not run at its ticks until it is resumed'
+            cand resume 'Have a paused job run at its ticks again'
+            cand trigger 'Run a job once now, besides its ticks'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'dblock;cron;run'= {
+            cand -j 'How many commands run at once on this host, 1 to 1000; what cannot start here within a second another host may take [default: 32]'
+            cand --jobs 'How many commands run at once on this host, 1 to 1000; what cannot start here within a second another host may take [default: 32]'
+            cand --grace 'How long after SIGTERM the commands that run may take to end; then they are ended, and tried again on another host [default: 30s]'
+            cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
+            cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
+            cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'
+            cand --user 'The account [env: DBLOCK_USER] [default: the name of the OS user]'
+            cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
+            cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
+            cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
+            cand --defaults-file 'Read only this MySQL option file'
+            cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
+            cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
+            cand --ssl-mode 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]'
+            cand --ssl-ca 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]'
+            cand --ssl-cert 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]'
+            cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
+            cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
+            cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand --scrub-env 'Remove DBLOCK_URL and the other variables for the connection, and MYSQL_PWD, from the environment of the commands'
+            cand -q 'Log errors only'
+            cand --quiet 'Log errors only'
+            cand -v 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --verbose 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --no-defaults 'Read no option file'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'dblock;cron;check'= {
+            cand -n 'Show the next N times of each job, 0 to 1000 [default: 3]'
+            cand --next 'Show the next N times of each job, 0 to 1000 [default: 3]'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'dblock;cron;list'= {
+            cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
+            cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
+            cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'
+            cand --user 'The account [env: DBLOCK_USER] [default: the name of the OS user]'
+            cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
+            cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
+            cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
+            cand --defaults-file 'Read only this MySQL option file'
+            cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
+            cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
+            cand --ssl-mode 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]'
+            cand --ssl-ca 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]'
+            cand --ssl-cert 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]'
+            cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
+            cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
+            cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand --json 'Print JSON in place of the table'
+            cand -q 'Log errors only'
+            cand --quiet 'Log errors only'
+            cand -v 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --verbose 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --no-defaults 'Read no option file'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'dblock;cron;pause'= {
+            cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
+            cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
+            cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'
+            cand --user 'The account [env: DBLOCK_USER] [default: the name of the OS user]'
+            cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
+            cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
+            cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
+            cand --defaults-file 'Read only this MySQL option file'
+            cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
+            cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
+            cand --ssl-mode 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]'
+            cand --ssl-ca 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]'
+            cand --ssl-cert 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]'
+            cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
+            cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
+            cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand -q 'Log errors only'
+            cand --quiet 'Log errors only'
+            cand -v 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --verbose 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --no-defaults 'Read no option file'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'dblock;cron;resume'= {
+            cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
+            cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
+            cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'
+            cand --user 'The account [env: DBLOCK_USER] [default: the name of the OS user]'
+            cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
+            cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
+            cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
+            cand --defaults-file 'Read only this MySQL option file'
+            cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
+            cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
+            cand --ssl-mode 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]'
+            cand --ssl-ca 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]'
+            cand --ssl-cert 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]'
+            cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
+            cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
+            cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand -q 'Log errors only'
+            cand --quiet 'Log errors only'
+            cand -v 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --verbose 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --no-defaults 'Read no option file'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'dblock;cron;trigger'= {
+            cand --url 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]'
+            cand --host 'The server''s name or address; localhost means its local socket [env: DBLOCK_HOST]'
+            cand --port 'The server''s TCP port [env: DBLOCK_PORT] [default: 3306]'
+            cand --user 'The account [env: DBLOCK_USER] [default: the name of the OS user]'
+            cand --socket 'The server''s local socket [env: DBLOCK_SOCKET]'
+            cand --protocol 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]'
+            cand --password-file 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]'
+            cand --database 'The database with dblock''s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]'
+            cand --defaults-file 'Read only this MySQL option file'
+            cand --defaults-extra-file 'Also read this option file, before ~/.my.cnf'
+            cand --defaults-group-suffix 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]'
+            cand --ssl-mode 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host''s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]'
+            cand --ssl-ca 'A file with the certificates of the CAs to trust, in PEM, in place of the system''s [env: DBLOCK_SSL_CA]'
+            cand --ssl-cert 'A file with dblock''s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]'
+            cand --ssl-key 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]'
+            cand --server-public-key-path 'A file with the server''s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]'
+            cand --connect-timeout 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]'
+            cand -q 'Log errors only'
+            cand --quiet 'Log errors only'
+            cand -v 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --verbose 'Log what is done and how long it took; twice: every statement, never a password'
+            cand --no-defaults 'Read no option file'
+            cand -h 'Print help'
+            cand --help 'Print help'
+        }
+        &'dblock;cron;help'= {
+            cand run 'Run the jobs of a crontab, each tick on one of all hosts'
+            cand check 'Check a crontab, and show when its jobs are due'
+            cand list 'Show each job: when it is due, when and where it ran last, and how that ended'
+            cand pause 'Have a job not run at its ticks until it is resumed'
+            cand resume 'Have a paused job run at its ticks again'
+            cand trigger 'Run a job once now, besides its ticks'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'dblock;cron;help;run'= {
+        }
+        &'dblock;cron;help;check'= {
+        }
+        &'dblock;cron;help;list'= {
+        }
+        &'dblock;cron;help;pause'= {
+        }
+        &'dblock;cron;help;resume'= {
+        }
+        &'dblock;cron;help;trigger'= {
+        }
+        &'dblock;cron;help;help'= {
         }
         &'dblock;queue'= {
             cand -h 'Print help'
@@ -760,6 +936,7 @@ set edit:completion:arg-completer[dblock] = {|@words|
             cand renew 'Hold a lock of dblock acquire for longer'
             cand release 'Release a lock of dblock acquire'
             cand history 'Show what ran where, when, and how it ended'
+            cand cron 'One crontab for all hosts'
             cand queue 'A queue of jobs that a command works off, on all hosts'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
@@ -782,6 +959,26 @@ set edit:completion:arg-completer[dblock] = {|@words|
         &'dblock;help;release'= {
         }
         &'dblock;help;history'= {
+        }
+        &'dblock;help;cron'= {
+            cand run 'Run the jobs of a crontab, each tick on one of all hosts'
+            cand check 'Check a crontab, and show when its jobs are due'
+            cand list 'Show each job: when it is due, when and where it ran last, and how that ended'
+            cand pause 'Have a job not run at its ticks until it is resumed'
+            cand resume 'Have a paused job run at its ticks again'
+            cand trigger 'Run a job once now, besides its ticks'
+        }
+        &'dblock;help;cron;run'= {
+        }
+        &'dblock;help;cron;check'= {
+        }
+        &'dblock;help;cron;list'= {
+        }
+        &'dblock;help;cron;pause'= {
+        }
+        &'dblock;help;cron;resume'= {
+        }
+        &'dblock;help;cron;trigger'= {
         }
         &'dblock;help;queue'= {
             cand create 'Create a queue'

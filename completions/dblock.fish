@@ -24,12 +24,12 @@ function __fish_dblock_words
             case --
                 set -q words[2]; and set -a dblock_command $words[2..]
                 break
-            case --at --batch --bury-on --claim --conflict-exit-code --connect-timeout --database --defaults-extra-file --defaults-file --defaults-group-suffix --delay --every --grace --hold-at-least --host --if-unreachable --jobs --keep --key --kill-after --limit --max-attempts --max-concurrency --name --on-lock-lost --once-at --once-per --owner --password-file --port --priority --protocol --report --retry-delay --server-public-key-path --shards --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --state --time-zone --timeout --token --ttl --url --user --wait -E -j -k -m -n -t -w
+            case --at --batch --bury-on --claim --conflict-exit-code --connect-timeout --database --defaults-extra-file --defaults-file --defaults-group-suffix --delay --every --grace --hold-at-least --host --if-unreachable --jobs --keep --key --kill-after --limit --max-attempts --max-concurrency --name --next --on-lock-lost --once-at --once-per --owner --password-file --port --priority --protocol --report --retry-delay --server-public-key-path --shards --since --slots --socket --ssl-ca --ssl-cert --ssl-key --ssl-mode --state --time-zone --timeout --token --ttl --url --user --wait -E -j -k -m -n -t -w
                 # Its value is the next word, whatever that looks like.
                 set -e words[1]
             case '-*'
             case '*'
-                if not set -q dblock_command[1]; or contains -- "$dblock_command" 'queue'
+                if not set -q dblock_command[1]; or contains -- "$dblock_command" 'cron' 'queue'
                     set dblock_command (string join -- ' ' $dblock_command $words[1])
                     set before (__fish_dblock_before $dblock_command)
                 else if test "$before" = 0
@@ -78,7 +78,7 @@ end
 # No files, but where a line says so.
 complete -c dblock -f
 complete -c dblock -n __fish_dblock_runs -a '(__fish_dblock_run)'
-complete -c dblock -n '__fish_dblock_using_subcommand help' -a 'run status kill check config init acquire renew release history queue help'
+complete -c dblock -n '__fish_dblock_using_subcommand help' -a 'run status kill check config init acquire renew release history cron queue help'
 complete -c dblock -n "__fish_dblock_needs_command" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_needs_command" -s V -l version -d 'Print version'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "run" -d 'Run a command while holding a lock, and exit as it exited'
@@ -91,6 +91,7 @@ complete -c dblock -n "__fish_dblock_needs_command" -f -a "acquire" -d 'Acquire 
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "renew" -d 'Hold a lock of dblock acquire for longer'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "release" -d 'Release a lock of dblock acquire'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "history" -d 'Show what ran where, when, and how it ended'
+complete -c dblock -n "__fish_dblock_needs_command" -f -a "cron" -d 'One crontab for all hosts'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "queue" -d 'A queue of jobs that a command works off, on all hosts'
 complete -c dblock -n "__fish_dblock_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dblock -n "__fish_dblock_using_subcommand run" -s n -l name -d 'The lock. The same name excludes across every host that talks to the same server' -r -f
@@ -420,6 +421,157 @@ complete -c dblock -n "__fish_dblock_using_subcommand history" -s q -l quiet -d 
 complete -c dblock -n "__fish_dblock_using_subcommand history" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
 complete -c dblock -n "__fish_dblock_using_subcommand history" -l no-defaults -d 'Read no option file'
 complete -c dblock -n "__fish_dblock_using_subcommand history" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand cron" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand cron" -f -a "run" -d 'Run the jobs of a crontab, each tick on one of all hosts'
+complete -c dblock -n "__fish_dblock_using_subcommand cron" -f -a "check" -d 'Check a crontab, and show when its jobs are due'
+complete -c dblock -n "__fish_dblock_using_subcommand cron" -f -a "list" -d 'Show each job: when it is due, when and where it ran last, and how that ended'
+complete -c dblock -n "__fish_dblock_using_subcommand cron" -f -a "pause" -d 'Have a job not run at its ticks until it is resumed'
+complete -c dblock -n "__fish_dblock_using_subcommand cron" -f -a "resume" -d 'Have a paused job run at its ticks again'
+complete -c dblock -n "__fish_dblock_using_subcommand cron" -f -a "trigger" -d 'Run a job once now, besides its ticks'
+complete -c dblock -n "__fish_dblock_using_subcommand cron" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -s j -l jobs -d 'How many commands run at once on this host, 1 to 1000; what cannot start here within a second another host may take [default: 32]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l grace -d 'How long after SIGTERM the commands that run may take to end; then they are ended, and tried again on another host [default: 30s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l scrub-env -d 'Remove DBLOCK_URL and the other variables for the connection, and MYSQL_PWD, from the environment of the commands'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron check'" -s n -l next -d 'Show the next N times of each job, 0 to 1000 [default: 3]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron check'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l json -d 'Print JSON in place of the table'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron list'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron pause'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron resume'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l url -d 'All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock [env: DBLOCK_URL]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l host -d 'The server\'s name or address; localhost means its local socket [env: DBLOCK_HOST]' -r -f -a "(__fish_print_hostnames)"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l port -d 'The server\'s TCP port [env: DBLOCK_PORT] [default: 3306]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l user -d 'The account [env: DBLOCK_USER] [default: the name of the OS user]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l socket -d 'The server\'s local socket [env: DBLOCK_SOCKET]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l protocol -d 'How localhost is reached; by its socket if not given [env: DBLOCK_PROTOCOL]' -r -f -a "tcp\t''
+socket\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l password-file -d 'A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l database -d 'The database with dblock\'s tables, for what needs them; also the path of the URL [env: DBLOCK_DATABASE] [default: dblock]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l defaults-file -d 'Read only this MySQL option file' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l defaults-extra-file -d 'Also read this option file, before ~/.my.cnf' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l defaults-group-suffix -d 'Also read the groups [client…] and [dblock…] whose names end in this [env: MYSQL_GROUP_SUFFIX]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l ssl-mode -d 'Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a server whose certificate is signed by a trusted CA; and only if it is also for the host\'s name or address. Without it --ssl-ca means verify-ca [env: DBLOCK_SSL_MODE] [default: preferred]' -r -f -a "disabled\t''
+preferred\t''
+required\t''
+verify-ca\t''
+verify-identity\t''"
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l ssl-ca -d 'A file with the certificates of the CAs to trust, in PEM, in place of the system\'s [env: DBLOCK_SSL_CA]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l ssl-cert -d 'A file with dblock\'s own certificate, and those between it and its CA, in PEM [env: DBLOCK_SSL_CERT]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l ssl-key -d 'A file with the private key of that certificate, in PEM [env: DBLOCK_SSL_KEY]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l server-public-key-path -d 'A file with the server\'s public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted [env: DBLOCK_SERVER_PUBLIC_KEY_PATH]' -r -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l connect-timeout -d 'How long to try to reach a server: resolve names, try hosts, log in [env: DBLOCK_CONNECT_TIMEOUT] [default: 10s]' -r -f
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -s q -l quiet -d 'Log errors only'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -s v -l verbose -d 'Log what is done and how long it took; twice: every statement, never a password'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -l no-defaults -d 'Read no option file'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron trigger'" -s h -l help -d 'Print help'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron help'" -f -a "run" -d 'Run the jobs of a crontab, each tick on one of all hosts'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron help'" -f -a "check" -d 'Check a crontab, and show when its jobs are due'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron help'" -f -a "list" -d 'Show each job: when it is due, when and where it ran last, and how that ended'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron help'" -f -a "pause" -d 'Have a job not run at its ticks until it is resumed'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron help'" -f -a "resume" -d 'Have a paused job run at its ticks again'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron help'" -f -a "trigger" -d 'Run a job once now, besides its ticks'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron help'" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dblock -n "__fish_dblock_using_subcommand queue" -s h -l help -d 'Print help'
 complete -c dblock -n "__fish_dblock_using_subcommand queue" -f -a "create" -d 'Create a queue'
 complete -c dblock -n "__fish_dblock_using_subcommand queue" -f -a "put" -d 'Put jobs into a queue, and print their ids'
@@ -768,18 +920,25 @@ complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "pause
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "resume" -d 'Have workers claim jobs of a queue again'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "delete" -d 'Delete a queue with all of its jobs'
 complete -c dblock -n "__fish_dblock_using_subcommand 'queue help'" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "run" -d 'Run a command while holding a lock, and exit as it exited'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "status" -d 'Show who holds a lock, who waits for it, and for how long'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "kill" -d 'End the holder of a lock, and its command'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "check" -d 'Check whether a server is fit to lock on, and how fast it is'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "config" -d 'Print every setting in force and where it comes from'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "init" -d 'Create dblock\'s tables, or upgrade them'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "acquire" -d 'Acquire a lock that spans several commands of a script, and print its token'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "renew" -d 'Hold a lock of dblock acquire for longer'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "release" -d 'Release a lock of dblock acquire'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "history" -d 'Show what ran where, when, and how it ended'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "queue" -d 'A queue of jobs that a command works off, on all hosts'
-complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history queue help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history cron queue help" -f -a "run" -d 'Run a command while holding a lock, and exit as it exited'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history cron queue help" -f -a "status" -d 'Show who holds a lock, who waits for it, and for how long'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history cron queue help" -f -a "kill" -d 'End the holder of a lock, and its command'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history cron queue help" -f -a "check" -d 'Check whether a server is fit to lock on, and how fast it is'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history cron queue help" -f -a "config" -d 'Print every setting in force and where it comes from'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history cron queue help" -f -a "init" -d 'Create dblock\'s tables, or upgrade them'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history cron queue help" -f -a "acquire" -d 'Acquire a lock that spans several commands of a script, and print its token'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history cron queue help" -f -a "renew" -d 'Hold a lock of dblock acquire for longer'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history cron queue help" -f -a "release" -d 'Release a lock of dblock acquire'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history cron queue help" -f -a "history" -d 'Show what ran where, when, and how it ended'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history cron queue help" -f -a "cron" -d 'One crontab for all hosts'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history cron queue help" -f -a "queue" -d 'A queue of jobs that a command works off, on all hosts'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and not __fish_seen_subcommand_from run status kill check config init acquire renew release history cron queue help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from cron" -f -a "run" -d 'Run the jobs of a crontab, each tick on one of all hosts'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from cron" -f -a "check" -d 'Check a crontab, and show when its jobs are due'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from cron" -f -a "list" -d 'Show each job: when it is due, when and where it ran last, and how that ended'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from cron" -f -a "pause" -d 'Have a job not run at its ticks until it is resumed'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from cron" -f -a "resume" -d 'Have a paused job run at its ticks again'
+complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from cron" -f -a "trigger" -d 'Run a job once now, besides its ticks'
 complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from queue" -f -a "create" -d 'Create a queue'
 complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from queue" -f -a "put" -d 'Put jobs into a queue, and print their ids'
 complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from queue" -f -a "work" -d 'Run a command for each job of a queue'
@@ -791,3 +950,5 @@ complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subc
 complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from queue" -f -a "pause" -d 'Have workers claim no more jobs of a queue for now'
 complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from queue" -f -a "resume" -d 'Have workers claim jobs of a queue again'
 complete -c dblock -n "__fish_dblock_using_subcommand help; and __fish_seen_subcommand_from queue" -f -a "delete" -d 'Delete a queue with all of its jobs'
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron run'" -F
+complete -c dblock -n "__fish_dblock_using_subcommand 'cron check'" -F

@@ -4,6 +4,7 @@
 mod base;
 mod commands;
 mod cron;
+mod crond;
 mod db;
 mod history;
 mod isolated;
@@ -73,6 +74,7 @@ fn dispatch(subcommand: Subcommand, command_line: CommandLine) -> Ending {
         Subcommand::Renew => commands::renew::renew(command_line),
         Subcommand::Release => commands::release::release(command_line),
         Subcommand::History => commands::history::history(command_line),
+        Subcommand::Cron(action) => commands::cron::cron(action, command_line),
         Subcommand::Queue(action) => commands::queue::queue(action, command_line),
     };
     ended.unwrap_or_else(|error| {

@@ -16,14 +16,26 @@ pub const LARGEST: u64 = 1024 * 1024;
 /// As `open(2)` and `read(2)`; and that it is not a regular file, or larger than [`LARGEST`].
 pub fn read(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, Metadata)> {
     let (file, metadata) = open(path)?;
-    // Larger than it says, for a buffer that grows, or is nearly full, leaves some bytes behind elsewhere.
-    let expected = usize::try_from(metadata.len().min(LARGEST) + 64).unwrap_or_default();
+    Ok((all_of(file, metadata.len())?, metadata))
+}
+
+/// Everything that stdin has, until its end.
+///
+/// # Errors
+/// As `read(2)`; and that it is more than [`LARGEST`].
+pub fn read_stdin() -> io::Result<Zeroizing<Vec<u8>>> {
+    all_of(io::stdin().lock(), LARGEST)
+}
+
+fn all_of(reader: impl Read, length: u64) -> io::Result<Zeroizing<Vec<u8>>> {
+    // More than it says, for a buffer that grows, or is nearly full, leaves some bytes behind elsewhere.
+    let expected = usize::try_from(length.min(LARGEST) + 64).unwrap_or_default();
     let mut bytes = Zeroizing::new(Vec::with_capacity(expected));
-    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    reader.take(LARGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LARGEST {
         return Err(io::Error::other("it is larger than 1 MiB"));
     }
-    Ok((bytes, metadata))
+    Ok(bytes)
 }
 
 fn open(path: &Path) -> io::Result<(File, Metadata)> {

@@ -96,6 +96,21 @@ fn write_within(descriptor: BorrowedFd, bytes: &[u8], patience: Duration) -> io:
     if !writable(descriptor, patience) {
         return Err(io::Error::other("nobody reads it"));
     }
+    write_now(descriptor, bytes)
+}
+
+/// Writes as much as there is room for now; how much that was.
+///
+/// # Errors
+/// As `write(2)`; [`io::ErrorKind::WouldBlock`] where there is no room at all.
+pub fn write_what_fits(descriptor: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
+    if !writable(descriptor, Duration::ZERO) {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    write_now(descriptor, bytes)
+}
+
+fn write_now(descriptor: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
     let stat = fstat(descriptor)?;
     let plain = || Ok(nix::unistd::write(descriptor, bytes)?);
     match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
@@ -103,14 +118,15 @@ fn write_within(descriptor: BorrowedFd, bytes: &[u8], patience: Duration) -> io:
             let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
             Ok(send(descriptor.as_raw_fd(), bytes, flags)?)
         }
-        // Between the question and the write the command may fill a pipe: a descriptor of our own does not block.
-        SFlag::S_IFIFO => {
+        // Between the question and the write the command may fill a pipe, and a terminal that has room for a byte may have none for a
+        // line: a descriptor of our own does not block.
+        SFlag::S_IFIFO | SFlag::S_IFCHR => {
             let own = std::fs::OpenOptions::new()
                 .write(true)
-                .custom_flags(libc::O_NONBLOCK)
+                .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
                 .open(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
             match own {
-                Ok(mut pipe) => pipe.write(bytes),
+                Ok(mut file) => file.write(bytes),
                 Err(_) => plain(),
             }
         }

@@ -18,6 +18,18 @@ pub fn local_user() -> String {
     name.unwrap_or(number)
 }
 
+/// The home folder of the OS user, as the same file has it.
+pub fn local_home() -> Option<String> {
+    let number = geteuid().to_string();
+    let (bytes, _) = file::read("/etc/passwd".as_ref()).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let line = text
+        .lines()
+        .find(|line| line.split(':').nth(2) == Some(&*number))?;
+    let home = line.split(':').nth(5).filter(|home| !home.is_empty());
+    home.map(str::to_owned)
+}
+
 /// Whom dblock logs in as where nothing says it. It may ask a directory service, which may take its time.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 pub mod acquire;
 pub mod check;
 pub mod config;
+pub mod cron;
 pub mod history;
 pub mod init;
 mod inquiry;

@@ -24,8 +24,17 @@ pub enum Once {
 
 /// A run that is not due, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AlreadyRan {
-    /// The tick that a run has succeeded for, as text; `None`: that one began too short a time ago.
+pub enum AlreadyRan {
+    /// The tick of the crontab, which is shown so, was given to another run.
+    Elsewhere(String),
+    /// A run has succeeded.
+    Success(Earlier),
+}
+
+/// A run that has succeeded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Earlier {
+    /// The tick that it was for, as text; `None`: it began too short a time ago.
     pub tick: Option<String>,
     /// The tick after that, as text.
     pub next: Option<String>,
@@ -62,7 +71,7 @@ impl Once {
         requested_ago: Duration,
     ) -> Result<Option<Tick>, Box<AlreadyRan>> {
         let already = |last: &LastSuccess, tick: Option<Tick>, next: Option<Tick>, per| {
-            Box::new(AlreadyRan {
+            Box::new(AlreadyRan::Success(Earlier {
                 tick: tick.map(|tick| tick.to_string()),
                 next: next.map(|tick| tick.to_string()),
                 per,
@@ -70,7 +79,7 @@ impl Once {
                 pid: last.pid,
                 program: last.program.clone(),
                 began_ago: last.started_ago,
-            })
+            }))
         };
         match self {
             Self::At(schedule) => {
@@ -97,24 +106,28 @@ impl Once {
 impl fmt::Display for AlreadyRan {
     /// Goes on from the name of the lock.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let earlier = match self {
+            Self::Elsewhere(tick) => return write!(f, "was given to another host for {tick}"),
+            Self::Success(earlier) => earlier,
+        };
         f.write_str("has run")?;
-        if let Some(tick) = &self.tick {
+        if let Some(tick) = &earlier.tick {
             write!(f, " for {tick}")?;
         }
-        if let Some(host) = &self.host {
+        if let Some(host) = &earlier.host {
             write!(f, ", on {host}")?;
         }
-        if let Some(pid) = self.pid {
+        if let Some(pid) = earlier.pid {
             write!(f, ", pid {pid}")?;
         }
-        if let Some(program) = &self.program {
+        if let Some(program) = &earlier.program {
             write!(f, " ({program})")?;
         }
-        write!(f, ", {} ago", in_seconds(self.began_ago))?;
-        if let Some(next) = &self.next {
+        write!(f, ", {} ago", in_seconds(earlier.began_ago))?;
+        if let Some(next) = &earlier.next {
             write!(f, "; the next is {next}")?;
         }
-        if let Some(per) = self.per {
+        if let Some(per) = earlier.per {
             write!(f, ", and runs once per {}", shown(per))?;
         }
         Ok(())

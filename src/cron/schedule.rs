@@ -42,6 +42,11 @@ impl Schedule {
         Ok(Self { expression, zone })
     }
 
+    /// The time zone.
+    pub fn zone(&self) -> &Zone {
+        &self.zone
+    }
+
     /// The first tick after a moment. `None` if there is none within 41 years: such a line names only times that clocks skip.
     pub fn next_after(&self, after: Timestamp) -> Option<Tick> {
         let mut from = next_moment(after)?;

@@ -22,7 +22,7 @@ pub struct Journal {
 
 /// The columns of what is known of a run.
 const FACTS: &str =
-    "run, name, slot, slot_name, tick, host, pid, user, program, connection, requested_at";
+    "run, name, slot, slot_name, tick, attempt, host, pid, user, program, connection, requested_at";
 
 impl Journal {
     /// The statement that records that the run was granted this slot on this session. Where the slot's row is to belong to an
@@ -214,6 +214,7 @@ impl Journal {
             number(slot),
             text("slot_name", facts.slot_name.as_deref()),
             moment(facts.tick),
+            facts.attempt.to_string(),
             text("host", Some(&facts.host)),
             facts.pid.to_string(),
             text("user", Some(&facts.user)),

@@ -69,6 +69,8 @@ pub struct RunFacts {
     pub slot_name: Option<String>,
     /// The tick that it is for, in microseconds since 1970, UTC.
     pub tick: Option<i64>,
+    /// Which attempt of that it is, from 1 on.
+    pub attempt: u32,
     /// The host.
     pub host: String,
     /// The process that a person sees.
@@ -90,6 +92,7 @@ impl RunFacts {
             slot: None,
             slot_name: None,
             tick: None,
+            attempt: 1,
             host: gethostname()
                 .unwrap_or_default()
                 .to_string_lossy()

@@ -34,6 +34,7 @@ impl Fixture {
                 name: name.to_owned(),
                 slot: None,
                 slot_name: None,
+                attempt: 1,
                 tick: None,
                 host: "web1".to_owned(),
                 pid: run,

@@ -137,7 +137,7 @@ impl<'a> Lock<'a> {
             }
             Ok(Err(already)) => {
                 let why = format!("{} {already}; not run", self.spec.name);
-                let _ = self.backend.release(&recorder.skip(&why));
+                let _ = self.backend.release(&|| recorder.skip(&why));
                 self.backend.drop_held();
                 let _ = link.send(&FromKeeper::AlreadyRan(*already));
                 Ok(false)
@@ -145,8 +145,8 @@ impl<'a> Lock<'a> {
             Err(fault) => {
                 // What a session has recorded by itself the next grant mends.
                 let has_row = self.backend.outlives_session();
-                let record = has_row.then(|| recorder.withdrawal());
-                let _ = self.backend.release(record.as_slice());
+                let record = || has_row.then(|| recorder.withdrawal()).into_iter().collect();
+                let _ = self.backend.release(&record);
                 self.backend.drop_held();
                 match fault {
                     Fault::Final(failure) => Err(Some(failure)),
@@ -230,11 +230,16 @@ impl<'a> Lock<'a> {
 
     /// Records how the run ended, or forgets one that was not started, and gives the lock back; the keeper's last message.
     pub fn release(&mut self, end: Option<&RunEnd>, link: &Link) -> FromKeeper {
-        let record = self.recorder.as_ref().map(|recorder| match end {
-            Some(end) => recorder.end(end),
-            None => vec![recorder.withdrawal()],
-        });
-        let cause = match self.backend.release(&record.unwrap_or_default()) {
+        let begun = Moment::now();
+        let record = || match (&self.recorder, end.cloned()) {
+            (Some(recorder), Some(mut end)) => {
+                end.ended_ago += begun.elapsed();
+                recorder.end(&end)
+            }
+            (Some(recorder), None) => vec![recorder.withdrawal()],
+            (None, _) => Vec::new(),
+        };
+        let cause = match self.backend.release(&record) {
             Ok(was_held) => {
                 if let Some(recorder) = &self.recorder {
                     recorder.prune_now_and_then(&mut *self.backend);

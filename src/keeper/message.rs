@@ -67,6 +67,8 @@ pub enum ToKeeper {
     Pause,
     /// Renew now.
     Check,
+    /// The daemon of the run is about to end the command: the run has not failed, however that ends.
+    Interrupt,
     /// The command has ended, so; hold the lock all the same. A lock that is lost now is reacquired.
     Hold(Option<Box<RunEnd>>),
     /// The command has ended, so, if it was started: give the lock back.

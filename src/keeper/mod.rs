@@ -17,7 +17,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Listener};
 use crate::base::processes::Processes;
-use crate::cron::Once;
+use crate::cron::{Claim, Once};
 use crate::db::server_facts::{READ_ONLY, is_read_only};
 use crate::db::{ConnectOptions, Connector, Fault};
 use crate::history::Outcome;
@@ -68,6 +68,8 @@ pub struct TableUse {
     pub token_ttl: Option<Duration>,
     /// When it is not to run.
     pub once: Option<Once>,
+    /// The tick of the fleet's crontab that it is for.
+    pub claim: Option<Claim>,
     /// The names of the slots, in their order; empty where they have none.
     pub slot_names: Vec<String>,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{TableUse, Task};
 use crate::base::clock::Moment;
-use crate::cron::{AlreadyRan, Once, Tick, tick_in_micros};
+use crate::cron::{AlreadyRan, Claim, Once, Tick, tick_in_micros};
 use crate::db::{Fault, Plain, Session};
 use crate::history::{AskLastSuccess, Journal, Outcome, RunEnd, RunFacts, Successes};
 use crate::lock::rows::RecordTokenEnd;
@@ -17,6 +17,8 @@ pub struct Recorder<'a> {
     tables: &'a TableUse,
     /// Whether the backend records the grant itself, in one transaction with it.
     is_row: bool,
+    /// Whether its daemon ends the run.
+    pub is_interrupted: bool,
 }
 
 impl<'a> Recorder<'a> {
@@ -24,8 +26,13 @@ impl<'a> Recorder<'a> {
     pub fn new(task: &Task, tables: &'a TableUse) -> Self {
         let introduction = &task.introduction;
         let (pid, program) = (introduction.pid, &introduction.command);
+        let claim = tables.claim.as_ref();
         let facts = RunFacts {
-            tick: task.tick.and_then(tick_in_micros),
+            tick: claim.map_or_else(
+                || task.tick.and_then(tick_in_micros),
+                |claim| Some(claim.tick),
+            ),
+            attempt: claim.map_or(1, |claim| claim.attempt),
             ..RunFacts::here(task.run_id, &task.lock.name, pid, program)
         };
         Self {
@@ -36,6 +43,7 @@ impl<'a> Recorder<'a> {
             },
             tables,
             is_row: tables.is_row(),
+            is_interrupted: false,
         }
     }
 
@@ -79,6 +87,11 @@ impl<'a> Recorder<'a> {
             schema::prepare(session)?;
             tables.check(session)?;
         }
+        if let Some(claim) = &self.tables.claim
+            && !self.is_own(claim, session)?
+        {
+            return Ok(Err(Box::new(AlreadyRan::Elsewhere(claim.shown.clone()))));
+        }
         let due = match &self.tables.once {
             None => Ok(None),
             Some(once) => {
@@ -95,6 +108,14 @@ impl<'a> Recorder<'a> {
                 .map_err(|fault| tables.explain(fault))?;
         }
         Ok(due)
+    }
+
+    /// Whether the tick of the crontab is still this run's; then nobody takes it over any more while the lock is held.
+    fn is_own(&self, claim: &Claim, session: &mut Session) -> Result<bool, Fault> {
+        let facts = &self.journal.facts;
+        let confirm = claim.confirm(&self.journal.tables, &facts.name, &facts.run);
+        let confirmed = session.change(&Plain(confirm));
+        Ok(confirmed.map_err(|fault| self.journal.tables.explain(fault))? > 0)
     }
 
     /// Asks for the last success, and notes the tick that the run is for.
@@ -168,13 +189,21 @@ impl<'a> Recorder<'a> {
 
     /// The same of a run whose dblock has died.
     pub fn end_of_the_dead(&self) -> Vec<String> {
+        let (outcome, message) = if self.is_interrupted {
+            let message =
+                "dblock was asked to end, and killed with its command before that had ended";
+            (Outcome::Interrupted, message)
+        } else {
+            let message = "dblock was killed, and its command with it";
+            (Outcome::Failed, message)
+        };
         self.journal.end(&RunEnd {
-            outcome: Outcome::Failed,
+            outcome,
             exit_code: None,
             signal: None,
             ran: None,
             ended_ago: Duration::ZERO,
-            message: Some("dblock was killed, and its command with it".to_owned()),
+            message: Some(message.to_owned()),
             succeeded: false,
         })
     }

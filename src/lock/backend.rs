@@ -39,11 +39,12 @@ pub trait Backend {
     /// Answers whoever ends the holder that the command has ended. `false`: the answer did not arrive.
     fn ack_kill(&mut self) -> bool;
 
-    /// Carries out these statements of others, and gives the lock back, at once if it can. `false`: it was not held any more.
+    /// Carries out statements of others, and gives the lock back, at once if it can; `also` says them anew for each attempt, for they may
+    /// say how long ago something was. `false`: it was not held any more.
     ///
     /// # Errors
     /// The cause of a loss: the lock is free, nobody knows since when. `None` where it was lost before.
-    fn release(&mut self, also: &[String]) -> Result<bool, Option<String>>;
+    fn release(&mut self, also: &dyn Fn() -> Vec<String>) -> Result<bool, Option<String>>;
 
     /// As [`Backend::release`], for a supervisor that has died: not for long, and not where the end of the session does it.
     fn release_for_the_dead(&mut self, also: &[String]);

@@ -12,12 +12,12 @@ pub use fixture::Fixture;
 pub use install::{Installed, Installer, Keep};
 pub use statements::{CATCH_UP_IN_GROUP, Node, prepare as prepare_sql};
 pub use tables::{
-    DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS, PUTS, QUEUE_MINUTES, QUEUES, RUNNING,
-    RUNS, Table, VERSION, WORKERS,
+    CRON_DAEMONS, CRON_JOBS, CRON_TICKS, DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS, PUTS,
+    QUEUE_MINUTES, QUEUES, RUNNING, RUNS, Table, VERSION, WORKERS,
 };
 
 use statements::{AskOtherEngines, CATCH_UP, Prepare};
-use tables::{LOCKS, META, OLDEST_USABLE, SUCCESSES, TABLES, USABLE_FROM, WITH_QUEUES};
+use tables::{LOCKS, META, OLDEST_USABLE, SUCCESSES, TABLES, USABLE_FROM, WITH_CRON, WITH_QUEUES};
 
 use crate::base::exit::{Failure, Reason};
 use crate::db::{Fault, Plain, Row, Session, Statement, quoted_identifier};
@@ -86,6 +86,15 @@ impl Tables {
     pub fn check_queues(&self, session: &mut Session) -> Result<(), Fault> {
         let found = session.run(&AskVersion(self));
         self.judge_since(WITH_QUEUES, found, session)
+    }
+
+    /// As [`Tables::check`], where those of the crontab are needed besides, which came with version 3.
+    ///
+    /// # Errors
+    /// As [`Tables::check`].
+    pub fn check_cron(&self, session: &mut Session) -> Result<(), Fault> {
+        let found = session.run(&AskVersion(self));
+        self.judge_since(WITH_CRON, found, session)
     }
 
     /// Those that are of another engine than `InnoDB`, as far as the account is shown them: a crash may lose what was written to

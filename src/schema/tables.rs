@@ -7,13 +7,16 @@
 use std::fmt::Write;
 
 /// The version of the tables that this dblock makes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The oldest version that this dblock can use.
 pub const OLDEST_USABLE: u32 = 1;
 
 /// The version that brought the tables of the queues.
 pub const WITH_QUEUES: u32 = 2;
+
+/// The version that brought the tables of the crontab.
+pub const WITH_CRON: u32 = 3;
 
 /// The version that a dblock must know, at least, to use the tables that this one makes.
 pub const USABLE_FROM: u32 = 1;
@@ -33,6 +36,7 @@ pub struct Table {
 /// Types that several columns have.
 const NAME: &str = "VARCHAR(200) NOT NULL";
 const ID: &str = "CHAR(32) CHARACTER SET ascii COLLATE ascii_bin";
+const ID_REQUIRED: &str = "CHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL";
 const OPTIONAL_ID: &str = "CHAR(32) CHARACTER SET ascii COLLATE ascii_bin NULL";
 const MOMENT: &str = "DATETIME(6) NULL";
 const NUMBER: &str = "BIGINT UNSIGNED NULL";
@@ -341,8 +345,93 @@ pub const PUTS: Table = Table {
     keys: &[("by_time", "put_at")],
 };
 
+/// Jobs of the fleet's crontab: a row each, which moves forward with each tick that is settled. Its command is in no table.
+pub const CRON_JOBS: Table = Table {
+    name: "dblock_cron_jobs",
+    columns: &[
+        ("name", NAME),
+        // The five fields, or the nickname, and the zone, of the file that was read last.
+        ("schedule", "VARCHAR(1000) NOT NULL"),
+        ("zone", "VARCHAR(64) NOT NULL"),
+        // A hash of all that the file says of the job, and by how much a tick may be put off.
+        ("definition", "VARCHAR(32) NOT NULL"),
+        ("jitter_seconds", "INT UNSIGNED NOT NULL DEFAULT 0"),
+        // The next tick to settle; NULL: there is none.
+        ("next_at", MOMENT),
+        // The last tick that was settled, be it taken or skipped.
+        ("settled_at", MOMENT),
+        // A number that the latest write has chosen: what goes with it is conditional on it.
+        ("change_id", OPTIONAL_ID),
+        ("paused_at", MOMENT),
+        // Somebody wants it to run once, besides.
+        ("triggered_at", MOMENT),
+        // When the file of a daemon, or somebody, last changed it; and the host of that daemon.
+        ("changed_at", "DATETIME(6) NOT NULL"),
+        ("changed_by", "VARCHAR(64) NULL"),
+        // When a daemon last had it in its file.
+        ("seen_at", "DATETIME(6) NOT NULL"),
+    ],
+    primary_key: "name",
+    keys: &[("by_next", "next_at"), ("by_change", "changed_at")],
+};
+
+/// Ticks that run, that are to be tried again, or that wait for an earlier one of their job. What is over has no row.
+pub const CRON_TICKS: Table = Table {
+    name: "dblock_cron_ticks",
+    columns: &[
+        ("name", NAME),
+        ("tick", "DATETIME(6) NOT NULL"),
+        // The run of the latest attempt; before the first one a number that no run has.
+        ("run", ID_REQUIRED),
+        // How often it was started, and how many of these attempts count as failed.
+        ("attempt", "INT UNSIGNED NOT NULL"),
+        ("failures", "INT UNSIGNED NOT NULL DEFAULT 0"),
+        // Who has it; NULL: nobody.
+        ("daemon", OPTIONAL_ID),
+        // While nobody has it: when it is to be tried again; NULL: when no other tick of its job has a row.
+        ("start_at", MOMENT),
+        // When the command of this attempt was about to start; NULL: it was not yet.
+        ("started_at", MOMENT),
+        // Since when no attempt could be started; NULL: the latest was, or there was none.
+        ("unstarted_at", MOMENT),
+        ("ttl_seconds", "INT UNSIGNED NOT NULL"),
+    ],
+    primary_key: "name, tick",
+    keys: &[],
+};
+
+/// The daemons that run the fleet's crontab.
+pub const CRON_DAEMONS: Table = Table {
+    name: "dblock_cron_daemons",
+    columns: &[
+        ("daemon", ID_REQUIRED),
+        ("host", "VARCHAR(64) NULL"),
+        ("pid", NUMBER),
+        ("user", "VARCHAR(32) NULL"),
+        // How many commands it runs at once.
+        ("slots", "INT UNSIGNED NOT NULL"),
+        // How many jobs its file has, a hash of all of them, those of which another schedule is in force, and those of which the rest
+        // is another than was read last.
+        ("jobs", "INT UNSIGNED NOT NULL"),
+        ("definition", "VARCHAR(32) NOT NULL"),
+        ("disagrees", "TEXT NULL"),
+        ("differs", "TEXT NULL"),
+        ("started_at", "DATETIME(6) NOT NULL"),
+        ("renewed_at", "DATETIME(6) NOT NULL"),
+        // As long as it is taken for alive, and since when it is so without a break.
+        ("expires_at", "DATETIME(6) NOT NULL"),
+        ("alive_since", "DATETIME(6) NOT NULL"),
+        // It takes no more ticks; it is gone.
+        ("leaving_at", MOMENT),
+        ("gone_at", MOMENT),
+    ],
+    primary_key: "daemon",
+    // Each daemon looks once a second which ones are alive; those that are gone stay for a while.
+    keys: &[("by_expiry", "expires_at"), ("by_host", "host, user")],
+};
+
 /// All of them. The one with the version comes last: it says that the others are there.
-pub const TABLES: [Table; 16] = [
+pub const TABLES: [Table; 19] = [
     LOCKS,
     RUNS,
     SUCCESSES,
@@ -358,6 +447,9 @@ pub const TABLES: [Table; 16] = [
     WORKERS,
     QUEUE_MINUTES,
     PUTS,
+    CRON_JOBS,
+    CRON_TICKS,
+    CRON_DAEMONS,
     META,
 ];
 

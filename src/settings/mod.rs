@@ -2,6 +2,7 @@
 
 pub mod cli;
 mod connection;
+pub mod cron;
 mod option_file;
 pub mod queue;
 mod run;

@@ -11,7 +11,7 @@ use crate::lock::Grant;
 /// A variable of the command: to set, or with `None` to remove.
 pub type Change = (CString, Option<CString>);
 
-/// The variables that describe the grant, and those that are kept from the command.
+/// The job's own variables, those that describe the grant, and those that are kept from the command.
 ///
 /// # Panics
 /// Where a text has a NUL, which neither an argument nor a name of a lock can have.
@@ -29,11 +29,11 @@ pub fn changes(job: &Job, grant: Option<Grant>, tick: Option<&str>) -> Vec<Chang
         ("DBLOCK_FENCE", fence.map(|fence| fence.to_string())),
     ];
     let scrubbed = job.scrubbed.iter().map(|&name| (name, None));
-    described
+    let described = described
         .into_iter()
         .chain(scrubbed)
-        .map(|(name, value)| change(name, value.as_deref()))
-        .collect()
+        .map(|(name, value)| change(name, value.as_deref()));
+    job.variables.iter().cloned().chain(described).collect()
 }
 
 /// A variable to set; `None` removes it.

@@ -49,7 +49,7 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn on_event_holding(&mut self, holding: Holding, event: Event) -> Phase {
-        let limit = self.job.connection.connect_timeout;
+        let limit = self.job.release_within;
         match event {
             Event::Signal(received) if received.signal == Signal::SIGCHLD => {
                 self.reap_orphans(None);

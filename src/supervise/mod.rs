@@ -22,9 +22,9 @@ mod termination;
 use std::time::Duration;
 
 pub use child::{Child, Surroundings, check_program, reap_orphans};
-pub use environment::change;
+pub use environment::{Change, change};
 pub use event::is_over;
-pub use inherited::was_closed;
+pub use inherited::{have_streams, restore_limit_and_dispositions, was_closed};
 pub use job::Job;
 pub use phase::Conclusion;
 pub use record::{LockEvent, LockEventKind, RunOutcome, RunRecord, Summary};
@@ -107,7 +107,7 @@ impl<'a> Supervisor<'a> {
             former_keeper: None,
             lock: LockState::None,
             grant: None,
-            tick: None,
+            tick: job.shown_tick(),
             run_if_unreachable,
             asked_to_end: false,
             killed: false,
@@ -148,8 +148,7 @@ impl<'a> Supervisor<'a> {
                     self.end_terminating(terminating)
                 }
                 Phase::Holding(holding) if is_over(Some(holding.until)) => {
-                    let limit = self.job.connection.connect_timeout;
-                    self.begin_release(None, limit, holding.conclusion)
+                    self.begin_release(None, self.job.release_within, holding.conclusion)
                 }
                 Phase::Releasing(mut releasing) => {
                     if !self.check_releasing(&mut releasing) {

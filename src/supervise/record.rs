@@ -106,6 +106,10 @@ pub struct RunRecord {
     loss: Option<String>,
     /// The tick that the run is for, as text.
     pub tick: Option<String>,
+    /// Whether it was to be recorded how the run ended, and no server has answered that it is.
+    pub is_unrecorded: bool,
+    /// Whether its daemon has asked the command to end: a failure is not the command's own then.
+    pub is_interrupted: bool,
 }
 
 impl RunRecord {
@@ -128,6 +132,8 @@ impl RunRecord {
             report_output: None,
             lost: None,
             loss: None,
+            is_unrecorded: false,
+            is_interrupted: false,
             tick: None,
         }
     }
@@ -176,6 +182,11 @@ impl RunRecord {
         let outcome = match (reason, self.outcome) {
             (Some(Reason::LockLost), _) => Outcome::Lost,
             (Some(_), _) => Outcome::Failed,
+            (None, RunOutcome::Ran | RunOutcome::TimedOut)
+                if self.is_interrupted && exit_code != 0 =>
+            {
+                Outcome::Interrupted
+            }
             (None, RunOutcome::Ran) => Outcome::Ran,
             (None, RunOutcome::TimedOut) => Outcome::TimedOut,
             (None, RunOutcome::Skipped) => Outcome::Skipped,

@@ -142,8 +142,9 @@ impl Supervisor<'_> {
 
     /// What is to be said of a run that was to be recorded, where no server has answered that it is; it may be all the same. After a
     /// hold there is nobody to hear it: stderr is closed.
-    fn unrecorded(&self, conclusion: &anyhow::Result<Conclusion>) -> Option<String> {
+    fn unrecorded(&mut self, conclusion: &anyhow::Result<Conclusion>) -> Option<String> {
         let end = self.run_end(conclusion)?;
+        self.record.is_unrecorded = true;
         let once = self.job.tables.as_ref()?.once.as_ref();
         Some(match once.filter(|_| end.succeeded) {
             None => "the run may not have been recorded".to_owned(),

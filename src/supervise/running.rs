@@ -39,11 +39,15 @@ impl Supervisor<'_> {
         let environment = environment::changes(self.job, grant, self.tick.as_deref());
         let link = Arc::clone(self.keeper.link());
         let announce = move |pid, own_group| link.send(&ToKeeper::Started { pid, own_group });
-        let (command, streams) = (&self.job.command, Surroundings::default());
-        let child = match Child::spawn(command, environment, &self.signals, streams, announce) {
+        let surroundings = Surroundings {
+            folder: self.job.folder.clone(),
+            ..Surroundings::default()
+        };
+        let (command, signals) = (&self.job.command, &self.signals);
+        let child = match Child::spawn(command, environment, signals, surroundings, announce) {
             Ok(child) => child,
             Err(failure) => {
-                let limit = self.job.connection.connect_timeout;
+                let limit = self.job.release_within;
                 return self.begin_release(None, limit, Err(failure.into()));
             }
         };
@@ -143,11 +147,17 @@ impl Supervisor<'_> {
         let Received {
             signal,
             from_terminal,
+            from_parent,
         } = received;
         if signal == Signal::SIGCHLD {
             return self.reap_orphans(Some(child));
         }
         self.asked_to_end |= self.signals.asks_to_end(signal);
+        // Before the command gets it: whoever finds the end of the run learns that it counts as no attempt.
+        if signal == Signal::SIGTERM && from_parent && self.job.has_daemon() {
+            self.record.is_interrupted = true;
+            self.keeper.send(&ToKeeper::Interrupt);
+        }
         match signal {
             // A terminal that hangs up signals the leader of the session alone.
             Signal::SIGHUP if getsid(None) == Ok(getpid()) => {}
@@ -264,6 +274,9 @@ impl Supervisor<'_> {
             self.lock.lease(),
             command,
         ))?);
+        if self.record.is_interrupted {
+            self.keeper.send(&ToKeeper::Interrupt);
+        }
         Ok(())
     }
 
@@ -343,7 +356,7 @@ impl Supervisor<'_> {
         if may_hold && until > Moment::now() {
             self.begin_hold(child, until, conclusion)
         } else {
-            self.begin_release(Some(child), self.job.connection.connect_timeout, conclusion)
+            self.begin_release(Some(child), self.job.release_within, conclusion)
         }
     }
 

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, raise, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::getppid;
 
 use super::inherited;
 
@@ -35,6 +36,8 @@ pub struct Received {
     pub signal: Signal,
     /// Whether the kernel sent it, as a terminal's driver makes it do, to the whole foreground group at once.
     pub from_terminal: bool,
+    /// Whether dblock's parent process sent it.
+    pub from_parent: bool,
 }
 
 impl Signals {
@@ -91,6 +94,7 @@ impl Signals {
         Ok(Some(Received {
             signal,
             from_terminal: info.ssi_code == libc::SI_KERNEL,
+            from_parent: i32::try_from(info.ssi_pid) == Ok(getppid().as_raw()),
         }))
     }
 

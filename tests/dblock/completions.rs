@@ -209,6 +209,12 @@ in_each_shell! {
         assert!(offered("dblock queue pause --st").is_empty());
     }
 
+    fn the_crontab_to_check_is_a_file(offered) {
+        has(&offered("dblock cron "), &["check"]);
+        assert_eq!(offered("dblock cron check --ne"), ["--next"]);
+        assert_eq!(offered("dblock cron check sec"), ["secret-1", "secret-2"]);
+    }
+
     fn the_command_of_a_worker_comes_behind_its_queue(offered) {
         assert_eq!(offered("dblock queue work --dr"), ["--drain"]);
         assert_eq!(offered("dblock queue work mails --dr"), ["--drain"]);

@@ -17,7 +17,7 @@ use crate::harness::pages::{Block, Page, ROOT};
 use crate::harness::{Kind, Output, SOON, both_servers, eventually};
 
 /// Commands that no test can run, by the beginning of their line, and why.
-const NOT_RUN: [(&str, &str); 6] = [
+const NOT_RUN: [(&str, &str); 7] = [
     (
         "script/demo ",
         "it builds dblock; continuous integration runs it",
@@ -33,6 +33,7 @@ const NOT_RUN: [(&str, &str); 6] = [
         "cargo install ",
         "it builds dblock for a minute; the tests run what cargo has built",
     ),
+    ("crontab -l ", "the user of the tests has no crontab"),
 ];
 
 /// Sections that another test does, for want of what they need, and which.
@@ -142,6 +143,7 @@ fn needs_tables(section: &[Block]) -> bool {
         "--record",
         "dblock acquire",
         "dblock queue ",
+        "dblock cron run",
     ]) && !says(&["dblock init"])
 }
 
@@ -249,7 +251,15 @@ impl Reader {
         } else {
             self.host.sh(command, env).spawn()
         };
+        let is_daemon = command.contains("dblock cron run ");
         let goes_on = works_on.is_some() && !command.contains("--drain");
+        if is_daemon {
+            eventually("the daemon is ready", SOON, || {
+                let list = self.host.sh("dblock cron list", &Vec::new()).output();
+                list.code == Some(0) && list.stdout.contains("NEXT")
+            });
+            self.host.signal_dblock(Signal::SIGTERM);
+        }
         if command.contains("--hold-at-least") || goes_on {
             eventually("the job has run", SOON, || {
                 self.host.calls().len() > before.len()
@@ -597,6 +607,7 @@ pages! {
     every_command_of_check_works: "docs/check.md";
     every_command_of_comparison_works: "docs/comparison.md";
     every_command_of_connection_works: "docs/connection.md";
+    every_command_of_cron_works: "docs/cron.md";
     every_command_of_durable_works: "docs/durable.md";
     every_command_of_exit_codes_works: "docs/exit-codes.md";
     every_command_of_how_it_works_works: "docs/how-it-works.md";
@@ -686,14 +697,16 @@ fn every_option_in_the_text_exists() {
             let subcommand = rest.split(' ').next().unwrap_or_default();
             if ![
                 "run", "status", "kill", "check", "config", "init", "history", "acquire", "renew",
-                "release", "queue",
+                "release", "cron", "queue",
             ]
             .contains(&subcommand)
             {
                 continue;
             }
             let help = match rest.split(' ').nth(1) {
-                Some(of_queue) if subcommand == "queue" => help(&["queue", of_queue]),
+                Some(command) if ["cron", "queue"].contains(&subcommand) => {
+                    help(&[subcommand, command])
+                }
                 _ => help(&[subcommand]),
             };
             let ours = rest.split(" -- ").next().unwrap_or_default();
@@ -792,11 +805,20 @@ fn fixed_piece(text: &str) -> Option<String> {
 }
 
 /// Files whose texts are help, statements, for who builds dblock, or findings with their own advice.
-const OTHER_TEXTS: [&str; 29] = [
+const OTHER_TEXTS: [&str; 38] = [
     "lock/named/statements/mod.rs",
     "lock/named/statements/time_limits.rs",
     "lock/rows/statements.rs",
     "cron/cronie.rs",
+    "cron/crontab/tests.rs",
+    "cron/crontab/year.rs",
+    "cron/rules/tests.rs",
+    "cron/store/attempts.rs",
+    "cron/store/daemons.rs",
+    "cron/store/look.rs",
+    "cron/store/publish.rs",
+    "cron/store/settle.rs",
+    "crond/mail.rs",
     "cron/golden.rs",
     "schema/statements.rs",
     "schema/tables.rs",
@@ -825,7 +847,7 @@ const OTHER_TEXTS: [&str; 29] = [
 ];
 
 /// Texts that are no lines of dblock's, by their beginning.
-const NO_LINES: [&str; 28] = [
+const NO_LINES: [&str; 29] = [
     // Of other programs and libraries, which are looked for.
     "For more information",
     "BEGIN ENCRYPTED PRIVATE KEY",
@@ -858,6 +880,7 @@ const NO_LINES: [&str; 28] = [
     "time-zone of once-at",
     // What a process is called.
     "dblock queue ",
+    "dblock cron ",
     "time-zone, or the host",
     "(with a password)",
 ];
@@ -879,6 +902,7 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
                 "history/tests.rs",
                 "schema/fixture.rs",
                 "queue/model",
+                "cron/simulation",
                 "commands/check",
                 "settings/cli",
             ];

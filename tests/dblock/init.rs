@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use mysql::prelude::Queryable;
 
 use crate::harness::{
-    Cluster, Dblock, Kind, OF_QUEUES, PASSWORD, Pair, Replication, SOON, Server, Tables,
+    Cluster, Dblock, Kind, OF_CRON, OF_QUEUES, PASSWORD, Pair, Replication, SOON, Server, Tables,
     both_servers, eventually, unique, url_of,
 };
 
@@ -33,11 +33,11 @@ fn meta(tables: &Tables) -> (u32, u32, u64, u32) {
     rows[0]
 }
 
-/// The same, as `dblock init` lists what is new.
-fn of_queues() -> String {
-    OF_QUEUES
-        .map(|name| format!("table dblock_{name}"))
-        .join(", ")
+/// The tables that versions 2 and 3 brought, as `dblock init` lists what is new.
+fn new_tables() -> String {
+    let names = OF_QUEUES.iter().chain(&OF_CRON);
+    let lines: Vec<String> = names.map(|name| format!("table dblock_{name}")).collect();
+    lines.join(", ")
 }
 
 /// `dblock init --check`.
@@ -50,7 +50,7 @@ fn is_current(tables: &Tables) {
     let run = init_check(tables).output();
     run.expect_code(0).expect_silence();
     assert!(
-        run.stdout.contains("are current (version 2)"),
+        run.stdout.contains("are current (version 3)"),
         "{}",
         run.stdout
     );
@@ -62,11 +62,11 @@ both_servers! {
         let tables = Tables::missing(server);
         let run = tables.init().output();
         run.expect_code(0).expect_silence();
-        let place = format!("the tables in the database {} of 127.0.0.1:{} are current (version 2)", tables.database, server.port);
-        let new = format!("; new: database {}, table dblock_locks, table dblock_runs, table dblock_successes, {}, table dblock_meta, version 2\n", tables.database, of_queues());
+        let place = format!("the tables in the database {} of 127.0.0.1:{} are current (version 3)", tables.database, server.port);
+        let new = format!("; new: database {}, table dblock_locks, table dblock_runs, table dblock_successes, {}, table dblock_meta, version 3\n", tables.database, new_tables());
         run.expect_stdout(&format!("{place}{new}"));
         let made = shape(&tables);
-        assert_eq!(meta(&tables), (2, 1, 2_592_000, 100));
+        assert_eq!(meta(&tables), (3, 1, 2_592_000, 100));
         tables.sql("INSERT INTO dblock_locks (name, slot) VALUES ('kept', 0)");
         tables.init().output().expect_code(0).expect_silence().expect_stdout(&format!("{place}\n"));
         assert_eq!(shape(&tables), made);
@@ -93,7 +93,7 @@ both_servers! {
                 made += usize::from(output.stdout.contains("new:"));
             }
             assert_eq!(made, 1, "one has made them, and the others have waited for it");
-            assert_eq!(meta(&tables), (2, 1, 2_592_000, 100));
+            assert_eq!(meta(&tables), (3, 1, 2_592_000, 100));
             is_current(&tables);
         }
     }
@@ -112,8 +112,8 @@ both_servers! {
             ("ALTER TABLE dblock_locks DROP COLUMN write_id", "column dblock_locks.write_id"),
             ("DROP TABLE dblock_successes", "table dblock_successes"),
             ("ALTER TABLE dblock_meta DROP COLUMN keep_runs", "column dblock_meta.keep_runs"),
-            ("DELETE FROM dblock_meta", "version 2"),
-            ("DROP TABLE dblock_meta", "table dblock_meta, version 2"),
+            ("DELETE FROM dblock_meta", "version 3"),
+            ("DROP TABLE dblock_meta", "table dblock_meta, version 3"),
         ];
         for (damage, missing) in damages {
             tables.sql(damage);
@@ -132,11 +132,11 @@ both_servers! {
     fn an_older_version_is_brought_up_to_date(server) {
         let tables = Tables::new(server);
         tables.sql("UPDATE dblock_meta SET version = 0, usable_from = 0");
-        init_check(&tables).output().expect_code(78).expect_one_line("no version 2; run dblock init");
+        init_check(&tables).output().expect_code(78).expect_one_line("no version 3; run dblock init");
         let line = "are of an older dblock; upgrade them with dblock init";
         tables.at("history").output().expect_code(78).expect_one_line(line);
         tables.init().output().expect_code(0).expect_silence();
-        assert_eq!(meta(&tables), (2, 1, 2_592_000, 100));
+        assert_eq!(meta(&tables), (3, 1, 2_592_000, 100));
         tables.at("history").output().expect_code(0);
     }
 
@@ -144,11 +144,11 @@ both_servers! {
         let tables = Tables::new(server);
         let made = shape(&tables);
         tables.sql("INSERT INTO dblock_locks (name, slot, fence) VALUES ('kept', 0, 7)");
-        for name in OF_QUEUES {
+        for name in OF_QUEUES.iter().chain(&OF_CRON) {
             tables.sql(&format!("DROP TABLE dblock_{name}"));
         }
         tables.sql("UPDATE dblock_meta SET version = 1, keep_runs = 9");
-        let missing = format!("{}, version 2", of_queues());
+        let missing = format!("{}, version 3", new_tables());
         init_check(&tables).output().expect_code(78).expect_one_line(&format!("are not current: no {missing}; run dblock init"));
         // What it has can be used all the same.
         tables.at("history").output().expect_code(0).expect_silence();
@@ -162,7 +162,7 @@ both_servers! {
         run.expect_code(0).expect_silence();
         assert!(run.stdout.ends_with(&format!("; new: {missing}\n")), "{}", run.stdout);
         assert_eq!(shape(&tables), made);
-        assert_eq!(meta(&tables), (2, 1, 2_592_000, 9));
+        assert_eq!(meta(&tables), (3, 1, 2_592_000, 9));
         let kept: Option<u64> = tables.admin().query_first("SELECT fence FROM dblock_locks WHERE name = 'kept'").unwrap();
         assert_eq!(kept, Some(8));
         tables.at("queue").args(["create", "q"]).output().expect_code(0).expect_silence();
@@ -171,7 +171,7 @@ both_servers! {
     fn tables_that_only_a_newer_dblock_can_use_are_refused(server) {
         let tables = Tables::new(server);
         tables.sql("UPDATE dblock_meta SET version = 99, usable_from = 99");
-        let line = format!("the tables in the database {} of 127.0.0.1:{} are of a newer dblock (version 99); this one knows version 2", tables.database, server.port);
+        let line = format!("the tables in the database {} of 127.0.0.1:{} are of a newer dblock (version 99); this one knows version 3", tables.database, server.port);
         for run in [tables.init(), init_check(&tables), tables.init().args(["--keep", "1d"]), tables.at("history")] {
             run.output().expect_code(78).expect_stdout("").expect_one_line(&line);
         }
@@ -254,7 +254,7 @@ both_servers! {
             admin.query_drop(&statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
         }
         assert_eq!(shape(&tables), made);
-        assert_eq!(meta(&tables), (2, 1, 3600, 3));
+        assert_eq!(meta(&tables), (3, 1, 3600, 3));
         is_current(&tables);
         for command in ["init", "history"] {
             tables.at(command).user(&account).output().expect_code(0).expect_silence();
@@ -265,7 +265,7 @@ both_servers! {
         for statement in insert.split(";\n").filter(|statement| !statement.trim().is_empty()) {
             admin.query_drop(statement.trim_end_matches(';')).unwrap();
         }
-        assert_eq!(meta(&tables), (2, 1, 3600, 3));
+        assert_eq!(meta(&tables), (3, 1, 3600, 3));
     }
 
     fn tables_without_transactions_are_converted(server) {
@@ -288,13 +288,13 @@ both_servers! {
 
     fn how_long_the_history_is_kept_is_set_and_stays(server) {
         let tables = Tables::with(server, &["--keep", "2h 30m, 7"]);
-        assert_eq!(meta(&tables), (2, 1, 9000, 7));
+        assert_eq!(meta(&tables), (3, 1, 9000, 7));
         tables.init().output().expect_code(0);
-        assert_eq!(meta(&tables), (2, 1, 9000, 7));
+        assert_eq!(meta(&tables), (3, 1, 9000, 7));
         let run = tables.init().args(["--keep", "90d"]).output();
         run.expect_code(0).expect_silence();
         assert!(run.stdout.ends_with("; new: how long the history is kept\n"), "{}", run.stdout);
-        assert_eq!(meta(&tables), (2, 1, 7_776_000, 100));
+        assert_eq!(meta(&tables), (3, 1, 7_776_000, 100));
     }
 
     fn a_database_may_have_any_name(server) {
@@ -388,7 +388,7 @@ fn nodes_of_a_galera_cluster_may_make_the_tables_at_the_same_time() {
             let check = init_check(&tables).env("DBLOCK_URL", node.url());
             check.output().expect_code(0).expect_silence();
         }
-        assert_eq!(meta(&tables), (2, 1, 2_592_000, 100));
+        assert_eq!(meta(&tables), (3, 1, 2_592_000, 100));
     }
 }
 

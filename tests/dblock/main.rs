@@ -11,6 +11,9 @@ mod harness;
 #[path = "soak.rs"]
 mod a_soak;
 
+#[path = "cron_soak.rs"]
+mod a_cron_soak;
+
 #[path = "queue_soak.rs"]
 mod a_queue_soak;
 
@@ -20,6 +23,15 @@ mod clusters;
 mod completions;
 mod connection;
 mod cron;
+mod cron_attempts;
+mod cron_check;
+mod cron_clusters;
+mod cron_faults;
+mod cron_grammar;
+mod cron_memory;
+mod cron_rules;
+mod cron_run;
+mod cron_service;
 mod documents;
 mod durable;
 mod durable_clusters;

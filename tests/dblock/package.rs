@@ -39,7 +39,13 @@ fn make(folder: &Path) -> String {
     let mut command = Command::new("nice");
     command.arg(format!("{SOURCE}/script/package")).arg(folder);
     for (name, _) in std::env::vars_os() {
-        let of_cargo = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "DEB"];
+        let of_cargo = [
+            "CARGO_PKG_",
+            "CARGO_MANIFEST_",
+            "CARGO_BIN_",
+            "OUT_DIR",
+            "DEB",
+        ];
         let name = name.to_string_lossy();
         if of_cargo.iter().any(|start| name.starts_with(start)) {
             command.env_remove(&*name);
@@ -241,6 +247,7 @@ fn the_package_has_these_files_which_only_root_can_change() {
             "share/doc/dblock/crates-licences.gz",
             "share/doc/dblock/examples/crontab",
             "share/fish/vendor_completions.d/dblock.fish",
+            "lib/systemd/system/dblock-cron.service",
             "share/zsh/vendor-completions/_dblock",
         ]
         .map(|path| format!("usr/{path}")),
@@ -250,6 +257,62 @@ fn the_package_has_these_files_which_only_root_can_change() {
         expected.insert(format!("usr/share/man/man1/{}.gz", page.display()));
     }
     assert_eq!(files, expected);
+}
+
+#[test]
+fn the_unit_in_the_package_is_that_of_the_page_and_starts_the_program_in_the_package() {
+    let root = Root::with_the_package();
+    let unit = fs::read_to_string(root.path("usr/lib/systemd/system/dblock-cron.service")).unwrap();
+    let page = fs::read_to_string(format!("{SOURCE}/docs/cron.md")).unwrap();
+    let (_, of_page) = page
+        .split_once("# /etc/systemd/system/crontab.service\n")
+        .unwrap();
+    let (of_page, _) = of_page.split_once("```").unwrap();
+    let settings = |text: &str| -> BTreeSet<String> {
+        let lines = text
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.is_empty());
+        lines
+            .map(|line| line.replace("/usr/local/bin/", "/usr/bin/"))
+            .collect()
+    };
+    let (unit_has, page_has) = (settings(&unit), settings(of_page));
+    let missing: Vec<_> = page_has
+        .difference(&unit_has)
+        .filter(|line| !line.starts_with("Description="))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    for line in [
+        "Documentation=man:dblock-cron-run(1)",
+        "EnvironmentFile=-/etc/default/dblock",
+        "ConditionPathExists=/etc/dblock.crontab",
+    ] {
+        assert!(unit_has.contains(line), "{line}");
+    }
+    // Where the program is, systemd finds nothing wrong in it, and its options are those of the program.
+    let program = root.path("usr/bin/dblock").display().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("dblock-cron.service");
+    fs::write(&file, unit.replace("/usr/bin/dblock", &program)).unwrap();
+    let mut verify = Command::new("systemd-analyze");
+    let verify = verify.args(["verify", "--man=no"]).arg(&file).output();
+    let verify = verify.expect("systemd-analyze starts");
+    let said = String::from_utf8_lossy(&verify.stderr).into_owned();
+    assert!(verify.status.success() && said.is_empty(), "{said}");
+    let start = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStart="));
+    let mut words = start.unwrap().split(' ');
+    assert_eq!(words.next(), Some("/usr/bin/dblock"));
+    let mut start = Command::new(&program);
+    start
+        .args(words)
+        .env("DBLOCK_URL", "mysql://dblock@127.0.0.1:1/");
+    let end = ended(start.env("DBLOCK_CONNECT_TIMEOUT", "1ms")).unwrap_err();
+    assert_eq!(
+        end.lines().collect::<Vec<_>>(),
+        ["dblock: cannot read the crontab /etc/dblock.crontab: No such file or directory"]
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::harness::pages::ROOT;
 
 /// From the ground up.
-const ROOMS: [&str; 15] = [
+const ROOMS: [&str; 16] = [
     "base",
     "db",
     "schema",
@@ -18,6 +18,7 @@ const ROOMS: [&str; 15] = [
     "keeper",
     "supervise",
     "work",
+    "crond",
     "settings",
     "commands",
     "manual",

@@ -316,7 +316,8 @@ both_locks! {
         drop(holders[0].take_stdin());
         let state = format!("SELECT state FROM information_schema.processlist WHERE id = {first}");
         eventually("the head was woken", SOON, || {
-            admin.query_first::<String, _>(&state).unwrap().is_some_and(|state| state != "User lock")
+            let state = admin.query_first::<Option<String>, _>(&state).unwrap().flatten();
+            state.is_some_and(|state| state != "User lock")
         });
         assert_eq!(holder(&mut admin, &place(&name)), Some(first), "it is still the head");
         assert_eq!(holder(&mut admin, &name), None, "and has not taken the slot");
@@ -496,7 +497,7 @@ both_locks! {
                 _ => (3, "50"),
             };
             let dblock = of(server, &name, slots).args(["--wait", wait, "--connect-timeout", "50"]);
-            dblock.command(records.command_around(id, "sleep 0.1")).spawn()
+            dblock.command(records.command_around(id, "sleep 0.2")).spawn()
         }).collect();
         let sessions = "SELECT id FROM information_schema.processlist WHERE user = 'dblock'";
         let mut random = fastrand::Rng::with_seed(3);

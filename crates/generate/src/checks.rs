@@ -19,8 +19,15 @@ const OF_THE_COMMAND: [&str; 6] = [
 /// The variable that is no setting: it names a token where no lock is named.
 const TOKEN: &str = "DBLOCK_TOKEN";
 
-/// An option that the pages speak of and that dblock does not have.
-const OF_OTHERS: [&str; 1] = ["--password"];
+/// Options that the pages speak of and that no command of dblock's has: those of a job of a crontab, and what dblock does not have.
+const OF_OTHERS: [&str; 6] = [
+    "--retries",
+    "--missed",
+    "--deadline",
+    "--overlap",
+    "--jitter",
+    "--password",
+];
 
 /// Runs a program that comes with a package of Debian's.
 fn run(program: &str, package: &str, args: &[&str]) -> Output {
@@ -128,7 +135,7 @@ fn each_page_has_the_sections_of_a_manual_page() {
             "SEE ALSO",
         ];
         let more: &[(usize, &str)] = match &*page.name {
-            "dblock" | "dblock-queue" => &[(4, "COMMANDS")],
+            "dblock" | "dblock-cron" | "dblock-queue" => &[(4, "COMMANDS")],
             "dblock-run" => &[(5, "SIGNALS"), (8, "CAVEATS")],
             "dblock-check" => &[(7, "CAVEATS")],
             _ => &[],

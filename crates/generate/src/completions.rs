@@ -155,6 +155,16 @@ fn runners() -> Vec<(String, usize)> {
     all.into_iter().filter_map(runs).collect()
 }
 
+/// The commands whose argument is a file.
+fn of_files() -> Vec<String> {
+    let mut all = with_subcommands(&super::dblock());
+    all.retain(|(_, command)| {
+        let mut positionals = command.get_positionals();
+        positionals.any(|argument| Takes::of(argument) == Takes::File)
+    });
+    all.into_iter().map(|(words, _)| words).collect()
+}
+
 /// Texts in quotes, as each shell reads them.
 fn quoted<'a>(texts: impl Iterator<Item = &'a String>) -> Vec<String> {
     texts.map(|text| format!("'{text}'")).collect()
@@ -212,6 +222,7 @@ fn bash() -> String {
                 of_commands.collect::<Vec<_>>().join("\n"),
             ),
             ("VALUES", of_values.collect::<Vec<_>>().join("\n")),
+            ("OF_FILES", quoted(of_files().iter()).join(" | ")),
         ],
     )
 }
@@ -297,6 +308,9 @@ fn fish() -> String {
     let before = runners
         .iter()
         .map(|(words, before)| format!("        case '{words}'\n            echo {before}"));
+    let of_files = of_files().into_iter().map(|words| {
+        format!("complete -c dblock -n \"__fish_dblock_using_subcommand '{words}'\" -F")
+    });
     by_hand(
         "dblock.fish",
         &[
@@ -308,6 +322,7 @@ fn fish() -> String {
             ("BEFORE", before.collect::<Vec<_>>().join("\n")),
             ("VALUES", values().into_keys().collect::<Vec<_>>().join(" ")),
             ("TABLE", table),
+            ("OF_FILES", of_files.collect::<Vec<_>>().join("\n")),
         ],
     )
 }

@@ -76,6 +76,9 @@ _dblock() {
         anything) return ;;
         *) mapfile -t COMPREPLY < <(compgen -W "$takes" -- "$value") && return ;;
     esac
+    case $command in
+        @OF_FILES@) if [[ $word != -* ]]; then compopt -o default && return; fi ;;
+    esac
     mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
 }
 

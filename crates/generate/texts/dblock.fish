@@ -75,3 +75,4 @@ complete -c dblock -f
 complete -c dblock -n __fish_dblock_runs -a '(__fish_dblock_run)'
 complete -c dblock -n '__fish_dblock_using_subcommand help' -a '@COMMANDS@'
 @TABLE@
+@OF_FILES@

@@ -226,15 +226,15 @@ impl Backend for NamedLock {
         acked.is_ok()
     }
 
-    fn release(&mut self, also: &[String]) -> Result<bool, Option<String>> {
+    fn release(&mut self, also: &dyn Fn() -> Vec<String>) -> Result<bool, Option<String>> {
         let Some(mut session) = self.session.take() else {
-            self.carry_out_elsewhere(also);
+            self.carry_out_elsewhere(&also());
             return Err(None);
         };
-        match carry_out_all(also, &mut session) {
+        match carry_out_all(&also(), &mut session) {
             Ok(()) => {}
             Err(fault @ Fault::Gone(_)) => {
-                self.carry_out_elsewhere(also);
+                self.carry_out_elsewhere(&also());
                 return Err(Some(fault.to_string()));
             }
             Err(fault) => tell_unrecorded(&fault, &session),

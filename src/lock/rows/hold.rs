@@ -180,11 +180,15 @@ impl RowLock {
         }
     }
 
+    /// Whether the lock is a script's that was not gone on with: it stays that.
+    pub(super) fn is_the_scripts(&self) -> bool {
+        self.grant.fence.is_none() && self.spec.token.is_some()
+    }
+
     /// Releases the row, and then the named lock. `false`: the row was another's.
     pub(super) fn release_row(&mut self, also: &[String]) -> Result<bool, Fault> {
         let Grant { slot, fence, .. } = self.grant;
-        if fence.is_none() && self.spec.token.is_some() {
-            // It is the script's, and was not gone on with.
+        if self.is_the_scripts() {
             return Ok(true);
         }
         let mut session = self.reach()?;

@@ -34,6 +34,9 @@ const LONGEST_LIMIT: Duration = Duration::from_secs(10);
 /// For how much longer than its TTL a row is tried to be released.
 const RELEASE_BEYOND_TTL: Duration = Duration::from_secs(60);
 
+/// From a refusal of the account to the next attempt to release the lock.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+
 /// What makes a lock durable.
 pub struct RowSpec {
     /// The tables.
@@ -267,6 +270,18 @@ impl RowLock {
     }
 }
 
+/// A refusal of the account may be over soon, as a server that is away may be back. That server may count refusals, and is not asked again
+/// at once.
+fn refused_for_now(fault: Fault) -> Fault {
+    match fault {
+        Fault::Final(failure) if failure.reason == Reason::AccountRefused => {
+            sleep(REFUSED_PAUSE);
+            Fault::Gone(failure.line)
+        }
+        fault => fault,
+    }
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(super) fn gone(error: io::Error) -> Fault {
     Fault::Gone(error.to_string())
@@ -321,11 +336,22 @@ impl Backend for RowLock {
         true
     }
 
-    fn release(&mut self, also: &[String]) -> Result<bool, Option<String>> {
-        let (mut also, mut unrecorded): (&[String], Option<String>) = (also, None);
+    fn release(&mut self, also: &dyn Fn() -> Vec<String>) -> Result<bool, Option<String>> {
+        if self.is_the_scripts() {
+            return Ok(true);
+        }
+        let mut unrecorded: Option<String> = None;
         let begun = Moment::now();
         loop {
-            match self.release_row(also) {
+            let also = unrecorded.as_ref().map_or_else(also, |_| Vec::new());
+            let reached = match self.reach() {
+                Ok(session) => {
+                    self.session = Some(session);
+                    Ok(())
+                }
+                Err(fault) => Err(refused_for_now(fault)),
+            };
+            match reached.and_then(|()| self.release_row(&also)) {
                 Ok(was_held) => {
                     if let (Some(line), Some(session)) = (&unrecorded, &self.session) {
                         session.tell(Level::Warning, line);
@@ -335,11 +361,9 @@ impl Backend for RowLock {
                 // What is remembered of a run matters less than that its lock is free.
                 Err(Fault::Final(failure)) if !also.is_empty() => {
                     unrecorded = Some(format!("cannot record the run: {}", failure.line));
-                    also = &[];
                 }
                 Err(Fault::NoRoom(cause)) if !also.is_empty() => {
                     unrecorded = Some(format!("cannot record the run: no room: {cause}"));
-                    also = &[];
                 }
                 Err(Fault::Final(failure)) => return Err(Some(failure.line)),
                 // It has expired long ago, and whoever waited for this is gone.

@@ -483,7 +483,7 @@ pub struct Prepared {
     pub refusal: Option<&'static str>,
     /// Whether it is one of several that all take writes, so that each has named locks of its own.
     pub is_cluster: bool,
-    /// Whether these are a Galera cluster.
+    /// What it is to Galera.
     pub node: Node,
 }
 

@@ -6,6 +6,7 @@ pub mod acquire;
 mod check;
 mod config;
 pub mod connection;
+pub mod cron;
 mod history;
 mod init;
 pub mod kill;
@@ -46,8 +47,27 @@ pub enum Subcommand {
     Release,
     /// `dblock history`
     History,
+    /// `dblock cron`, and what is to be done there.
+    Cron(Cron),
     /// `dblock queue`, and what is to be done there.
     Queue(Queue),
+}
+
+/// What `dblock cron` can be asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cron {
+    /// `dblock cron run`
+    Run,
+    /// `dblock cron check`
+    Check,
+    /// `dblock cron list`
+    List,
+    /// `dblock cron pause`
+    Pause,
+    /// `dblock cron resume`
+    Resume,
+    /// `dblock cron trigger`
+    Trigger,
 }
 
 /// What `dblock queue` can be asked to do.
@@ -154,7 +174,7 @@ const SUBCOMMANDS: &[Definition] = &[
 ];
 
 /// In the order of the help, behind the others.
-const GROUPS: &[Group] = &[queue::GROUP];
+const GROUPS: &[Group] = &[cron::GROUP, queue::GROUP];
 
 /// Settings by their names, each with its value. That of a switch is 1.
 pub type Values = Vec<(&'static str, OsString)>;

@@ -75,6 +75,9 @@ const SETTLED: Duration = Duration::from_secs(60);
 /// A write that takes longer waits for nodes that are not there.
 const WRITE: Duration = Duration::from_secs(1);
 
+/// How often the nodes of a cluster are started until all of them stay.
+const ATTEMPTS: usize = 3;
+
 impl Cluster {
     /// The cluster that all tests of this process share. Whoever harms a node needs a private one.
     pub fn shared(replication: Replication) -> &'static Self {
@@ -115,33 +118,11 @@ impl Cluster {
         patience: Patience,
         turn: Option<Turn>,
     ) -> Self {
-        let (network, hosts) = match Network::new() {
-            Some((network, hosts)) => (Some(network), hosts.map(Some)),
-            None => (None, [None, None, None]),
-        };
-        let addresses = hosts
-            .each_ref()
-            .map(|host| host.as_ref().map_or(Ipv4Addr::LOCALHOST, |host| host.1));
-        let links = addresses.map(|address| format!("{address}:{}", free_port()));
-        let mut setups = Vec::new();
-        for ((index, host), clock) in hosts.into_iter().enumerate().zip(clocks) {
-            let mut setup = match replication {
-                Replication::Galera => galera_node(index, &links, patience),
-                _ => group_member(index, &links, patience, replication),
-            };
-            (setup.host, setup.clock) = (host, clock);
-            setups.push(setup);
-        }
-        let kind = match replication {
-            Replication::Galera => Kind::MariaDb,
-            _ => Kind::MySql,
-        };
-        let nodes = thread::scope(|scope| {
-            let setups = <[Setup; 3]>::try_from(setups).expect("three were made");
-            setups
-                .map(|setup| scope.spawn(move || Server::private_as(kind, setup)))
-                .map(|thread| thread.join().expect("a node starts"))
-        });
+        let start = || start_nodes(replication, clocks, patience);
+        // On a busy machine a node of Galera now and then gives up the others while it joins them, and aborts.
+        let (network, nodes) = (0..ATTEMPTS)
+            .find_map(|_| start())
+            .expect("the nodes start");
         let cluster = Self {
             replication,
             nodes,
@@ -483,4 +464,41 @@ impl Drop for Turn {
         *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = false;
         GIVEN_BACK.notify_one();
     }
+}
+
+/// Starts the servers of a cluster, and the network between them; `None`: one of them has ended.
+fn start_nodes(
+    replication: Replication,
+    clocks: [i32; 3],
+    patience: Patience,
+) -> Option<(Option<Network>, [Server; 3])> {
+    let (network, hosts) = match Network::new() {
+        Some((network, hosts)) => (Some(network), hosts.map(Some)),
+        None => (None, [None, None, None]),
+    };
+    let addresses = hosts
+        .each_ref()
+        .map(|host| host.as_ref().map_or(Ipv4Addr::LOCALHOST, |host| host.1));
+    let links = addresses.map(|address| format!("{address}:{}", free_port()));
+    let mut setups = Vec::new();
+    for ((index, host), clock) in hosts.into_iter().enumerate().zip(clocks) {
+        let mut setup = match replication {
+            Replication::Galera => galera_node(index, &links, patience),
+            _ => group_member(index, &links, patience, replication),
+        };
+        (setup.host, setup.clock) = (host, clock);
+        setups.push(setup);
+    }
+    let kind = match replication {
+        Replication::Galera => Kind::MariaDb,
+        _ => Kind::MySql,
+    };
+    let nodes = thread::scope(|scope| {
+        let setups = <[Setup; 3]>::try_from(setups).expect("three were made");
+        setups
+            .map(|setup| scope.spawn(move || Server::private_as(kind, setup)))
+            .map(|thread| thread.join().ok())
+    });
+    let nodes: Vec<Server> = nodes.into_iter().flatten().collect();
+    Some((network, nodes.try_into().ok()?))
 }

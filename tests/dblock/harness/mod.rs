@@ -2,6 +2,7 @@
 
 pub mod certificates;
 pub mod cluster;
+pub mod crontab;
 mod dblock;
 mod fake;
 pub mod host;
@@ -21,6 +22,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 pub use cluster::{Cluster, Replication, Write, url_of};
+pub use crontab::Crontab;
 pub use dblock::{
     Dblock, Output, Running, children_of, dblock_holds, eventually_gone, processes_with, works,
 };
@@ -36,7 +38,7 @@ pub use records::Records;
 pub use server::{
     Kind, Server, has_session, holder, my_print_defaults, url_at, url_of_port, waiters,
 };
-pub use tables::{OF_QUEUES, Tables};
+pub use tables::{OF_CRON, OF_QUEUES, Tables};
 
 /// The password of the account `dblock` on every test server.
 pub const PASSWORD: &str = "dblock-secret";

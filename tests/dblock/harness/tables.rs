@@ -21,6 +21,9 @@ pub const OF_QUEUES: [&str; 12] = [
     "puts",
 ];
 
+/// The tables that version 3 brought, for the crontab, without `dblock_`.
+pub const OF_CRON: [&str; 3] = ["cron_jobs", "cron_ticks", "cron_daemons"];
+
 /// dblock's tables, which the account `dblock` may use, in a database that is gone with this.
 #[derive(Debug)]
 pub struct Tables<'a> {

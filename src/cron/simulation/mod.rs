@@ -1,0 +1,473 @@
+//! A simulation of daemons, jobs and a server with its clock, in this process: hosts die and come back, are cut off and stopped, answers
+//! are lost, the server is away, all in an order by a seed. A checker that knows the contract alone looks at what has become of each tick.
+
+mod check;
+mod server;
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write;
+use std::time::Duration;
+
+use check::check;
+use server::{Entry, Event, Server};
+
+use super::crontab::Options;
+use super::rules::{
+    AttemptEnd, Decision, Now, Row, UnderWay, decide, is_attempt_too_late, next_after, reckoned,
+    retry,
+};
+use super::spread::{fraction, preferred};
+use super::{Schedule, Zone};
+
+const SECOND: i64 = 1_000_000;
+
+/// A Sunday at midnight.
+const START: i64 = 1_795_305_600 * SECOND;
+
+/// How long a daemon is taken for alive after its last renewal.
+const LEASE: i64 = 30 * SECOND;
+
+/// A job, as all hosts have it.
+struct Job {
+    name: String,
+    schedule: Schedule,
+    options: Options,
+    /// How long a run takes, and one of how many fails.
+    takes: i64,
+    fails: u32,
+}
+
+fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// A command that runs, or waits for its lock.
+#[derive(Clone)]
+struct Command {
+    job: usize,
+    tick: i64,
+    run: u64,
+    attempt: u32,
+    failures: u32,
+    /// When it ends, and how; `None`: it waits.
+    until: Option<(i64, AttemptEnd)>,
+    /// When its lock was renewed last.
+    renewed: i64,
+}
+
+struct Host {
+    id: u64,
+    is_alive: bool,
+    /// Until when it is cut off from the server, and until when it is stopped altogether.
+    cut_until: i64,
+    stopped_until: i64,
+    /// What it knows.
+    rows: Vec<Row>,
+    ticks: Vec<Entry>,
+    daemons: Vec<String>,
+    looked: i64,
+    since: i64,
+    heard: i64,
+    slots: usize,
+    commands: Vec<Command>,
+    ended: Vec<(Command, AttemptEnd)>,
+    known: HashSet<u64>,
+}
+
+struct World {
+    jobs: Vec<Job>,
+    server: Server,
+    hosts: Vec<Host>,
+    random: fastrand::Rng,
+    /// How often something bad happens, of a million steps of a host.
+    trouble: u32,
+}
+
+impl World {
+    fn new(seed: u64, hosts: usize, jobs: usize) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let schedules = [
+            "* * * * *",
+            "*/5 * * * *",
+            "*/7 * * * *",
+            "3-59/10 * * * *",
+            "0 * * * *",
+        ];
+        let jobs: Vec<Job> = (0..jobs)
+            .map(|number| {
+                let missed = ["once", "skip", "all"][random.usize(..3)];
+                let overlap = ["skip", "skip", "wait", "allow"][random.usize(..4)];
+                let mut words = format!(
+                    "--ttl {}s --missed {missed} --overlap {overlap}",
+                    random.u32(4..90)
+                );
+                if random.bool() {
+                    let (retries, delay) = (random.u32(1..4), random.u32(1..30));
+                    let _ = write!(words, " --retries {retries} --retry-delay {delay}s");
+                }
+                if missed != "skip" && random.bool() {
+                    let _ = write!(words, " --deadline {}m", random.u32(1..90));
+                }
+                if random.u8(..4) == 0 {
+                    words += " --jitter 20s";
+                }
+                let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+                let (options, mistakes) = Options::parse(&words);
+                assert!(mistakes.is_empty(), "{mistakes:?}");
+                let name = format!("job{number}");
+                let longest = if random.u8(..5) == 0 { 200 } else { 20 };
+                let fields = schedules[random.usize(..schedules.len())];
+                Job {
+                    schedule: Schedule::parse(fields, Zone::UTC, &name).unwrap(),
+                    options,
+                    takes: random.i64(1..longest) * SECOND,
+                    fails: random.u32(2..8),
+                    name,
+                }
+            })
+            .collect();
+        let server = Server {
+            now: START,
+            is_up: true,
+            rows: jobs
+                .iter()
+                .map(|job| Row {
+                    next: next_after(&job.schedule, START),
+                    ..Row::default()
+                })
+                .collect(),
+            locks: jobs.iter().map(|_| Vec::new()).collect(),
+            events: jobs.iter().map(|_| BTreeMap::new()).collect(),
+            skips: jobs.iter().map(|_| Vec::new()).collect(),
+            spans: jobs.iter().map(|_| BTreeMap::new()).collect(),
+            given_up: jobs.iter().map(|_| BTreeMap::new()).collect(),
+            ..Server::default()
+        };
+        let mut world = Self {
+            jobs,
+            server,
+            hosts: Vec::new(),
+            random,
+            trouble: 400,
+        };
+        for _ in 0..hosts {
+            let host = world.new_host();
+            world.hosts.push(host);
+        }
+        world
+    }
+
+    fn new_host(&mut self) -> Host {
+        self.server.runs += 1;
+        Host {
+            id: self.server.runs,
+            is_alive: true,
+            cut_until: 0,
+            stopped_until: 0,
+            rows: Vec::new(),
+            ticks: Vec::new(),
+            daemons: Vec::new(),
+            looked: 0,
+            since: self.server.now,
+            heard: self.server.now,
+            slots: self.random.usize(2..40),
+            commands: Vec::new(),
+            ended: Vec::new(),
+            known: HashSet::new(),
+        }
+    }
+
+    /// A second: each host does what it does in one, in an order by chance.
+    fn step(&mut self) {
+        self.server.now += SECOND;
+        let mut order: Vec<usize> = (0..self.hosts.len()).collect();
+        self.random.shuffle(&mut order);
+        for at in order {
+            let mut host = self.hosts.swap_remove(at);
+            self.turn(&mut host);
+            self.hosts.push(host);
+            let last = self.hosts.len() - 1;
+            self.hosts.swap(at, last);
+        }
+    }
+
+    fn chance(&mut self) -> bool {
+        self.random.u32(..1_000_000) < self.trouble
+    }
+
+    fn turn(&mut self, host: &mut Host) {
+        let now = self.server.now;
+        if !host.is_alive {
+            if self.random.u8(..60) == 0 || self.trouble == 0 {
+                *host = self.new_host();
+            }
+            return;
+        }
+        if self.chance() {
+            // Its commands die with it, or by their keepers at once.
+            for command in host
+                .commands
+                .drain(..)
+                .filter(|command| command.until.is_some())
+            {
+                self.server.note(&command, AttemptEnd::Lost);
+            }
+            host.is_alive = false;
+            return;
+        }
+        if self.chance() {
+            host.cut_until = now + self.random.i64(1..300) * SECOND;
+        }
+        if self.chance() {
+            host.stopped_until = now + self.random.i64(1..300) * SECOND;
+        }
+        let is_connected = self.server.is_up && host.cut_until <= now;
+        self.run_commands(host, is_connected);
+        if host.stopped_until > now || !is_connected {
+            return;
+        }
+        if now - host.heard > 5 * SECOND {
+            host.since = now;
+        }
+        host.heard = now;
+        self.server.renewed.insert(host.id, now);
+        host.ended.retain(|(command, end)| {
+            let job = &self.jobs[command.job];
+            self.server.finish(job, command, *end);
+            false
+        });
+        self.look(host);
+        self.take_again(host);
+        self.act(host);
+    }
+
+    /// Supervisors and keepers, which are processes of their own: they have the lock, or end the command.
+    fn run_commands(&mut self, host: &mut Host, is_connected: bool) {
+        let now = self.server.now;
+        for mut command in std::mem::take(&mut host.commands) {
+            let ttl = micros(self.jobs[command.job].options.ttl);
+            let job = &self.jobs[command.job];
+            if is_connected {
+                command.renewed = now;
+                for (run, until) in &mut self.server.locks[command.job] {
+                    if *run == command.run {
+                        *until = now + ttl;
+                    }
+                }
+            }
+            let end = match command.until {
+                None if !is_connected => {
+                    // No server in time: it is tried again.
+                    (now - command.renewed > 10 * SECOND).then_some(AttemptEnd::Unstarted)
+                }
+                None => match self.server.start(job, &command, now + ttl) {
+                    None => None,
+                    Some(false) => Some(AttemptEnd::Over),
+                    Some(true) => {
+                        let takes = self.random.i64(1..=job.takes.max(SECOND + 1));
+                        let end = if self.random.u32(..job.fails) == 0 {
+                            AttemptEnd::Failed
+                        } else {
+                            AttemptEnd::Over
+                        };
+                        command.until = Some((now + takes, end));
+                        None
+                    }
+                },
+                Some((until, end)) if until <= now => Some(end),
+                // Nine tenths of the TTL without a renewal: it is ended.
+                Some(_) if now - command.renewed > ttl * 9 / 10 - SECOND => Some(AttemptEnd::Lost),
+                Some(_) => None,
+            };
+            match end {
+                None => host.commands.push(command),
+                Some(end) => {
+                    if command.until.is_some() {
+                        self.server.note(&command, end);
+                    }
+                    // A lock that cannot be released is free when its time is over.
+                    if is_connected {
+                        self.server.locks[command.job].retain(|(run, _)| *run != command.run);
+                    }
+                    host.ended.push((command, end));
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, host: &mut Host) {
+        let now = self.server.now;
+        host.rows.clone_from(&self.server.rows);
+        host.ticks.clone_from(&self.server.ticks);
+        let alive = self
+            .server
+            .renewed
+            .iter()
+            .filter(|(_, at)| now - **at < LEASE);
+        host.daemons = alive.map(|(id, _)| id.to_string()).collect();
+        host.looked = now;
+    }
+
+    fn start(host: &mut Host, tick: &Entry, now: i64) {
+        if host.known.insert(tick.run) {
+            host.commands.push(Command {
+                job: tick.job,
+                tick: tick.tick,
+                run: tick.run,
+                attempt: tick.attempt,
+                failures: tick.failures,
+                until: None,
+                renewed: now,
+            });
+        }
+    }
+
+    fn take_again(&mut self, host: &mut Host) {
+        let now = self.server.now;
+        for tick in host.ticks.clone() {
+            let job = &self.jobs[tick.job];
+            if tick.daemon == Some(host.id) {
+                Self::start(host, &tick, now);
+                continue;
+            }
+            let has_room = host.commands.len() < host.slots;
+            let reckoned = reckoned(now, host.since);
+            let is_too_late = |since: i64| is_attempt_too_late(&job.options, since, reckoned);
+            if let Some(daemon) = tick.daemon {
+                let ttl = micros(job.options.ttl);
+                let silent_since = self.server.renewed.get(&daemon).map_or(0, |at| at + ttl);
+                let is_orphan = silent_since < now;
+                let is_held = self.server.locks[tick.job]
+                    .iter()
+                    .any(|(run, until)| *run == tick.run && *until > now);
+                if !is_orphan || is_held {
+                    continue;
+                }
+                // What has not started is not lost.
+                let lost = if tick.started {
+                    AttemptEnd::Lost
+                } else {
+                    AttemptEnd::GivenBack
+                };
+                let end = self.server.end_of(&tick).unwrap_or(lost);
+                let (delay, failures) = retry(&job.options, end, tick.failures, Duration::ZERO);
+                match delay {
+                    Some(_) if is_too_late(silent_since) => {
+                        self.server.give_up(&tick, silent_since);
+                    }
+                    Some(Duration::ZERO) if has_room => self.server.retake(host, &tick, failures),
+                    Some(Duration::ZERO) => {}
+                    delay => self.server.set(&tick, delay, failures),
+                }
+            } else {
+                let others = host
+                    .ticks
+                    .iter()
+                    .filter(|other| other.job == tick.job)
+                    .count();
+                let is_free = tick.start_at.map_or(others == 1, |start| start <= now);
+                if is_free && tick.start_at.is_some_and(is_too_late) {
+                    self.server
+                        .give_up(&tick, tick.start_at.unwrap_or_default());
+                } else if is_free && has_room {
+                    self.server.retake(host, &tick, tick.failures);
+                }
+            }
+        }
+    }
+
+    fn act(&mut self, host: &mut Host) {
+        let now = self.server.now;
+        for (at, job) in self.jobs.iter().enumerate() {
+            let row = host.rows[at];
+            if row.next.is_none_or(|next| next > now) {
+                continue;
+            }
+            let mut under_way = UnderWay::default();
+            for tick in host.ticks.iter().filter(|tick| tick.job == at) {
+                if tick.daemon.is_none() && tick.start_at.is_none() {
+                    under_way.has_waiting = true;
+                } else {
+                    under_way.running += 1;
+                }
+            }
+            let key = row.next.unwrap_or_default();
+            let own = host.id.to_string();
+            let all = host.daemons.iter().map(String::as_str);
+            let here = Now {
+                at: now,
+                is_preferred: preferred(&job.name, key, all) == Some(&*own),
+                has_room: host.commands.len() < host.slots,
+                back_at: host.since,
+                made_up_from: host.since
+                    + micros(Duration::from_secs(30).mul_f64(fraction(&["spread", &job.name]))),
+            };
+            let decision = decide(
+                (&job.name, &job.schedule, &job.options),
+                &row,
+                under_way,
+                here,
+            );
+            let Decision::Settle(settlement) = decision else {
+                continue;
+            };
+            // Some looks are old when something follows from them: another host was quicker.
+            if let Some(tick) = self.server.settle(at, job, host.id, &settlement) {
+                // An answer that is lost is found at the next look.
+                if self.random.u8(..20) != 0 {
+                    Self::start(host, &tick, now);
+                }
+            }
+        }
+    }
+}
+
+/// So many seconds with trouble, and as many as it takes to settle everything.
+fn simulate(seed: u64, hosts: usize, jobs: usize, seconds: i64) -> usize {
+    let mut world = World::new(seed, hosts, jobs);
+    let mut down_until = 0;
+    for _ in 0..seconds {
+        if world.random.u32(..2000) == 0 {
+            down_until = world.server.now + world.random.i64(1..4000) * SECOND;
+        }
+        world.server.is_up = world.server.now >= down_until;
+        world.step();
+    }
+    let until = world.server.now;
+    world.server.is_up = true;
+    world.trouble = 0;
+    for _ in 0..7200 {
+        world.step();
+        let rows = &world.server.rows;
+        if rows.iter().all(|row| row.next > Some(until))
+            && world.server.ticks.iter().all(|tick| tick.tick > until)
+        {
+            break;
+        }
+    }
+    check(&world, until);
+    let starts = world
+        .server
+        .events
+        .iter()
+        .flat_map(BTreeMap::values)
+        .flatten();
+    starts
+        .filter(|event| matches!(event, Event::Started { .. }))
+        .count()
+}
+
+#[test]
+fn each_tick_runs_once_or_is_skipped_for_a_true_reason() {
+    let mut starts = 0;
+    for (seed, hosts) in (0..12).zip(2..) {
+        starts += simulate(seed, hosts, 12, 3 * 3600);
+    }
+    assert!(starts > 1000, "{starts}");
+}
+
+#[test]
+fn a_thousand_hosts_and_a_thousand_jobs_are_no_different() {
+    simulate(100, 1000, 5, 400);
+    simulate(101, 4, 1000, 400);
+}

@@ -1,0 +1,329 @@
+//! Attempts of a tick that has a row: the next one, and the end of one. Each is conditional on the run of the one before: of two daemons
+//! that take over the same tick one does, and one that is late changes nothing.
+
+use std::time::Duration;
+
+use super::super::rules::AttemptEnd;
+use super::daemons::{DaemonFacts, RUN};
+use super::look::TickRow;
+use super::reasons::too_late;
+use super::settle::run;
+use super::{moment, of_history, optional};
+use crate::db::{Batch, Fault, Reply, Row, Statement, first_value, text_literal};
+use crate::history::Outcome;
+use crate::schema::{CRON_TICKS, RUNS, Tables};
+
+/// Gives a tick to a daemon for another attempt. The answer says whether it has it.
+pub struct Retake<'a> {
+    /// Where.
+    pub tables: &'a Tables,
+    /// Who takes it.
+    pub daemon: &'a DaemonFacts,
+    /// The tick as it was seen.
+    pub seen: &'a TickRow,
+    /// What counts as failed now.
+    pub failures: u32,
+    /// The number of the new run.
+    pub run: &'a str,
+    /// The program that is started.
+    pub program: &'a str,
+    /// Why the attempt before has failed, where nobody has written that.
+    pub why: Option<&'a str>,
+}
+
+fn key(name: &str, tick: i64, run: &str) -> String {
+    format!(
+        "name = {} AND tick = {} AND run = {}",
+        text_literal(name),
+        moment(tick),
+        text_literal(run)
+    )
+}
+
+/// Writes how a run ended whose own processes have not.
+fn end_run(tables: &Tables, run: &str, outcome: Outcome, why: &str, condition: &str) -> String {
+    format!(
+        "UPDATE {} SET ended_at = UTC_TIMESTAMP(6), outcome = {}, message = {} WHERE run = {} AND ended_at IS NULL{condition}",
+        tables.of(&RUNS),
+        text_literal(outcome.word()),
+        of_history("message", why),
+        text_literal(run)
+    )
+}
+
+impl Batch for Retake<'_> {
+    type Answer = bool;
+
+    fn statements(&self) -> Vec<String> {
+        let ticks = self.tables.of(&CRON_TICKS);
+        let seen = self.seen;
+        let daemon = seen
+            .daemon
+            .as_deref()
+            .map_or("NULL".to_owned(), text_literal);
+        let taken = key(&seen.name, seen.tick, self.run);
+        let mut statements = vec![
+            "/* dblock cron take again */ BEGIN".to_owned(),
+            format!(
+                "UPDATE {ticks} SET run = {}, daemon = {}, attempt = attempt + 1, failures = {}, start_at = NULL, started_at = NULL \
+                 WHERE {} AND daemon <=> {daemon} AND started_at <=> {}",
+                text_literal(self.run),
+                text_literal(&self.daemon.id),
+                self.failures,
+                key(&seen.name, seen.tick, &seen.run),
+                optional(seen.started_at)
+            ),
+            format!(
+                "INSERT INTO {} ({RUN}) SELECT {} FROM {ticks} WHERE {taken}",
+                self.tables.of(&RUNS),
+                run(
+                    self.run,
+                    &seen.name,
+                    seen.tick,
+                    "attempt",
+                    self.daemon,
+                    self.program
+                )
+            ),
+        ];
+        let exists = format!(" AND EXISTS (SELECT 1 FROM {ticks} WHERE {taken})");
+        let ends = self
+            .why
+            .map(|why| end_run(self.tables, &seen.run, Outcome::Failed, why, &exists));
+        statements.extend(ends);
+        statements.push("COMMIT".to_owned());
+        statements.push(format!("SELECT COUNT(*) FROM {ticks} WHERE {taken}"));
+        statements
+    }
+
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<bool, Fault> {
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        let count: Option<u64> = replies
+            .last()
+            .map_or(Ok(None), |reply| first_value(&reply.rows))?;
+        Ok(count == Some(1))
+    }
+}
+
+/// Gives up a tick, for its next attempt comes too late: the history has that.
+pub struct GiveUp<'a> {
+    /// Where.
+    pub tables: &'a Tables,
+    /// Who does it.
+    pub daemon: &'a DaemonFacts,
+    /// The tick as it was seen.
+    pub seen: &'a TickRow,
+    /// How it is shown.
+    pub shown: &'a str,
+    /// A number of its own.
+    pub id: &'a str,
+    /// The program that is not started.
+    pub program: &'a str,
+    /// Why the attempt before has failed, where nobody has written that.
+    pub why: Option<&'a str>,
+}
+
+impl Batch for GiveUp<'_> {
+    type Answer = ();
+
+    fn statements(&self) -> Vec<String> {
+        let ticks = self.tables.of(&CRON_TICKS);
+        let seen = self.seen;
+        let daemon = seen
+            .daemon
+            .as_deref()
+            .map_or("NULL".to_owned(), text_literal);
+        let taken = key(&seen.name, seen.tick, self.id);
+        let exists = format!(" AND EXISTS (SELECT 1 FROM {ticks} WHERE {taken})");
+        let next = seen.attempt + 1;
+        let message = format!("{}: {}", seen.name, too_late(next, self.shown));
+        let mut statements = vec![
+            "/* dblock cron give up */ BEGIN".to_owned(),
+            // Of two daemons one does it.
+            format!(
+                "UPDATE {ticks} SET run = {} WHERE {} AND daemon <=> {daemon} AND started_at <=> {}",
+                text_literal(self.id),
+                key(&seen.name, seen.tick, &seen.run),
+                optional(seen.started_at)
+            ),
+            format!(
+                "INSERT INTO {} ({RUN}, ended_at, outcome, message) SELECT {}, UTC_TIMESTAMP(6), {}, {} FROM {ticks} WHERE {taken}",
+                self.tables.of(&RUNS),
+                run(
+                    self.id,
+                    &seen.name,
+                    seen.tick,
+                    &next.to_string(),
+                    self.daemon,
+                    self.program
+                ),
+                text_literal(Outcome::Skipped.word()),
+                of_history("message", &message),
+            ),
+        ];
+        let ends = self
+            .why
+            .map(|why| end_run(self.tables, &seen.run, Outcome::Failed, why, &exists));
+        statements.extend(ends);
+        statements.push(format!("DELETE FROM {ticks} WHERE {taken}"));
+        statements.push("COMMIT".to_owned());
+        statements
+    }
+
+    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
+        fault.map_or(Ok(()), Err)
+    }
+}
+
+/// Ends an attempt: the tick is over, or to be tried again after so long, with what counts as failed. It may be carried out twice.
+pub struct Finish<'a> {
+    /// Where.
+    pub tables: &'a Tables,
+    /// The tick.
+    pub name: &'a str,
+    pub tick: i64,
+    /// The run of the attempt.
+    pub run: &'a str,
+    /// `None`: it is over.
+    pub retry: Option<Duration>,
+    /// How it ended.
+    pub end: AttemptEnd,
+    /// What counts as failed now.
+    pub failures: u32,
+    /// Why, where nobody has written that.
+    pub why: Option<&'a str>,
+    /// Statements that write how its command ended, where nobody has.
+    pub records: &'a [String],
+}
+
+impl Batch for Finish<'_> {
+    type Answer = ();
+
+    fn statements(&self) -> Vec<String> {
+        let ticks = self.tables.of(&CRON_TICKS);
+        let key = key(self.name, self.tick, self.run);
+        let mut statements = vec!["/* dblock cron finish */ BEGIN".to_owned()];
+        statements.extend_from_slice(self.records);
+        let outcome = match self.end {
+            AttemptEnd::GivenBack => Outcome::Interrupted,
+            _ => Outcome::Failed,
+        };
+        let ends = self
+            .why
+            .map(|why| end_run(self.tables, self.run, outcome, why, ""));
+        statements.extend(ends);
+        statements.push(match self.retry {
+            None => format!("DELETE FROM {ticks} WHERE {key}"),
+            Some(delay) => format!(
+                "UPDATE {ticks} SET {}daemon = NULL, started_at = NULL, failures = {}, \
+                 start_at = UTC_TIMESTAMP(6) + INTERVAL {} MICROSECOND WHERE {key} AND daemon IS NOT NULL",
+                match self.end {
+                    AttemptEnd::Unstarted =>
+                        "unstarted_at = COALESCE(unstarted_at, UTC_TIMESTAMP(6)), ",
+                    _ => "",
+                },
+                self.failures,
+                delay.as_micros()
+            ),
+        });
+        statements.push("COMMIT".to_owned());
+        statements
+    }
+
+    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
+        fault.map_or(Ok(()), Err)
+    }
+}
+
+/// What is known of a run whose daemon is silent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunState {
+    /// It holds its lock.
+    Alive,
+    /// It has ended, so.
+    Ended(AttemptEnd),
+    /// Neither. Its command was started, or about to be.
+    Gone,
+    /// Neither, and its command was not started.
+    Unstarted,
+}
+
+/// Asks for it.
+pub struct AskRun<'a> {
+    /// Where.
+    pub tables: &'a Tables,
+    /// The job.
+    pub name: &'a str,
+    /// The run.
+    pub run: &'a str,
+}
+
+impl Statement for AskRun<'_> {
+    type Answer = RunState;
+
+    fn sql(&self) -> String {
+        let (name, run) = (text_literal(self.name), text_literal(self.run));
+        format!(
+            "/* dblock cron run */ SELECT (SELECT COUNT(*) FROM {} WHERE name = {name} AND owner = {run} AND expires_at > UTC_TIMESTAMP(6)), \
+             (SELECT CONCAT(outcome, ' ', COALESCE(exit_code, '')) FROM {} WHERE run = {run} AND ended_at IS NOT NULL), \
+             (SELECT COUNT(*) FROM {} WHERE name = {name} AND run = {run} AND started_at IS NULL)",
+            self.tables.locks(),
+            self.tables.runs(),
+            self.tables.of(&CRON_TICKS)
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<RunState, Fault> {
+        let Some(row) = rows.first() else {
+            return Err(Fault::Gone("no answer".to_owned()));
+        };
+        let held: u64 = row.get(0)?.unwrap_or_default();
+        let ended = row.text(1)?;
+        Ok(match (held, ended) {
+            (1.., _) => RunState::Alive,
+            (0, Some(ended)) => RunState::Ended(end_of(&ended)),
+            (0, None) if row.get::<u64>(2)? == Some(1) => RunState::Unstarted,
+            (0, None) => RunState::Gone,
+        })
+    }
+}
+
+/// What the words of the history mean: the outcome and the exit code.
+fn end_of(words: &str) -> AttemptEnd {
+    let (outcome, code) = words.split_once(' ').unwrap_or((words, ""));
+    let is = |known: Outcome| outcome == known.word();
+    if is(Outcome::Ran) && code == "0" || is(Outcome::Skipped) {
+        AttemptEnd::Over
+    } else if is(Outcome::Ran) || is(Outcome::TimedOut) {
+        AttemptEnd::Failed
+    } else if is(Outcome::Interrupted) {
+        AttemptEnd::GivenBack
+    } else {
+        // Its dblock was killed, and its keeper has written that.
+        AttemptEnd::Lost
+    }
+}
+
+/// A tick that a run is for, as long as it is its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The tick.
+    pub tick: i64,
+    /// How it is shown.
+    pub shown: String,
+    /// Which attempt it is, from 1 on.
+    pub attempt: u32,
+}
+
+impl Claim {
+    /// The statement that notes that the command is about to start, if the tick is still this run's. It changes one row then.
+    pub fn confirm(&self, tables: &Tables, name: &str, run: &str) -> String {
+        format!(
+            "/* dblock cron start */ UPDATE {} SET started_at = UTC_TIMESTAMP(6), unstarted_at = NULL WHERE {}",
+            tables.of(&CRON_TICKS),
+            key(name, self.tick, run)
+        )
+    }
+}

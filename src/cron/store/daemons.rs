@@ -1,0 +1,243 @@
+//! A daemon's row: that it is alive, how much it runs at once, and with which jobs of its file it is alone.
+
+use super::reasons::{DIED, IN_NO_FILE};
+use super::{micros, of_history};
+use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
+use crate::history::Outcome;
+use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
+
+/// A job that no file has is forgotten after so many days.
+pub const FORGOTTEN_AFTER: u32 = 30;
+
+/// What a daemon says of itself.
+#[derive(Debug, Clone)]
+pub struct DaemonFacts {
+    /// 32 hex digits that no other one has.
+    pub id: String,
+    /// Its host.
+    pub host: String,
+    /// Its process there.
+    pub pid: i32,
+    /// The user of the operating system.
+    pub user: String,
+    /// How many commands it runs at once.
+    pub slots: u32,
+}
+
+/// The columns of a run that a daemon requests.
+pub(super) const RUN: &str = "run, name, tick, attempt, host, pid, user, program, requested_at";
+
+/// The assignment of a daemon's row that comes in front of that of its lease: where that has run out it begins anew.
+const ALIVE_SINCE: &str =
+    "alive_since = IF(expires_at < UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), alive_since)";
+
+/// Registers a daemon, or says again what it is. The answer is the server's time.
+pub struct Register<'a> {
+    /// Where.
+    pub tables: &'a Tables,
+    /// The daemon.
+    pub facts: &'a DaemonFacts,
+    /// How many jobs its file has, and a hash of them.
+    pub jobs: (usize, &'a str),
+    /// Those of which another schedule is in force, and those of which something else differs, a line each.
+    pub disagrees: &'a str,
+    pub differs: &'a str,
+    /// How long it is taken for alive, in seconds.
+    pub lease: u64,
+}
+
+impl Batch for Register<'_> {
+    type Answer = i64;
+
+    fn statements(&self) -> Vec<String> {
+        let facts = self.facts;
+        let (count, definition) = (self.jobs.0, text_literal(self.jobs.1));
+        let [disagrees, differs] = [self.disagrees, self.differs].map(|list| match list {
+            "" => "NULL".to_owned(),
+            list => text_literal(list),
+        });
+        let of_column = |column: &str, text: &str| {
+            let cut: String = text.chars().take(CRON_DAEMONS.width(column)).collect();
+            text_literal(&cut)
+        };
+        let expires = format!("UTC_TIMESTAMP(6) + INTERVAL {} SECOND", self.lease);
+        vec![
+            format!(
+                "/* dblock cron register */ INSERT INTO {} (daemon, host, pid, user, slots, jobs, definition, disagrees, differs, started_at, renewed_at, expires_at, alive_since) \
+                 VALUES ({}, {}, {}, {}, {}, {count}, {definition}, {disagrees}, {differs}, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), {expires}, UTC_TIMESTAMP(6)) \
+                 ON DUPLICATE KEY UPDATE {ALIVE_SINCE}, jobs = {count}, definition = {definition}, disagrees = {disagrees}, differs = {differs}, renewed_at = UTC_TIMESTAMP(6), \
+                 expires_at = {expires}",
+                self.tables.of(&CRON_DAEMONS),
+                text_literal(&facts.id),
+                of_column("host", &facts.host),
+                facts.pid,
+                of_column("user", &facts.user),
+                facts.slots,
+            ),
+            format!("SELECT {}", micros("UTC_TIMESTAMP(6)")),
+        ]
+    }
+
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<i64, Fault> {
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        let now = replies
+            .last()
+            .map_or(Ok(None), |reply| first_value(&reply.rows))?;
+        now.ok_or_else(|| Fault::Gone("no answer".to_owned()))
+    }
+}
+
+/// Asks whether a daemon of this host and user had the file of this one the last time. Several may run there, each with a file of its
+/// own: what counts is the last file of each, so those that no later daemon can have succeeded, for it started while they were alive.
+pub struct AskFileBefore<'a> {
+    /// Where.
+    pub tables: &'a Tables,
+    /// The daemon that asks.
+    pub facts: &'a DaemonFacts,
+    /// The hash of the jobs of its file.
+    pub definition: &'a str,
+}
+
+/// Whether a daemon `n` started after another one of the same host and user, `o`, had gone.
+const SUCCEEDED: &str =
+    "n.host = o.host AND n.user = o.user AND n.started_at > COALESCE(o.gone_at, o.renewed_at)";
+
+impl Statement for AskFileBefore<'_> {
+    type Answer = bool;
+
+    fn sql(&self) -> String {
+        let daemons = self.tables.of(&CRON_DAEMONS);
+        let id = text_literal(&self.facts.id);
+        // One that has just started, and is alive, starts together with this one, as at a boot.
+        format!(
+            "/* dblock cron before */ SELECT COUNT(*) FROM {daemons} o WHERE o.daemon <> {id} AND o.host = {} AND o.user = {} \
+             AND o.definition = {} AND NOT EXISTS (SELECT 1 FROM {daemons} n WHERE {SUCCEEDED} AND n.daemon <> {id} \
+             AND NOT (n.gone_at IS NULL AND n.expires_at > UTC_TIMESTAMP(6) AND n.started_at > UTC_TIMESTAMP(6) - INTERVAL 1 MINUTE))",
+            text_literal(&self.facts.host),
+            text_literal(&self.facts.user),
+            text_literal(self.definition),
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
+        Ok(first_value::<u64>(rows)?.is_some_and(|count| count > 0))
+    }
+}
+
+/// Says that a daemon is alive, for so many seconds.
+pub fn renew(tables: &Tables, id: &str, lease: u64) -> Plain {
+    Plain(format!(
+        "/* dblock cron renew */ UPDATE {} SET {ALIVE_SINCE}, renewed_at = UTC_TIMESTAMP(6), expires_at = UTC_TIMESTAMP(6) + INTERVAL {lease} SECOND \
+         WHERE daemon = {}",
+        tables.of(&CRON_DAEMONS),
+        text_literal(id)
+    ))
+}
+
+/// Says that a daemon takes no more ticks: they are the others'.
+pub fn stop_taking(tables: &Tables, id: &str) -> Plain {
+    Plain(format!(
+        "/* dblock cron stop */ UPDATE {} SET leaving_at = COALESCE(leaving_at, UTC_TIMESTAMP(6)) WHERE daemon = {}",
+        tables.of(&CRON_DAEMONS),
+        text_literal(id)
+    ))
+}
+
+/// Says that a daemon is gone, and runs nothing any more.
+pub fn leave(tables: &Tables, id: &str) -> Plain {
+    Plain(format!(
+        "/* dblock cron leave */ UPDATE {} SET leaving_at = COALESCE(leaving_at, UTC_TIMESTAMP(6)), gone_at = UTC_TIMESTAMP(6), \
+         expires_at = UTC_TIMESTAMP(6) WHERE daemon = {}",
+        tables.of(&CRON_DAEMONS),
+        text_literal(id)
+    ))
+}
+
+/// Forgets the next tick of jobs that no daemon has had in its file for so many seconds, and gives up their ticks that nobody has, or that
+/// a silent daemon has. When such a job is in a file again, it is as a new one.
+pub struct Forsake<'a> {
+    /// Where.
+    pub tables: &'a Tables,
+    /// Who says so. Unless it is alive for as long nothing is done: after an outage each daemon has the time to say what is in its file.
+    pub daemon: &'a DaemonFacts,
+    /// In seconds.
+    pub after: u64,
+}
+
+impl Batch for Forsake<'_> {
+    type Answer = ();
+
+    fn statements(&self) -> Vec<String> {
+        let [jobs, ticks, daemons, runs] =
+            [CRON_JOBS, CRON_TICKS, CRON_DAEMONS, RUNS].map(|table| self.tables.of(&table));
+        let locks = self.tables.locks();
+        let mine = text_literal(&self.daemon.id);
+        let before = format!("UTC_TIMESTAMP(6) - INTERVAL {} SECOND", self.after);
+        let is_old = format!(
+            "seen_at < {before} AND EXISTS (SELECT 1 FROM {daemons} own WHERE own.daemon = {mine} AND own.alive_since < {before} AND own.expires_at > UTC_TIMESTAMP(6))"
+        );
+        let of_mine = format!("FROM {ticks} t WHERE t.daemon = {mine} AND t.start_at = t.tick");
+        let number = "LEFT(SHA2(CONCAT(t.run, ' given up'), 256), 32)";
+        let message = format!(
+            "LEFT(CONCAT(t.name, ': {IN_NO_FILE}; the tick ', DATE_FORMAT(t.tick, '%Y-%m-%dT%H:%i:%sZ'), ' is given up'), {})",
+            RUNS.width("message")
+        );
+        [
+            "BEGIN".to_owned(),
+            format!(
+                "UPDATE {jobs} SET next_at = NULL, triggered_at = NULL, changed_at = UTC_TIMESTAMP(6) \
+                 WHERE (next_at IS NOT NULL OR triggered_at IS NOT NULL) AND {is_old}"
+            ),
+            // Theirs are this daemon's own from here on, with a mark: of two daemons one gets each.
+            format!(
+                "UPDATE {ticks} t JOIN {jobs} j ON j.name = t.name LEFT JOIN {daemons} d ON d.daemon = t.daemon \
+                 LEFT JOIN {locks} l ON l.name = t.name AND l.owner = t.run AND l.expires_at > UTC_TIMESTAMP(6) \
+                 SET t.daemon = {mine}, t.start_at = t.tick WHERE j.{is_old} AND l.owner IS NULL AND (t.daemon IS NULL \
+                 OR d.daemon IS NULL OR d.gone_at IS NOT NULL OR d.renewed_at + INTERVAL t.ttl_seconds SECOND < UTC_TIMESTAMP(6))"
+            ),
+            format!(
+                "INSERT INTO {runs} ({RUN}, ended_at, outcome, message) SELECT {number}, t.name, t.tick, t.attempt + 1, {}, {}, {}, 'dblock', \
+                 UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), {}, {message} {of_mine}",
+                of_history("host", &self.daemon.host),
+                self.daemon.pid,
+                of_history("user", &self.daemon.user),
+                text_literal(Outcome::Skipped.word()),
+            ),
+            format!(
+                "UPDATE {runs} SET ended_at = UTC_TIMESTAMP(6), outcome = {}, message = LEFT(CONCAT(name, ': {DIED}'), {}) \
+                 WHERE ended_at IS NULL AND run IN (SELECT t.run {of_mine})",
+                text_literal(Outcome::Failed.word()),
+                RUNS.width("message"),
+            ),
+            format!("DELETE FROM {ticks} WHERE daemon = {mine} AND start_at = tick"),
+            "COMMIT".to_owned(),
+        ]
+        .map(|sql| format!("/* dblock cron forsake */ {sql}"))
+        .to_vec()
+    }
+
+    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
+        fault.map_or(Ok(()), Err)
+    }
+}
+
+/// What deletes daemons that are gone, and jobs that no file has had for a month, with their ticks. One that no other of its
+/// host and user has succeeded stays for a week: [`AskFileBefore`].
+pub fn prune(tables: &Tables) -> [Plain; 3] {
+    let [jobs, ticks, daemons] =
+        [CRON_JOBS, CRON_TICKS, CRON_DAEMONS].map(|table| tables.of(&table));
+    [
+        format!(
+            "DELETE o FROM {daemons} o LEFT JOIN {daemons} n ON {SUCCEEDED} \
+             WHERE o.expires_at < UTC_TIMESTAMP(6) - INTERVAL 7 DAY \
+             OR o.expires_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY AND n.daemon IS NOT NULL"
+        ),
+        format!("DELETE FROM {jobs} WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL {FORGOTTEN_AFTER} DAY"),
+        format!(
+            "DELETE FROM {ticks} WHERE NOT EXISTS (SELECT 1 FROM {jobs} j WHERE j.name = {ticks}.name)"
+        ),
+    ]
+    .map(|sql| Plain(format!("/* dblock cron prune */ {sql}")))
+}

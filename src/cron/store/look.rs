@@ -1,0 +1,155 @@
+//! What a daemon asks for once a second, in one statement: jobs that are due or have changed, ticks that are under way, and daemons.
+
+use std::collections::{HashMap, HashSet};
+
+use super::publish::{JobRow, decode_job, job_columns};
+use super::{micros, moment};
+use crate::db::{Fault, Row, Statement, text_literal};
+use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
+
+/// What a tick's row says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TickRow {
+    /// The job.
+    pub name: String,
+    /// The tick.
+    pub tick: i64,
+    /// The run of the latest attempt.
+    pub run: String,
+    /// How often it was started, and how often that counts as failed.
+    pub attempt: u32,
+    pub failures: u32,
+    /// Who has it; `None`: nobody.
+    pub daemon: Option<String>,
+    /// When it is to be tried again; where its daemon is silent, since when.
+    pub start_at: Option<i64>,
+    /// When its command was about to start.
+    pub started_at: Option<i64>,
+    /// Since when no attempt could be started; `None`: the latest was, or there was none.
+    pub unstarted_at: Option<i64>,
+    /// Whether nobody has heard of its daemon for the TTL, or that has not said for a while that the run has ended; and the run does not
+    /// hold its lock.
+    pub is_orphan: bool,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// The server's time.
+    pub now: i64,
+    /// Jobs that are due, or were changed lately.
+    pub jobs: HashMap<String, JobRow>,
+    /// The names of those that are due.
+    pub due: HashSet<String>,
+    /// All ticks that have a row.
+    pub ticks: Vec<TickRow>,
+    /// Daemons that are alive and take ticks.
+    pub daemons: Vec<String>,
+    /// Whether the daemon that asks has a row.
+    pub is_registered: bool,
+}
+
+/// Asks for it.
+pub struct Look<'a> {
+    /// Where.
+    pub tables: &'a Tables,
+    /// The daemon that asks.
+    pub daemon: &'a str,
+    /// Jobs that have changed since then are of interest; `None`: all.
+    pub since: Option<i64>,
+}
+
+/// So many seconds after the end of a run, which its keeper has written, its daemon should have said what becomes of the tick.
+const UNRECORDED: u32 = 5;
+
+const NOW: u8 = 0;
+const JOB: u8 = 1;
+const TICK: u8 = 2;
+const DAEMON: u8 = 3;
+
+impl Statement for Look<'_> {
+    type Answer = Seen;
+
+    const MOST_ROWS: usize = crate::db::LIST;
+
+    fn sql(&self) -> String {
+        let [jobs, ticks, daemons, runs] =
+            [CRON_JOBS, CRON_TICKS, CRON_DAEMONS, RUNS].map(|table| self.tables.of(&table));
+        let job = format!("SELECT {JOB}, {} FROM {jobs}", job_columns());
+        let which = match self.since {
+            None => job,
+            Some(since) => format!(
+                "{job} WHERE next_at <= UTC_TIMESTAMP(6) UNION ALL {job} WHERE changed_at >= {}",
+                moment(since)
+            ),
+        };
+        let (own, locks) = (text_literal(self.daemon), self.tables.locks());
+        // The first one gives the columns their types.
+        format!(
+            "/* dblock cron look */ {which} \
+             UNION ALL SELECT {NOW}, NULL, {}, NULL, NULL, (SELECT COUNT(*) FROM {daemons} WHERE daemon = {own}), NULL, NULL, NULL \
+             UNION ALL SELECT {TICK}, t.name, {}, {}, {}, t.daemon IS NOT NULL AND (d.daemon IS NULL OR d.gone_at IS NOT NULL \
+             OR d.renewed_at + INTERVAL t.ttl_seconds SECOND < UTC_TIMESTAMP(6) \
+             OR COALESCE(r.ended_at < UTC_TIMESTAMP(6) - INTERVAL {UNRECORDED} SECOND, FALSE)) \
+             AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = t.name AND l.owner = t.run AND l.expires_at > UTC_TIMESTAMP(6)), \
+             t.run, t.daemon, \
+             CONCAT_WS(' ', t.attempt, t.failures, {}) FROM {ticks} t LEFT JOIN {daemons} d ON d.daemon = t.daemon \
+             LEFT JOIN {runs} r ON r.run = t.run \
+             UNION ALL SELECT {DAEMON}, daemon, NULL, NULL, NULL, 0, NULL, NULL, NULL FROM {daemons} \
+             WHERE expires_at > UTC_TIMESTAMP(6) AND leaving_at IS NULL",
+            micros("UTC_TIMESTAMP(6)"),
+            micros("t.tick"),
+            micros(
+                "IF(t.daemon IS NULL, t.start_at, COALESCE(r.ended_at, d.gone_at, d.renewed_at + INTERVAL t.ttl_seconds SECOND, t.started_at, t.tick))"
+            ),
+            micros("t.started_at"),
+            micros("t.unstarted_at"),
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Seen, Fault> {
+        let mut seen = Seen::default();
+        for row in rows {
+            match row.get(0)? {
+                Some(NOW) => {
+                    seen.now = row.get(2)?.unwrap_or_default();
+                    seen.is_registered = row.get::<u8>(5)? == Some(1);
+                }
+                Some(JOB) => seen.jobs.extend(decode_job(row, 1)?),
+                Some(TICK) => seen.ticks.extend(tick(row)?),
+                Some(DAEMON) => seen.daemons.extend(row.text(1)?),
+                _ => {}
+            }
+        }
+        let due = seen
+            .jobs
+            .iter()
+            .filter(|(_, job)| job.next.is_some_and(|next| next <= seen.now));
+        seen.due = due.map(|(name, _)| name.clone()).collect();
+        if seen.now == 0 {
+            return Err(Fault::Gone("no answer".to_owned()));
+        }
+        Ok(seen)
+    }
+}
+
+fn tick(row: &Row) -> Result<Option<TickRow>, Fault> {
+    let (Some(name), Some(tick), Some(run)) = (row.text(1)?, row.get(2)?, row.text(6)?) else {
+        return Ok(None);
+    };
+    let counts = row.text(8)?.unwrap_or_default();
+    let mut counts = counts.split(' ');
+    let mut count = || counts.next().and_then(|count| count.parse().ok());
+    Ok(Some(TickRow {
+        name,
+        tick,
+        start_at: row.get(3)?,
+        started_at: row.get(4)?,
+        is_orphan: row.get::<u8>(5)? == Some(1),
+        run,
+        daemon: row.text(7)?,
+        attempt: count().unwrap_or_default(),
+        failures: count().unwrap_or_default(),
+        unstarted_at: counts.next().and_then(|at| at.parse().ok()),
+    }))
+}

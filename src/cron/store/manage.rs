@@ -1,0 +1,248 @@
+//! What people do to a job of the crontab: it is paused, resumed, or run once besides.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::super::rules::{Count, last_at_or_before, next_after};
+use super::super::{Schedule, Zone};
+use super::daemons::RUN;
+use super::publish::{decode_job, job_columns};
+use super::reasons::ticks;
+use super::settle::run;
+use super::{DaemonFacts, JobRow, UNSEEN, micros, of_history, optional};
+use crate::base::exit::{Failure, Reason};
+use crate::db::server_facts::{READ_ONLY, is_read_only};
+use crate::db::{Connector, Fault, Plain, Row, Session, Statement, text_literal};
+use crate::history::Outcome;
+use crate::schema::{self, CRON_DAEMONS, CRON_JOBS, RUNS, Tables};
+use std::thread::sleep;
+
+/// Reaches a server that has the tables of the crontab, however long that lasts; one that takes writes where it `writes`.
+///
+/// # Errors
+/// What no further attempt can mend; that none has the tables.
+pub fn reach(connector: &Connector, tables: &Tables, writes: bool) -> Result<Session, Failure> {
+    loop {
+        let reached = connector.connect(|session| {
+            schema::prepare(session)?;
+            tables.check_cron(session).map_err(|fault| match fault {
+                // Another server may have them.
+                Fault::Final(failure) if failure.reason == Reason::Configuration => {
+                    Fault::Untrusted(failure)
+                }
+                fault => fault,
+            })?;
+            if writes && is_read_only(session)? {
+                return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
+            }
+            Ok(())
+        });
+        match reached {
+            Ok((session, ())) => return Ok(session),
+            Err(Fault::Final(failure)) => return Err(failure),
+            Err(_) => sleep(connector.pause()),
+        }
+    }
+}
+
+fn no_such_job(name: &str) -> Fault {
+    let line = format!(
+        "there is no job {name}; a daemon adds those of its file (dblock cron run), and dblock cron list shows them"
+    );
+    Fault::Final(Failure::new(Reason::Configuration, line))
+}
+
+/// Has a job not run at its ticks.
+///
+/// # Errors
+/// [`Fault::Final`] where there is no such job; any other of a statement.
+pub fn pause(name: &str, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
+    let pause = format!(
+        "/* dblock cron pause */ UPDATE {} SET paused_at = COALESCE(paused_at, UTC_TIMESTAMP(6)), changed_at = UTC_TIMESTAMP(6) WHERE name = {}",
+        tables.of(&CRON_JOBS),
+        text_literal(name)
+    );
+    match session.change(&Plain(pause))? {
+        0 => Err(no_such_job(name)),
+        _ => Ok(()),
+    }
+}
+
+/// Who could run a job.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Runners {
+    /// Daemons that are alive.
+    pub daemons: u64,
+    /// Whether none of them has had the job in its file for a while.
+    pub is_in_no_file: bool,
+}
+
+/// Wants a job to run once, besides; who could. It may be done again after a fault that is of the moment: nothing was done then.
+///
+/// # Errors
+/// As [`pause`].
+pub fn trigger(name: &str, tables: &Tables, session: &mut Session) -> Result<Runners, Fault> {
+    in_transaction("trigger", session, |session| {
+        trigger_uncommitted(name, tables, session)
+    })
+}
+
+/// Does something as a whole. After a fault that is of the moment nothing was done; where nobody knows that, the session counts as gone.
+fn in_transaction<T>(
+    what: &str,
+    session: &mut Session,
+    work: impl FnOnce(&mut Session) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    session.run(&Plain(format!("/* dblock cron {what} */ BEGIN")))?;
+    let done = work(session);
+    let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    let ended = session.run(&Plain(format!("/* dblock cron {what} */ {end}")));
+    match (done, ended) {
+        // A daemon may act on it already: a trigger would run a job twice.
+        (Ok(_), Err(Fault::Interrupted(cause) | Fault::Conflict(cause))) => Err(Fault::Gone(cause)),
+        (done, ended) => ended.and(done),
+    }
+}
+
+fn trigger_uncommitted(
+    name: &str,
+    tables: &Tables,
+    session: &mut Session,
+) -> Result<Runners, Fault> {
+    let trigger = format!(
+        "/* dblock cron trigger */ UPDATE {} SET triggered_at = COALESCE(triggered_at, UTC_TIMESTAMP(6)), changed_at = UTC_TIMESTAMP(6) WHERE name = {}",
+        tables.of(&CRON_JOBS),
+        text_literal(name)
+    );
+    if session.change(&Plain(trigger))? == 0 {
+        return Err(no_such_job(name));
+    }
+    session.run(&AskRunners { tables, name })
+}
+
+struct AskRunners<'a> {
+    tables: &'a Tables,
+    name: &'a str,
+}
+
+impl Statement for AskRunners<'_> {
+    type Answer = Runners;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock cron count */ SELECT (SELECT COUNT(*) FROM {} WHERE expires_at > UTC_TIMESTAMP(6) AND leaving_at IS NULL), \
+             (SELECT COUNT(*) FROM {} WHERE name = {} AND seen_at < UTC_TIMESTAMP(6) - INTERVAL {} SECOND)",
+            self.tables.of(&CRON_DAEMONS),
+            self.tables.of(&CRON_JOBS),
+            text_literal(self.name),
+            UNSEEN.as_secs()
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Runners, Fault> {
+        let row = rows
+            .first()
+            .ok_or_else(|| Fault::Gone("no answer".to_owned()))?;
+        Ok(Runners {
+            daemons: row.get(0)?.unwrap_or_default(),
+            is_in_no_file: row.get::<u64>(1)? == Some(1),
+        })
+    }
+}
+
+/// A job's row, locked, and the server's time.
+struct AskJob<'a> {
+    tables: &'a Tables,
+    name: &'a str,
+}
+
+impl Statement for AskJob<'_> {
+    type Answer = Option<(i64, JobRow)>;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock cron job */ SELECT {}, {} FROM {} WHERE name = {} FOR UPDATE",
+            micros("UTC_TIMESTAMP(6)"),
+            job_columns(),
+            self.tables.of(&CRON_JOBS),
+            text_literal(self.name)
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        let now = row.get(0)?.unwrap_or_default();
+        Ok(decode_job(row, 1)?.map(|(_, job)| (now, job)))
+    }
+}
+
+/// Has a job run at its ticks again. Those since it was paused are skipped, in one row of the history; how many they were. It is done by
+/// this process, and the run has this number.
+///
+/// # Errors
+/// As [`pause`].
+pub fn resume(
+    name: &str,
+    by: &DaemonFacts,
+    id: &str,
+    tables: &Tables,
+    session: &mut Session,
+) -> Result<Count, Fault> {
+    in_transaction("resume", session, |session| {
+        resume_uncommitted(name, by, id, tables, session)
+    })
+}
+
+fn resume_uncommitted(
+    name: &str,
+    by: &DaemonFacts,
+    id: &str,
+    tables: &Tables,
+    session: &mut Session,
+) -> Result<Count, Fault> {
+    let Some((now, job)) = session.run(&AskJob { tables, name })? else {
+        return Err(no_such_job(name));
+    };
+    if !job.is_paused {
+        return Ok(Count::NONE);
+    }
+    let wrong = |why: String| {
+        Fault::Final(Failure::new(
+            Reason::Internal,
+            format!("the schedule of {name}: {why}"),
+        ))
+    };
+    let zone = Zone::parse(&job.zone).map_err(wrong)?;
+    let schedule = Schedule::parse(&job.schedule, zone, name).map_err(wrong)?;
+    let due = job.next.filter(|next| *next <= now);
+    let last =
+        due.map(|first| last_at_or_before(&schedule, now).map_or(first, |last| last.max(first)));
+    let next = last.map_or(job.next, |last| next_after(&schedule, last));
+    session.run(&Plain(format!(
+        "/* dblock cron resume */ UPDATE {} SET paused_at = NULL, changed_at = UTC_TIMESTAMP(6), next_at = {}, \
+         settled_at = COALESCE({}, settled_at) WHERE name = {}",
+        tables.of(&CRON_JOBS),
+        optional(next),
+        optional(last),
+        text_literal(name)
+    )))?;
+    let Some((first, last)) = due.zip(last) else {
+        return Ok(Count::NONE);
+    };
+    let count = Count::of(&schedule, (first, last));
+    let shown = |tick| {
+        let at = Timestamp::from_microsecond(tick).unwrap_or(Timestamp::MIN);
+        schedule.tick(at).to_string()
+    };
+    let what = ticks(count, (first, last), &shown);
+    session.run(&Plain(format!(
+            "/* dblock cron resume */ INSERT INTO {} ({RUN}, ended_at, outcome, message) VALUES ({}, UTC_TIMESTAMP(6), {}, {})",
+            tables.of(&RUNS),
+            run(id, name, last, "1", by, "dblock"),
+            text_literal(Outcome::Skipped.word()),
+            of_history("message", &format!("{name}: paused; {what} skipped")),
+        )))?;
+    Ok(count)
+}

@@ -1,0 +1,189 @@
+//! Ticks are settled: the job's row moves forward, and what runs, waits or is skipped is written down, all of it or nothing.
+
+use super::super::rules::{Fate, Settlement};
+use super::daemons::{DaemonFacts, RUN};
+use super::publish::{Definition, decode_job, job_columns};
+use super::{JobRow, micros, moment, of_history, optional};
+use crate::base::text::printable;
+use crate::db::{Batch, Fault, Reply, text_literal};
+use crate::history::Outcome;
+use crate::schema::{CRON_JOBS, CRON_TICKS, RUNS, Tables};
+
+/// A step of one job.
+pub struct Step<'a> {
+    /// The job.
+    pub job: &'a Definition,
+    /// How a tick is shown, as in the job's zone.
+    pub shown: &'a dyn Fn(i64) -> String,
+    /// What it is.
+    pub settlement: Settlement,
+    /// A number of its own: also that of the run, where something runs.
+    pub id: String,
+    /// The program that is started.
+    pub program: &'a str,
+    /// After how long without a sign of life another daemon takes over, in seconds.
+    pub ttl: u64,
+}
+
+/// Settles ticks of several jobs in one transaction.
+pub struct Settle<'a> {
+    /// Where.
+    pub tables: &'a Tables,
+    /// Who does it.
+    pub daemon: &'a DaemonFacts,
+    /// What, by the names of the jobs.
+    pub steps: Vec<Step<'a>>,
+}
+
+/// What became of a step.
+#[derive(Debug)]
+pub struct Settled {
+    /// The job.
+    pub name: String,
+    /// Its row now.
+    pub row: JobRow,
+    /// Whether the step was taken.
+    pub is_done: bool,
+}
+
+/// The values of [`RUN`].
+pub(super) fn run(
+    id: &str,
+    name: &str,
+    tick: i64,
+    attempt: &str,
+    daemon: &DaemonFacts,
+    program: &str,
+) -> String {
+    [
+        text_literal(id),
+        text_literal(name),
+        moment(tick),
+        attempt.to_owned(),
+        of_history("host", &daemon.host),
+        daemon.pid.to_string(),
+        of_history("user", &daemon.user),
+        of_history("program", &printable(program)),
+        "UTC_TIMESTAMP(6)".to_owned(),
+    ]
+    .join(", ")
+}
+
+impl Settle<'_> {
+    fn of_step(&self, step: &Step) -> Vec<String> {
+        let [jobs, ticks, runs] = [CRON_JOBS, CRON_TICKS, RUNS].map(|table| self.tables.of(&table));
+        let Step {
+            settlement, job, ..
+        } = step;
+        let [name, id, schedule, zone] =
+            [&job.name, &step.id, &job.schedule, &job.zone].map(|text| text_literal(text));
+        let (change, condition) = if settlement.is_trigger {
+            (
+                "triggered_at = NULL, changed_at = UTC_TIMESTAMP(6)".to_owned(),
+                format!("triggered_at = {}", moment(settlement.from)),
+            )
+        } else {
+            (
+                format!(
+                    "settled_at = {}, next_at = {}",
+                    moment(settlement.settled),
+                    optional(settlement.next)
+                ),
+                format!(
+                    "next_at = {} AND next_at <= UTC_TIMESTAMP(6) AND paused_at IS NULL",
+                    moment(settlement.from)
+                ),
+            )
+        };
+        let alone = if settlement.is_alone {
+            format!(" AND NOT EXISTS (SELECT 1 FROM {ticks} t WHERE t.name = {name})")
+        } else {
+            String::new()
+        };
+        let mut statements = vec![format!(
+            "UPDATE {jobs} SET change_id = {id}, {change} WHERE name = {name} AND {condition} AND schedule = {schedule} \
+             AND zone = {zone}{alone}"
+        )];
+        let if_done = format!("FROM {jobs} WHERE name = {name} AND change_id = {id}");
+        for (number, skip) in settlement.skips.iter().enumerate() {
+            let of_skip = format!("{:.30}{number:02x}", step.id);
+            let message = skip.why.words(skip, step.shown);
+            statements.push(format!(
+                "INSERT INTO {runs} ({RUN}, ended_at, outcome, message) SELECT {}, UTC_TIMESTAMP(6), {}, {} {if_done}",
+                run(&of_skip, &job.name, skip.ticks.1, "1", self.daemon, step.program),
+                text_literal(Outcome::Skipped.word()),
+                of_history("message", &format!("{}: {message}", job.name)),
+            ));
+        }
+        let insert = |tick: i64, attempt: u8, daemon: &str| {
+            format!(
+                "INSERT INTO {ticks} (name, tick, run, attempt, daemon, ttl_seconds) SELECT name, {}, {id}, {attempt}, {daemon}, {} {if_done} \
+                 ON DUPLICATE KEY UPDATE attempt = {ticks}.attempt",
+                moment(tick),
+                step.ttl
+            )
+        };
+        match settlement.fate {
+            None => {}
+            Some(Fate::Wait(tick)) => statements.push(insert(tick, 0, "NULL")),
+            Some(Fate::Run(tick)) => {
+                statements.push(insert(tick, 1, &text_literal(&self.daemon.id)));
+                statements.push(format!(
+                    "INSERT INTO {runs} ({RUN}) SELECT {} {if_done}",
+                    run(&step.id, &job.name, tick, "1", self.daemon, step.program)
+                ));
+            }
+        }
+        statements
+    }
+}
+
+impl Batch for Settle<'_> {
+    type Answer = (i64, Vec<Settled>);
+
+    fn statements(&self) -> Vec<String> {
+        let mut statements = vec!["/* dblock cron take */ BEGIN".to_owned()];
+        for step in &self.steps {
+            statements.extend(self.of_step(step));
+        }
+        statements.push("COMMIT".to_owned());
+        let names = self.steps.iter().map(|step| text_literal(&step.job.name));
+        statements.push(format!(
+            "SELECT {}, change_id, {} FROM {} WHERE name IN ({})",
+            micros("UTC_TIMESTAMP(6)"),
+            job_columns(),
+            self.tables.of(&CRON_JOBS),
+            names.collect::<Vec<_>>().join(", ")
+        ));
+        statements
+    }
+
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        let mut now = 0;
+        let mut settled = Vec::new();
+        for row in replies
+            .last()
+            .map(|reply| reply.rows.as_slice())
+            .unwrap_or_default()
+        {
+            now = row.get(0)?.unwrap_or_default();
+            let change = row.text(1)?;
+            let Some((name, job)) = decode_job(row, 2)? else {
+                continue;
+            };
+            let mine = self
+                .steps
+                .iter()
+                .any(|step| step.job.name == name && Some(&step.id) == change.as_ref());
+            settled.push(Settled {
+                name,
+                row: job,
+                is_done: mine,
+            });
+        }
+        Ok((now, settled))
+    }
+}

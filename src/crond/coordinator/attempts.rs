@@ -1,0 +1,345 @@
+//! Attempts: started, ended, reaped.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use super::super::attempt;
+use super::super::mail::{self, Mail};
+use super::super::message::{Conclusion, Ended, Start, ToScheduler};
+use super::super::output::{Outlet, Round, Sink, Stream};
+use super::Coordinator;
+use crate::base::clock::Moment;
+use crate::base::log::{Level, Log};
+use crate::base::text::{in_words, shown};
+use crate::cron::{AttemptEnd, Job, retry};
+use crate::history::RunEnd;
+use crate::isolated::link::Link;
+use crate::supervise::{is_over, reap_orphans};
+
+/// What commands that are over have left behind may write on, for so many of them.
+const MOST_LINGERING: usize = 100;
+
+/// An attempt's process.
+pub(super) struct Running {
+    pub(super) job: Rc<Job>,
+    pub(super) start: Start,
+    pid: Pid,
+    link: Link,
+    pub(super) streams: [Stream; 2],
+    pub(super) sink: Sink,
+    begun: Moment,
+    conclusion: Option<Conclusion>,
+    /// Since when it is being ended.
+    pub(super) stopped: Option<Moment>,
+    is_killed: bool,
+}
+
+impl Running {
+    /// Takes notice of how its process says that it ended.
+    fn hear(&mut self) {
+        if self.conclusion.is_none() && self.link.is_readable() {
+            let heard = self.link.receive().ok().flatten();
+            self.conclusion = heard.map(|(message, _)| message);
+        }
+    }
+
+    /// Whether its process has ended; it is reaped then.
+    fn has_ended(&mut self) -> bool {
+        self.hear();
+        loop {
+            match waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) {
+                Err(Errno::EINTR) => {}
+                Ok(WaitStatus::StillAlive) => return false,
+                _ => break,
+            }
+        }
+        self.hear();
+        true
+    }
+
+    pub(super) fn signal(&self, signal: i32) {
+        let signal = nix::sys::signal::Signal::try_from(signal).ok();
+        let _ = kill(self.pid, signal);
+    }
+
+    /// Begins to end it, unless that has begun.
+    pub(super) fn stop(&mut self) {
+        if self.stopped.is_none() {
+            self.stopped = Some(Moment::now());
+            self.signal(libc::SIGTERM);
+        }
+    }
+
+    /// When it is killed, if it is being ended: its keeper kills the command then.
+    pub(super) fn kill_at(&self) -> Option<Moment> {
+        let stopped = self.stopped.filter(|_| !self.is_killed)?;
+        Some(stopped + self.job.options.kill_after)
+    }
+
+    pub(super) fn kill_if_due(&mut self) {
+        if is_over(self.kill_at()) {
+            self.is_killed = true;
+            self.signal(libc::SIGKILL);
+        }
+    }
+
+    /// Kills it at once if it is being ended: its keeper kills the command then.
+    pub(super) fn hurry(&mut self) {
+        if self.stopped.is_some() && !self.is_killed {
+            self.is_killed = true;
+            self.signal(libc::SIGKILL);
+        }
+    }
+
+    /// Passes on what it writes.
+    pub(super) fn pass_on(&mut self, outlets: &mut [Outlet; 2], round: Round) {
+        for stream in &mut self.streams {
+            stream.pass_on(&mut self.sink, outlets, round);
+        }
+    }
+
+    /// Whether anybody may write something still.
+    pub(super) fn may_write(&self) -> bool {
+        self.streams.iter().any(|stream| stream.file.is_some())
+    }
+}
+
+/// What is known of the end of an attempt.
+struct What {
+    /// Whether its process could say how it ended.
+    is_known: bool,
+    /// As in [`Ended`].
+    why: Option<String>,
+    unrecorded: Option<Box<RunEnd>>,
+}
+
+impl What {
+    /// Of one whose process was not started.
+    fn unstarted(why: String) -> Self {
+        Self {
+            is_known: true,
+            why: Some(why),
+            unrecorded: None,
+        }
+    }
+}
+
+impl Coordinator<'_> {
+    /// Starts an attempt, unless it runs already.
+    pub(super) fn start(&mut self, start: Start) {
+        let is_known = self.running.iter().any(|one| one.start.run == start.run);
+        if is_known || self.ended.contains_key(&start.run) {
+            return;
+        }
+        let Some(job) = self.jobs.get(start.job).cloned() else {
+            return;
+        };
+        let name = job.name.to_string();
+        // It was taken when the scheduler did not know that yet.
+        if self.ending.is_some() {
+            let why = format!("{name}: its host takes no more ticks");
+            return self.note_end(&job, &start, AttemptEnd::GivenBack, What::unstarted(why));
+        }
+        let mail = Mail::begin(&job);
+        let sink = mail.map(|mail| mail.map_or_else(|| Sink::Lines(name.clone()), Sink::Mail));
+        let forked = sink.and_then(|sink| {
+            // A mail is about what went wrong.
+            let shown = match sink {
+                Sink::Mail(..) => self.log.shown.min(Level::Warning),
+                Sink::Lines(_) => self.log.shown,
+            };
+            let log = Log { shown };
+            let forked = attempt::fork_off(self.spec, &job, &start, &self.signals, log)?;
+            Ok((sink, forked))
+        });
+        let (sink, forked) = match forked {
+            Ok(forked) => forked,
+            Err(error) => {
+                let why = format!("cannot start a process: {}", in_words(&error));
+                self.log.error(format_args!("{name}: {why}"));
+                return self.note_end(&job, &start, AttemptEnd::Unstarted, What::unstarted(why));
+            }
+        };
+        self.log.info(format_args!(
+            "{name}: starting the tick {}, attempt {}",
+            start.shown, start.attempt
+        ));
+        let [out, err] = forked.streams;
+        self.running.push(Running {
+            job,
+            start,
+            pid: forked.pid,
+            link: forked.link,
+            streams: [Stream::new(out, false), Stream::new(err, true)],
+            sink,
+            begun: Moment::now(),
+            conclusion: None,
+            stopped: None,
+            is_killed: false,
+        });
+    }
+
+    /// Notes how an attempt ended, until the server knows.
+    fn note_end(&mut self, job: &Job, start: &Start, end: AttemptEnd, what: What) {
+        let (delay, failures) = retry(&job.options, end, start.failures, start.unstarted_for);
+        let ended = Ended {
+            name: job.name.to_string(),
+            tick: start.tick,
+            run: start.run.clone(),
+            retry: delay,
+            end,
+            unstarted_for: start.unstarted_for,
+            failures,
+            why: what.why,
+            unrecorded: what.unrecorded,
+            at: Moment::now(),
+            failures_before: (!what.is_known).then_some(start.failures),
+        };
+        self.send(ToScheduler::Ended(ended.clone()));
+        self.ended.insert(ended.run.clone(), ended);
+    }
+
+    /// What has ended.
+    pub(super) fn reap(&mut self) {
+        let mut at = 0;
+        while at < self.running.len() {
+            if !self.running[at].has_ended() {
+                at += 1;
+                continue;
+            }
+            let mut running = self.running.swap_remove(at);
+            for stream in &mut running.streams {
+                stream.finish(&mut running.sink, &mut self.outlets);
+            }
+            let (end, words) = match &running.conclusion {
+                Some(Conclusion {
+                    end: AttemptEnd::Over,
+                    words,
+                    ..
+                }) => (AttemptEnd::Over, words.clone()),
+                // It was not to end by itself any more.
+                _ if running.stopped.is_some() => (AttemptEnd::GivenBack, "stopped".to_owned()),
+                Some(conclusion) => (conclusion.end, conclusion.words.clone()),
+                None => (AttemptEnd::Lost, "its process was killed".to_owned()),
+            };
+            self.say_end(&running, end, &words);
+            let (job, start) = (Rc::clone(&running.job), running.start.clone());
+            let is_known = running.conclusion.is_some();
+            // It changes nothing where its own processes have recorded the end; not all of them get that far.
+            let may_be_open = end != AttemptEnd::Over;
+            let what = What {
+                is_known,
+                why: may_be_open.then(|| format!("{}: {words}", job.name)),
+                unrecorded: running
+                    .conclusion
+                    .take()
+                    .and_then(|conclusion| conclusion.unrecorded),
+            };
+            self.note_end(&job, &start, end, what);
+            self.finish_output(running);
+        }
+        self.reap_mails();
+        let own: Vec<Option<i32>> = self
+            .running
+            .iter()
+            .map(|running| Some(running.pid.as_raw()))
+            .chain([self.scheduler.as_ref().map(|(pid, _)| pid.as_raw())])
+            .chain(self.mails.iter().map(|mail| Some(mail.pid.as_raw())))
+            .collect();
+        reap_orphans(&own);
+    }
+
+    fn reap_mails(&mut self) {
+        let log = self.log;
+        self.mails.retain(|mail| {
+            let how = match waitpid(mail.pid, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => return true,
+                Ok(WaitStatus::Exited(_, code @ 1..)) => format!("ended with {code}"),
+                Ok(WaitStatus::Signaled(_, signal, _)) if !mail.is_killed => {
+                    format!("died of {signal}")
+                }
+                Ok(WaitStatus::Signaled(..)) => "took too long".to_owned(),
+                _ => return false,
+            };
+            log.error(format_args!(
+                "{}: its output may not be sent: sendmail {how}",
+                mail.job
+            ));
+            false
+        });
+    }
+
+    fn say_end(&self, running: &Running, end: AttemptEnd, words: &str) {
+        let (name, took) = (&running.job.name, shown(running.begun.elapsed()));
+        let tick = &running.start.shown;
+        let (options, start) = (&running.job.options, &running.start);
+        let again = match retry(options, end, start.failures, start.unstarted_for) {
+            (Some(Duration::ZERO), _) => "; again at once".to_owned(),
+            (Some(delay), _) => format!("; again in {}", shown(delay)),
+            (None, _) => String::new(),
+        };
+        let line = format!(
+            "{name}: the tick {tick}, attempt {}, after {took}: {words}{again}",
+            running.start.attempt
+        );
+        if end == AttemptEnd::Over {
+            self.log.info(line);
+        } else {
+            self.log.warning(line);
+        }
+    }
+
+    /// Has what is left behind write on, as long as it is not too much.
+    fn finish_output(&mut self, running: Running) {
+        self.lingering.push(running);
+        while self.lingering.len() > MOST_LINGERING {
+            let first = self.lingering.remove(0);
+            self.send_mail(first);
+        }
+        self.end_lingering(false);
+    }
+
+    /// Forgets those of which nothing is left that may write, and sends their mails; at the end of the daemon all that there are.
+    pub(super) fn end_lingering(&mut self, is_last: bool) {
+        let is_left =
+            |one: &Running| one.may_write() && !(is_last && matches!(one.sink, Sink::Mail(..)));
+        let all = std::mem::take(&mut self.lingering).into_iter();
+        let (left, over): (_, Vec<Running>) = all.partition(is_left);
+        self.lingering = left;
+        for one in over {
+            self.send_mail(one);
+        }
+    }
+
+    /// Sends what was written, if it goes by mail.
+    fn send_mail(&mut self, mut running: Running) {
+        let Sink::Mail(mail) = &mut running.sink else {
+            return;
+        };
+        if mail.is_empty() {
+            return;
+        }
+        let (job, variables) = (running.job.name.to_string(), &self.spec.variables);
+        if let Some(error) = mail.end() {
+            let why = in_words(&error);
+            self.log.error(format_args!(
+                "{job}: its mail does not have all of its output: {why}"
+            ));
+        }
+        match mail::send(mail, job, variables, &self.signals, self.log) {
+            Ok(sending) => self.mails.push(sending),
+            Err(error) => self.log.error(format_args!(
+                "{}: cannot send its output to {} with {}: {}",
+                running.job.name,
+                mail.to,
+                mail.sendmail.display(),
+                in_words(&error)
+            )),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What a coordinator waits for: signals, its scheduler, what commands write, the clock.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
+
+use super::super::message::{FromScheduler, ToScheduler};
+use super::super::output::{Outlet, Round};
+use super::super::scheduler::Publishes;
+use super::{
+    Coordinator, END_LIMIT, FAULT_PAUSES, LATE, LONGEST_HANG, MOST_DEATHS, NO_LIMIT, PART_OF_FAULT,
+    PAUSE, SHORT_LIFE,
+};
+use crate::base::clock::Moment;
+use crate::base::exit::{Ending, Failure, Reason};
+use crate::base::log::Level;
+use crate::base::text::{counted, in_words, shown};
+use crate::isolated::process::end_within;
+use crate::supervise::{Received, stop};
+
+impl Coordinator<'_> {
+    /// Waits until something happens, and takes notice of it.
+    pub(super) fn wait(&mut self) -> io::Result<()> {
+        for outlet in &mut self.outlets {
+            outlet.flush();
+        }
+        if let Some(error) = self.outlets[0].lost() {
+            self.log.error(format_args!(
+                "cannot write to stdout: {}; what commands write there is lost",
+                in_words(&error)
+            ));
+        }
+        let is_writable = self.outlets.each_ref().map(Outlet::is_writable);
+        let has_room = self.outlets.each_ref().map(Outlet::has_room);
+        // A terminal may have room, and none for a line.
+        let is_stuck = (0..2).any(|at| is_writable[at] && !self.outlets[at].is_empty());
+        let look_again = is_stuck.then(|| Moment::now() + PAUSE);
+        let deadline = self.deadline().into_iter().chain(look_again).min();
+        self.alarm.set(deadline)?;
+        let readable = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
+        let mut descriptors: Vec<PollFd> =
+            vec![readable(self.signals.as_fd()), readable(self.alarm.as_fd())];
+        let mut of_link = PollFlags::POLLIN;
+        if !self.outbox.is_empty() {
+            of_link |= PollFlags::POLLOUT;
+        }
+        let scheduler = self.scheduler.as_ref().map(|(_, link)| link.as_fd());
+        descriptors.extend(scheduler.map(|link| PollFd::new(link, of_link)));
+        let all = || self.running.iter().chain(&self.lingering);
+        let first_stream = descriptors.len();
+        let streams =
+            all().flat_map(|one| one.streams.iter().map(move |stream| (stream, &one.sink)));
+        let files = streams.filter_map(|(stream, sink)| stream.wanted(sink, has_room));
+        descriptors.extend(files.map(|file| readable(file.as_fd())));
+        let behind_streams = descriptors.len();
+        let (stdout, stderr) = (io::stdout(), io::stderr());
+        for (at, outlet) in [stdout.as_fd(), stderr.as_fd()].into_iter().enumerate() {
+            let is_wanted = !self.outlets[at].is_empty() || all().next().is_some();
+            if is_wanted && !is_writable[at] {
+                descriptors.push(PollFd::new(outlet, PollFlags::POLLOUT));
+            }
+        }
+        match poll(&mut descriptors, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_ready = |at: usize| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true));
+        let scheduler_says = scheduler.is_some() && is_ready(2);
+        let writes = (first_stream..behind_streams).any(is_ready);
+        if writes {
+            let round = Round::begin();
+            for running in self.running.iter_mut().chain(&mut self.lingering) {
+                running.pass_on(&mut self.outlets, round);
+            }
+            if round.is_over() {
+                // Others are the first the next time.
+                for list in [&mut self.running, &mut self.lingering] {
+                    let first = list.len().min(1);
+                    list.rotate_left(first);
+                }
+            }
+            self.end_lingering(false);
+        }
+        while let Some(received) = self.signals.next()? {
+            self.on_signal(received);
+        }
+        self.send_rest();
+        if scheduler_says {
+            self.on_scheduler();
+        }
+        Ok(())
+    }
+
+    fn on_signal(&mut self, received: Received) {
+        match received.signal {
+            Signal::SIGHUP if self.ending.is_none() => {
+                // Else it will be told when the daemon is ready.
+                let is_ready = self.begun.is_none();
+                if is_ready {
+                    self.manager.tell("RELOADING=1");
+                }
+                self.reload();
+                if is_ready {
+                    self.manager.tell("READY=1");
+                }
+            }
+            Signal::SIGTSTP => stop(),
+            signal if signal != Signal::SIGHUP && self.signals.asks_to_end(signal) => {
+                let again = std::mem::replace(&mut self.was_asked, true);
+                let grace = if again {
+                    Duration::ZERO
+                } else {
+                    self.spec.grace
+                };
+                if again {
+                    self.is_hurried = true;
+                    for running in &mut self.running {
+                        running.hurry();
+                    }
+                } else {
+                    self.manager.tell("STOPPING=1");
+                    let running = counted(self.running.len(), "command");
+                    self.log.info(format_args!(
+                        "{signal}: taking no more ticks; {running} may run on for {}",
+                        shown(grace)
+                    ));
+                }
+                self.stop(grace, Ok(Ending::Code(0)));
+            }
+            _ => {}
+        }
+    }
+
+    fn on_scheduler(&mut self) {
+        while let Some((_, link)) = &self.scheduler {
+            // That there is room for what is to be said is no reason to wait for what it says.
+            if !link.is_readable() {
+                return;
+            }
+            let Ok(Some((message, _))) = link.receive::<FromScheduler>() else {
+                let how = self.hear_last_words();
+                return self.on_scheduler_gone(&how);
+            };
+            self.on_message(message);
+        }
+    }
+
+    /// Ends the scheduler, and takes notice of all that it has said; how it ended.
+    pub(super) fn hear_last_words(&mut self) -> String {
+        let Some((pid, link)) = self.scheduler.take() else {
+            return "is gone".to_owned();
+        };
+        let how = end_within(pid, END_LIMIT);
+        // Where it has not read all, that is an error, and what it has said comes behind it.
+        let mut errors = 0;
+        while errors < 2 && link.is_readable() {
+            match link.receive::<FromScheduler>() {
+                Ok(Some((message, _))) => self.on_message(message),
+                Ok(None) | Err(_) => errors += 1,
+            }
+        }
+        how
+    }
+
+    fn on_message(&mut self, message: FromScheduler) {
+        self.heard = Moment::now();
+        match message {
+            FromScheduler::Seeking => {
+                // What was refused before the server was gone may be over.
+                if let Some((since, _)) = &mut self.fault {
+                    *since = Moment::now();
+                }
+            }
+            FromScheduler::Note(level, text) => {
+                self.log.say(level, &text);
+                if level == Level::Info {
+                    self.last_note = text;
+                }
+            }
+            FromScheduler::Ready => self.on_ready(),
+            FromScheduler::Answered => {
+                self.on_answer();
+                self.send(ToScheduler::Alive);
+            }
+            FromScheduler::Working => self.on_answer(),
+            FromScheduler::Start(start) => self.start(start),
+            FromScheduler::Recorded(run) => self.on_recorded(&run),
+            FromScheduler::Failed(failure) => self.on_failure(failure),
+            FromScheduler::Left => self.end_scheduler(),
+        }
+    }
+
+    fn on_answer(&mut self) {
+        self.answered = Some(Moment::now());
+        if std::mem::take(&mut self.is_silent) {
+            self.log.warning("the server answers again");
+        }
+    }
+
+    fn on_ready(&mut self) {
+        self.begun = None;
+        self.publishes = Publishes::Nothing;
+        self.answered = Some(Moment::now());
+        if self.fault.take().is_some() {
+            self.log.warning("ticks are taken again");
+        }
+        let count = counted(self.jobs.len(), "job");
+        self.log.info(format_args!("ready: {count}"));
+        self.manager.tell("READY=1");
+    }
+
+    /// No scheduler can do anything. Where one could before, that may be over soon, and commands run on meanwhile.
+    fn on_failure(&mut self, failure: Failure) {
+        if self.begun.is_some() {
+            return self.stop(NO_LIMIT, Err(failure.into()));
+        }
+        let (since, known) = self.fault.take().unzip();
+        let is_known = known.is_some_and(|known: Failure| known.line == failure.line);
+        if !is_known && self.ending.is_none() {
+            self.log.error(format_args!(
+                "{failure}; no ticks are taken until that is over"
+            ));
+        }
+        self.last_note.clone_from(&failure.line);
+        self.fault = Some((since.unwrap_or_else(Moment::now), failure));
+    }
+
+    /// A scheduler of which nothing is heard is replaced.
+    pub(super) fn check_scheduler(&mut self) {
+        if self.scheduler.is_none() || self.heard.elapsed() <= LONGEST_HANG {
+            return;
+        }
+        if self.heard.elapsed() > LONGEST_HANG + LATE {
+            // This process was stopped, or the machine slept, and so may have the scheduler.
+            self.heard = Moment::now();
+        }
+        // It may have spoken, and nobody has listened.
+        self.on_scheduler();
+        if self.scheduler.is_some() && self.heard.elapsed() > LONGEST_HANG {
+            self.hear_last_words();
+            self.on_scheduler_gone(&format!("has hung for {}", shown(LONGEST_HANG)));
+        }
+    }
+
+    /// The scheduler has ended: another one goes on, unless it said that none can.
+    fn on_scheduler_gone(&mut self, how: &str) {
+        if self.conclusion.as_ref().is_some_and(Result::is_err) || self.leaves_since.is_some() {
+            return;
+        }
+        if let Some((since, _)) = &self.fault {
+            let [shortest, longest] = FAULT_PAUSES;
+            let pause = (since.elapsed() / PART_OF_FAULT).clamp(shortest, longest);
+            self.restart_at = Some(Moment::now() + pause);
+            return;
+        }
+        if self.scheduler_since.elapsed() > SHORT_LIFE {
+            self.deaths = 0;
+        }
+        self.deaths += 1;
+        if self.deaths > MOST_DEATHS {
+            let line = format!("the scheduler {how}, again and again");
+            let failure = Failure::new(Reason::Internal, line);
+            return self.stop(NO_LIMIT, Err(failure.into()));
+        }
+        self.log
+            .info(format_args!("the scheduler {how}; another one goes on"));
+        self.restart_at = Some(Moment::now() + PAUSE);
+    }
+}

@@ -1,0 +1,112 @@
+//! The end of a daemon: what its commands have come to is recorded, and what they have written is passed on.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+
+use super::super::message::ToScheduler;
+use super::super::output::{Outlet, Round};
+use super::Coordinator;
+use crate::base::clock::Moment;
+use crate::base::exit::Ending;
+use crate::base::text::counted;
+use crate::supervise::is_over;
+
+/// How long the scheduler of a daemon that ends may take from one thing that it has recorded to the next.
+const LEAVE: Duration = Duration::from_secs(3);
+
+/// How long the mails of a daemon that ends may take besides.
+const LAST_MAILS: Duration = Duration::from_secs(10);
+
+/// From one look whether there is room again to the next.
+const PAUSE: Duration = Duration::from_millis(5);
+
+impl Coordinator<'_> {
+    /// Nothing runs any more: the server is told, and mails are sent. How dblock ends, once that is done.
+    pub(super) fn leave(&mut self) -> Option<anyhow::Result<Ending>> {
+        if self.left.is_none() && self.has_left() {
+            self.left = Some(Moment::now());
+            self.end_lingering(true);
+            self.restart_at = None;
+            self.end_scheduler();
+            if !self.ended.is_empty() {
+                let runs = counted(self.ended.len(), "run");
+                self.log.warning(format_args!(
+                    "ends before a server has taken note of the end of {runs}: {}; other hosts find that out, at the latest when the TTL is over",
+                    self.last_note
+                ));
+            }
+        }
+        let left = self.left?;
+        if self.mails.is_empty() {
+            return self.conclusion.take();
+        }
+        if self.is_hurried || is_over(Some(left + LAST_MAILS)) {
+            let mails = counted(self.mails.len(), "mail");
+            self.log
+                .warning(format_args!("ends before sendmail has taken {mails}"));
+            return self.conclusion.take();
+        }
+        None
+    }
+
+    /// Whether the server knows all that it is to be told, or cannot be told in time.
+    fn has_left(&mut self) -> bool {
+        if self.scheduler.is_none() && self.restart_at.is_none() {
+            return true;
+        }
+        let Some(since) = self.leaves_since else {
+            self.leaves_since = Some(Moment::now());
+            self.send(ToScheduler::Leave);
+            return self.seeks_since().is_some();
+        };
+        is_over(Some(since + LEAVE)) || self.seeks_since().is_some()
+    }
+
+    /// The server knows how a run ended. As long as there is progress nothing is cut off.
+    pub(super) fn on_recorded(&mut self, run: &str) {
+        self.ended.remove(run);
+        self.leaves_since = self.leaves_since.map(|_| Moment::now());
+        if let Some((since, _)) = &mut self.fault {
+            // A server is of use again, and will say so.
+            *since = Moment::now();
+        }
+    }
+
+    /// When [`Self::leave`] gives up waiting.
+    pub(super) fn leave_deadline(&self) -> Option<Moment> {
+        match self.left {
+            Some(left) => Some(left + LAST_MAILS),
+            None => self.leaves_since.map(|since| since + LEAVE),
+        }
+    }
+
+    /// Ends what has sent a mail for too long.
+    pub(super) fn check_mails(&mut self) {
+        for mail in &mut self.mails {
+            if is_over(mail.deadline()) {
+                mail.is_killed = true;
+                let _ = killpg(mail.pid, Signal::SIGKILL);
+            }
+        }
+    }
+
+    /// What was written last is passed on to whoever reads it.
+    pub(super) fn end_output(&mut self) {
+        let round = Round::begin();
+        while !round.is_over() {
+            for running in &mut self.lingering {
+                running.pass_on(&mut self.outlets, round);
+            }
+            self.lingering.retain(super::Running::may_write);
+            for outlet in &mut self.outlets {
+                outlet.flush();
+            }
+            if self.lingering.is_empty() && self.outlets.iter().all(Outlet::is_empty) {
+                return;
+            }
+            sleep(PAUSE);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The output of a job by mail, as cronie sends it (`src/do_command.c`): through sendmail, with its headers, and only if there is any.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::{ForkResult, Pid, fork, setpgid};
+
+use super::environment::variable;
+use super::notify;
+use crate::base::clock::Moment;
+use crate::base::exit::{Ending, Reason};
+use crate::base::log::Log;
+use crate::base::text::{in_words, printable};
+use crate::base::user::local_user;
+use crate::cron::Job;
+use crate::lock::own_host;
+use crate::supervise::{Signals, restore_limit_and_dispositions};
+
+/// Where sendmail is, on every system that has one.
+const SENDMAIL: [&str; 2] = ["/usr/sbin/sendmail", "/usr/lib/sendmail"];
+
+/// So long a mail may take, until its process is ended: there must not be more and more of them.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// Bytes of a mail at most; what comes after them is dropped.
+const LONGEST_MAIL: u64 = 10 * 1024 * 1024;
+
+/// The last line of one that is longer.
+const CUT: &[u8] = b"\n[dblock: the output is longer than 10 MiB; the rest is left out]\n";
+
+/// A variable that names another, for a host that has it elsewhere.
+const OTHER: &str = "DBLOCK_SENDMAIL";
+
+/// Whom the output of a job is sent to; `None`: nobody, or there is no sendmail.
+fn recipient(job: &Job) -> Option<(&str, PathBuf)> {
+    let to = variable(job, "MAILTO").filter(|to| !to.trim().is_empty())?;
+    Some((to, sendmail()?))
+}
+
+fn sendmail() -> Option<PathBuf> {
+    let other = std::env::var_os(OTHER).map(PathBuf::from);
+    let known = SENDMAIL.map(PathBuf::from);
+    other
+        .into_iter()
+        .chain(known)
+        .find(|path| Path::new(path).exists())
+}
+
+/// A mail that is being written, in a file in memory.
+#[derive(Debug)]
+pub struct Mail {
+    file: File,
+    /// Bytes of it, and of its headers.
+    length: u64,
+    headers: u64,
+    /// Whether there was more than there is room for, and why there was none.
+    is_cut: bool,
+    why: Option<io::Error>,
+    /// Whom it is sent to, and by what: neither is asked for again.
+    pub to: String,
+    pub sendmail: PathBuf,
+}
+
+impl Mail {
+    /// One that has its headers. `None`: there is nobody to send it to, or no sendmail.
+    ///
+    /// # Errors
+    /// As `memfd_create(2)` and `write(2)`.
+    pub fn begin(job: &Job) -> io::Result<Option<Self>> {
+        let Some((to, sendmail)) = recipient(job) else {
+            return Ok(None);
+        };
+        let mut file = File::from(memfd_create(c"dblock mail", MFdFlags::MFD_CLOEXEC)?);
+        let headers = headers(job, to, &local_user(), &own_host());
+        file.write_all(headers.as_bytes())?;
+        let length = headers.len() as u64;
+        Ok(Some(Self {
+            file,
+            length,
+            headers: length,
+            is_cut: false,
+            why: None,
+            to: to.to_owned(),
+            sendmail,
+        }))
+    }
+
+    /// Whether there is any output.
+    pub fn is_empty(&self) -> bool {
+        self.length == self.headers && !self.is_cut
+    }
+
+    /// Adds what there is room for.
+    pub fn add(&mut self, bytes: &[u8]) {
+        let room = LONGEST_MAIL.saturating_sub(self.length);
+        let mut rest = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or_default())];
+        self.is_cut |= rest.len() < bytes.len();
+        while !rest.is_empty() && self.why.is_none() {
+            match self.file.write(rest) {
+                Ok(length) => {
+                    self.length += length as u64;
+                    rest = &rest[length..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => (self.is_cut, self.why) = (true, Some(error)),
+            }
+        }
+    }
+
+    /// Ends it with a line that says so where it was cut; why it has less than that.
+    pub fn end(&mut self) -> Option<io::Error> {
+        if self.is_cut && self.why.is_none() {
+            self.why = self.file.write_all(CUT).err();
+        }
+        self.why.take()
+    }
+}
+
+fn headers(job: &Job, to: &str, user: &str, host: &str) -> String {
+    let from = variable(job, "MAILFROM")
+        .filter(|from| !from.is_empty())
+        .unwrap_or(user);
+    let mut text = String::new();
+    let mut header = |name: &str, value: &str| {
+        let _ = writeln!(text, "{name}: {}", printable(value));
+    };
+    header("From", &format!("\"(Cron Daemon)\" <{from}>"));
+    header("To", to);
+    header("Subject", &format!("Cron <{user}@{host}> {}", job.command));
+    header("MIME-Version", "1.0");
+    let kind = variable(job, "CONTENT_TYPE").unwrap_or("text/plain; charset=UTF-8");
+    header("Content-Type", kind);
+    let encoding = variable(job, "CONTENT_TRANSFER_ENCODING").unwrap_or("8bit");
+    header("Content-Transfer-Encoding", encoding);
+    header("Auto-Submitted", "auto-generated");
+    header("Precedence", "bulk");
+    header("X-Cron-Job", &job.name.to_string());
+    for (name, value) in job.variables.iter() {
+        header("X-Cron-Env", &format!("<{name}={value}>"));
+    }
+    text.push('\n');
+    text
+}
+
+/// A process that sends a mail.
+pub struct Sending {
+    /// Its process.
+    pub pid: Pid,
+    /// The job that has written the mail.
+    pub job: String,
+    /// Whether it was ended for having taken too long.
+    pub is_killed: bool,
+    since: Moment,
+}
+
+impl Sending {
+    /// When it has taken too long.
+    pub fn deadline(&self) -> Option<Moment> {
+        (!self.is_killed).then(|| self.since + LONGEST)
+    }
+}
+
+/// Sends a mail. What sendmail gets is dblock's environment without what tells of the server.
+///
+/// # Errors
+/// The system refused a process.
+pub fn send(
+    mail: &Mail,
+    job: String,
+    scrubbed: &[&'static str],
+    signals: &Signals,
+    log: Log,
+) -> io::Result<Sending> {
+    let sendmail = &mail.sendmail;
+    let mut file = mail.file.try_clone()?;
+    file.rewind()?;
+    let mut command = Command::new(sendmail);
+    command
+        .args(["-FCronDaemon", "-i", "-odi", "-oem", "-oi", "-t"])
+        .stdin(file)
+        .stdout(Stdio::null())
+        .stderr(Stdio::inherit());
+    for name in notify::VARIABLES.iter().chain(scrubbed) {
+        command.env_remove(name);
+    }
+    let prepare = || {
+        restore_limit_and_dispositions();
+        Ok(())
+    };
+    // SAFETY: it runs in the child below, which has one thread. What std does to SIGPIPE it has done by then.
+    unsafe { command.pre_exec(prepare) };
+    // SAFETY: no thread was started, so the child may do whatever the parent may.
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => {
+            // Whoever of the two is the first.
+            let _ = setpgid(child, child);
+            Ok(Sending {
+                pid: child,
+                job,
+                is_killed: false,
+                since: Moment::now(),
+            })
+        }
+        // The parent does not wait until the program is found, as `spawn` would.
+        ForkResult::Child => {
+            // A Ctrl-C is meant for dblock, and one that takes too long is ended with its children.
+            let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
+            let error = match Signals::restore_mask(&signals.inherited()) {
+                Ok(()) => command.exec(),
+                Err(error) => error,
+            };
+            log.error(format_args!(
+                "{job}: cannot start {}: {}",
+                sendmail.display(),
+                in_words(&error)
+            ));
+            Ending::Code(Reason::NotFound.code()).exit()
+        }
+    }
+}

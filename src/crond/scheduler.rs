@@ -1,0 +1,470 @@
+//! The process that has a daemon's session. It knows no command. A session that is lost loses no tick: it connects again, looks, and goes
+//! on; what it has taken and heard no answer of, it finds by its own name in the rows.
+
+mod acting;
+mod publishing;
+mod session;
+mod taking;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use nix::unistd::Pid;
+
+use super::message::{Ended, FromScheduler, Start, ToScheduler};
+use super::{Spec, definition};
+use crate::base::clock::Moment;
+use crate::base::exit::Failure;
+use crate::base::log::{Level, Listener};
+use crate::cron::{DaemonFacts, Definition, Job, JobRow, TickRow, hash, next_after};
+use crate::db::{Connector, Session};
+use crate::isolated::link::{Link, Next, cut, next};
+use crate::isolated::process::{detach, fork_isolated, harden};
+use crate::lock::Introduction;
+use crate::schema::Tables;
+
+/// From one look to the next.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// From a step that came to nothing to the next look; it doubles up to [`LOOK`] while nothing comes of them.
+const LOOK_AGAIN: Duration = Duration::from_millis(30);
+
+/// A coordinator that takes no notice for so long starts nothing: nothing is taken for it, and others take it for gone in the end.
+const DEAF: Duration = Duration::from_secs(5);
+
+/// The server keeps a session for so long without a statement.
+const SESSION_LIMIT: Duration = Duration::from_secs(60);
+
+/// From one renewal of the daemon's lease to the next at most; it is taken for alive for three times as long.
+const RENEWAL: Duration = Duration::from_secs(10);
+
+/// Runs that have ended are remembered, so that a node of a cluster that lags behind has none start again.
+const REMEMBERED: usize = 1000;
+
+/// Which schedules of a file are put in force besides those of jobs that nobody else has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Publishes {
+    /// None: all are, or others'.
+    Nothing,
+    /// All, unless this host had the same file the last time: it may be one that the others have replaced since.
+    IfChanged,
+    /// All: it was just read again.
+    All,
+}
+
+/// What a scheduler goes on with.
+#[derive(Debug, Clone)]
+pub struct Resumed {
+    /// What it does with its file.
+    pub publishes: Publishes,
+    /// Runs that are under way here.
+    pub running: Vec<String>,
+    /// Attempts that have ended, of which the server may not know.
+    pub ended: Vec<Ended>,
+    /// Whether no more ticks are taken.
+    pub is_stopped: bool,
+}
+
+/// Forks the scheduler: its process, and the link to it.
+///
+/// # Errors
+/// The system refused.
+pub fn fork_off(
+    spec: &Spec,
+    jobs: &[Rc<Job>],
+    facts: &DaemonFacts,
+    shown: Level,
+    resumed: Resumed,
+) -> Result<(Pid, Link), Failure> {
+    fork_isolated(
+        |link, parent| schedule(spec, jobs, facts, shown, resumed, &link, parent),
+        FromScheduler::Failed,
+    )
+}
+
+fn schedule(
+    spec: &Spec,
+    jobs: &[Rc<Job>],
+    facts: &DaemonFacts,
+    shown: Level,
+    resumed: Resumed,
+    link: &Rc<Link>,
+    parent: Pid,
+) -> Result<(), Failure> {
+    harden(parent)?;
+    let notes = Rc::clone(link);
+    let listener: Listener = Rc::new(move |level, text| {
+        if level < Level::Statement || shown == Level::Statement {
+            notes.send_if_heard(&FromScheduler::Note(level, cut(text)));
+        }
+    });
+    let attributes =
+        Introduction::of_command("dblock cron run", parent, SESSION_LIMIT).attributes();
+    let connector = Connector::new(&spec.connection, attributes, SESSION_LIMIT, listener)?;
+    detach(link, c"dblock-cron")?;
+    let known: Vec<Known> = jobs
+        .iter()
+        .map(|job| Known {
+            definition: definition(job),
+            job: Rc::clone(job),
+            row: None,
+            stale: false,
+        })
+        .collect();
+    let hashes: Vec<&str> = known.iter().map(|one| &*one.definition.hash).collect();
+    let shortest = jobs.iter().map(|job| job.options.ttl).min();
+    let mut scheduler = Scheduler {
+        file_hash: hash(&hashes),
+        by_name: known
+            .iter()
+            .enumerate()
+            .map(|(at, one)| (one.definition.name.clone(), at))
+            .collect(),
+        renewal: shortest.map_or(RENEWAL, |ttl| RENEWAL.min(ttl / 4)),
+        facts,
+        link,
+        connector,
+        tables: Tables::new(&spec.connection.database),
+        session: None,
+        jobs: known,
+        ticks: Vec::new(),
+        daemons: Vec::new(),
+        clock: None,
+        looked: None,
+        look_at: Moment::START,
+        last_look: Moment::START,
+        renew_at: Moment::START,
+        maintain_at: Moment::START,
+        prune_at: Moment::START,
+        forsake_at: Moment::START,
+        hand_in_at: Moment::START,
+        hand_in_pause: LOOK_AGAIN,
+        made_up_since: 0,
+        spread: None,
+        last_seen: None,
+        mine: resumed.running.into_iter().collect(),
+        over: VecDeque::with_capacity(REMEMBERED),
+        orphans: HashMap::new(),
+        contended: HashMap::new(),
+        fruitless: 0,
+        met_lock: false,
+        unanswered: None,
+        worked: Moment::START,
+        ended: resumed.ended,
+        publishes: resumed.publishes,
+        has_forsaken: false,
+        has_touched: false,
+        is_ready: false,
+        is_stopped: resumed.is_stopped,
+        has_told_stop: false,
+        leaves: false,
+        disagrees: None,
+        differs: String::new(),
+    };
+    for ended in scheduler.ended.clone() {
+        scheduler.remember(&ended.run);
+    }
+    scheduler.run()
+}
+
+/// A job of the file.
+struct Known {
+    job: Rc<Job>,
+    definition: Definition,
+    /// What its row said last; `None`: there is none.
+    row: Option<JobRow>,
+    /// A step came to nothing: the row is to be looked at first.
+    stale: bool,
+}
+
+impl Known {
+    /// Whether the schedule of the file is in force.
+    fn agrees(&self) -> bool {
+        let is_same = |row: &JobRow| {
+            row.schedule == self.definition.schedule && row.zone == self.definition.zone
+        };
+        self.row.as_ref().is_some_and(is_same)
+    }
+
+    /// Whether its schedule is in force, and its command, options or variables are others than were read last.
+    fn differs(&self) -> bool {
+        let is_other = |row: &JobRow| row.definition != self.definition.hash;
+        self.agrees() && self.row.as_ref().is_some_and(is_other)
+    }
+
+    /// Whether it was in no file for a while, and has no next tick for that.
+    fn is_forsaken(&self, now: i64) -> bool {
+        let has_none = self.row.as_ref().is_some_and(|row| row.next.is_none());
+        has_none && self.agrees() && next_after(&self.job.schedule, now).is_some()
+    }
+}
+
+#[expect(clippy::struct_excessive_bools, reason = "each stands for itself")]
+struct Scheduler<'a> {
+    facts: &'a DaemonFacts,
+    link: &'a Link,
+    connector: Connector,
+    tables: Tables,
+    session: Option<Session>,
+    jobs: Vec<Known>,
+    by_name: HashMap<String, usize>,
+    file_hash: String,
+    /// All ticks that have a row, as of the last look.
+    ticks: Vec<TickRow>,
+    /// Daemons that are alive and take ticks, as of the last look.
+    daemons: Vec<String>,
+    /// The server's time, and when it was told: it is that time or a little later.
+    clock: Option<(i64, Moment)>,
+    /// The server's time of the last look.
+    looked: Option<i64>,
+    look_at: Moment,
+    /// When it last looked, or tried to.
+    last_look: Moment,
+    renewal: Duration,
+    renew_at: Moment,
+    maintain_at: Moment,
+    prune_at: Moment,
+    forsake_at: Moment,
+    /// When ends that could not be recorded are tried again, and how long that is put off the next time.
+    hand_in_at: Moment,
+    hand_in_pause: Duration,
+    /// Since when, by the server's clock, missed ticks are made up for.
+    made_up_since: i64,
+    /// Over how long the starts of those are spread; `None`: it is not known yet.
+    spread: Option<Duration>,
+    /// When the server was last heard.
+    last_seen: Option<Moment>,
+    /// Runs that are under way here.
+    mine: HashSet<String>,
+    /// The last that have ended.
+    over: VecDeque<[u8; 32]>,
+    ended: Vec<Ended>,
+    /// Whether there is a job that no daemon has had in its file for a while, and whether this one has said which are in its own.
+    has_forsaken: bool,
+    has_touched: bool,
+    /// Since when ticks are seen that a silent daemon has, by their runs.
+    orphans: HashMap<String, Moment>,
+    /// Jobs whose rows somebody had locked, and when they are tried again, and how long that was put off.
+    contended: HashMap<String, (Moment, Duration)>,
+    /// How many steps came to nothing, one after the other.
+    fruitless: u32,
+    /// Whether the last statement met another's lock, and did nothing.
+    met_lock: bool,
+    /// Since when the coordinator owes a sign that it takes notice, and whether it was asked for that.
+    unanswered: Option<(Moment, bool)>,
+    /// When it said last that the server answers.
+    worked: Moment,
+    publishes: Publishes,
+    is_ready: bool,
+    is_stopped: bool,
+    /// Whether the others know that.
+    has_told_stop: bool,
+    leaves: bool,
+    /// Jobs of which another schedule is in force, as the daemon's row has them.
+    disagrees: Option<String>,
+    /// And those of which something else differs.
+    differs: String,
+}
+
+/// Nothing more can be done. What is wrong for the moment is tried again.
+type Done<T> = Result<T, Failure>;
+
+impl Scheduler<'_> {
+    fn run(&mut self) -> Done<()> {
+        loop {
+            let until = self.step()?;
+            if self.leaves && self.ended.is_empty() && self.mine.is_empty() {
+                self.take_leave()?;
+                self.say(&FromScheduler::Left);
+                return Ok(());
+            }
+            if !self.wait(until) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Does what is to be done by now; when the next is.
+    fn step(&mut self) -> Done<Moment> {
+        let before = self.fruitless;
+        if !self.ensure_registered()? {
+            self.say(&FromScheduler::Seeking);
+            return Ok(Moment::now() + self.connector.pause());
+        }
+        if self.is_stopped && !self.has_told_stop {
+            self.stop_taking()?;
+        }
+        if !self.ended.is_empty() && self.hand_in_at <= Moment::now() {
+            self.hand_in()?;
+        }
+        if self.renew_at <= Moment::now() && !self.is_deaf() {
+            self.renew()?;
+        }
+        if self.maintain_at <= Moment::now() && self.looked.is_some() {
+            self.maintain()?;
+        }
+        if self.look_at <= Moment::now() {
+            self.look()?;
+        }
+        if self.has_forsaken && self.has_touched && self.forsake_at <= Moment::now() {
+            self.forsake()?;
+        }
+        let acts = self.act()?;
+        if self.fruitless == before {
+            self.fruitless = 0;
+        }
+        let renew_at = Some(self.renew_at).filter(|_| !self.is_deaf());
+        let hand_in_at = (!self.ended.is_empty()).then_some(self.hand_in_at);
+        let until = acts.into_iter().chain(renew_at).chain(hand_in_at).min();
+        Ok(until.unwrap_or(self.look_at).min(self.look_at))
+    }
+
+    /// Waits until then, and takes notice of what the coordinator says; whether it is there.
+    fn wait(&mut self, until: Moment) -> bool {
+        let mut until = Some(until);
+        loop {
+            match next::<ToScheduler>(self.link, until) {
+                Next::Gone => return false,
+                Next::Late => return true,
+                Next::Message(ToScheduler::Ended(ended)) => {
+                    self.remember(&ended.run);
+                    // Its next attempt is to be seen.
+                    if ended.retry.is_some() {
+                        self.look_at = Moment::now();
+                    }
+                    self.hand_in_at = Moment::START;
+                    self.ended.push(ended);
+                }
+                Next::Message(ToScheduler::Alive) => {
+                    if self.is_deaf() {
+                        // Others may have taken this daemon for gone.
+                        (self.look_at, self.renew_at) = (Moment::START, Moment::START);
+                    }
+                    self.unanswered = None;
+                }
+                Next::Message(ToScheduler::Stop) => self.is_stopped = true,
+                Next::Message(ToScheduler::Leave) => {
+                    (self.is_stopped, self.leaves) = (true, true);
+                }
+            }
+            // What else is there already.
+            until = Some(Moment::START);
+        }
+    }
+
+    /// Whether the coordinator takes no notice of what it is told.
+    fn is_deaf(&self) -> bool {
+        self.unanswered
+            .is_some_and(|(since, _)| since.elapsed() > DEAF)
+    }
+
+    /// Asks the coordinator for a sign that it takes notice, unless it owes one.
+    fn ask_for_sign(&mut self) {
+        let (since, is_asked) = self.unanswered.unwrap_or((Moment::now(), false));
+        let is_asked = is_asked
+            || self
+                .link
+                .try_send(&FromScheduler::Answered, None)
+                .unwrap_or(true);
+        self.unanswered = Some((since, is_asked));
+    }
+
+    /// Says that the server answers, once a second at most: a step may take many statements, or slow ones.
+    fn say_that_it_works(&mut self) {
+        if self.worked.elapsed() >= LOOK {
+            self.worked = Moment::now();
+            self.link.send_if_heard(&FromScheduler::Working);
+        }
+    }
+
+    /// From a step that came to nothing to the next look.
+    fn pause(&self) -> Duration {
+        let doubled = LOOK_AGAIN.saturating_mul(1 << self.fruitless.min(10));
+        doubled.min(LOOK)
+    }
+
+    /// Has the next look come soon, for a step came to nothing; later where many do.
+    fn look_again(&mut self) {
+        self.look_at = Moment::now() + self.pause();
+        self.fruitless += 1;
+    }
+
+    fn remember(&mut self, run: &str) {
+        self.mine.remove(run);
+        if self.over.len() == REMEMBERED {
+            self.over.pop_front();
+        }
+        self.over.extend(<[u8; 32]>::try_from(run.as_bytes()));
+    }
+
+    /// Whether a run is under way here, or has ended.
+    fn knows(&self, run: &str) -> bool {
+        self.mine.contains(run) || self.over.iter().any(|over| over[..] == *run.as_bytes())
+    }
+
+    fn say(&self, message: &FromScheduler) {
+        let _ = self.link.send(message);
+    }
+
+    fn note(&self, level: Level, line: &str) {
+        self.say(&FromScheduler::Note(level, cut(line)));
+    }
+
+    /// The server's time, or a little less; 0: it was never told.
+    fn now(&self) -> i64 {
+        self.clock
+            .map_or(0, |(at, told)| at + micros(told.elapsed()))
+    }
+
+    /// When the server's clock shows this.
+    fn moment_of(&self, at: i64) -> Moment {
+        let left = u64::try_from(at - self.now()).unwrap_or_default();
+        Moment::now() + Duration::from_micros(left)
+    }
+
+    fn set_clock(&mut self, now: i64) {
+        self.clock = Some((now, Moment::now()));
+    }
+
+    /// Has the coordinator start an attempt of a tick that is this daemon's.
+    fn start(&mut self, at: usize, tick: &TickRow) {
+        let shown = shown(&self.jobs[at].job, tick.tick);
+        self.mine.insert(tick.run.clone());
+        self.say(&FromScheduler::Start(Start {
+            job: at,
+            tick: tick.tick,
+            shown,
+            run: tick.run.clone(),
+            attempt: tick.attempt,
+            failures: tick.failures,
+            unstarted_for: self.unstarted_for(tick),
+        }));
+    }
+
+    /// For how long no attempt of a tick could be started.
+    fn unstarted_for(&self, tick: &TickRow) -> Duration {
+        let lasting = tick.unstarted_at.map(|since| self.now() - since);
+        Duration::from_micros(u64::try_from(lasting.unwrap_or_default()).unwrap_or_default())
+    }
+
+    /// Whether the session has something to say between statements: it has ended.
+    fn has_lost_session(&self) -> bool {
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+        self.session.as_ref().is_some_and(|session| {
+            let mut ready = [PollFd::new(session.as_fd(), PollFlags::POLLIN)];
+            matches!(poll(&mut ready, PollTimeout::ZERO), Ok(1..))
+        })
+    }
+}
+
+fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// A tick as its job's zone shows it.
+fn shown(job: &Job, tick: i64) -> String {
+    let at = jiff::Timestamp::from_microsecond(tick).unwrap_or(jiff::Timestamp::MIN);
+    job.schedule.tick(at).to_string()
+}

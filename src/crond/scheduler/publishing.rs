@@ -1,0 +1,327 @@
+//! The file is put in force, and the daemon says that it is alive, and of which jobs another schedule is in force.
+
+use super::super::message::FromScheduler;
+use super::{Done, Known, Publishes, Scheduler, micros};
+use crate::base::clock::Moment;
+use crate::base::log::Level;
+use crate::cron::{
+    AskFileBefore, AskJobs, Definition, Forsake, JobRow, Look, Publish, Register, goes_on_after,
+    leave, next_after, prune, renew, stop_taking, touch,
+};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Jobs of one transaction.
+const JOBS_AT_ONCE: usize = 100;
+
+/// From one time to the next that jobs are said to be in the file.
+const MAINTENANCE: Duration = Duration::from_secs(60);
+
+/// From one deletion of what is too old to the next.
+const PRUNING: Duration = Duration::from_secs(3600);
+
+/// From one time to the next at least that jobs in no file are taken care of.
+const FORSAKING: Duration = Duration::from_secs(10);
+
+/// After so long without a daemon that has the schedule in force another one's is put in force.
+const FORSAKEN: Duration = Duration::from_secs(300);
+
+/// A server that was silent for so long was out.
+const OUTAGE: Duration = Duration::from_secs(5);
+
+/// Rows that changed so long before the last look are asked for again: their transaction may have been under way.
+const LOOK_BACK: Duration = Duration::from_secs(5);
+
+/// Names of jobs that a daemon's row has at most, in bytes.
+const LONGEST_LIST: usize = 4000;
+
+impl Scheduler<'_> {
+    /// Connects, puts the file in force and registers, as far as that is to be done; whether all of it is.
+    pub(super) fn ensure_registered(&mut self) -> Done<bool> {
+        let was_out = self.last_seen.is_none_or(|seen| seen.elapsed() > OUTAGE);
+        if !self.connect()? {
+            return Ok(false);
+        }
+        if self.disagrees.is_none() && !self.register("", "")? {
+            return Ok(false);
+        }
+        if was_out {
+            (self.made_up_since, self.spread) = (self.now(), None);
+        }
+        if self.publishes != Publishes::Nothing {
+            let Some(is_known) = self.is_known_file()? else {
+                return Ok(false);
+            };
+            if !self.publish(is_known)? {
+                return Ok(false);
+            }
+            self.publishes = Publishes::Nothing;
+            let others = self
+                .list_of(|known| known.row.is_some() && !known.agrees())
+                .replace('\n', ", ");
+            if !others.is_empty() {
+                self.note(
+                    Level::Warning,
+                    &format!("{others}: another schedule is in force, and this host had its file before; SIGHUP puts this one in force"),
+                );
+            }
+            self.looked = None;
+            self.look_at = Moment::START;
+        }
+        Ok(true)
+    }
+
+    pub(super) fn register(&mut self, disagrees: &str, differs: &str) -> Done<bool> {
+        let lease = self.lease();
+        let (tables, facts) = (self.tables.clone(), self.facts);
+        let (count, hash) = (self.jobs.len(), self.file_hash.clone());
+        let register = Register {
+            tables: &tables,
+            facts,
+            jobs: (count, &hash),
+            disagrees,
+            differs,
+            lease,
+        };
+        let Some(now) = self.ask(|session| session.run_batch(&register))? else {
+            return Ok(false);
+        };
+        self.set_clock(now);
+        self.disagrees = Some(disagrees.to_owned());
+        differs.clone_into(&mut self.differs);
+        self.renew_at = Moment::now() + self.renewal;
+        Ok(true)
+    }
+
+    /// Whether the file is no other than the one that this host had the last time, where that is of interest; `None`: nobody knows now.
+    fn is_known_file(&mut self) -> Done<Option<bool>> {
+        if self.publishes != Publishes::IfChanged {
+            return Ok(Some(false));
+        }
+        let (tables, definition) = (self.tables.clone(), self.file_hash.clone());
+        let ask = AskFileBefore {
+            tables: &tables,
+            facts: self.facts,
+            definition: &definition,
+        };
+        self.ask(|session| session.run(&ask))
+    }
+
+    fn lease(&self) -> u64 {
+        (self.renewal * 3).as_secs().max(2)
+    }
+
+    /// Puts the schedules of the file in force, or only those of jobs whose own daemons are gone; whether that is done.
+    fn publish(&mut self, only_forsaken: bool) -> Done<bool> {
+        let (tables, host) = (self.tables.clone(), self.facts.host.clone());
+        let mut names: Vec<String> = Vec::new();
+        // The next ticks that jobs were given, and when.
+        let mut given: Option<(HashMap<String, Option<i64>>, i64)> = None;
+        loop {
+            let Some(rows) = self.ask(|session| session.run(&AskJobs(&tables)))? else {
+                return Ok(false);
+            };
+            let now = self.now();
+            for known in &mut self.jobs {
+                known.row = rows.get(&known.definition.name).cloned();
+            }
+            let is_wanted = |known: &&Known| match &known.row {
+                None => true,
+                Some(_) if known.is_forsaken(now) => true,
+                Some(row) if only_forsaken => !known.agrees() && now - row.seen > micros(FORSAKEN),
+                Some(row) => !known.agrees() || row.definition != known.definition.hash,
+            };
+            // Another daemon took the tick in between: by the new schedule there is another next one.
+            let is_overtaken = |known: &&Known| match (&given, &known.row) {
+                (None, _) => true,
+                (Some((given, at)), Some(row)) => given
+                    .get(&known.definition.name)
+                    .is_some_and(|next| Publish::is_overtaken(*next, *at, row.settled)),
+                (Some(_), None) => false,
+            };
+            let mut wanted: Vec<(Definition, Option<i64>)> = self
+                .jobs
+                .iter()
+                .filter(is_wanted)
+                .filter(is_overtaken)
+                .map(|known| {
+                    let settled = known.row.as_ref().and_then(|row| row.settled);
+                    let next = next_after(&known.job.schedule, goes_on_after(now, settled));
+                    (known.definition.clone(), next)
+                })
+                .collect();
+            if wanted.is_empty() {
+                break;
+            }
+            wanted.sort_by(|one, other| one.0.name.cmp(&other.0.name));
+            for part in wanted.chunks(JOBS_AT_ONCE) {
+                let jobs = part.iter().map(|(job, next)| (job, *next)).collect();
+                let publish = Publish {
+                    tables: &tables,
+                    host: &host,
+                    jobs,
+                    now,
+                };
+                if self.ask(|session| session.run_batch(&publish))?.is_none() {
+                    return Ok(false);
+                }
+            }
+            if given.is_none() {
+                names = wanted.iter().map(|(job, _)| job.name.clone()).collect();
+            }
+            let next = wanted.into_iter().map(|(job, next)| (job.name, next));
+            given = Some((next.collect(), now));
+        }
+        if !names.is_empty() {
+            self.note(Level::Info, &format!("put in force: {}", names.join(", ")));
+        }
+        Ok(true)
+    }
+
+    /// Says that the jobs are in the file, deletes what is too old, and puts in force what nobody else has.
+    pub(super) fn maintain(&mut self) -> Done<()> {
+        self.maintain_at = Moment::now() + MAINTENANCE;
+        let tables = self.tables.clone();
+        let agreed: Vec<Definition> = self
+            .jobs
+            .iter()
+            .filter(|known| known.agrees())
+            .map(|known| known.definition.clone())
+            .collect();
+        let mut is_said = true;
+        for part in agreed.chunks(JOBS_AT_ONCE) {
+            let part: Vec<&Definition> = part.iter().collect();
+            let touch = touch(&tables, &part, MAINTENANCE);
+            is_said &= self.ask(|session| session.run(&touch))?.is_some();
+        }
+        let now = self.now();
+        let is_wanting = |known: &Known| !known.agrees() || known.is_forsaken(now);
+        if self.jobs.iter().any(is_wanting) {
+            is_said &= self.publish(true)?;
+        }
+        self.has_touched = is_said;
+        // Whatever was changed by a transaction that took long is seen at the next look.
+        (self.looked, self.look_at) = (None, Moment::START);
+        if self.prune_at <= Moment::now() {
+            self.prune_at = Moment::now() + PRUNING;
+            let old = prune(&tables);
+            self.ask(|session| old.iter().try_for_each(|delete| session.run(delete)))?;
+        }
+        Ok(())
+    }
+
+    /// Takes care of jobs that are in no file any more.
+    pub(super) fn forsake(&mut self) -> Done<()> {
+        self.forsake_at = Moment::now() + FORSAKING;
+        self.has_forsaken = false;
+        let tables = self.tables.clone();
+        let forsake = Forsake {
+            tables: &tables,
+            daemon: self.facts,
+            after: FORSAKEN.as_secs(),
+        };
+        self.ask(|session| session.run_batch(&forsake))?;
+        Ok(())
+    }
+
+    pub(super) fn renew(&mut self) -> Done<()> {
+        let renew = renew(&self.tables, &self.facts.id, self.lease());
+        let is_done = self.ask(|session| session.run(&renew))?.is_some();
+        let pause = if is_done { self.renewal } else { super::LOOK };
+        self.renew_at = Moment::now() + pause;
+        Ok(())
+    }
+
+    pub(super) fn stop_taking(&mut self) -> Done<()> {
+        let stop = stop_taking(&self.tables, &self.facts.id);
+        self.has_told_stop = self.ask(|session| session.run(&stop))?.is_some();
+        Ok(())
+    }
+
+    pub(super) fn take_leave(&mut self) -> Done<()> {
+        let leave = leave(&self.tables, &self.facts.id);
+        self.ask(|session| session.run(&leave))?;
+        Ok(())
+    }
+
+    /// Looks at what has changed.
+    pub(super) fn look(&mut self) -> Done<()> {
+        let tables = self.tables.clone();
+        let look = Look {
+            tables: &tables,
+            daemon: &self.facts.id,
+            since: self.looked.map(|looked| looked - micros(LOOK_BACK)),
+        };
+        let is_whole = look.since.is_none();
+        self.last_look = Moment::now();
+        let Some(seen) = self.ask(|session| session.run(&look))? else {
+            self.look_again();
+            return Ok(());
+        };
+        // All tables are there.
+        if !std::mem::replace(&mut self.is_ready, true) {
+            self.say(&FromScheduler::Ready);
+        }
+        self.set_clock(seen.now);
+        self.looked = Some(seen.now);
+        self.look_at = Moment::now() + super::LOOK;
+        if is_whole {
+            for known in &mut self.jobs {
+                known.row = None;
+            }
+        }
+        let is_forsaken = |(name, row): (&String, &JobRow)| {
+            let is_old = seen.now - row.seen > micros(FORSAKEN);
+            let has_tick = || seen.ticks.iter().any(|tick| tick.name == *name);
+            is_old && (row.next.or(row.triggered).is_some() || has_tick())
+        };
+        self.has_forsaken |= seen.jobs.iter().any(is_forsaken);
+        for (name, row) in seen.jobs {
+            if let Some(known) = self.by_name.get(&name).map(|at| &mut self.jobs[*at]) {
+                known.row = Some(row);
+            }
+        }
+        for known in &mut self.jobs {
+            known.stale = false;
+            // What is due by its own reckoning and was not found due was settled by another.
+            let agrees = known.agrees();
+            if let Some(row) = known.row.as_mut().filter(|_| agrees) {
+                while let Some(next) = row.next.filter(|next| *next <= seen.now && !is_whole)
+                    && !seen.due.contains(&known.definition.name)
+                {
+                    row.next = next_after(&known.job.schedule, next);
+                }
+            }
+        }
+        self.ticks = seen.ticks;
+        let is_orphan = |run: &String| {
+            let mut ticks = self.ticks.iter();
+            ticks.any(|tick| tick.is_orphan && tick.run == *run)
+        };
+        self.orphans.retain(|run, _| is_orphan(run));
+        self.daemons = seen.daemons;
+        let disagrees = self.list_of(|known| known.row.is_some() && !known.agrees());
+        let differs = self.list_of(Known::differs);
+        let is_told = self.disagrees.as_ref() == Some(&disagrees) && self.differs == differs;
+        if !seen.is_registered || !is_told {
+            self.register(&disagrees, &differs)?;
+        }
+        Ok(())
+    }
+
+    /// The names of these jobs, a line each.
+    fn list_of(&self, is_wanted: impl Fn(&Known) -> bool) -> String {
+        let mut list = String::new();
+        for known in self.jobs.iter().filter(|known| is_wanted(known)) {
+            if list.len() + known.definition.name.len() > LONGEST_LIST {
+                list.push_str("\n…");
+                break;
+            }
+            if !list.is_empty() {
+                list.push('\n');
+            }
+            list.push_str(&known.definition.name);
+        }
+        list
+    }
+}

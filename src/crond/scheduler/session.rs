@@ -1,0 +1,83 @@
+//! The session, and statements on it.
+
+use std::time::Duration;
+
+use super::{Done, SESSION_LIMIT, Scheduler};
+use crate::base::clock::Moment;
+use crate::base::log::Level;
+use crate::base::text::in_words;
+use crate::cron::open;
+use crate::db::{Fault, Plain, Session};
+
+/// An answer may take so long; after that the session is given up.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// And however many servers there are no less: a row that somebody has locked is waited for for 2 s, which the server counts by the second.
+const SHORTEST_ANSWER: Duration = Duration::from_secs(5);
+
+impl Scheduler<'_> {
+    /// One attempt to have a session; whether there is one.
+    pub(super) fn connect(&mut self) -> Done<bool> {
+        if self.has_lost_session() {
+            self.session = None;
+        }
+        if self.session.is_some() {
+            return Ok(true);
+        }
+        let limit = self.connector.attempt_limit().min(ANSWER);
+        let opened = self.connector.connect(|session| {
+            let limited = session.answer_within(limit.max(SHORTEST_ANSWER));
+            limited.map_err(|error| Fault::Gone(in_words(&error)))?;
+            open(&self.tables, SESSION_LIMIT.as_secs(), session)
+        });
+        match opened {
+            Ok((session, ())) => {
+                self.session = Some(session);
+                self.looked = None;
+                self.has_touched = false;
+                self.look_at = Moment::START;
+                Ok(true)
+            }
+            Err(Fault::Final(failure)) => Err(failure),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Carries out a statement; `None`: what it did is unknown, or nothing. A session that is lost is dropped.
+    pub(super) fn ask<T>(
+        &mut self,
+        ask: impl FnOnce(&mut Session) -> Result<T, Fault>,
+    ) -> Done<Option<T>> {
+        let Some(session) = &mut self.session else {
+            return Ok(None);
+        };
+        let fault = match ask(session) {
+            Ok(answer) => {
+                self.last_seen = Some(Moment::now());
+                self.ask_for_sign();
+                self.say_that_it_works();
+                return Ok(Some(answer));
+            }
+            Err(fault) => self.tables.explain(fault),
+        };
+        self.met_lock = matches!(fault, Fault::Conflict(_));
+        let rolls_back = Plain("/* dblock cron roll back */ ROLLBACK".to_owned());
+        match fault {
+            Fault::Final(failure) => Err(failure),
+            Fault::Conflict(_) | Fault::Interrupted(_) | Fault::NoRoom(_)
+                if session.run(&rolls_back).is_ok() =>
+            {
+                session.tell(Level::Info, &format!("{session}: {fault}"));
+                Ok(None)
+            }
+            fault => {
+                let line = format!("lost the session with {session}: {fault}");
+                session.tell(Level::Info, &line);
+                if let Some(session) = self.session.take() {
+                    self.connector.try_last(&session);
+                }
+                Ok(None)
+            }
+        }
+    }
+}

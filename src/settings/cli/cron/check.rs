@@ -1,0 +1,48 @@
+//! `dblock cron check`: reads a crontab.
+
+use clap::Command;
+
+use super::super::setting::{Files, SETTING, Setting, Takes};
+use super::super::{Cron, Definition, Subcommand, args};
+use super::file;
+
+/// The subcommand.
+pub const DEFINITION: Definition = Definition {
+    subcommand: Subcommand::Cron(Cron::Check),
+    name: "check",
+    about: "Check a crontab, and show when its jobs are due",
+    define,
+    settings: &[SETTINGS],
+    arguments: &["file"],
+};
+
+/// How many times are shown.
+pub const NEXT: Setting = Setting {
+    name: "next",
+    short: Some('n'),
+    takes: Takes::Value("N"),
+    files: Files::No,
+    default: Some("3"),
+    help: "Show the next N times of each job, 0 to 1000",
+    ..SETTING
+};
+
+const SETTINGS: &[Setting] = &[NEXT];
+
+fn define(command: Command) -> Command {
+    command
+        .arg(file("The crontab; - is stdin"))
+        .args(args(DEFINITION.settings))
+        .after_help(HELP)
+}
+
+const HELP: &str = "\
+Everything that is wrong in the crontab is a line on stderr: FILE:LINE, and what is wrong. Else each job is shown with its next
+times, by this host's clock and in the time zone of the job. It asks no server, and runs no command.
+dblock cron --help has the options of a job.
+
+Exit codes: 0 nothing is wrong; 78 the crontab cannot be read, or something is wrong in it; 64 bad usage; 70 internal error.
+
+Examples:
+  dblock cron check /etc/dblock.crontab
+  crontab -l | dblock cron check - -n 1";

@@ -1,0 +1,152 @@
+//! What the options of `dblock cron` mean. Its own come from the command line alone.
+
+use std::path::PathBuf;
+
+use super::cli::CommandLine;
+use super::cli::cron as options;
+use super::sources::{Given, Origin};
+use super::value::{self, shown_safely};
+use super::{connection, own, read_sources, run as of_run};
+use crate::base::exit::{Failure, Reason};
+use crate::base::log::Log;
+use crate::crond::Spec;
+use crate::db::{ConnectOptions, Password};
+
+/// Commands that a daemon runs at once at most.
+const MOST_COMMANDS: u32 = 1000;
+
+/// Times that are shown of a job at most.
+const MOST_TIMES: usize = 1000;
+
+/// Everything that `dblock cron check` was asked to do.
+#[derive(Debug)]
+pub struct CronCheck {
+    /// The crontab; `-` is stdin.
+    pub file: PathBuf,
+    /// How many times are shown of each job.
+    pub times: usize,
+}
+
+/// Everything that a command was asked to do which concerns one job.
+#[derive(Debug)]
+pub struct OfCronJob {
+    /// The job.
+    pub name: String,
+    /// The server.
+    pub connection: ConnectOptions,
+}
+
+/// Everything that `dblock cron list` was asked to do.
+#[derive(Debug)]
+pub struct CronList {
+    /// The server.
+    pub connection: ConnectOptions,
+    /// Whether a program reads what is found.
+    pub json: bool,
+}
+
+/// Reads the settings of `dblock cron run`, and what is logged.
+///
+/// # Errors
+/// As [`run()`](super::run()).
+pub fn run(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
+    let slots = own(&mut line, &options::run::JOBS, commands)?;
+    let grace = own(&mut line, &options::run::GRACE, value::duration)?;
+    let file = PathBuf::from(line.arguments.pop().unwrap_or_default());
+    if file.as_os_str() == "-" {
+        let line = "dblock cron run reads its crontab again upon SIGHUP, which stdin cannot be; name a file";
+        return Err(Failure::new(Reason::Usage, line));
+    }
+    let (mut sources, log) = read_sources(line.settings)?;
+    let variables = of_run::variables_of_the_server();
+    let scrubbed = if sources.switch("scrub-env") {
+        variables.clone()
+    } else {
+        Vec::new()
+    };
+    let connection = connection(&mut sources, log)?;
+    check_password_file(&connection.password)?;
+    let spec = Spec {
+        file,
+        slots,
+        grace,
+        variables,
+        scrubbed,
+        connection,
+    };
+    Ok((spec, log))
+}
+
+/// The password is read again for each run: what was opened for this process alone is gone by then.
+fn check_password_file(password: &Password) -> Result<(), Failure> {
+    let folders = ["/dev/fd", "/dev/stdin", "/proc/self/fd"];
+    match password {
+        Password::File(path) if folders.iter().any(|folder| path.starts_with(folder)) => {
+            let line = format!(
+                "the password file {} can be read once, and dblock cron run reads it for each run; name one that stays",
+                path.display()
+            );
+            Err(Failure::new(Reason::Usage, line))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn commands(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(commands) if (1..=MOST_COMMANDS).contains(&commands) => Ok(commands),
+        _ => Err(format!(
+            "{} is not a number from 1 to {MOST_COMMANDS}",
+            shown_safely(text)
+        )),
+    }
+}
+
+/// Reads the settings of `dblock cron pause`, `resume` and `trigger`, and what is logged.
+///
+/// # Errors
+/// As [`run()`](super::run()).
+pub fn of_job(mut line: CommandLine) -> Result<(OfCronJob, Log), Failure> {
+    let name = line.arguments.pop().unwrap_or_default();
+    let name = Given::new("NAME", name, Origin::Argument).read(super::lock_name)?;
+    let (mut sources, log) = read_sources(line.settings)?;
+    let of_job = OfCronJob {
+        name: name.to_string(),
+        connection: connection(&mut sources, log)?,
+    };
+    Ok((of_job, log))
+}
+
+/// Reads the settings of `dblock cron list`, and what is logged.
+///
+/// # Errors
+/// As [`run()`](super::run()).
+pub fn list(line: CommandLine) -> Result<(CronList, Log), Failure> {
+    let (mut sources, log) = read_sources(line.settings)?;
+    let list = CronList {
+        json: sources.is_on("json"),
+        connection: connection(&mut sources, log)?,
+    };
+    Ok((list, log))
+}
+
+/// Reads the settings of `dblock cron check`.
+///
+/// # Errors
+/// [`Reason::Usage`](crate::base::exit::Reason::Usage) names the option with a malformed value.
+pub fn check(mut line: CommandLine) -> Result<CronCheck, Failure> {
+    Ok(CronCheck {
+        times: own(&mut line, &options::check::NEXT, times)?,
+        file: line.arguments.pop().unwrap_or_default().into(),
+    })
+}
+
+fn times(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(times) if times <= MOST_TIMES => Ok(times),
+        _ => Err(format!(
+            "{} is not a number from 0 to {MOST_TIMES}",
+            shown_safely(text)
+        )),
+    }
+}

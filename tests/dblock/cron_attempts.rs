@@ -1,0 +1,466 @@
+//! `dblock cron run`: where attempts of ticks start, what they need for that, and what counts of those that do not end by themselves.
+
+use std::fs;
+use std::time::Duration;
+
+use mysql::prelude::Queryable;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::Signal;
+use nix::unistd::chdir;
+
+use crate::harness::crontab::{attempts_of, end, job, questions};
+use crate::harness::{
+    Crontab, Frozen, Kind, PASSWORD, Running, SOON, Server, both_servers, children_of, eventually,
+    quoted, send, within,
+};
+
+both_servers! {
+    fn a_password_in_a_relative_file_is_found_whatever_home_the_crontab_has(server) {
+        let crontab = Crontab::new(server, "");
+        let [here, home] = ["here", "home"].map(|name| crontab.path(name));
+        for folder in [&here, &home] {
+            fs::create_dir(folder).unwrap();
+        }
+        fs::write(here.join("password"), PASSWORD).unwrap();
+        crontab.write(&format!("HOME={}\nMINE=of the file\n{}", home.display(), job("", "(pwd; echo $HOME $MINE) >>{}")));
+        let daemon = crontab.daemon(&["--password-file", "password"]).env_remove("DBLOCK_PASSWORD");
+        let mut host = daemon.pre_exec(move || Ok(chdir(&here)?)).spawn();
+        host.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("job");
+        let home = home.display();
+        assert_eq!(crontab.eventually_lines(2), [home.to_string(), format!("{home} of the file")]);
+        crontab.eventually_idle();
+        end(host);
+    }
+
+    fn no_attempt_counts_whose_host_was_stopped_however_its_command_was_ended(server) {
+        let command = "trap '' TERM; echo $DBLOCK_ATTEMPT >>{}; test $DBLOCK_ATTEMPT = 3 || sleep 60";
+        let crontab = Crontab::new(server, &job("--kill-after 1s --retries 0", command));
+        let mut host = crontab.start(&["--grace", "1s"]);
+        crontab.due("job");
+        for round in 1..=2 {
+            crontab.eventually_lines(round);
+            let next = crontab.start(&["--grace", "1s"]);
+            end(std::mem::replace(&mut host, next));
+        }
+        assert_eq!(crontab.eventually_lines(3), ["1", "2", "3"]);
+        crontab.eventually_idle();
+        let runs: Vec<(u32, String)> = crontab.rows("SELECT attempt, outcome FROM dblock_runs ORDER BY attempt");
+        assert_eq!(runs[2], (3, "ran".to_owned()), "{runs:?}");
+        end(host);
+    }
+
+    fn a_tick_that_was_taken_when_its_host_was_asked_to_end_is_another_s_at_once(server) {
+        let crontab = Crontab::new(server, &job("", "echo $DBLOCK_ATTEMPT >>{}"));
+        let first = crontab.start(&[]);
+        let stopped = Frozen::new(first.pid());
+        crontab.due("job");
+        crontab.eventually_row("dblock_cron_ticks WHERE daemon IS NOT NULL");
+        let second = crontab.start(&[]);
+        first.signal(Signal::SIGTERM);
+        drop(stopped);
+        // The TTL is five minutes.
+        assert_eq!(crontab.eventually_lines(1), ["2"]);
+        crontab.eventually_idle();
+        end(first);
+        let given: Vec<String> = crontab.rows("SELECT message FROM dblock_runs WHERE attempt = 1");
+        assert!(given.len() == 1 && given[0].ends_with("job: its host takes no more ticks"), "{given:?}");
+        end(second);
+    }
+
+    fn a_mail_has_what_is_written_in_the_background_after_the_command_has_ended(server) {
+        let crontab = Crontab::new(server, "MAILTO=ops@example.org\n#: job\n0 0 1 1 * (sleep 1; echo late) & echo first");
+        let sendmail = crontab.sendmail(&format!("cat >{0}.part; mv {0}.part {0}", quoted(&crontab.path("mail"))));
+        let mut host = crontab.daemon(&[]).env("DBLOCK_SENDMAIL", &sendmail).spawn();
+        host.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("job");
+        eventually("a mail is sent", SOON, || crontab.path("mail").exists());
+        let mail = fs::read_to_string(crontab.path("mail")).unwrap();
+        assert!(mail.ends_with("\n\nfirst\nlate\n"), "{mail}");
+        end(host);
+    }
+
+    fn a_retry_of_a_job_whose_ticks_wait_waits_for_whoever_holds_the_lock(server) {
+        let options = "--overlap wait --retries 1 --retry-delay 1s --ttl 4s";
+        let command = "echo $DBLOCK_ATTEMPT >>{}; while ! test -e {}.go; do sleep 0.1; done; test $DBLOCK_ATTEMPT = 2";
+        let crontab = Crontab::new(server, &job(options, command));
+        let host = crontab.start(&[]);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        // By hand, for longer than the TTL and a margin.
+        let record = quoted(&crontab.record());
+        let by_hand = crontab.tables.at("run").args(["-v", "--durable", "--wait", "30s", "--name", &crontab.name("job")]);
+        let mut by_hand = by_hand.sh(&format!("echo hand >>{record}; sleep 12; echo done >>{record}")).spawn();
+        by_hand.wait_stderr("waiting", SOON);
+        fs::write(crontab.path("record.go"), "").unwrap();
+        crontab.eventually_lines(2);
+        by_hand.wait_within(SOON).expect_code(0);
+        assert_eq!(crontab.eventually_lines(4), ["1", "hand", "done", "2"]);
+        crontab.eventually_idle();
+        end(host);
+    }
+
+    fn a_tick_is_tried_again_whose_host_could_tell_nobody_that_it_ended_the_command(server) {
+        ends_are_not_handed_in(server);
+    }
+
+    fn all_that_a_host_has_ended_is_another_s_at_once_however_slow_the_server_is(server) {
+        ends_are_handed_in_slowly(server);
+    }
+}
+
+/// No end can be handed in when a daemon ends: another one finds in the history that it was the daemon that ended the commands.
+fn ends_are_not_handed_in(server: &Server) {
+    let mild = "echo mild $DBLOCK_ATTEMPT >>{}; test $DBLOCK_ATTEMPT = 2 || sleep 60";
+    let stubborn =
+        "trap '' TERM; echo stubborn $DBLOCK_ATTEMPT >>{}; test $DBLOCK_ATTEMPT = 2 || sleep 60";
+    let options = "--retries 0 --kill-after 1s";
+    let crontab = Crontab::new(
+        server,
+        &format!(
+            "#: mild {options}\n0 0 1 1 * {mild}\n#: stubborn {options}\n0 0 1 1 * {stubborn}"
+        ),
+    );
+    // One more failure and the ticks are over.
+    let mut first = crontab.start(&["--grace", "0s"]);
+    for (number, name) in ["mild", "stubborn"].into_iter().enumerate() {
+        crontab.due(name);
+        crontab.eventually_lines(number + 1);
+    }
+    crontab
+        .tables
+        .sql("UPDATE dblock_cron_ticks SET failures = 1");
+    crontab.tables.sql(
+        "CREATE TRIGGER no_room BEFORE UPDATE ON dblock_cron_ticks FOR EACH ROW IF NEW.daemon IS NULL THEN \
+         SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'; END IF",
+    );
+    first.signal(Signal::SIGTERM);
+    first.wait_stderr("of the end of 2 runs", SOON);
+    first.wait_within(SOON).expect_code(0);
+    assert_eq!(crontab.count("dblock_cron_ticks WHERE daemon IS NULL"), 0);
+    crontab.tables.sql("DROP TRIGGER no_room");
+    let next = crontab.start(&[]);
+    let mut lines = crontab.eventually_lines(4);
+    lines.sort();
+    assert_eq!(lines, ["mild 1", "mild 2", "stubborn 1", "stubborn 2"]);
+    crontab.eventually_idle();
+    let ended: Vec<String> = crontab.rows("SELECT outcome FROM dblock_runs WHERE attempt = 1");
+    assert_eq!(ended, ["interrupted", "interrupted"]);
+    end(next);
+}
+
+/// A server that takes its time for each end.
+fn ends_are_handed_in_slowly(server: &Server) {
+    let names: Vec<String> = (0..15).map(|number| format!("job{number}")).collect();
+    let lines: Vec<String> = names
+        .iter()
+        .map(|name| format!("#: {name}\n0 0 1 1 * echo {name} >>{{}}; exec sleep 60\n"))
+        .collect();
+    let crontab = Crontab::new(server, &lines.concat());
+    let mut host = crontab.start(&["--grace", "0s", "--jobs", "20"]);
+    crontab.tables.sql(
+        "UPDATE dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6), changed_at = UTC_TIMESTAMP(6)",
+    );
+    crontab.eventually_lines(15);
+    crontab.tables.sql(
+        "CREATE TRIGGER slow BEFORE UPDATE ON dblock_cron_ticks FOR EACH ROW \
+         SET @slept = IF(NEW.daemon IS NULL, SLEEP(0.4), 0)",
+    );
+    host.signal(Signal::SIGTERM);
+    host.wait_within(SOON).expect_code(0);
+    assert_eq!(crontab.count("dblock_cron_ticks WHERE daemon IS NULL"), 15);
+}
+
+/// The server is away when commands end.
+fn commands_end_while_the_server_is_away(kind: Kind) {
+    let server = Server::private(kind);
+    // The servers of tests may lose the last second.
+    let keep = "SET GLOBAL innodb_flush_log_at_trx_commit = 1";
+    server.admin().query_drop(keep).unwrap();
+    let command = "echo begin >>{}; while ! test -e {}.go; do sleep 0.1; done; echo end >>{}";
+    let lines =
+        format!("#: long --ttl 60s\n0 0 1 1 * {command}\n#: short --ttl 4s\n0 0 1 1 * {command}");
+    let crontab = Crontab::alone(&server, &lines);
+    let mut host = crontab
+        .daemon(&[])
+        .env("DBLOCK_CONNECT_TIMEOUT", "2s")
+        .spawn();
+    host.wait_stderr("dblock: ready: ", SOON);
+    for (number, name) in ["long", "short"].into_iter().enumerate() {
+        crontab.due(name);
+        crontab.eventually_lines(number + 1);
+    }
+    crontab.eventually_row("dblock_cron_ticks WHERE name = 'short' AND started_at IS NOT NULL");
+    server.kill();
+    fs::write(crontab.path("record.go"), "").unwrap();
+    crontab.eventually_lines(4);
+    // For longer than the connect timeout and the shorter TTL: that one cannot be recorded by its own processes.
+    eventually("one attempt is over", SOON, || {
+        attempts_of(host.pid()).len() == 1
+    });
+    server.start();
+    crontab.eventually_idle();
+    let ends = |count: usize| {
+        let runs: Vec<(String, Option<String>, Option<u32>)> =
+            crontab.rows("SELECT name, outcome, exit_code FROM dblock_runs ORDER BY name");
+        let long = std::iter::repeat_n("long", count);
+        let wanted: Vec<_> = long
+            .chain(["short"])
+            .map(|name| (name.to_owned(), Some("ran".to_owned()), Some(0)))
+            .collect();
+        assert_eq!(runs, wanted, "{:?}", crontab.lines());
+    };
+    ends(1);
+    assert_eq!(
+        crontab.count("dblock_locks WHERE name = 'long' AND expires_at > UTC_TIMESTAMP(6)"),
+        0
+    );
+    crontab.due("long");
+    crontab.eventually_lines(6);
+    crontab.eventually_idle();
+    ends(2);
+    end(host);
+}
+
+#[test]
+fn what_ends_while_the_server_is_away_is_released_and_recorded_later_mariadb() {
+    commands_end_while_the_server_is_away(Kind::MariaDb);
+}
+
+#[test]
+fn what_ends_while_the_server_is_away_is_released_and_recorded_later_mysql() {
+    commands_end_while_the_server_is_away(Kind::MySql);
+}
+
+/// All processes of an attempt are killed: the row of its lock stays until its TTL is over.
+fn all_of_an_attempt_is_killed(kind: Kind) {
+    let server = Server::private(kind);
+    let lines = "#: dies --ttl 20s\n0 0 1 1 * echo dies >>{}; exec sleep 600\n#: other\n0 0 1 1 * echo other >>{}";
+    let crontab = Crontab::alone(&server, lines);
+    let host = crontab.start(&["--grace", "0s"]);
+    crontab.due("dies");
+    crontab.eventually_lines(1);
+    let [attempt] = attempts_of(host.pid())[..] else {
+        panic!("one attempt")
+    };
+    let children = children_of(attempt);
+    assert_eq!(children.len(), 2, "its keeper and its command");
+    let all = || children.iter().chain([&attempt]);
+    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+        all().for_each(|pid| send(*pid, signal));
+    }
+    eventually("it is reaped", SOON, || attempts_of(host.pid()).is_empty());
+    // It is looked after less and less often, and others are started meanwhile.
+    within(Duration::from_secs(3), || false);
+    let before = questions(&server);
+    within(Duration::from_secs(3), || false);
+    let asked = questions(&server) - before;
+    assert!(asked <= 15, "{asked} statements in 3 seconds");
+    for round in 2..=3 {
+        crontab.due("other");
+        let is_prompt = within(Duration::from_secs(4), || crontab.lines().len() == round);
+        assert!(is_prompt, "{:?}", crontab.lines());
+        eventually("it is over", SOON, || {
+            crontab.count("dblock_cron_ticks") == 1
+        });
+    }
+    let is_held = "dblock_locks WHERE name = 'dies' AND expires_at > UTC_TIMESTAMP(6)";
+    assert_eq!(crontab.count(is_held), 1);
+    // Then it is tried again.
+    assert_eq!(crontab.eventually_lines(4)[3], "dies");
+    end(host);
+}
+
+#[test]
+fn an_attempt_that_is_killed_with_its_keeper_holds_up_nothing_else_mariadb() {
+    all_of_an_attempt_is_killed(Kind::MariaDb);
+}
+
+#[test]
+fn an_attempt_that_is_killed_with_its_keeper_holds_up_nothing_else_mysql() {
+    all_of_an_attempt_is_killed(Kind::MySql);
+}
+
+/// A soft limit of open files that is too low for all commands that may run at once.
+fn few_files_may_be_open(kind: Kind) {
+    let server = Server::private(kind);
+    let lines = (0..50).fold(String::new(), |lines, number| {
+        lines + &format!("#: job{number}\n0 0 1 1 * echo run >>{{}}; exec sleep 600\n")
+    });
+    let crontab = Crontab::alone(&server, &lines);
+    let limited = || {
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        Ok(setrlimit(Resource::RLIMIT_NOFILE, 128, hard)?)
+    };
+    let daemon = crontab.daemon(&["--jobs", "60", "--grace", "0s"]);
+    let mut host = daemon.pre_exec(limited).spawn();
+    host.wait_stderr("dblock: ready: ", SOON);
+    crontab
+        .tables
+        .admin()
+        .query_drop(
+            "UPDATE dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6), changed_at = UTC_TIMESTAMP(6)",
+        )
+        .unwrap();
+    crontab.eventually_lines(50);
+    assert_eq!(
+        crontab.count("dblock_cron_ticks WHERE started_at IS NOT NULL"),
+        50
+    );
+    end(host);
+}
+
+#[test]
+fn as_many_commands_run_at_once_as_may_whatever_the_soft_limit_of_open_files_mariadb() {
+    few_files_may_be_open(Kind::MariaDb);
+}
+
+#[test]
+fn as_many_commands_run_at_once_as_may_whatever_the_soft_limit_of_open_files_mysql() {
+    few_files_may_be_open(Kind::MySql);
+}
+
+/// A crontab of a server's own, whose account may have one session: that of a scheduler. No attempt gets another one.
+fn one_session<'a>(server: &'a Server, lines: &str) -> Crontab<'a> {
+    let crontab = Crontab::alone(server, lines);
+    may_have_sessions(server, 1);
+    crontab
+}
+
+/// So many sessions its account may have; 0: any number.
+fn may_have_sessions(server: &Server, number: u32) {
+    let limit = format!("ALTER USER 'dblock'@'%' WITH MAX_USER_CONNECTIONS {number}");
+    server.admin().query_drop(limit).unwrap();
+}
+
+/// Starts a daemon whose attempts seek a server for so long.
+fn start_seeking(crontab: &Crontab, seeks: &str) -> Running {
+    let mut host = crontab
+        .daemon(&["--grace", "0s"])
+        .env("DBLOCK_CONNECT_TIMEOUT", seeks)
+        .spawn();
+    host.wait_stderr("dblock: ready: ", SOON);
+    host
+}
+
+/// No attempt of a tick can be started.
+fn no_attempt_can_be_started(kind: Kind) {
+    let server = Server::private(kind);
+    let crontab = one_session(&server, &job("--deadline 1h", "echo run >>{}"));
+    let mut host = start_seeking(&crontab, "1s");
+    crontab.due("job");
+    // As if that had gone on for longer.
+    let later = |attempt: u32, minutes: u32| {
+        crontab.eventually_row(&format!(
+            "dblock_cron_ticks WHERE daemon IS NULL AND attempt = {attempt}"
+        ));
+        crontab.tables.sql(&format!(
+            "UPDATE dblock_cron_ticks SET unstarted_at = unstarted_at - INTERVAL {minutes} MINUTE, start_at = UTC_TIMESTAMP(6) \
+             WHERE daemon IS NULL"
+        ));
+    };
+    host.wait_stderr(", attempt 1, after ", SOON);
+    assert!(
+        host.stderr().contains("; again in 10s"),
+        "{}",
+        host.stderr()
+    );
+    later(1, 2);
+    host.wait_stderr("; again in 2m", SOON);
+    later(2, 10);
+    host.wait_stderr("; again in 5m", SOON);
+    // No deadline is put off.
+    later(3, 60);
+    crontab.eventually_idle();
+    let query = "SELECT message FROM dblock_runs WHERE outcome = 'skipped'";
+    let given_up: Vec<String> = crontab.rows(query);
+    assert!(
+        given_up.len() == 1 && given_up[0].starts_with("job: missed attempt 4 of the tick "),
+        "{given_up:?}"
+    );
+    may_have_sessions(&server, 0);
+    crontab.due("job");
+    assert_eq!(crontab.eventually_lines(1), ["run"]);
+    crontab.eventually_idle();
+    end(host);
+}
+
+#[test]
+fn a_tick_that_can_be_started_nowhere_is_tried_less_and_less_often_and_given_up_in_the_end_mariadb()
+{
+    no_attempt_can_be_started(Kind::MariaDb);
+}
+
+#[test]
+fn a_tick_that_can_be_started_nowhere_is_tried_less_and_less_often_and_given_up_in_the_end_mysql() {
+    no_attempt_can_be_started(Kind::MySql);
+}
+
+/// An attempt is killed before its command starts, as where memory is short.
+fn an_attempt_is_killed_before_its_command(kind: Kind) {
+    let server = Server::private(kind);
+    let crontab = one_session(&server, &job("", "echo $DBLOCK_ATTEMPT >>{}"));
+    let host = start_seeking(&crontab, "20s");
+    crontab.due("job");
+    for attempt in 1..=2 {
+        eventually("an attempt seeks a server", SOON, || {
+            attempts_of(host.pid()).len() == 1
+        });
+        for killed in attempts_of(host.pid()) {
+            send(killed, Signal::SIGKILL);
+        }
+        let waits = format!("dblock_cron_ticks WHERE daemon IS NULL AND attempt = {attempt}");
+        crontab.eventually_row(&waits);
+        let is_again = within(Duration::from_secs(3), || crontab.count(&waits) == 0);
+        assert!(!is_again, "{}", host.stderr());
+    }
+    assert_eq!(crontab.count("dblock_cron_ticks WHERE failures = 0"), 1);
+    let open = crontab.count("dblock_runs WHERE ended_at IS NULL");
+    assert_eq!(open, 0);
+    may_have_sessions(&server, 0);
+    assert_eq!(crontab.eventually_lines(1), ["3"]);
+    crontab.eventually_idle();
+    end(host);
+}
+
+#[test]
+fn an_attempt_that_is_killed_before_its_command_starts_is_not_tried_again_at_once_mariadb() {
+    an_attempt_is_killed_before_its_command(Kind::MariaDb);
+}
+
+#[test]
+fn an_attempt_that_is_killed_before_its_command_starts_is_not_tried_again_at_once_mysql() {
+    an_attempt_is_killed_before_its_command(Kind::MySql);
+}
+
+/// A daemon is stopped while an attempt of it seeks a server.
+fn an_attempt_is_stopped_before_it_has_a_session(kind: Kind) {
+    let server = Server::private(kind);
+    let crontab = one_session(&server, &job("", "echo $DBLOCK_ATTEMPT >>{}"));
+    let host = start_seeking(&crontab, "20s");
+    crontab.due("job");
+    eventually("an attempt seeks a server", SOON, || {
+        let attempts = attempts_of(host.pid());
+        attempts.iter().any(|pid| children_of(*pid).len() == 1)
+    });
+    end(host);
+    let ended: Vec<(Option<String>, Option<String>)> =
+        crontab.rows("SELECT outcome, message FROM dblock_runs");
+    let wanted = ["interrupted", "job: stopped"].map(|word| Some(word.to_owned()));
+    assert_eq!(ended, [wanted.into()]);
+    may_have_sessions(&server, 0);
+    let next = crontab.start(&[]);
+    assert_eq!(crontab.eventually_lines(1), ["2"]);
+    crontab.eventually_idle();
+    end(next);
+}
+
+#[test]
+fn a_run_that_is_stopped_before_it_has_a_session_does_not_stay_open_in_the_history_mariadb() {
+    an_attempt_is_stopped_before_it_has_a_session(Kind::MariaDb);
+}
+
+#[test]
+fn a_run_that_is_stopped_before_it_has_a_session_does_not_stay_open_in_the_history_mysql() {
+    an_attempt_is_stopped_before_it_has_a_session(Kind::MySql);
+}

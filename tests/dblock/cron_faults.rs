@@ -1,0 +1,731 @@
+//! `dblock cron run` when something is wrong: with what its commands write, with its own processes, with the server's tables and rows.
+//! None of it stops the daemon, or loses a tick.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixDatagram;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use mysql::prelude::Queryable;
+use nix::sys::signal::Signal;
+
+use crate::harness::crontab::{attempts_of, end, job, questions, scheduler_of};
+use crate::harness::{
+    Crontab, Dblock, Frozen, Kind, PASSWORD, Running, SOON, Server, both_servers, eventually,
+    eventually_gone, quoted, send, stat_field, unique, within, write_program,
+};
+
+/// A job whose ticks are far away.
+const JOB: &str = "#: job\n0 0 1 1 * echo job $DBLOCK_ATTEMPT >>{}";
+
+/// A daemon with an account of its own, whose password is `first`, and its name.
+#[track_caller]
+fn start_with_account(server: &Server, crontab: &Crontab) -> (String, Running) {
+    let account = unique("cron_account");
+    let create = format!("CREATE USER '{account}'@'%' IDENTIFIED BY 'first'");
+    server.admin().query_drop(create).unwrap();
+    crontab
+        .tables
+        .grant("SELECT, INSERT, UPDATE, DELETE", &account);
+    let daemon = crontab.daemon(&[]).user(&account);
+    let mut host = daemon.env("DBLOCK_PASSWORD", "first").spawn();
+    host.wait_stderr("dblock: ready: ", SOON);
+    (account, host)
+}
+
+fn set_password(server: &Server, account: &str, word: &str) {
+    let alter = format!("ALTER USER '{account}'@'%' IDENTIFIED BY '{word}'");
+    server.admin().query_drop(alter).unwrap();
+}
+
+both_servers! {
+    fn a_command_that_writes_for_ever_keeps_the_daemon_from_nothing(server) {
+        let crontab = Crontab::new(server, "#: job\n0 0 1 1 * echo run >>{}\n#: chatty\n0 0 1 1 * yes\nMAILTO=ops@example.org\n#: mailed\n0 0 1 1 * yes");
+        let sendmail = crontab.sendmail("exec cat >/dev/null");
+        let mut host = crontab.daemon(&["--grace", "1s"]).env("DBLOCK_SENDMAIL", &sendmail).stdout(Stdio::null()).spawn();
+        host.wait_stderr("dblock: ready: ", SOON);
+        for (number, name) in ["chatty", "mailed"].into_iter().enumerate() {
+            crontab.due(name);
+            eventually("it runs", SOON, || crontab.count("dblock_cron_ticks WHERE started_at IS NOT NULL") > number as u64);
+        }
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        end(host);
+    }
+
+    fn nobody_reads_what_commands_write_and_the_daemon_goes_on(server) {
+        let lines = "#: loud\n0 0 1 1 * yes | head -c 300000; echo loud >>{}\n#: job\n0 0 1 1 * echo job; echo job >>{}";
+        let crontab = Crontab::new(server, lines);
+        let (unread, stdout) = nix::unistd::pipe().unwrap();
+        let mut host = crontab.daemon(&["--grace", "1s"]).stdout(stdout).spawn();
+        host.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("loud");
+        crontab.eventually_row("dblock_cron_ticks WHERE started_at IS NOT NULL");
+        for round in 1..=2 {
+            crontab.due("job");
+            assert_eq!(crontab.eventually_lines(round), vec!["job"; round]);
+            eventually("it is over", SOON, || crontab.count("dblock_cron_ticks") == 1);
+        }
+        end(host);
+        drop(unread);
+    }
+
+    fn it_is_said_once_that_what_commands_write_cannot_be_written(server) {
+        let crontab = Crontab::new(server, &job("", "seq 3000; echo run >>{}"));
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut host = crontab.daemon(&[]).stdout(full).spawn();
+        host.wait_stderr("dblock: ready: ", SOON);
+        for round in 1..=2 {
+            crontab.due("job");
+            crontab.eventually_lines(round);
+            crontab.eventually_idle();
+        }
+        host.signal(Signal::SIGTERM);
+        let output = host.wait_within(SOON);
+        let line = "dblock: cannot write to stdout: no space left on device; what commands write there is lost";
+        let said = output.stderr.lines().filter(|said| said.to_lowercase() == line.to_lowercase());
+        assert_eq!(said.count(), 1, "{}", output.stderr);
+    }
+
+    fn what_commands_write_is_whole_when_its_reader_was_slow(server) {
+        let crontab = Crontab::new(server, &job("", "seq -f '\\%050.0f' 1 5000; printf 'the end'; echo run >>{}"));
+        let (reader, stdout) = nix::unistd::pipe().unwrap();
+        let mut host = crontab.daemon(&[]).stdout(stdout).spawn();
+        host.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("job");
+        crontab.eventually_row("dblock_cron_ticks WHERE started_at IS NOT NULL");
+        // It waits until there is room: 300 KB are more than two pipes hold.
+        crontab.lines_stay(0);
+        let reader = std::thread::spawn(move || std::io::read_to_string(fs::File::from(reader)).unwrap());
+        crontab.eventually_lines(1);
+        crontab.eventually_idle();
+        end(host);
+        let text = reader.join().unwrap();
+        let name = crontab.name("job");
+        let numbers = (1..=5000).map(|number| format!("{name}: {number:050}\n"));
+        assert!(text == numbers.collect::<String>() + &format!("{name}: the end\n"), "{} bytes", text.len());
+    }
+
+    fn a_daemon_that_hangs_loses_its_ticks_like_one_that_is_gone(server) {
+        let crontab = Crontab::new(server, &job("--ttl 4s", "echo run >>{}"));
+        let mut first = crontab.start(&[]);
+        let stopped = Frozen::new(first.pid());
+        crontab.due("job");
+        crontab.eventually_row("dblock_cron_ticks");
+        // Its scheduler lives.
+        let second = crontab.start(&[]);
+        crontab.eventually_lines(1);
+        crontab.eventually_idle();
+        drop(stopped);
+        eventually("it is alive again", SOON, || {
+            crontab.count("dblock_cron_daemons WHERE expires_at > UTC_TIMESTAMP(6)") == 2
+        });
+        // It does not start what was another's meanwhile, and goes on.
+        drop(second);
+        crontab.due("job");
+        crontab.eventually_lines(2);
+        crontab.eventually_idle();
+        assert_eq!(crontab.lines().len(), 2);
+        assert!(first.is_running());
+    }
+
+    fn a_scheduler_that_hangs_keeps_the_daemon_from_nothing(server) {
+        let lines: Vec<String> = (0..20).map(|number| format!("#: job{number}\n0 0 1 1 * echo >>{{}}; while ! test -e {{}}.go; do sleep 0.1; done\n")).collect();
+        let crontab = Crontab::new(server, &lines.concat());
+        let host = crontab.start(&[]);
+        crontab.tables.sql("UPDATE dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6), changed_at = UTC_TIMESTAMP(6)");
+        crontab.eventually_lines(20);
+        let _frozen = Frozen::new(scheduler_of(host.pid()).unwrap());
+        fs::write(crontab.path("record.go"), "").unwrap();
+        // All of these ends are to be told, and nobody listens.
+        eventually("all have ended", SOON, || attempts_of(host.pid()).is_empty());
+        end(host);
+    }
+
+    fn a_scheduler_that_hangs_is_replaced(server) {
+        let crontab = Crontab::new(server, JOB);
+        let mut host = crontab.start(&[]);
+        let _frozen = Frozen::new(scheduler_of(host.pid()).unwrap());
+        host.wait_stderr("dblock: the scheduler has hung for 2m; another one goes on", SOON + Duration::from_secs(120));
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        end(host);
+    }
+
+    fn what_was_taken_before_a_file_is_read_again_is_started(server) {
+        let crontab = Crontab::new(server, JOB);
+        let host = crontab.start(&[]);
+        let stopped = Frozen::new(host.pid());
+        crontab.due("job");
+        crontab.eventually_row("dblock_cron_ticks");
+        crontab.write("#: other\n0 0 1 1 * true");
+        host.signal(Signal::SIGHUP);
+        drop(stopped);
+        assert_eq!(crontab.eventually_lines(1), ["job 1"]);
+        crontab.eventually_idle();
+    }
+
+    fn what_a_host_has_taken_and_no_longer_has_in_its_file_is_another_s(server) {
+        let crontab = Crontab::new(server, JOB);
+        let _first = crontab.start(&[]);
+        crontab.write_to("without", "#: other\n0 0 1 1 * true\n#: third\n0 0 1 1 * true");
+        let mut second = crontab.daemon_of("without", &[]).spawn();
+        second.wait_stderr("dblock: ready: ", SOON);
+        crontab.tables.sql(&format!(
+            "INSERT INTO dblock_cron_ticks (name, tick, run, attempt, daemon, ttl_seconds) \
+             SELECT '{}', UTC_TIMESTAMP(6), REPEAT('a', 32), 1, daemon, 300 FROM dblock_cron_daemons WHERE jobs = 2", crontab.name("job")));
+        assert_eq!(crontab.eventually_lines(1), ["job 2"]);
+        crontab.eventually_idle();
+        assert!(second.is_running());
+    }
+
+    fn commands_run_on_while_the_tables_are_missing_and_then_the_daemon_goes_on(server) {
+        let crontab = Crontab::new(server, &job("", "echo begin >>{}; sleep 5; echo end >>{}"));
+        let mut host = crontab.start(&[]);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        crontab.tables.sql("RENAME TABLE dblock_cron_jobs TO elsewhere");
+        host.wait_stderr("; no ticks are taken until that is over", SOON);
+        eventually("the command has ended", SOON, || crontab.lines() == ["begin", "end"]);
+        crontab.tables.sql("RENAME TABLE elsewhere TO dblock_cron_jobs");
+        host.wait_stderr("dblock: ticks are taken again", SOON);
+        crontab.eventually_idle();
+        assert_eq!(crontab.count("dblock_runs WHERE outcome = 'ran' AND exit_code = 0"), 1);
+        crontab.due("job");
+        crontab.eventually_lines(3);
+        end(host);
+    }
+
+    fn commands_run_on_while_the_password_is_another_and_then_the_daemon_goes_on(server) {
+        let crontab = Crontab::new(server, &job("", "echo begin >>{}; sleep 5; echo end >>{}"));
+        let (account, mut host) = start_with_account(server, &crontab);
+        let password = |word: &str| set_password(server, &account, word);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        password("second");
+        send(scheduler_of(host.pid()).unwrap(), Signal::SIGKILL);
+        host.wait_stderr("; no ticks are taken until that is over", SOON);
+        eventually("the command has ended", SOON, || crontab.lines() == ["begin", "end"]);
+        password("first");
+        host.wait_stderr("dblock: ticks are taken again", SOON);
+        crontab.eventually_idle();
+        assert_eq!(crontab.count("dblock_runs WHERE outcome = 'ran' AND exit_code = 0"), 1);
+        crontab.due("job");
+        crontab.eventually_lines(3);
+        end(host);
+    }
+
+    fn what_ends_while_the_account_is_refused_is_released_and_recorded_later(server) {
+        let crontab = Crontab::new(server, &job("--ttl 12s", "echo begin >>{}; sleep 4; echo end >>{}"));
+        let (account, mut host) = start_with_account(server, &crontab);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        set_password(server, &account, "second");
+        let sessions = format!("SELECT id FROM information_schema.processlist WHERE user = '{account}'");
+        let sessions: Vec<u64> = server.admin().query(sessions).unwrap();
+        for session in sessions {
+            // It may have ended by itself.
+            let _ = server.admin().query_drop(format!("KILL {session}"));
+        }
+        host.wait_stderr("; no ticks are taken until that is over", SOON);
+        eventually("the command has ended", SOON, || crontab.lines() == ["begin", "end"]);
+        // Whoever would give up has done so: the keeper when the TTL is over, the daemon after a minute.
+        host.wait_stderr("the server did not answer", SOON);
+        let since = Instant::now();
+        eventually("the daemon has had time to give up", SOON * 5, || {
+            assert!(host.is_running());
+            since.elapsed() > Duration::from_secs(62)
+        });
+        set_password(server, &account, "first");
+        crontab.eventually_idle();
+        assert_eq!(crontab.count("dblock_runs WHERE outcome = 'ran' AND exit_code = 0"), 1);
+        // The time of its end is that of the command, and not that of the record.
+        assert_eq!(crontab.count("dblock_runs WHERE TIMESTAMPDIFF(SECOND, ended_at, UTC_TIMESTAMP(6)) >= 60"), 1);
+        assert_eq!(crontab.lines(), ["begin", "end"], "it ran once");
+        end(host);
+    }
+
+    fn commands_run_on_when_the_schedulers_die_again_and_again(server) {
+        let crontab = Crontab::new(server, &job("", "echo begin >>{}; sleep 8; echo end >>{}"));
+        let mut host = crontab.start(&[]);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        // That each is ready for a moment changes nothing.
+        eventually("the daemon gives up", SOON * 3, || {
+            let ready = host.stderr().matches("dblock: ready: ").count();
+            let killed = host.stderr().matches("another one goes on").count();
+            if ready > killed
+                && let Some(scheduler) = scheduler_of(host.pid()) {
+                send(scheduler, Signal::SIGKILL);
+                within(SOON, || scheduler_of(host.pid()) != Some(scheduler));
+            }
+            scheduler_of(host.pid()).is_none() && within(Duration::from_secs(1), || !host.is_running()) || host.stderr().contains("again and again")
+        });
+        let end = host.wait_within(SOON);
+        end.expect_code(70);
+        assert_eq!(crontab.lines(), ["begin", "end"]);
+    }
+
+    fn sendmail_gets_nothing_of_the_server_and_may_be_signalled(server) {
+        let crontab = Crontab::new(server, "MAILTO=ops@example.org\n#: job\n0 0 1 1 * echo out");
+        let said = quoted(&crontab.path("said"));
+        let sendmail = crontab.sendmail(&format!("(env; grep SigBlk /proc/self/status) >{said}.part; mv {said}.part {said}"));
+        let mut host = crontab.daemon(&[]).env("DBLOCK_SENDMAIL", &sendmail).env("MYSQL_PWD", "secret-too").spawn();
+        host.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("job");
+        eventually("a mail is sent", SOON, || crontab.path("said").exists());
+        let said = fs::read_to_string(crontab.path("said")).unwrap();
+        for wrong in [PASSWORD, "secret-too", "DBLOCK_URL", "DBLOCK_PASSWORD"] {
+            assert!(!said.contains(wrong), "{wrong}: {said}");
+        }
+        assert!(said.contains("PATH=") && said.contains("SigBlk:\t0000000000000000"), "{said}");
+    }
+
+    fn a_daemon_that_ends_has_its_mails_sent(server) {
+        let crontab = Crontab::new(server, "MAILTO=ops@example.org\n#: job\n0 0 1 1 * echo out");
+        let [begun, sent] = ["begun", "sent"].map(|name| crontab.path(name));
+        let sendmail = crontab.sendmail(&format!(">{}; sleep 3; >{}", quoted(&begun), quoted(&sent)));
+        let mut host = crontab.daemon(&[]).env("DBLOCK_SENDMAIL", &sendmail).spawn();
+        host.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("job");
+        eventually("sendmail runs", SOON, || begun.exists());
+        crontab.eventually_idle();
+        assert!(!sent.exists());
+        end(host);
+        assert!(sent.exists());
+    }
+
+    fn a_sendmail_that_fails_is_told(server) {
+        let crontab = Crontab::new(server, "MAILTO=ops@example.org\n#: job\n0 0 1 1 * echo out");
+        let sendmail = crontab.sendmail("exit 75");
+        let mut host = crontab.daemon(&[]).env("DBLOCK_SENDMAIL", &sendmail).spawn();
+        host.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("job");
+        host.wait_stderr("job: its output may not be sent: sendmail ended with 75", SOON);
+        end(host);
+    }
+
+    fn a_host_that_comes_back_with_its_file_of_before_does_not_put_it_in_force(server) {
+        let crontab = Crontab::new(server, "#: job\n0 0 1 1 * echo old >>{}");
+        end(crontab.start(&[]));
+        // The others have another one meanwhile.
+        crontab.tables.sql("UPDATE dblock_cron_daemons SET host = 'of-before'");
+        crontab.write_to("newer", "#: job\n0 0 2 2 * echo new >>{}");
+        let mut other = crontab.daemon_of("newer", &[]).spawn();
+        other.wait_stderr("dblock: ready: ", SOON);
+        crontab.tables.sql("UPDATE dblock_cron_daemons SET host = CONCAT('now-', host) WHERE host <> 'of-before'");
+        crontab.tables.sql("UPDATE dblock_cron_daemons SET host = (SELECT * FROM (SELECT SUBSTRING(host, 5) FROM dblock_cron_daemons WHERE host LIKE 'now-%') x) WHERE host = 'of-before'");
+        let in_force = || crontab.rows::<String>("SELECT schedule FROM dblock_cron_jobs");
+        let mut stale = crontab.start(&[]);
+        stale.wait_stderr("job: another schedule is in force, and this host had its file before; SIGHUP puts this one in force", SOON);
+        assert_eq!(in_force(), ["0 0 2 2 *"]);
+        crontab.due("job");
+        assert_eq!(crontab.eventually_lines(1), ["new"]);
+        crontab.eventually_idle();
+        stale.signal(Signal::SIGHUP);
+        eventually("it is in force", SOON, || in_force() == ["0 0 1 1 *"]);
+        end(stale);
+        // With a file that it did not have before it is as ever.
+        crontab.write("#: job\n0 0 3 3 * echo third >>{}");
+        let third = crontab.start(&[]);
+        assert_eq!(in_force(), ["0 0 3 3 *"]);
+        end(third);
+        end(other);
+    }
+
+    fn a_row_that_somebody_has_locked_holds_up_no_other_job(server) {
+        a_row_is_locked(server, "20s");
+    }
+
+    fn a_row_that_somebody_has_locked_holds_up_no_other_job_also_with_a_short_connect_timeout(server) {
+        a_row_is_locked(server, "2s");
+    }
+
+    fn a_job_has_streams_also_where_the_daemon_was_started_without(server) {
+        let crontab = Crontab::new(server, "#: job\n0 0 1 1 * read it; echo out && echo err >&2 && echo fine $it >>{}; echo over >>{}%in");
+        let closed = || {
+            for descriptor in 0..3 {
+                // SAFETY: nothing of this process uses it again.
+                unsafe { libc::close(descriptor) };
+            }
+            Ok(())
+        };
+        let _host = crontab.daemon(&[]).pre_exec(closed).spawn();
+        crontab.eventually_row("dblock_cron_jobs");
+        crontab.due("job");
+        assert_eq!(crontab.eventually_lines(2), ["fine in", "over"]);
+    }
+
+    fn a_daemon_does_not_wait_for_a_scheduler_that_has_nothing_to_say(server) {
+        let crontab = Crontab::new(server, JOB);
+        let mut host = crontab.start(&[]);
+        let frozen = Frozen::new(scheduler_of(host.pid()).unwrap());
+        // What the scheduler asks next is not answered.
+        let mut holder = crontab.tables.admin();
+        holder.query_drop("LOCK TABLES dblock_cron_jobs WRITE, dblock_cron_ticks WRITE, dblock_cron_daemons WRITE").unwrap();
+        // It is told of each signal: more than there is room for, while nobody listens.
+        let until = Instant::now() + Duration::from_secs(2);
+        for _ in 0..600 {
+            host.signal(Signal::SIGTERM);
+            while has_pending(host.pid()) && Instant::now() < until {}
+        }
+        drop(frozen);
+        // It has heard all of that by then.
+        let asks = "SELECT id FROM information_schema.processlist WHERE state LIKE 'Waiting for table%' AND info LIKE CONCAT('%', DATABASE(), '%')";
+        within(Duration::from_secs(2), || !crontab.rows::<u64>(asks).is_empty());
+        let _frozen = scheduler_of(host.pid()).map(Frozen::new);
+        host.wait_within(SOON).expect_code(0);
+    }
+
+    fn a_limit_on_the_size_of_files_does_not_end_the_daemon(server) {
+        let crontab = Crontab::new(server, "#: loud\n0 0 1 1 * seq 100000; echo loud >>{}\nMAILTO=ops@example.org\n#: mailed\n0 0 1 1 * seq 100000; echo mailed >>{}");
+        let sendmail = crontab.sendmail("tail -n 1 >>{}");
+        let limited = ["sh", "-c", "ulimit -f 200; exec \"$@\"", "sh"];
+        let mut host = crontab.daemon(&[]).env("DBLOCK_SENDMAIL", &sendmail).under(limited).spawn();
+        host.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("loud");
+        assert_eq!(crontab.eventually_lines(1), ["loud"]);
+        crontab.eventually_idle();
+        crontab.due("mailed");
+        assert_eq!(crontab.eventually_lines(3)[1], "mailed");
+        host.wait_stderr("mailed: its mail does not have all of its output: File too large", SOON);
+        end(host);
+    }
+
+    fn a_daemon_whose_server_is_slow_puts_its_file_in_force(server) {
+        let lines = (0..4500).map(|number| format!("#: job{number}\n0 0 1 1 * true\n"));
+        let crontab = Crontab::new(server, JOB);
+        end(crontab.start(&[]));
+        crontab.write(&lines.collect::<String>());
+        // Longer than it takes for a scheduler to hang, and than a server may take to be found.
+        crontab.tables.sql("CREATE TRIGGER slow BEFORE INSERT ON dblock_cron_jobs FOR EACH ROW DO SLEEP(0.03)");
+        let mut host = crontab.daemon(&[]).env("DBLOCK_CONNECT_TIMEOUT", "5s").spawn();
+        host.wait_stderr("dblock: ready: 4500 jobs", Duration::from_secs(240));
+        let said = host.stderr();
+        assert!(!said.contains("has hung") && !said.contains("lost the session"), "{said}");
+        end(host);
+    }
+
+    fn a_daemon_that_was_stopped_for_long_keeps_its_scheduler(server) {
+        let crontab = Crontab::new(server, JOB);
+        let hosts = [crontab.start(&[]), crontab.start(&[])];
+        let schedulers = hosts.each_ref().map(|host| scheduler_of(host.pid()).unwrap());
+        // Of one the machine sleeps.
+        let asleep = Frozen::new(schedulers[0]);
+        let stopped = hosts.each_ref().map(|host| Frozen::new(host.pid()));
+        within(Duration::from_secs(130), || false);
+        drop(stopped);
+        eventually("they go on", SOON, || hosts.iter().all(|host| stat_field(host.pid(), 0).is_some_and(|state| state == "S")));
+        drop(asleep);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        for (host, scheduler) in hosts.into_iter().zip(schedulers) {
+            assert_eq!(scheduler_of(host.pid()), Some(scheduler), "{}", host.stderr());
+            assert!(!host.stderr().contains("no server has answered"), "{}", host.stderr());
+            end(host);
+        }
+    }
+
+    fn a_sendmail_that_is_gone_at_the_end_is_told(server) {
+        let crontab = Crontab::new(server, "MAILTO=ops@example.org\n#: job\n0 0 1 1 * echo out; rm {}.sendmail");
+        let sendmail = crontab.sendmail("exec cat >/dev/null");
+        let mut host = crontab.daemon(&[]).env("DBLOCK_SENDMAIL", &sendmail).spawn();
+        host.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("job");
+        host.wait_stderr("job: its output may not be sent: sendmail ended with 127", SOON);
+        assert!(host.stderr().contains(&format!("job: cannot start {}: ", sendmail.display())), "{}", host.stderr());
+        end(host);
+    }
+
+    fn output_is_sent_also_where_the_host_has_another_name_meanwhile(server) {
+        let name = "a-name-that-is-so-long-that-the-headers-are-longer-than-before";
+        let crontab = Crontab::new(server, &format!("MAILTO=ops@example.org\n#: job\n0 0 1 1 * echo out; hostname {name}"));
+        let sendmail = crontab.sendmail("tail -n 1 >>{}");
+        let own_name = ["unshare", "--uts", "sh", "-c", "hostname short; exec \"$@\"", "sh"];
+        let mut host = crontab.daemon(&[]).env("DBLOCK_SENDMAIL", &sendmail).under(own_name).spawn();
+        host.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("job");
+        assert_eq!(crontab.eventually_lines(1), ["out"]);
+        end(host);
+    }
+
+    fn a_mail_that_is_cut_says_so(server) {
+        let crontab = Crontab::new(server, "MAILTO=ops@example.org\n#: job\n0 0 1 1 * yes | head -c 11000000");
+        let sendmail = crontab.sendmail("tail -n 1 >>{}");
+        let mut host = crontab.daemon(&[]).env("DBLOCK_SENDMAIL", &sendmail).spawn();
+        host.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("job");
+        assert_eq!(crontab.eventually_lines(1), ["[dblock: the output is longer than 10 MiB; the rest is left out]"]);
+        end(host);
+    }
+
+    fn sendmail_has_the_limit_of_files_that_dblock_was_given(server) {
+        let crontab = Crontab::new(server, "MAILTO=ops@example.org\n#: job\n0 0 1 1 * echo out");
+        let sendmail = crontab.sendmail("ulimit -Sn >>{}");
+        let limited = ["sh", "-c", "ulimit -Sn 256; exec \"$@\"", "sh"];
+        let mut host = crontab.daemon(&["-j", "100"]).env("DBLOCK_SENDMAIL", &sendmail).under(limited).spawn();
+        host.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("job");
+        assert_eq!(crontab.eventually_lines(1), ["256"]);
+        end(host);
+    }
+
+    fn a_daemon_that_seeks_a_server_is_not_ready_after_sighup(server) {
+        let crontab = Crontab::new(server, JOB);
+        let path = crontab.path("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(SOON)).unwrap();
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("mysql://dblock@127.0.0.1:{}/dblock", nobody.local_addr().unwrap().port());
+        drop(nobody);
+        let mut host = crontab.daemon(&[]).env("DBLOCK_URL", url).env("NOTIFY_SOCKET", &path).spawn();
+        eventually("it seeks", SOON, || scheduler_of(host.pid()).is_some());
+        host.signal(Signal::SIGHUP);
+        host.wait_stderr(" again: 1 job", SOON);
+        host.signal(Signal::SIGTERM);
+        host.wait_within(SOON).expect_code(0);
+        let mut bytes = [0; 100];
+        let length = socket.recv(&mut bytes).unwrap();
+        assert_eq!(String::from_utf8_lossy(&bytes[..length]), "STOPPING=1");
+    }
+
+    fn a_home_that_is_no_text_is_the_commands_too(server) {
+        let crontab = Crontab::new(server, &job("", "pwd >>{}; echo \"$HOME\" >>{}; echo >>{}.done"));
+        let home = crontab.path("").join(OsStr::from_bytes(b"h\xf6me"));
+        fs::create_dir(&home).unwrap();
+        let mut host = crontab.daemon(&[]).env("HOME", &home).spawn();
+        host.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("job");
+        eventually("it has run", SOON, || crontab.path("record.done").exists());
+        let line = [home.as_os_str().as_bytes(), b"\n"].concat();
+        assert_eq!(fs::read(crontab.record()).unwrap(), line.repeat(2));
+        end(host);
+    }
+}
+
+/// Somebody has locked the row of one job out of eight.
+fn a_row_is_locked(server: &Server, connect_timeout: &str) {
+    let lines = (0..8).fold(String::new(), |lines, number| {
+        lines + &format!("#: job{number}\n0 0 1 1 * echo {number} >>{{}}\n")
+    });
+    let crontab = Crontab::new(server, &lines);
+    let mut host = crontab
+        .daemon(&[])
+        .env("DBLOCK_CONNECT_TIMEOUT", connect_timeout)
+        .spawn();
+    host.wait_stderr("dblock: ready: ", SOON);
+    crontab.tables.sql(
+        "UPDATE dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6) + INTERVAL 3 SECOND, changed_at = UTC_TIMESTAMP(6)",
+    );
+    let mut holder = crontab.tables.admin();
+    holder.query_drop("BEGIN").unwrap();
+    holder
+        .query_drop(format!(
+            "SELECT * FROM dblock_cron_jobs WHERE name = '{}' FOR UPDATE",
+            crontab.name("job3")
+        ))
+        .unwrap();
+    let mut lines = crontab.eventually_lines(7);
+    lines.sort();
+    assert_eq!(lines, ["0", "1", "2", "4", "5", "6", "7"]);
+    // Nor the next time.
+    for round in 8..=9 {
+        crontab.eventually_idle();
+        crontab.due("job4");
+        crontab.eventually_lines(round);
+    }
+    // A row that is locked is no reason to connect again.
+    let said = host.stderr();
+    assert!(!said.contains("lost the session"), "{said}");
+    holder.query_drop("ROLLBACK").unwrap();
+    assert_eq!(crontab.eventually_lines(10)[9], "3");
+}
+
+/// Tests with a server of their own, where each statement is one of a daemon's.
+fn what_is_another_s_or_to_come_is_asked_for_once_a_second(kind: Kind) {
+    let server = Server::private(kind);
+    let names: Vec<String> = (0..20).map(|number| format!("job{number}")).collect();
+    let lines: Vec<String> = names
+        .iter()
+        .map(|name| format!("#: {name}\n0 0 1 1 * echo {name} >>{{}}; sleep 60\n"))
+        .collect();
+    let crontab = Crontab::alone(&server, &lines.concat());
+    let hosts = [crontab.start(&[]), crontab.start(&[])];
+    let asked = |limit: u64| {
+        within(Duration::from_secs(2), || false);
+        let before = questions(&server);
+        within(Duration::from_secs(5), || false);
+        let asked = questions(&server) - before;
+        assert!(asked <= limit, "{asked} statements in 5 seconds");
+    };
+    // Ticks of a daemon that is gone, whose runs hold their locks.
+    let mut admin = crontab.tables.admin();
+    for (number, name) in names.iter().enumerate() {
+        let run = format!("{number:032x}");
+        for statement in [
+            format!(
+                "INSERT INTO dblock_locks (name, slot, owner, expires_at) \
+                 VALUES ('{name}', 0, '{run}', UTC_TIMESTAMP(6) + INTERVAL 1 HOUR)"
+            ),
+            format!(
+                "INSERT INTO dblock_cron_ticks (name, tick, run, attempt, daemon, ttl_seconds, started_at) \
+                 VALUES ('{name}', UTC_TIMESTAMP(6), '{run}', 1, REPEAT('f', 32), 300, UTC_TIMESTAMP(6))"
+            ),
+        ] {
+            admin.query_drop(statement).unwrap();
+        }
+    }
+    asked(30);
+    for table in ["dblock_cron_ticks", "dblock_locks"] {
+        admin.query_drop(format!("DELETE FROM {table}")).unwrap();
+    }
+    // A trigger whose time is to come, by a server whose clock was set back, while the job runs.
+    crontab.due("job7");
+    crontab.eventually_lines(1);
+    admin
+        .query_drop(
+            "UPDATE dblock_cron_jobs SET triggered_at = UTC_TIMESTAMP(6) + INTERVAL 1 HOUR, changed_at = UTC_TIMESTAMP(6) \
+             WHERE name = 'job7'",
+        )
+        .unwrap();
+    asked(40);
+    drop(hosts);
+}
+
+#[test]
+fn what_is_another_s_or_to_come_is_asked_for_once_a_second_mariadb() {
+    what_is_another_s_or_to_come_is_asked_for_once_a_second(Kind::MariaDb);
+}
+
+#[test]
+fn what_is_another_s_or_to_come_is_asked_for_once_a_second_mysql() {
+    what_is_another_s_or_to_come_is_asked_for_once_a_second(Kind::MySql);
+}
+
+/// A daemon whose renewals find no room tries again once a second.
+fn renewals_that_find_no_room_are_tried_again_once_a_second(kind: Kind) {
+    let server = Server::private(kind);
+    // That TTL has it renew once a second.
+    let crontab = Crontab::alone(&server, &job("--ttl 4s", "echo run >>{}"));
+    let mut host = crontab.start(&[]);
+    crontab.tables.sql(
+        "CREATE TRIGGER no_room BEFORE UPDATE ON dblock_cron_daemons FOR EACH ROW SIGNAL SQLSTATE 'HY000' \
+         SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'",
+    );
+    host.wait_stderr("The table is full (error 1114)", SOON);
+    let before = questions(&server);
+    within(Duration::from_secs(3), || false);
+    let asked = questions(&server) - before;
+    assert!(asked <= 25, "{asked} statements in 3 seconds");
+    crontab.eventually_row("dblock_cron_daemons WHERE expires_at < UTC_TIMESTAMP(6)");
+    crontab.tables.sql("DROP TRIGGER no_room");
+    crontab.eventually_row("dblock_cron_daemons WHERE expires_at > UTC_TIMESTAMP(6)");
+    crontab.due("job");
+    crontab.eventually_lines(1);
+    end(host);
+}
+
+#[test]
+fn renewals_that_find_no_room_are_tried_again_once_a_second_mariadb() {
+    renewals_that_find_no_room_are_tried_again_once_a_second(Kind::MariaDb);
+}
+
+#[test]
+fn renewals_that_find_no_room_are_tried_again_once_a_second_mysql() {
+    renewals_that_find_no_room_are_tried_again_once_a_second(Kind::MySql);
+}
+
+/// Processor time of a process until now, in hundredths of a second.
+fn processor_time(pid: i32) -> u64 {
+    [11, 12]
+        .map(|place| stat_field(pid, place).unwrap().parse::<u64>().unwrap())
+        .iter()
+        .sum()
+}
+
+#[test]
+fn a_daemon_that_seeks_a_server_for_long_costs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("crontab");
+    fs::write(&file, "* * * * * true\n").unwrap();
+    let port = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let mut host = Dblock::bare()
+        .args(["cron", "run"])
+        .arg(&file)
+        .env(
+            "DBLOCK_URL",
+            format!("mysql://dblock@127.0.0.1:{port}/dblock"),
+        )
+        .env("DBLOCK_CONNECT_TIMEOUT", "34s")
+        .without_terminal()
+        .spawn();
+    // What is said of a server that falls silent comes after 30 seconds.
+    within(Duration::from_secs(31), || false);
+    let before = processor_time(host.pid());
+    within(Duration::from_secs(2), || false);
+    let used = processor_time(host.pid()) - before;
+    assert!(used < 50, "{used} hundredths of a second in two seconds");
+    host.wait_within(SOON)
+        .expect_code(69)
+        .expect_one_line("no server could be reached within 34s: ");
+}
+
+#[test]
+fn a_daemon_that_cannot_go_on_ends_with_the_reason() {
+    let server = Server::shared(Kind::MariaDb);
+    let crontab = Crontab::new(server, JOB);
+    let mut host = crontab.start(&[]);
+    crontab.tables.sql("DROP TABLE dblock_cron_jobs");
+    host.wait_stderr("; no ticks are taken until that is over", SOON);
+    assert!(attempts_of(host.pid()).is_empty());
+    host.wait_within(Duration::from_secs(60) + SOON)
+        .expect_code(78);
+}
+
+/// Whether a signal waits to be seen by this process.
+fn has_pending(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("ShdPnd:"));
+    line.is_some_and(|line| !line.ends_with("0000000000000000"))
+}
+
+#[test]
+fn a_daemon_reads_no_crontab_from_stdin() {
+    let output = Dblock::bare().args(["cron", "run", "-"]).output();
+    output
+        .expect_code(64)
+        .expect_one_line("reads its crontab again upon SIGHUP, which stdin cannot be; name a file");
+}
+
+#[test]
+fn a_sendmail_that_takes_too_long_is_ended_with_its_children() {
+    let server = Server::shared(Kind::MariaDb);
+    let crontab = Crontab::new(server, "MAILTO=ops@example.org\n#: job\n0 0 1 1 * echo out");
+    let sendmail = crontab.path("sendmail");
+    write_program(
+        &sendmail,
+        format!(
+            "#!/bin/sh\nsleep 1000 &\necho $! >>{}\nwait\n",
+            quoted(&crontab.record())
+        )
+        .as_bytes(),
+    );
+    let mut host = crontab
+        .daemon(&[])
+        .env("DBLOCK_SENDMAIL", &sendmail)
+        .spawn();
+    host.wait_stderr("dblock: ready: ", SOON);
+    crontab.due("job");
+    let child: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
+    host.wait_stderr(
+        "job: its output may not be sent: sendmail took too long",
+        Duration::from_secs(300) + SOON,
+    );
+    eventually_gone(child, SOON);
+    end(host);
+}

@@ -1,0 +1,447 @@
+//! A minute of everything at once for six daemons with forty jobs: their processes, commands and sessions are killed, their processes are
+//! stopped for longer than the TTL, they are told to end and to read their file again, and the server starts again. Afterwards every tick
+//! is looked at. `DBLOCK_SOAK_SECONDS` and `DBLOCK_SOAK_SEED` set how long and which.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use mysql::prelude::Queryable;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::harness::crontab::{attempts_of, scheduler_of};
+use crate::harness::{
+    Crontab, Kind, Running, SOON, Server, children_of, eventually, quoted, within,
+};
+
+const DAEMONS: usize = 6;
+const JOBS: usize = 40;
+
+/// The file that tells the commands to be quick and to succeed: nothing bad happens any more.
+const CALM: &str = "calm";
+
+/// Longer than the TTL of all jobs, which is 4 s.
+const STOPPED: Duration = Duration::from_millis(8500);
+
+/// Accuracy of the comparison of moments of several hosts' sessions.
+const MARGIN: i64 = 3_000_000;
+
+#[test]
+fn mariadb() {
+    soak(Kind::MariaDb);
+}
+
+#[test]
+fn mysql() {
+    soak(Kind::MySql);
+}
+
+fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
+}
+
+/// What is promised of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Overlap {
+    Skip,
+    Wait,
+    Allow,
+}
+
+fn overlap(job: usize) -> Overlap {
+    [Overlap::Skip, Overlap::Skip, Overlap::Wait, Overlap::Allow][job % 4]
+}
+
+fn retries(job: usize) -> u64 {
+    (job % 3) as u64
+}
+
+/// The job of this number, whose ticks the test makes: its own next one is far away.
+fn lines(crontab: &Crontab) -> String {
+    let mut lines = String::new();
+    for job in 0..JOBS {
+        let word = format!("{:?}", overlap(job)).to_lowercase();
+        let retries = retries(job);
+        let retries = if retries == 0 {
+            String::new()
+        } else {
+            format!(" --retries {retries} --retry-delay 200ms")
+        };
+        let command = quoted(&crontab.path("command"));
+        let options = format!("--ttl 4s --kill-after 1s --overlap {word}{retries}");
+        let _ = writeln!(lines, "#: job{job} {options}\n0 0 1 1 * exec {command}");
+    }
+    lines
+}
+
+/// What the commands do. What a job's command locks is locked for as long as it lives; some heed no SIGTERM, and some run for longer
+/// than the TTL.
+fn command(crontab: &Crontab) -> String {
+    format!(
+        "#!/bin/sh
+        note() {{ echo $1 $DBLOCK_NAME $DBLOCK_TICK $DBLOCK_ATTEMPT $DBLOCK_FENCE >>{log}; }}
+        exec 9>>{folder}/$DBLOCK_NAME.lock
+        flock -n 9 || note overlap
+        note start
+        [ -e {calm} ] || case $(( $DBLOCK_FENCE % 8 )) in
+        1) sleep 2 9>&-;;
+        2) trap '' TERM; sleep 1 9>&-;;
+        3 | 4) note failed; exit 1;;
+        5) sleep 0.3 9>&-;;
+        6) sleep 6 9>&-;;
+        esac
+        note end
+        ",
+        log = quoted(&crontab.record()),
+        folder = quoted(crontab.record().parent().expect("a folder")),
+        calm = quoted(&crontab.path(CALM)),
+    )
+}
+
+fn soak(kind: Kind) {
+    let seconds = Duration::from_secs(setting("DBLOCK_SOAK_SECONDS").unwrap_or(60));
+    let seed = setting("DBLOCK_SOAK_SEED").unwrap_or(1);
+    println!("DBLOCK_SOAK_SEED={seed}");
+    let server = Server::private_with(kind, &["--innodb-flush-log-at-trx-commit=1"]);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let crontab = Crontab::alone(&server, "");
+    crate::harness::write_program(&crontab.path("command"), command(&crontab).as_bytes());
+    crontab.write(&lines(&crontab));
+    let mut daemons: Vec<Running> = (0..DAEMONS).map(|_| start(&crontab, &mut random)).collect();
+    eventually("all jobs are in force", SOON, || {
+        crontab.count("dblock_cron_jobs") == JOBS as u64
+    });
+    let mut ticks = Vec::new();
+    let deeds = strike(
+        &server,
+        &crontab,
+        &mut daemons,
+        seconds,
+        &mut ticks,
+        &mut random,
+    );
+    std::fs::write(crontab.path(CALM), "").expect("a file");
+    eventually("no tick is under way", Duration::from_secs(90), || {
+        crontab.count("dblock_cron_ticks") == 0
+            && crontab.count("dblock_cron_jobs WHERE next_at <= UTC_TIMESTAMP(6)") == 0
+    });
+    for daemon in &daemons {
+        daemon.signal(Signal::SIGTERM);
+    }
+    for mut daemon in daemons {
+        daemon.wait_within(SOON).expect_code(0);
+    }
+    assert_eq!(
+        crontab.count("dblock_cron_daemons WHERE expires_at > UTC_TIMESTAMP(6)"),
+        0
+    );
+    println!(
+        "{} ticks, {} lines; {deeds:?}",
+        ticks.len(),
+        crontab.lines().len()
+    );
+    let wrong = wrong(&crontab, &ticks);
+    assert!(
+        wrong.is_empty(),
+        "{} wrong: {}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    assert!(
+        deeds.values().sum::<usize>() > 20 && ticks.len() > 50,
+        "{deeds:?}"
+    );
+}
+
+fn start(crontab: &Crontab, random: &mut fastrand::Rng) -> Running {
+    let jobs = random.u8(2..=20).to_string();
+    let args = ["--jobs", &jobs, "--grace", "1", "--connect-timeout", "30"];
+    crontab.daemon(&args).spawn()
+}
+
+/// Has some jobs be due, and does something bad every now and then; how often which.
+fn strike(
+    server: &Server,
+    crontab: &Crontab,
+    daemons: &mut [Running],
+    duration: Duration,
+    ticks: &mut Vec<(String, i64)>,
+    random: &mut fastrand::Rng,
+) -> BTreeMap<&'static str, usize> {
+    let mut deeds = BTreeMap::new();
+    let begun = Instant::now();
+    let mut has_restarted = false;
+    let mut stopped: Option<(i32, i32, Instant)> = None;
+    while begun.elapsed() < duration {
+        within(Duration::from_millis(random.u64(100..500)), || false);
+        if stopped.is_some_and(|(.., until)| until < Instant::now()) {
+            thaw(&mut stopped);
+        }
+        for _ in 0..random.usize(..4) {
+            ticks.extend(due(crontab, random.usize(..JOBS)));
+        }
+        for daemon in daemons.iter_mut() {
+            if !daemon.is_running() {
+                *daemon = start(crontab, random);
+            }
+        }
+        if begun.elapsed() > duration / 2 && !has_restarted {
+            has_restarted = true;
+            thaw(&mut stopped);
+            server.kill();
+            server.start();
+            *deeds.entry("restart").or_default() += 1;
+            continue;
+        }
+        let at = random.usize(..daemons.len());
+        let daemon = daemons[at].pid();
+        let is_stopped = stopped.is_some_and(|(_, of, _)| of == daemon);
+        let end = |pid: Option<i32>, what| {
+            let _ = kill(Pid::from_raw(pid?), Signal::SIGKILL);
+            Some(what)
+        };
+        let deed = match random.u8(..16) {
+            0..2 if !is_stopped => end(Some(daemon), "daemon"),
+            2..4 => end(scheduler_of(daemon), "scheduler"),
+            4..6 if !is_stopped => end(random.choice(attempts_of(daemon)), "attempt"),
+            // One that is stopped cannot end its command when it has lost its keeper.
+            6..8 if !is_stopped => {
+                let of_attempt = random.choice(attempts_of(daemon)).map(children_of);
+                end(
+                    of_attempt.and_then(|all| random.choice(all)),
+                    "keeper or command",
+                )
+            }
+            8..10 => {
+                end_sessions(server, crontab);
+                Some("sessions")
+            }
+            10 if !is_stopped => {
+                let _ = kill(Pid::from_raw(daemon), Signal::SIGTERM);
+                Some("told to end")
+            }
+            11..13 if !is_stopped => {
+                let _ = kill(Pid::from_raw(daemon), Signal::SIGHUP);
+                Some("told to read")
+            }
+            13..16 if stopped.is_none() => {
+                let which = [
+                    Some(daemon),
+                    scheduler_of(daemon),
+                    random.choice(attempts_of(daemon)),
+                ];
+                which[random.usize(..3)].map(|process| {
+                    let _ = kill(Pid::from_raw(process), Signal::SIGSTOP);
+                    stopped = Some((process, daemon, Instant::now() + STOPPED));
+                    "stopped"
+                })
+            }
+            _ => None,
+        };
+        if deed == Some("daemon") {
+            // Another one takes its place, also after the last deed.
+            within(SOON, || !daemons[at].is_running());
+        }
+        if let Some(deed) = deed {
+            *deeds.entry(deed).or_default() += 1;
+        }
+    }
+    thaw(&mut stopped);
+    for daemon in daemons.iter_mut() {
+        if !daemon.is_running() {
+            *daemon = start(crontab, random);
+        }
+    }
+    deeds
+}
+
+/// Has a job be due now, unless it is; the tick.
+fn due(crontab: &Crontab, job: usize) -> Option<(String, i64)> {
+    let mut admin = crontab.tables.admin();
+    let now: i64 = admin
+        .query_first("SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))")
+        .expect("an answer")?;
+    let update = format!(
+        "UPDATE dblock_cron_jobs SET next_at = TIMESTAMP'1970-01-01 00:00:00' + INTERVAL {now} MICROSECOND, changed_at = UTC_TIMESTAMP(6) \
+         WHERE name = 'job{job}' AND next_at > UTC_TIMESTAMP(6)"
+    );
+    // A daemon may be at it.
+    admin.query_drop(update).ok()?;
+    (admin.affected_rows() == 1).then(|| (format!("job{job}"), now))
+}
+
+fn thaw(stopped: &mut Option<(i32, i32, Instant)>) {
+    if let Some((process, ..)) = stopped.take() {
+        let _ = kill(Pid::from_raw(process), Signal::SIGCONT);
+    }
+}
+
+fn end_sessions(server: &Server, crontab: &Crontab) {
+    let mut admin = server.admin();
+    let find = format!(
+        "SELECT id FROM information_schema.processlist WHERE user = 'dblock' AND (db = '{}' OR db IS NULL)",
+        crontab.tables.database
+    );
+    for id in admin.query::<u64, _>(&find).expect("a list of processes") {
+        let _ = admin.query_drop(format!("KILL {id}"));
+    }
+}
+
+/// A row of it: name, tick, attempt, when it was requested and ended, outcome, exit code and message.
+type Row = (
+    String,
+    i64,
+    u64,
+    i64,
+    Option<i64>,
+    Option<String>,
+    Option<u64>,
+    Option<String>,
+);
+
+/// A run of the history.
+#[derive(Debug, Clone)]
+struct Run {
+    attempt: u64,
+    requested: i64,
+    ended: Option<i64>,
+    outcome: String,
+    exit_code: Option<u64>,
+    message: String,
+}
+
+impl Run {
+    fn is_skip(&self) -> bool {
+        self.outcome == "skipped"
+    }
+
+    fn succeeded(&self) -> bool {
+        self.outcome == "ran" && self.exit_code == Some(0)
+    }
+}
+
+/// What is wrong: each tick must have run once, or be skipped for a reason that is true.
+fn wrong(crontab: &Crontab, ticks: &[(String, i64)]) -> Vec<String> {
+    let micros = |column: &str| format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {column})");
+    let rows: Vec<Row> = crontab.rows(&format!(
+        "SELECT name, {}, attempt, {}, {}, outcome, exit_code, message FROM dblock_runs WHERE tick IS NOT NULL ORDER BY requested_at",
+        micros("tick"),
+        micros("requested_at"),
+        micros("ended_at")
+    ));
+    let mut of_ticks: BTreeMap<(String, i64), Vec<Run>> = BTreeMap::new();
+    for (name, tick, attempt, requested, ended, outcome, exit_code, message) in rows {
+        of_ticks.entry((name, tick)).or_default().push(Run {
+            attempt,
+            requested,
+            ended,
+            outcome: outcome.unwrap_or_default(),
+            exit_code,
+            message: message.unwrap_or_default(),
+        });
+    }
+    let mut wrong = Vec::new();
+    let log = crontab.lines();
+    for tick in ticks {
+        let runs = of_ticks.get(tick).cloned().unwrap_or_default();
+        if let Some(why) = wrong_tick(tick, &runs, &of_ticks, &log) {
+            wrong.push(format!("{tick:?}: {why}: {runs:#?}"));
+        }
+    }
+    let overlaps = log.iter().filter(|line| line.starts_with("overlap "));
+    for line in overlaps {
+        let job: usize = line
+            .split(' ')
+            .nth(1)
+            .and_then(|name| name[3..].parse().ok())
+            .expect("a job");
+        if overlap(job) != Overlap::Allow {
+            let name = line.split(' ').nth(1).expect("a job");
+            let of_job: Vec<&String> = log
+                .iter()
+                .filter(|line| line.contains(&format!(" {name} ")))
+                .collect();
+            let runs: Vec<_> = of_ticks.iter().filter(|((of, _), _)| of == name).collect();
+            wrong.push(format!(
+                "two commands at once: {line}: {of_job:#?} {runs:#?}"
+            ));
+        }
+    }
+    if of_ticks.len() != ticks.len() {
+        wrong.push(format!(
+            "{} ticks in the history, {} of the test",
+            of_ticks.len(),
+            ticks.len()
+        ));
+    }
+    wrong
+}
+
+fn wrong_tick(
+    (name, tick): &(String, i64),
+    runs: &[Run],
+    all: &BTreeMap<(String, i64), Vec<Run>>,
+    log: &[String],
+) -> Option<String> {
+    let job: usize = name[3..].parse().expect("a number");
+    let (skips, runs): (Vec<&Run>, Vec<&Run>) = runs.iter().partition(|run| run.is_skip());
+    let starts = log.iter().filter(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        words[0] == "start" && words[1] == name && is_tick(words[2], *tick)
+    });
+    let starts = starts.count();
+    if runs.is_empty() {
+        let [skip] = skips[..] else {
+            return Some("neither run nor skipped once".to_owned());
+        };
+        if starts > 0 {
+            return Some(format!("skipped, and started {starts} times"));
+        }
+        // Something of the job must have been under way.
+        let is_true = all.iter().any(|((of, other), others)| {
+            let begun = others.iter().map(|run| run.requested).min();
+            let ended = others.iter().filter_map(|run| run.ended).max();
+            of == name
+                && other != tick
+                && others.iter().any(|run| !run.is_skip())
+                && begun.is_some_and(|begun| begun <= skip.requested + MARGIN)
+                && ended.is_none_or(|ended| ended + 4 * MARGIN >= skip.requested)
+        });
+        return (!is_true).then(|| format!("skipped without a reason: {}", skip.message));
+    }
+    let succeeded = runs.iter().filter(|run| run.succeeded()).count();
+    if succeeded > 1 {
+        return Some(format!("succeeded {succeeded} times"));
+    }
+    let attempts: Vec<u64> = runs.iter().map(|run| run.attempt).collect();
+    if starts > runs.len() || !attempts.is_sorted_by(|one, next| one < next) {
+        return Some(format!("{starts} starts, attempts {attempts:?}"));
+    }
+    if succeeded == 1 {
+        return runs
+            .last()
+            .is_none_or(|last| !last.succeeded())
+            .then(|| "tried again after a success".to_owned());
+    }
+    let failed = runs.iter().filter(|run| run.outcome == "ran").count() as u64;
+    let lost = runs.len() as u64 - failed;
+    let may_give_up = failed + lost > retries(job) && (failed > 0 || lost > 1);
+    // A lock that somebody else holds ends a tick, too.
+    (!may_give_up && skips.is_empty()).then(|| "given up too early".to_owned())
+}
+
+/// Whether a tick is shown so.
+fn is_tick(shown: &str, tick: i64) -> bool {
+    let seconds = tick / 1_000_000;
+    let fraction = format!("{:06}", tick % 1_000_000);
+    let fraction = fraction.trim_end_matches('0');
+    let (minute, second) = (seconds / 60 % 60, seconds % 60);
+    let end = if fraction.is_empty() {
+        format!(":{minute:02}:{second:02}Z")
+    } else {
+        format!(":{minute:02}:{second:02}.{fraction}Z")
+    };
+    shown.ends_with(&end)
+}
