@@ -5,6 +5,7 @@
 //! Where several want the same lock nothing counts unless the commands' own records prove that it held.
 
 mod charts;
+mod cron;
 mod durable;
 mod fleet;
 mod hand_over;
@@ -32,7 +33,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 type Measure = fn(&Setup, &mut Table) -> Result<()>;
 
 /// The parts, by the names that script/bench knows.
-const PARTS: [(&str, Measure); 8] = [
+const PARTS: [(&str, Measure); 9] = [
     ("start", start::measure),
     ("wire", wire::measure),
     ("instructions", instructions::measure),
@@ -42,6 +43,7 @@ const PARTS: [(&str, Measure); 8] = [
     ("hand_over", hand_over::measure),
     ("durable", durable::measure),
     ("queue", queue::measure),
+    ("cron", cron::measure),
 ];
 
 fn main() -> Result<()> {

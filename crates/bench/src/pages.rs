@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::hand_over::{FLOCKS, GROWTH};
 use super::table::{Row, Table, figure};
-use super::{hand_over, private, queue, start};
+use super::{cron, hand_over, private, queue, start};
 
 const SERVERS: [&str; 2] = ["MariaDB", "MySQL"];
 
@@ -41,7 +41,14 @@ pub fn table(table: &Table) -> String {
     starts(table, &mut text);
     hand_overs(table, &mut text);
     let is_other = |row: &Row| {
-        ![start::PART, hand_over::PART, private::PART, queue::PART].contains(&row.part)
+        ![
+            start::PART,
+            hand_over::PART,
+            private::PART,
+            queue::PART,
+            cron::PART,
+        ]
+        .contains(&row.part)
             && !row.what.contains("`flock")
     };
     others(table, "", is_other, &mut text);
@@ -49,6 +56,8 @@ pub fn table(table: &Table) -> String {
     others(table, what, |row| row.part == private::PART, &mut text);
     let what = "the queue, on such servers";
     others(table, what, |row| row.part == queue::PART, &mut text);
+    let what = "the daemons of a crontab, on such servers";
+    others(table, what, |row| row.part == cron::PART, &mut text);
     text
 }
 

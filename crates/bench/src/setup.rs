@@ -43,6 +43,8 @@ pub struct Sizes {
     pub restarts: usize,
     /// What the queue is measured with.
     pub queue: OfQueue,
+    /// And the crontab.
+    pub cron: OfCron,
 }
 
 /// How much of the queue is measured.
@@ -115,6 +117,41 @@ impl OfQueue {
     }
 }
 
+/// How much of the crontab is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct OfCron {
+    /// Daemons, jobs that are due at one second, and how often they are.
+    pub hosts: usize,
+    pub jobs: usize,
+    pub rounds: usize,
+    /// Daemons that are killed, by each way.
+    pub kills: usize,
+    /// Ticks of a simulated day.
+    pub day: usize,
+    /// Whether Debian's cron runs them too: it takes until the next full minute.
+    pub with_debians: bool,
+}
+
+impl OfCron {
+    const FULL: Self = Self {
+        hosts: 50,
+        jobs: 200,
+        rounds: 5,
+        kills: 5,
+        day: 1440,
+        with_debians: true,
+    };
+
+    const SMOKE: Self = Self {
+        hosts: 3,
+        jobs: 6,
+        rounds: 1,
+        kills: 1,
+        day: 12,
+        with_debians: false,
+    };
+}
+
 impl Sizes {
     /// What the tables of docs/speed.md are made of.
     pub const FULL: Self = Self {
@@ -130,6 +167,7 @@ impl Sizes {
         durable_ttl: None,
         restarts: 5,
         queue: OfQueue::FULL,
+        cron: OfCron::FULL,
     };
 
     /// Whether everything works. Its figures mean nothing.
@@ -146,6 +184,7 @@ impl Sizes {
         durable_ttl: Some("4s"),
         restarts: 1,
         queue: OfQueue::SMOKE,
+        cron: OfCron::SMOKE,
     };
 }
 
