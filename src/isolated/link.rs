@@ -128,21 +128,22 @@ impl Link {
         let mut parts = [IoSliceMut::new(&mut packet)];
         let mut space = cmsg_space!(RawFd);
         let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-        let (length, descriptor) =
-            match recvmsg::<()>(self.0.as_raw_fd(), &mut parts, Some(&mut space), flags) {
-                Ok(received) => (
-                    received.bytes,
-                    received.cmsgs()?.find_map(|besides| match besides {
-                        // SAFETY: the kernel has just opened it for this process, which knows of it from here alone.
-                        ControlMessageOwned::ScmRights(descriptors) => descriptors
-                            .first()
-                            .map(|&descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }),
-                        _ => None,
-                    }),
-                ),
-                Err(nix::Error::ECONNRESET) => (0, None),
-                Err(error) => return Err(error.into()),
-            };
+        let mut attempt = || {
+            let received = recvmsg::<()>(self.0.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
+            let descriptor = received.cmsgs()?.find_map(|besides| match besides {
+                // SAFETY: the kernel has just opened it for this process, which knows of it from here alone.
+                ControlMessageOwned::ScmRights(descriptors) => descriptors
+                    .first()
+                    .map(|&descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }),
+                _ => None,
+            });
+            Ok((received.bytes, descriptor))
+        };
+        let (length, descriptor) = match attempt() {
+            // The other end is gone, and has not read everything: that comes once, before what it has said itself.
+            Err(Errno::ECONNRESET) => attempt()?,
+            received => received?,
+        };
         if length == 0 {
             return Ok(None);
         }
@@ -196,5 +197,25 @@ pub fn next<M: DeserializeOwned>(link: &Link, deadline: Option<Moment>) -> Next<
             }
             Err(_) => return Next::Gone,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_arrive_of_an_end_that_has_not_read_everything() {
+        let (one, other) = Link::pair().unwrap();
+        one.send(&"unread").unwrap();
+        other.send(&"the last").unwrap();
+        other.send(&"words").unwrap();
+        drop(other);
+        let receive = || one.receive::<String>().unwrap().map(|(word, _)| word);
+        assert_eq!(
+            [receive(), receive(), receive()],
+            [Some("the last".to_owned()), Some("words".to_owned()), None]
+        );
+        assert_eq!(receive(), None);
     }
 }
