@@ -78,6 +78,10 @@ impl Supervisor<'_> {
         let claims = self.keeper.claims() && !is_acquired;
         if !is_acquired && !claims {
             self.keeper.end();
+            // Signals come before messages: which server it had reached may not have been heard.
+            while let Some(message) = self.keeper.left_behind() {
+                self.record.on_message(&message);
+            }
         }
         match self.after_acquiring(decision) {
             Phase::Done(conclusion) if claims => self.begin_release(None, LAST_CHANCE, conclusion),

@@ -114,6 +114,15 @@ impl KeeperLink {
         Some(message)
     }
 
+    /// A message of a keeper that was ended, sent before that and not received yet.
+    pub fn left_behind(&self) -> Option<FromKeeper> {
+        if !self.link.is_readable() {
+            return None;
+        }
+        let (message, _) = self.link.receive().unwrap_or_default()?;
+        Some(message)
+    }
+
     /// Whether the keeper has ended, whatever it has said before; then it is reaped.
     pub fn has_gone(&mut self) -> bool {
         while self.is_readable() {

@@ -8,8 +8,8 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    BUSY, Dblock, Kind, Proxy, Records, SOON, Server, Tables, both_servers, eventually, send,
-    unique,
+    BUSY, Dblock, Kind, Proxy, Records, SOON, Server, Tables, both_servers, children_of,
+    eventually, send, unique,
 };
 use crate::report::follows_the_schema;
 
@@ -20,13 +20,21 @@ fn run(server: &Server, name: &str, options: &[&str]) -> Dblock {
 /// A schedule whose last tick was long ago, whatever the time is.
 const YEARLY: [&str; 4] = ["--once-at", "0 0 1 1 *", "--time-zone", "UTC"];
 
+/// How long the end of a wait may take the server to record.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 /// The outcome, the exit code and the message of the one run of this name.
 #[track_caller]
 fn end_of(server: &Server, name: &str) -> (String, Option<u8>, Option<String>) {
-    let query = "SELECT outcome, exit_code, message FROM dblock.dblock_runs WHERE name = ?";
-    let mut runs = server.admin().exec(query, (name,)).unwrap();
+    let mut runs = ends_of(server, name);
     assert_eq!(runs.len(), 1, "{runs:?}");
     runs.remove(0)
+}
+
+/// The same of all of this name.
+fn ends_of(server: &Server, name: &str) -> Vec<(String, Option<u8>, Option<String>)> {
+    let query = "SELECT outcome, exit_code, message FROM dblock.dblock_runs WHERE name = ?";
+    server.admin().exec(query, (name,)).unwrap()
 }
 
 both_servers! {
@@ -146,16 +154,44 @@ both_servers! {
         let server = Server::durable(shared.kind);
         for options in [&["--record"][..], &["--durable"], &YEARLY] {
             for signal in [Signal::SIGTERM, Signal::SIGHUP] {
-                let name = unique("interrupted");
-                let _held = server.hold(&name);
-                let waiting = run(server, &name, options).args(["--wait", "60"]).command(["true"]).spawn();
-                eventually("it waits", SOON, || server.waiters(&name).len() == 1);
-                let signalled = Instant::now();
-                waiting.signal(signal);
-                waiting.wait().expect_signal(signal).expect_silence();
-                assert!(signalled.elapsed() < Duration::from_millis(500) + BUSY, "{options:?}");
-                assert_eq!(end_of(server, &name), ("interrupted".to_owned(), None, Some(format!("{signal} ended the wait"))), "{options:?}");
+                // A server that takes longer than half a second for it is not waited for: a busy one may do so once.
+                let is_recorded = (0..5).any(|_| {
+                    let name = unique("interrupted");
+                    let _held = server.hold(&name);
+                    let waiting = run(server, &name, options).args(["--wait", "60"]).command(["true"]).spawn();
+                    eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+                    let signalled = Instant::now();
+                    waiting.signal(signal);
+                    waiting.wait().expect_signal(signal).expect_silence();
+                    let took = signalled.elapsed();
+                    assert!(took < PATIENCE + BUSY, "{options:?}");
+                    if took >= PATIENCE && ends_of(server, &name).is_empty() {
+                        return false;
+                    }
+                    assert_eq!(end_of(server, &name), ("interrupted".to_owned(), None, Some(format!("{signal} ended the wait"))), "{options:?}");
+                    true
+                });
+                assert!(is_recorded, "{options:?}");
             }
+        }
+    }
+
+    fn a_signal_that_comes_before_dblock_has_heard_of_its_server_is_recorded(shared) {
+        let server = Server::durable(shared.kind);
+        let proxy = Proxy::to(server);
+        for options in [&["--record"][..], &["--durable"], &YEARLY] {
+            let name = unique("unheard");
+            let _held = server.hold(&name);
+            proxy.freeze();
+            let waiting = Dblock::run_at(&proxy.url(), &name).args(options).args(["--wait", "60"]).command(["true"]).spawn();
+            eventually("it has a keeper", SOON, || !children_of(waiting.pid()).is_empty());
+            waiting.signal(Signal::SIGSTOP);
+            proxy.thaw();
+            eventually("it waits", SOON, || server.waiters(&name).len() == 1);
+            waiting.signal(Signal::SIGTERM);
+            waiting.signal(Signal::SIGCONT);
+            waiting.wait().expect_signal(Signal::SIGTERM).expect_silence();
+            assert_eq!(end_of(server, &name).0, "interrupted", "{options:?}");
         }
     }
 
@@ -170,7 +206,7 @@ both_servers! {
         let signalled = Instant::now();
         waiting.signal(Signal::SIGTERM);
         waiting.wait().expect_signal(Signal::SIGTERM).expect_silence();
-        assert!(signalled.elapsed() < Duration::from_millis(500) + BUSY);
+        assert!(signalled.elapsed() < PATIENCE + BUSY);
     }
 
     fn the_history_says_by_what_a_lock_was_lost(shared) {
