@@ -1,6 +1,6 @@
 //! A minute of everything at once for six daemons with forty jobs: their processes, commands and sessions are killed, their processes are
 //! stopped for longer than the TTL, they are told to end and to read their file again, and the server starts again. Afterwards every tick
-//! is looked at. `DBLOCK_SOAK_SECONDS` and `DBLOCK_SOAK_SEED` set how long and which.
+//! is looked at. What the machine itself holds up is measured meanwhile. `DBLOCK_SOAK_SECONDS` and `DBLOCK_SOAK_SEED` set how long and which.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 
 use crate::harness::crontab::{attempts_of, scheduler_of};
 use crate::harness::{
-    Crontab, Kind, Running, SOON, Server, children_of, eventually, quoted, within,
+    Crontab, HeldUp, Kind, Running, SOON, Server, Time, children_of, eventually, quoted, within,
 };
 
 const DAEMONS: usize = 6;
@@ -81,9 +81,9 @@ fn lines(crontab: &Crontab) -> String {
 fn command(crontab: &Crontab) -> String {
     format!(
         "#!/bin/sh
-        note() {{ echo $1 $DBLOCK_NAME $DBLOCK_TICK $DBLOCK_ATTEMPT $DBLOCK_FENCE >>{log}; }}
+        note() {{ echo $1 $DBLOCK_NAME $DBLOCK_TICK $DBLOCK_ATTEMPT $DBLOCK_FENCE $2 >>{log}; }}
         exec 9>>{folder}/$DBLOCK_NAME.lock
-        flock -n 9 || note overlap
+        flock -n 9 || note overlap $(date +%s%N)
         note start
         [ -e {calm} ] || case $(( $DBLOCK_FENCE % 8 )) in
         1) sleep 2 9>&-;;
@@ -114,6 +114,7 @@ fn soak(kind: Kind) {
         crontab.count("dblock_cron_jobs") == JOBS as u64
     });
     let mut ticks = Vec::new();
+    let held_up = HeldUp::watch(&server);
     let deeds = strike(
         &server,
         &crontab,
@@ -137,12 +138,14 @@ fn soak(kind: Kind) {
         crontab.count("dblock_cron_daemons WHERE expires_at > UTC_TIMESTAMP(6)"),
         0
     );
+    let held_up = held_up.end();
     println!(
-        "{} ticks, {} lines; {deeds:?}",
+        "{} ticks, {} lines; {deeds:?}; held up {}",
         ticks.len(),
-        crontab.lines().len()
+        crontab.lines().len(),
+        held_up.0.len()
     );
-    let wrong = wrong(&crontab, &ticks);
+    let wrong = wrong(&crontab, &ticks, &held_up);
     assert!(
         wrong.is_empty(),
         "{} wrong: {}",
@@ -323,7 +326,7 @@ impl Run {
 }
 
 /// What is wrong: each tick must have run once, or be skipped for a reason that is true.
-fn wrong(crontab: &Crontab, ticks: &[(String, i64)]) -> Vec<String> {
+fn wrong(crontab: &Crontab, ticks: &[(String, i64)], held_up: &HeldUp) -> Vec<String> {
     let micros = |column: &str| format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {column})");
     let rows: Vec<Row> = crontab.rows(&format!(
         "SELECT name, {}, attempt, {}, {}, outcome, exit_code, message FROM dblock_runs WHERE tick IS NOT NULL ORDER BY requested_at",
@@ -350,15 +353,13 @@ fn wrong(crontab: &Crontab, ticks: &[(String, i64)]) -> Vec<String> {
             wrong.push(format!("{tick:?}: {why}: {runs:#?}"));
         }
     }
-    let overlaps = log.iter().filter(|line| line.starts_with("overlap "));
-    for line in overlaps {
-        let job: usize = line
-            .split(' ')
-            .nth(1)
-            .and_then(|name| name[3..].parse().ok())
-            .expect("a job");
-        if overlap(job) != Overlap::Allow {
-            let name = line.split(' ').nth(1).expect("a job");
+    for line in log.iter().filter(|line| line.starts_with("overlap ")) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (name, time) = (words[1], words.last().and_then(|word| word.parse().ok()));
+        let (job, time): (usize, Time) = (name[3..].parse().ok())
+            .zip(time)
+            .expect("a job and a time");
+        if overlap(job) != Overlap::Allow && !held_up.lets_meet(&(time..time)) {
             let of_job: Vec<&String> = log
                 .iter()
                 .filter(|line| line.contains(&format!(" {name} ")))

@@ -1,6 +1,6 @@
 //! A minute of everything at once for the workers of four queues, with rows and with blocks, with one and with four shards: their
 //! processes, commands and sessions are killed, their processes are stopped for longer than the lease, statements are interrupted, and
-//! the server starts again. Afterwards every record is read. `DBLOCK_SOAK_SECONDS` and `DBLOCK_SOAK_SEED` set how long and which.
+//! the server starts again. Afterwards every record is read. What the machine itself holds up is measured meanwhile. `DBLOCK_SOAK_SECONDS` and `DBLOCK_SOAK_SEED` set how long and which.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::jobs::{claimer_of, commands_of, lines};
-use crate::harness::{Jobs, Kind, Running, SOON, Server, eventually, quoted, within};
+use crate::harness::{HeldUp, Jobs, Kind, Running, SOON, Server, Time, eventually, quoted, within};
 
 /// Workers of each queue.
 const WORKERS: usize = 2;
@@ -50,6 +50,8 @@ struct Record {
     job: u64,
     attempt: u32,
     fence: u64,
+    /// Of an overlap: when.
+    time: Option<Time>,
 }
 
 /// A queue, its workers, and what their commands have written.
@@ -82,9 +84,9 @@ impl<'a> Site<'a> {
         // The file of the job is locked for as long as the command lives; what it starts does not keep it. Some heed no SIGTERM,
         // and some run for longer than the lease.
         let script = format!(
-            "note() {{ echo $1 $DBLOCK_JOB_ID $DBLOCK_ATTEMPT $DBLOCK_FENCE >>{log}; }}
+            "note() {{ echo $1 $DBLOCK_JOB_ID $DBLOCK_ATTEMPT $DBLOCK_FENCE $2 >>{log}; }}
             exec 9>>{lock}-$DBLOCK_JOB_ID
-            flock -n 9 || note overlap
+            flock -n 9 || note overlap $(date +%s%N)
             note start
             [ -e {calm} ] || case $(( ($DBLOCK_JOB_ID + $DBLOCK_FENCE) % 10 )) in
             1) sleep 2 9>&-;;
@@ -111,7 +113,7 @@ impl<'a> Site<'a> {
     fn records(&self) -> Vec<Record> {
         let record = |line: &String| {
             let words: Vec<&str> = line.split(' ').collect();
-            let [what, job, attempt, fence] = words[..] else {
+            let [what, job, attempt, fence, ref time @ ..] = words[..] else {
                 panic!("a torn record: {line:?}")
             };
             Record {
@@ -119,6 +121,7 @@ impl<'a> Site<'a> {
                 job: job.parse().expect("a number"),
                 attempt: attempt.parse().expect("a number"),
                 fence: fence.parse().expect("a number"),
+                time: time.first().map(|time| time.parse().expect("a number")),
             }
         };
         lines(&self.log).iter().map(record).collect()
@@ -140,7 +143,7 @@ impl<'a> Site<'a> {
     }
 
     /// What is wrong with the records of one queue.
-    fn wrong(&self) -> Vec<String> {
+    fn wrong(&self, held_up: &HeldUp) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut of_jobs: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
         for record in self.records() {
@@ -159,7 +162,10 @@ impl<'a> Site<'a> {
                 .iter()
                 .filter(|record| record.what == "start")
                 .collect();
-            let overlaps = records.iter().any(|record| record.what == "overlap");
+            let overlaps = records
+                .iter()
+                .filter_map(|record| record.time)
+                .any(|time| !held_up.lets_meet(&(time..time)));
             let ordered = starts
                 .is_sorted_by(|one, next| one.fence < next.fence && one.attempt <= next.attempt);
             let fenced = starts
@@ -208,6 +214,7 @@ fn soak(kind: Kind) {
             .map(|_| site.start_worker(&mut random))
             .collect();
     }
+    let held_up = HeldUp::watch(&server);
     let deeds = strike(&server, &mut sites, seconds, &mut random);
     std::fs::write(folder.path().join(CALM), "").expect("a file");
     for site in &sites {
@@ -238,8 +245,12 @@ fn soak(kind: Kind) {
         })
         .sum();
     let jobs: usize = sites.iter().map(|site| site.put.len()).sum();
-    println!("{jobs} jobs, {starts} starts; {deeds:?}");
-    let wrong: Vec<String> = sites.iter().flat_map(Site::wrong).collect();
+    let held_up = held_up.end();
+    println!(
+        "{jobs} jobs, {starts} starts; {deeds:?}; held up {}",
+        held_up.0.len()
+    );
+    let wrong: Vec<String> = sites.iter().flat_map(|site| site.wrong(&held_up)).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // Chance decides how many; there must be something to look at.
     assert!(

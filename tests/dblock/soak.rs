@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use mysql::Conn;
 use mysql::prelude::Queryable;
@@ -19,8 +19,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::{
-    Dblock, Kind, Output, PASSWORD, Proxy, Running, SOON, Server, eventually, holder,
-    processes_with, quoted, unique, waiters, within,
+    Dblock, HeldUp, Kind, Output, PASSWORD, Proxy, Running, SOON, Server, Time, eventually, holder,
+    nanos, now, processes_with, quoted, unique, waiters, within,
 };
 use crate::pools::slot_on_server;
 
@@ -52,14 +52,6 @@ const CUT_OFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)]
 /// From one restart of the server to the next.
 const RESTARTED: Duration = Duration::from_secs(60);
 
-/// A pause, a statement through a proxy and the start of a process take so long only on a machine that is held up: there a lease may
-/// run out between two renewals, or a command be ended late, though nothing was done to its host. It is a tenth of the lease: so long
-/// before another may have a durable lock its command has to be gone.
-const HELD_UP: Duration = Duration::from_millis(400);
-
-/// The pause.
-const MEASURED: Duration = Duration::from_millis(100);
-
 /// How the commands end by themselves.
 const OWN_CODE: i32 = 9;
 
@@ -89,18 +81,6 @@ fn durable_mysql() {
 /// A server that keeps what it has committed when it is killed.
 fn durable(kind: Kind) -> Server {
     Server::private_with(kind, &["--innodb-flush-log-at-trx-commit=1"]).with_durable_runs()
-}
-
-/// Nanoseconds of the clock that the commands read, too.
-type Time = u64;
-
-fn now() -> Time {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    nanos(since.expect("a clock after 1970"))
-}
-
-fn nanos(duration: Duration) -> Time {
-    duration.as_nanos().try_into().expect("some centuries")
 }
 
 /// What was done to a host, or to all; or what the machine did not get done in time.
@@ -177,14 +157,20 @@ fn soak(server: Server) {
         runs: Mutex::default(),
     };
     let mut random = fastrand::Rng::with_seed(seed);
-    let done = AtomicBool::new(false);
+    let held_up = HeldUp::watch(&soak.server);
     thread::scope(|scope| {
-        scope.spawn(|| soak.measure(&done));
-        let _done = Over(&done);
-        soak.strike_while_commands_run(seconds, &mut random);
+        for host in 0..HOSTS {
+            let (soak, random) = (&soak, random.fork());
+            scope.spawn(move || {
+                let _over = Over(&soak.over);
+                soak.run_commands(host, random);
+            });
+        }
+        let _over = Over(&soak.over);
+        soak.strike(seconds, &mut random);
     });
     soak.assert_nothing_is_left();
-    let history = soak.history();
+    let history = soak.history(held_up.end());
     history.check();
 }
 
@@ -207,20 +193,6 @@ impl Soak {
             (format!("{}-one", self.base), 1),
             (format!("{}-pool", self.base), SLOTS),
         ]
-    }
-
-    fn strike_while_commands_run(&self, duration: Duration, random: &mut fastrand::Rng) {
-        thread::scope(|scope| {
-            for host in 0..HOSTS {
-                let random = random.fork();
-                scope.spawn(move || {
-                    let _over = Over(&self.over);
-                    self.run_commands(host, random);
-                });
-            }
-            let _over = Over(&self.over);
-            self.strike(duration, random);
-        });
     }
 
     /// What a host does: one dblock after the other.
@@ -409,30 +381,6 @@ END
         holder.filter(|_| random.bool()).unwrap_or(any)
     }
 
-    /// Notes whenever a pause with a statement that goes the way of dblock's own, and the start of a dblock, is held up.
-    fn measure(&self, done: &AtomicBool) {
-        let proxy = Proxy::to(&self.server);
-        let connect = || {
-            let account = self.server.as_account("admin", "admin-secret");
-            Conn::new(account.tcp_port(proxy.port)).ok()
-        };
-        let mut session = None;
-        let mut since = now();
-        while !within(MEASURED, || done.load(Ordering::Relaxed)) {
-            let mut used: Option<Conn> = session.take().or_else(connect);
-            let answered = used
-                .as_mut()
-                .is_some_and(|session| session.query_drop("DO 1").is_ok());
-            session = used.filter(|_| answered);
-            Dblock::bare().arg("--version").output();
-            let until = now();
-            if until - since > nanos(HELD_UP) {
-                self.note(Deed::HeldUp, None, since..until);
-            }
-            since = until;
-        }
-    }
-
     fn note(&self, deed: Deed, host: Option<usize>, time: Range<Time>) {
         lock_of(&self.events).push(Event { deed, host, time });
     }
@@ -513,7 +461,7 @@ END
         }
     }
 
-    fn history(&self) -> History {
+    fn history(&self, held_up: HeldUp) -> History {
         let mut commands: BTreeMap<usize, Command> = BTreeMap::new();
         let records = fs::read_to_string(self.file("records")).unwrap_or_default();
         for line in records.lines() {
@@ -541,11 +489,18 @@ END
             // The group of a command is gone when its dblock is; only that of a killed dblock lives on for a moment.
             command.gone = command.end.unwrap_or(ends[id]);
         }
+        let mut events = std::mem::take(&mut *lock_of(&self.events));
+        events.extend(held_up.0.iter().map(|time| Event {
+            deed: Deed::HeldUp,
+            host: None,
+            time: time.clone(),
+        }));
         History {
             is_durable: self.server.durable,
             runs,
             commands,
-            events: std::mem::take(&mut *lock_of(&self.events)),
+            events,
+            held_up,
         }
     }
 }
@@ -581,6 +536,7 @@ struct History {
     runs: Vec<Run>,
     commands: BTreeMap<usize, Command>,
     events: Vec<Event>,
+    held_up: HeldUp,
 }
 
 impl History {
@@ -628,20 +584,6 @@ impl History {
                 && event.time.start <= time.end
                 && time.start <= event.time.end
         })
-    }
-
-    /// For how long the machine was held up in this time.
-    fn held_up(&self, time: &Range<Time>) -> Time {
-        let held_up = self
-            .events
-            .iter()
-            .filter(|event| event.deed == Deed::HeldUp);
-        held_up
-            .map(|event| {
-                let end = event.time.end.min(time.end);
-                end.saturating_sub(event.time.start.max(time.start))
-            })
-            .sum()
     }
 
     fn unexplained_ends(&self) -> Vec<String> {
@@ -715,14 +657,15 @@ impl History {
                 .any(|run| run.id == id && run.output.code == Some(74));
             let mut losers = others.iter().chain(Some(&id).filter(|_| lost));
             let explained = if self.is_durable {
-                self.was_gone_late(&time)
+                time.end - time.start <= self.held_up.of(&time) + nanos(SLACK)
+                    && self.held_up.lets_meet(&time)
             } else {
                 losers.any(|other| {
                     let host = host_of[other];
                     // A command writes its first line some milliseconds after its lock was granted, and the lock may be lost by then.
                     let started = self.commands[other].start;
                     let long_before = started.saturating_sub(nanos(TTL))..started;
-                    let granted = nanos(NOTICED) + self.held_up(&long_before);
+                    let granted = nanos(NOTICED) + self.held_up.of(&long_before);
                     let granted = started.saturating_sub(granted);
                     let before = granted..time.end;
                     let mut befell = self.befell(host, &before);
@@ -738,13 +681,6 @@ impl History {
             }
         }
         wrong
-    }
-
-    /// Whether the machine was held up when the command before had to be gone, which is a tenth of the lease before another may have a
-    /// durable lock: nothing less lets two meet, and no deed. Their fences tell them apart.
-    fn was_gone_late(&self, overlap: &Range<Time>) -> bool {
-        let held_up = self.held_up(&(overlap.start - nanos(HELD_UP)..overlap.end));
-        held_up > 0 && overlap.end - overlap.start <= held_up + nanos(SLACK)
     }
 
     /// Each slot's fences grow from one command to the next, and each has its own.
@@ -791,7 +727,7 @@ impl History {
         } else {
             until.max(time.start) + nanos(NOTICED + KILL_AFTER)
         };
-        let slack = nanos(SLACK) + self.held_up(&(event.time.start..time.end));
+        let slack = nanos(SLACK) + self.held_up.of(&(event.time.start..time.end));
         event.time.start <= time.start && time.start <= until + slack && time.end <= most + slack
     }
 

@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod crontab;
 mod dblock;
 mod fake;
+mod held_up;
 pub mod host;
 mod island;
 pub mod jobs;
@@ -27,6 +28,7 @@ pub use dblock::{
     Dblock, Output, Running, children_of, dblock_holds, eventually_gone, processes_with, works,
 };
 pub use fake::{Answer, Fake, error, framed, greeting, trickle, until_closed};
+pub use held_up::{HeldUp, Time, nanos, now};
 pub use island::Island;
 pub use jobs::Jobs;
 pub use pair::Pair;
