@@ -985,10 +985,13 @@ both_servers! {
     }
 
     fn a_worker_leaves_no_process_behind(server) {
-        let jobs = Jobs::new(server, &[]);
+        let (jobs, records) = (Jobs::new(server, &[]), Records::new());
+        let go = records.path().join("go");
         jobs.put(&["x"]);
-        let mut worker = jobs.work(&["--once"]).sh("echo started; cat").spawn();
+        let until = format!("while ! test -e {}; do sleep 0.02; done", quoted(&go));
+        let mut worker = jobs.work(&["--once"]).sh(&until).spawn();
         let claimer = worker.claimer();
+        std::fs::write(&go, "").unwrap();
         worker.wait_within(SOON).expect_code(0);
         assert!(!runs(claimer));
     }

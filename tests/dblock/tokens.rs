@@ -786,7 +786,8 @@ both_servers_with_tables! {
             eventually("its session has ended", SOON, || sessions_of(&mut admin, &account) == 0);
         }
         assert_eq!(server.holder(&name), None);
-        assert!(processes_with(&format!("--name={name}")).is_empty());
+        let none = || processes_with(&format!("--name={name}")).is_empty();
+        eventually("no process is left", SOON, none);
         release(server, &token).output().expect_code(0);
         let after = self::token(acquire(server, &name));
         release(server, &after).output().expect_code(0);
