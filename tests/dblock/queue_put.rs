@@ -11,7 +11,8 @@ use nix::sys::signal::Signal;
 
 use crate::harness::pty::Shell;
 use crate::harness::{
-    Dblock, Output, Proxy, SOON, Server, Tables, both_servers, eventually, numbered_lines,
+    Dblock, Output, Proxy, SOON, Server, Tables, both_servers, children_of, eventually,
+    numbered_lines, runs,
 };
 
 /// Tables with the queue `q`.
@@ -295,6 +296,37 @@ both_servers! {
         drop(stdin);
         run.wait().expect_code(0).expect_silence();
         assert_eq!(texts(&tables), ["1", "2", "3", "last"]);
+    }
+
+    fn two_signals_while_nobody_reads_the_ids_say_how_many_jobs_are_put(server) {
+        let tables = with_queue(server, &[]);
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(numbered_lines(50_000).as_bytes()).unwrap();
+        std::io::Seek::rewind(&mut file).unwrap();
+        let (_reader, writer) = std::io::pipe().unwrap();
+        let run = put(&tables, &["--lines"]).stdin(file).stdout(writer).spawn();
+        eventually("all are put", SOON, || count(&tables, "dblock_jobs") == 50_000);
+        // The process that has the session has said so, and ends.
+        eventually("it has said so", SOON, || children_of(run.pid()).iter().all(|pid| !runs(*pid)));
+        run.signal(Signal::SIGINT);
+        run.signal(Signal::SIGTERM);
+        let output = run.wait();
+        output.expect_signal(Signal::SIGTERM).expect_one_line("stopped by a signal; 50000 jobs are put; go on with tail -n +50001");
+    }
+
+    fn a_signal_before_dblock_has_heard_of_its_server_ends_it_after_the_batch(server) {
+        let tables = with_queue(server, &[]);
+        let mut run = put(&tables, &["--lines"]).stdin(Stdio::piped()).spawn();
+        let mut stdin = run.take_stdin();
+        eventually("there is another process", SOON, || !children_of(run.pid()).is_empty());
+        run.signal(Signal::SIGSTOP);
+        stdin.write_all(b"a\nb\n").unwrap();
+        eventually("both are put", SOON, || count(&tables, "dblock_due") == 2);
+        run.signal(Signal::SIGTERM);
+        run.signal(Signal::SIGCONT);
+        let output = run.wait();
+        output.expect_signal(Signal::SIGTERM).expect_one_line("stopped by a signal; 2 jobs are put; go on with tail -n +3");
+        assert_eq!(output.stdout.lines().count(), 2, "{output:?}");
     }
 
     fn a_signal_ends_it_after_the_batch_and_says_how_to_go_on(server) {

@@ -77,6 +77,7 @@ pub fn put(command_line: CommandLine) -> anyhow::Result<Ending> {
     let mut printer = Printer::new(&put, log, link, signals);
     let outcome = printer.run().map_err(refused);
     end(pid);
+    printer.hear_the_rest();
     printer.progress.remove();
     match outcome? {
         Finished::All => Ok(Ending::Code(0)),

@@ -100,10 +100,15 @@ impl Feeder<'_> {
             while !left.is_empty() {
                 let (now, later) = left.split_at(self.fitting(putter, left));
                 left = later;
+                // Should this process be ended meanwhile.
+                self.tell_doubt(true, now);
                 let outcome = match self.put_all(putter, now)? {
                     Some(Outcome::Put(put)) => Fed::Put(put),
                     Some(Outcome::HasKey(job)) => Fed::HasKey(job),
-                    Some(Outcome::NoQueue) => return Err(self.missing_queue()),
+                    Some(Outcome::NoQueue) => {
+                        self.tell_doubt(false, now);
+                        return Err(self.missing_queue());
+                    }
                     Some(Outcome::Forgotten) => {
                         self.tell(Fed::Forgotten);
                         let queue = &self.put.queue;
@@ -202,9 +207,8 @@ impl Feeder<'_> {
     }
 
     fn tell_doubt(&self, in_doubt: bool, payloads: &[&[u8]]) {
-        if in_doubt {
-            self.tell(Fed::InDoubt(payloads.len() as u64));
-        }
+        let jobs = if in_doubt { payloads.len() } else { 0 };
+        self.tell(Fed::InDoubt(jobs as u64));
     }
 
     /// The session, which is opened where there is none.

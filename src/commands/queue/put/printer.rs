@@ -106,6 +106,10 @@ impl<'a> Printer<'a> {
             while let Some(received) = self.signals.next()? {
                 if self.signals.act_on(received.signal) {
                     let signal = received.signal as i32;
+                    // That there is a session may not have been heard yet.
+                    while !self.has_session && finished.is_none() && self.link.is_readable() {
+                        finished = self.receive();
+                    }
                     // Nothing was put yet, or nobody wants to wait.
                     if !self.has_session || self.signal.is_some() {
                         return Ok(Finished::Signal(signal));
@@ -119,10 +123,12 @@ impl<'a> Printer<'a> {
                 (true, false) => finished = self.receive(),
                 (false, _) => {}
             }
+            // What is there already is not late.
             if self
                 .deadline
                 .is_some_and(|deadline| deadline <= Moment::now())
                 && !prints
+                && !self.link.is_readable()
             {
                 return Ok(self.is_late());
             }
@@ -185,6 +191,7 @@ impl<'a> Printer<'a> {
                 self.in_doubt = 0;
             }
             Message::Item(Fed::HasKey(job)) => {
+                self.in_doubt = 0;
                 let _ = writeln!(self.text, "{job}");
                 let queue = &self.put.queue;
                 let key = self.put.traits.key.as_deref().unwrap_or_default();
@@ -207,6 +214,11 @@ impl<'a> Printer<'a> {
             Message::Failed(failure) => return Some(self.ended(Finished::Failed(failure))),
         }
         None
+    }
+
+    /// What the other process has said by its end: how many jobs are put.
+    pub fn hear_the_rest(&mut self) {
+        while self.link.is_readable() && self.receive().is_none() {}
     }
 
     fn ended(&self, finished: Finished) -> Finished {
