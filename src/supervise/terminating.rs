@@ -1,7 +1,7 @@
 //! Ending the command: SIGTERM, then SIGKILL. All of its group must be gone before dblock says so.
 
 use super::Supervisor;
-use super::event::Event;
+use super::event::{Event, is_over};
 use super::lock_state::LockState;
 use super::phase::{Cause, Command, Phase, Terminating};
 use super::termination::Termination;
@@ -70,8 +70,13 @@ impl Supervisor<'_> {
             ..
         } = terminating;
         if cause == Cause::LeaseOver {
-            // There is nobody to take it back from us.
-            self.lock = LockState::None;
+            while let Some(message) = self.pending_message() {
+                self.on_message(message);
+            }
+            // Unless it was renewed since there is nobody to take it back from us.
+            if !self.lock.is_held() || is_over(self.lease_over()) {
+                self.lock = LockState::None;
+            }
         }
         // As timeout(1) has it, also when the command's SIGKILL came from elsewhere.
         let killed =

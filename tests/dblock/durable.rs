@@ -389,6 +389,25 @@ both_servers! {
         assert!(killed.elapsed() < Duration::from_secs(6) + BUSY && !runs(command));
     }
 
+    fn a_server_that_is_back_while_the_command_is_ended_has_its_lock_released(shared) {
+        let server = Server::durable(shared.kind);
+        let (proxy, name) = (Proxy::to(server), unique("back"));
+        let script = "trap '' TERM; echo began; while :; do sleep 0.1; done";
+        let dblock = Dblock::run_at(&proxy.url(), &name).without_terminal().args(["--durable", "--ttl", "9s", "--kill-after", "3s"]);
+        let mut run = dblock.sh(script).spawn();
+        run.wait_line("began", SOON);
+        proxy.freeze();
+        run.wait_stderr("ending the command", SOON);
+        proxy.thaw();
+        run.wait_within(SOON).expect_code(74);
+        let left: (Option<String>, Option<String>) = server
+            .admin()
+            .exec_first("SELECT l.owner, r.outcome FROM dblock.dblock_locks l JOIN dblock.dblock_runs r ON r.name = l.name WHERE l.name = ?", (&name,))
+            .unwrap()
+            .expect("a row each");
+        assert_eq!(left, (None, Some("lost".to_owned())));
+    }
+
     fn a_row_that_is_anothers_costs_the_command_with_one_reason(shared) {
         let server = Server::durable(shared.kind);
         let name = unique("stolen");
