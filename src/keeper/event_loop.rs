@@ -414,7 +414,7 @@ impl<'a> Guard<'a> {
             && supervisor.is_stopped()
             && let Some(command) = self.command.take()
         {
-            self.link.send_if_heard(&FromKeeper::EndsCommand);
+            let _ = self.link.try_send(&FromKeeper::EndsCommand, None);
             end(command);
             if let Some(lock) = &mut self.lock {
                 lock.ack_kill(self.link);
