@@ -277,6 +277,8 @@ impl Scheduler<'_> {
             let until = self.step()?;
             if self.leaves && self.ended.is_empty() && self.mine.is_empty() {
                 self.take_leave()?;
+                // The daemon ends this process at once: the server has the good-bye by then.
+                self.session = None;
                 self.say(&FromScheduler::Left);
                 return Ok(());
             }

@@ -80,7 +80,9 @@ impl Supervisor<'_> {
             self.keeper.end();
             // Signals come before messages: which server it had reached may not have been heard.
             while let Some(message) = self.keeper.left_behind() {
-                self.record.on_message(&message);
+                if matches!(message, FromKeeper::Reached(_)) {
+                    self.record.on_message(&message);
+                }
             }
         }
         match self.after_acquiring(decision) {

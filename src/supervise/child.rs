@@ -241,7 +241,7 @@ fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
 fn reason_of(error: &io::Error) -> Reason {
     match error.raw_os_error() {
         // From the message to the keeper; executing a file has no pipe to break.
-        Some(libc::EPIPE) => Reason::LockLost,
+        Some(libc::EPIPE | libc::ECONNRESET) => Reason::LockLost,
         Some(libc::ENOENT) => Reason::NotFound,
         Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE) => Reason::OsRefused,
         _ => Reason::NotExecutable,

@@ -251,6 +251,8 @@ impl Claimer<'_> {
                     self.count(counts);
                     let turned = self.deregister();
                     if turned.is_ok() {
+                        // The coordinator ends this process at once: the server has the good-bye by then.
+                        self.session = None;
                         self.say(&FromClaimer::Deregistered);
                     }
                     return self.goes_on(turned).map(|_| ());
