@@ -35,7 +35,12 @@ impl Caller for Supervisor<'_> {
             let _ = raise(Signal::SIGKILL);
         }
         let sent = self.0.send(&FromKeeper::Claiming(may_be_held));
-        sent.is_ok() && (!may_be_held || self.is_answered())
+        let goes_on = sent.is_ok() && (!may_be_held || self.is_answered());
+        if !goes_on {
+            // Who has given up waits for nothing then.
+            let _ = self.0.send(&FromKeeper::Claiming(false));
+        }
+        goes_on
     }
 
     fn ask_alive(&self) {
@@ -60,5 +65,25 @@ impl Supervisor<'_> {
             }
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::unistd::getppid;
+
+    use super::*;
+
+    #[test]
+    fn a_claim_that_nobody_wants_any_more_is_withdrawn() {
+        let (keeper, supervisor) = Link::pair().unwrap();
+        supervisor.send(&ToKeeper::Release(None)).unwrap();
+        assert!(!Supervisor(&keeper, getppid()).on_claim(true));
+        drop(keeper);
+        let mut claims = Vec::new();
+        while let Some((FromKeeper::Claiming(may_be_held), _)) = supervisor.receive().unwrap() {
+            claims.push(may_be_held);
+        }
+        assert_eq!(claims, [true, false]);
     }
 }
