@@ -75,8 +75,8 @@ impl Supervisor<'_> {
     pub(super) fn end_acquiring(&mut self, decision: anyhow::Result<Acquisition>) -> Phase {
         self.record.end_wait();
         let is_acquired = matches!(decision, Ok(Acquisition::Acquired(_)));
-        let claims = self.keeper.claims() && !is_acquired;
-        if !is_acquired && !claims {
+        let is_to_release = self.keeper_is_to_release() && !is_acquired;
+        if !is_acquired && !is_to_release {
             self.keeper.end();
             // Signals come before messages: which server it had reached may not have been heard.
             while let Some(message) = self.keeper.left_behind() {
@@ -86,9 +86,17 @@ impl Supervisor<'_> {
             }
         }
         match self.after_acquiring(decision) {
-            Phase::Done(conclusion) if claims => self.begin_release(None, LAST_CHANCE, conclusion),
+            Phase::Done(conclusion) if is_to_release => {
+                self.begin_release(None, LAST_CHANCE, conclusion)
+            }
             phase => phase,
         }
+    }
+
+    /// Whether the keeper may have the lock, or has one that would outlive it: it is not to be ended before it has released that.
+    fn keeper_is_to_release(&self) -> bool {
+        let has_it = self.lock.is_held() && self.is_durable() && !self.keeper.is_closed();
+        self.keeper.claims() || has_it
     }
 
     fn after_acquiring(&mut self, decision: anyhow::Result<Acquisition>) -> Phase {
@@ -104,7 +112,7 @@ impl Supervisor<'_> {
             Ok(Acquisition::Unreachable(failure)) => Phase::Done(Err(failure.into())),
             Ok(Acquisition::Interrupted(signal)) => {
                 self.record.outcome = RunOutcome::Interrupted;
-                if self.keeper.claims() {
+                if self.keeper_is_to_release() {
                     return Phase::Done(Ok(Conclusion::Interrupted(signal)));
                 }
                 self.after_interruption(signal)

@@ -183,7 +183,8 @@ impl<'a> Supervisor<'a> {
 
     /// Whether the lock outlives its session and its keeper.
     fn is_durable(&self) -> bool {
-        self.grant.is_some_and(|grant| grant.fence.is_some())
+        let grant = self.grant.or(self.record.grant);
+        grant.is_some_and(|grant| grant.fence.is_some())
     }
 
     /// Reaps orphans, which process 1 of a container inherits.

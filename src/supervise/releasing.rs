@@ -25,6 +25,10 @@ impl Supervisor<'_> {
         limit: Duration,
         conclusion: anyhow::Result<Conclusion>,
     ) -> Phase {
+        // A loss of just now belongs to the run. Or it has reacquired the lock.
+        while let Some(message) = self.pending_message() {
+            self.update_at_the_end(&message);
+        }
         // The keeper learns of the end before the command's number is free for another process: it never kills a stranger.
         let end = self.run_end(&conclusion);
         self.keeper.send(&ToKeeper::Release(end));
@@ -36,12 +40,6 @@ impl Supervisor<'_> {
         }
         if let Some(child) = child {
             child.reap();
-        }
-        // It may just have reacquired the lock.
-        while !self.lock.is_held()
-            && let Some(message) = self.pending_message()
-        {
-            self.update(&message);
         }
         Phase::Releasing(Releasing {
             deadline: Moment::now() + limit,
@@ -87,13 +85,7 @@ impl Supervisor<'_> {
                 }
                 releasing.finished = true;
             }
-            Event::Message(FromKeeper::Lost(cause)) if self.lock.is_held() => {
-                self.lost_at_the_end(&cause);
-            }
-            Event::Message(FromKeeper::Note(level, text)) => self.log.say(level, text),
-            Event::Message(message @ (FromKeeper::Held(..) | FromKeeper::Killed(_))) => {
-                self.update(&message);
-            }
+            Event::Message(message) => self.update_at_the_end(&message),
             // The command has ended; who wants dblock to end now does not want to wait for a slow server.
             Event::Signal(received) => {
                 if self.signals.act_on(received.signal) {
@@ -117,9 +109,19 @@ impl Supervisor<'_> {
                 }
                 releasing.finished = true;
             }
-            Event::Message(_) | Event::KeeperGone => {}
+            Event::KeeperGone => {}
         }
         Phase::Releasing(releasing)
+    }
+
+    /// Follows what the keeper says when no command runs any more.
+    fn update_at_the_end(&mut self, message: &FromKeeper) {
+        match message {
+            FromKeeper::Lost(cause) if self.lock.is_held() => self.lost_at_the_end(cause),
+            FromKeeper::Note(level, text) => self.log.say(*level, text),
+            FromKeeper::Held(..) | FromKeeper::Killed(_) => self.update(message),
+            _ => {}
+        }
     }
 
     /// The keeper has died before it has released the lock: one that does not end with it is released by another keeper.
@@ -157,10 +159,13 @@ impl Supervisor<'_> {
 
     fn lost_at_the_end(&mut self, cause: &str) {
         self.lock.lose();
-        self.log.error(format_args!(
-            "{} was lost while the command ran: {cause}",
-            self.job.lock.name
-        ));
+        let name = &self.job.lock.name;
+        let when = match self.record.started {
+            Some(_) => "while the command ran",
+            None => "before the command was started",
+        };
+        self.log
+            .error(format_args!("{name} was lost {when}: {cause}"));
     }
 
     /// The keeper is gone, and the lock with it, if it does not outlive that.
@@ -208,6 +213,8 @@ impl Supervisor<'_> {
             return Phase::Done(conclusion);
         };
         self.keeper.replace(keeper);
+        // A lock that no server has answered the release of was spoken of.
+        self.lock = LockState::None;
         Phase::Releasing(Releasing {
             deadline: Moment::now() + RECORD_LIMIT,
             keepers: MOST_KEEPERS,

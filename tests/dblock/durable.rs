@@ -309,6 +309,34 @@ both_servers! {
         run.wait_within(SOON).expect_code(5).expect_one_line("running without the lock");
     }
 
+    fn a_late_grant_is_released_that_a_signal_finds_being_proved(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("late-grant");
+        Dblock::run(server, &name).sh("true").output().expect_code(0);
+        let mut admin = server.admin();
+        let lock = |admin: &mut Conn| {
+            admin.query_drop("START TRANSACTION").unwrap();
+            admin.exec_drop("SELECT * FROM dblock.dblock_locks WHERE name = ? FOR UPDATE", (&name,)).unwrap();
+        };
+        lock(&mut admin);
+        let (proxy, ttl) = (Proxy::to(server), Duration::from_secs(4));
+        let sent = |part: &str| proxy.packets().iter().any(|packet| packet.sent().is_some_and(|sent| sent.contains(part)));
+        let mut run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "--ttl", "4"]).command(["echo", "started"]).spawn();
+        eventually("it claims the row", SOON, || sent("dblock take row"));
+        let (keeper, claimed) = (run.keeper(None), Instant::now());
+        send(keeper, Signal::SIGSTOP);
+        admin.query_drop("ROLLBACK").unwrap();
+        eventually("it is granted", SOON, || row(server, &name).unwrap().owner.is_some());
+        lock(&mut admin);
+        eventually("half of the lease is over", SOON, || claimed.elapsed() > ttl / 2);
+        send(keeper, Signal::SIGCONT);
+        eventually("it is being proved", SOON, || sent("dblock renew row"));
+        run.signal(Signal::SIGTERM);
+        admin.query_drop("ROLLBACK").unwrap();
+        run.wait_within(SOON).expect_signal(Signal::SIGTERM).expect_stdout("").expect_silence();
+        assert_eq!(row(server, &name).unwrap().owner, None);
+    }
+
     fn a_grant_whose_answer_was_lost_leaves_the_other_slots_to_others(shared) {
         let server = Server::durable(shared.kind);
         let name = unique("found-again");

@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 use crate::harness::{
     BUSY, Dblock, Kind, Proxy, Records, SOON, Server, Tables, both_servers, children_of,
-    eventually, send, unique,
+    eventually, is_stopped, runs, send, unique,
 };
 use crate::report::follows_the_schema;
 
@@ -251,6 +251,28 @@ both_servers! {
             let why = why.unwrap_or_default();
             assert!(why.starts_with(&format!("the lock was lost while the command ran: {cause}")), "{option}: {why}");
         }
+    }
+
+    fn the_history_says_that_the_lock_was_lost_also_where_dblock_learns_it_with_the_end_of_the_command(shared) {
+        let server = Server::durable(shared.kind);
+        let (proxy, name) = (Proxy::to(server), unique("lost-late"));
+        let dblock = Dblock::run_at(&proxy.url(), &name).args(["--record", "--on-lock-lost", "ignore"]);
+        let mut begun = dblock.stdin(std::process::Stdio::piped()).sh("echo $$; cat").spawn();
+        let command = begun.wait_line("", SOON).trim().parse().unwrap();
+        begun.signal(Signal::SIGSTOP);
+        eventually("dblock is stopped", SOON, || is_stopped(begun.pid()));
+        proxy.cut();
+        // It says so first.
+        eventually("the keeper looks whether somebody has ended it", SOON, || proxy.connections() > 1);
+        drop(begun.take_stdin());
+        eventually("the command has ended", SOON, || !runs(command));
+        begun.signal(Signal::SIGCONT);
+        let end = begun.wait_within(SOON);
+        end.expect_code(0).expect_said([&*format!("{name} was lost while the command ran: ")]);
+        let (outcome, code, why) = end_of(server, &name);
+        assert_eq!((&*outcome, code), ("ran", Some(0)));
+        let why = why.unwrap_or_default();
+        assert!(why.starts_with("the lock was lost while the command ran: "), "{why}");
     }
 
     fn a_report_has_the_fence_and_the_tick(shared) {
