@@ -89,6 +89,7 @@ impl Supervisor<'_> {
             Phase::Done(conclusion) if is_to_release => {
                 self.begin_release(None, LAST_CHANCE, conclusion)
             }
+            Phase::Done(Ok(Conclusion::Interrupted(signal))) => self.after_interruption(signal),
             phase => phase,
         }
     }
@@ -112,10 +113,7 @@ impl Supervisor<'_> {
             Ok(Acquisition::Unreachable(failure)) => Phase::Done(Err(failure.into())),
             Ok(Acquisition::Interrupted(signal)) => {
                 self.record.outcome = RunOutcome::Interrupted;
-                if self.keeper_is_to_release() {
-                    return Phase::Done(Ok(Conclusion::Interrupted(signal)));
-                }
-                self.after_interruption(signal)
+                Phase::Done(Ok(Conclusion::Interrupted(signal)))
             }
             Err(error) => Phase::Done(Err(error)),
         }

@@ -28,7 +28,7 @@ pub use inherited::{have_streams, restore_limit_and_dispositions, was_closed};
 pub use job::Job;
 pub use phase::Conclusion;
 pub use record::{LockEvent, LockEventKind, RunOutcome, RunRecord, Summary};
-pub use signals::{Received, Signals, stop};
+pub use signals::{Received, Signals};
 pub use termination::Termination;
 
 use crate::base::clock::Alarm;

@@ -69,8 +69,6 @@ pub struct Running {
     pub time_over: Option<Moment>,
     /// Until when a lease that was found over on waking may turn out not to be.
     pub grace: Option<Moment>,
-    /// Whether dblock was stopped by the terminal, together with the command.
-    pub stopped: bool,
 }
 
 /// While the command is being ended.
@@ -78,8 +76,6 @@ pub struct Terminating {
     pub command: Command,
     pub cause: Cause,
     pub termination: Termination,
-    /// As in [`Running`].
-    pub stopped: bool,
 }
 
 /// Why a command is no longer only watched.

@@ -213,7 +213,7 @@ impl Supervisor<'_> {
             return Phase::Done(conclusion);
         };
         self.keeper.replace(keeper);
-        // A lock that no server has answered the release of was spoken of.
+        // That the lock could not be released has been said.
         self.lock = LockState::None;
         Phase::Releasing(Releasing {
             deadline: Moment::now() + RECORD_LIMIT,

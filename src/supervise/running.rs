@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use nix::sys::signal::Signal;
-use nix::unistd::{getpid, getsid};
 
 use super::child::{Child, Surroundings};
 use super::event::{Event, is_over};
@@ -14,7 +13,7 @@ use super::keeper_link::{describe, unexplained_end};
 use super::lock_state::LockState;
 use super::phase::{Cause, Command, Conclusion, Phase, Running};
 use super::record::LockEventKind;
-use super::signals::{self, Received};
+use super::signals::Received;
 use super::{RunOutcome, Supervisor, environment};
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason, TIMED_OUT, TIMED_OUT_KILLED};
@@ -60,7 +59,6 @@ impl Supervisor<'_> {
             },
             time_over: self.job.timeout.map(|timeout| started + timeout),
             grace: None,
-            stopped: false,
         })
     }
 
@@ -118,10 +116,10 @@ impl Supervisor<'_> {
         Some(Cause::LeaseOver)
     }
 
-    pub(super) fn on_event_running(&mut self, mut running: Running, event: Event) -> Phase {
+    pub(super) fn on_event_running(&mut self, running: Running, event: Event) -> Phase {
         let cause = match event {
             Event::Signal(received) => {
-                self.on_signal(received, &running.command.child, &mut running.stopped);
+                self.on_signal(received, &running.command.child);
                 None
             }
             Event::Message(message) => self.on_message(message).then_some(Cause::LockLost),
@@ -143,11 +141,12 @@ impl Supervisor<'_> {
     }
 
     /// A signal while there is a command: SIGCHLD is dblock's own, the others go on to the command, once.
-    pub(super) fn on_signal(&mut self, received: Received, child: &Child, stopped: &mut bool) {
+    pub(super) fn on_signal(&mut self, received: Received, child: &Child) {
         let Received {
             signal,
             from_terminal,
             from_parent,
+            ..
         } = received;
         if signal == Signal::SIGCHLD {
             return self.reap_orphans(Some(child));
@@ -158,23 +157,13 @@ impl Supervisor<'_> {
             self.record.is_interrupted = true;
             self.keeper.send(&ToKeeper::Interrupt);
         }
-        match signal {
-            // A terminal that hangs up signals the leader of the session alone.
-            Signal::SIGHUP if getsid(None) == Ok(getpid()) => {}
-            // Otherwise it signals the whole foreground group, and the command is in it.
-            Signal::SIGTSTP if from_terminal => {
-                *stopped = true;
-                // Who stops for longer than the TTL gives the lock away.
-                self.keeper.send(&ToKeeper::Pause);
-                signals::stop();
-                return self.keeper.send(&ToKeeper::Check);
-            }
-            _ if from_terminal && !child.processes.own_group => return,
-            // The shell continues the whole group, too; only if somebody continued dblock alone the command is still stopped.
-            Signal::SIGCONT if std::mem::take(stopped) && !child.processes.is_stopped() => return,
-            _ => {}
+        if signal == Signal::SIGTSTP && from_terminal {
+            // Who stops for longer than the TTL gives the lock away.
+            self.keeper.send(&ToKeeper::Pause);
+            self.signals.stop();
+            self.keeper.send(&ToKeeper::Check);
         }
-        if !child.processes.signal(signal as i32) {
+        if received.is_for(child.processes) && !child.processes.signal(signal as i32) {
             self.log.warning(format_args!(
                 "cannot forward {signal} to the command: it runs as another user"
             ));

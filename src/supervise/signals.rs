@@ -5,9 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, raise, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::getppid;
+use nix::unistd::{getpid, getppid, getsid};
 
 use super::inherited;
+use crate::base::processes::Processes;
 
 /// What goes on to the command.
 const FORWARDED: [Signal; 8] = [
@@ -27,6 +28,8 @@ pub struct Signals {
     /// The mask that dblock was started with, and the command gets.
     inherited: SigSet,
     ignored: SigSet,
+    /// Whether this process was stopped, and SIGCONT has not been read since.
+    stopped: bool,
 }
 
 /// A signal that arrived.
@@ -38,6 +41,26 @@ pub struct Received {
     pub from_terminal: bool,
     /// Whether dblock's parent process sent it.
     pub from_parent: bool,
+    /// Whether it continues dblock after a [stop](Signals::stop).
+    pub ends_stop: bool,
+}
+
+impl Received {
+    /// Whether dblock is to pass this on to the command: not what reaches a command in dblock's group without dblock.
+    pub fn is_for(self, command: Processes) -> bool {
+        match self.signal {
+            _ if command.own_group => true,
+            // A terminal that hangs up signals the leader of the session alone.
+            Signal::SIGHUP if getsid(None) == Ok(getpid()) => true,
+            // The shell continues the whole group; only if somebody continued dblock alone the command is still stopped. Or Ctrl-Z
+            // has stopped it once more, and is about to stop dblock.
+            Signal::SIGCONT => {
+                (!self.ends_stop || command.is_stopped()) && !is_pending(Signal::SIGTSTP)
+            }
+            // A terminal signals the whole foreground group.
+            _ => !self.from_terminal,
+        }
+    }
 }
 
 impl Signals {
@@ -68,6 +91,7 @@ impl Signals {
             descriptor,
             inherited,
             ignored,
+            stopped: false,
         })
     }
 
@@ -85,7 +109,7 @@ impl Signals {
     ///
     /// # Errors
     /// As `read(2)`.
-    pub fn next(&self) -> io::Result<Option<Received>> {
+    pub fn next(&mut self) -> io::Result<Option<Received>> {
         let Some(info) = self.descriptor.read_signal()? else {
             return Ok(None);
         };
@@ -95,21 +119,31 @@ impl Signals {
             signal,
             from_terminal: info.ssi_code == libc::SI_KERNEL,
             from_parent: i32::try_from(info.ssi_pid) == Ok(getppid().as_raw()),
+            ends_stop: signal == Signal::SIGCONT && std::mem::take(&mut self.stopped),
         }))
     }
 
     /// Has a signal do to dblock itself, while no command runs, what it does to any program: TSTP stops it here. `true`:
     /// dblock is to die of it.
-    pub fn act_on(&self, signal: Signal) -> bool {
+    pub fn act_on(&mut self, signal: Signal) -> bool {
         match signal {
             _ if self.ignored.contains(signal) => false,
             Signal::SIGCHLD | Signal::SIGCONT => false,
             Signal::SIGTSTP => {
-                stop();
+                self.stop();
                 false
             }
             _ => true,
         }
+    }
+
+    /// Stops this process as Ctrl-Z does, so that the shell sees it, and returns when it has been continued.
+    pub fn stop(&mut self) {
+        self.stopped = true;
+        let only: SigSet = [Signal::SIGTSTP].into_iter().collect();
+        let _ = raise(Signal::SIGTSTP);
+        let _ = only.thread_unblock();
+        let _ = only.thread_block();
     }
 
     /// Whether this signal asks a program to end, and is not ignored, as by nohup(1).
@@ -143,10 +177,39 @@ impl AsFd for Signals {
     }
 }
 
-/// Stops this process as Ctrl-Z does, so that the shell sees it, and returns when it has been continued.
-pub fn stop() {
-    let only: SigSet = [Signal::SIGTSTP].into_iter().collect();
-    let _ = raise(Signal::SIGTSTP);
-    let _ = only.thread_unblock();
-    let _ = only.thread_block();
+/// Whether this signal has come and is not read yet.
+fn is_pending(signal: Signal) -> bool {
+    let mut pending = SigSet::empty().as_ref().to_owned();
+    // SAFETY: `pending` is a set of signals, which is written to and then read.
+    unsafe {
+        libc::sigpending(&raw mut pending) == 0
+            && libc::sigismember(&raw const pending, signal as i32) == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_continued_that_ctrl_z_has_stopped_once_more() {
+        let stop: SigSet = [Signal::SIGTSTP].into_iter().collect();
+        stop.thread_block().unwrap();
+        let [alone, group] = [false, true].map(|own_group| Processes {
+            pid: getpid().as_raw(),
+            own_group,
+        });
+        let received = Received {
+            signal: Signal::SIGCONT,
+            from_terminal: false,
+            from_parent: false,
+            ends_stop: false,
+        };
+        let is_for = || (received.is_for(alone), received.is_for(group));
+        assert_eq!(is_for(), (true, true));
+        raise(Signal::SIGTSTP).unwrap();
+        assert_eq!(is_for(), (false, true));
+        assert_eq!(stop.wait(), Ok(Signal::SIGTSTP));
+        assert_eq!(is_for(), (true, true));
+    }
 }

@@ -32,21 +32,12 @@ impl Supervisor<'_> {
             command,
             cause,
             termination,
-            stopped: false,
         })
     }
 
-    pub(super) fn on_event_terminating(
-        &mut self,
-        mut terminating: Terminating,
-        event: Event,
-    ) -> Phase {
+    pub(super) fn on_event_terminating(&mut self, terminating: Terminating, event: Event) -> Phase {
         match event {
-            Event::Signal(received) => self.on_signal(
-                received,
-                &terminating.command.child,
-                &mut terminating.stopped,
-            ),
+            Event::Signal(received) => self.on_signal(received, &terminating.command.child),
             Event::Message(message) => {
                 self.on_message(message);
             }

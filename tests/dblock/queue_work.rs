@@ -11,10 +11,10 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 
 use crate::harness::jobs::{commands_of, lines};
-use crate::harness::pty::Shell;
+use crate::harness::pty::{SUSPEND, Shell};
 use crate::harness::{
     BUSY, Dblock, Jobs, Output, Proxy, Records, Running, SOON, Server, Tables, both_servers,
-    children_of, eventually, quoted, runs, send, stat_field,
+    children_of, eventually, is_stopped, quoted, runs, send, stat_field,
 };
 
 /// Every byte there is, some times.
@@ -752,6 +752,33 @@ both_servers! {
         shell.enter("\u{3}");
         shell.expect_code(0);
         assert_eq!((jobs.states(), jobs.count("dblock_due WHERE attempt = 0"), jobs.workers()), ([1, 0, 0, 0], 1, 0));
+    }
+
+    fn ctrl_z_stops_worker_and_commands_and_fg_continues_them(server) {
+        let jobs = Jobs::new(server, &[]);
+        jobs.number(2);
+        let mut shell = Shell::start(server);
+        shell.enter(&format!("export DBLOCK_DATABASE={}", jobs.tables.database));
+        shell.enter("dblock queue work q -j 2 --drain -- perl -e '$| = 1; $SIG{USR1} = sub { exit }; print \"perl $$\\n\"; select undef, undef, undef, 0.02 while 1'");
+        let commands = [shell.wait_pid("perl"), shell.wait_pid("perl")];
+        for _ in 0..100 {
+            shell.enter(SUSPEND);
+            shell.wait_for("Stopped");
+            eventually("the commands are stopped, too", SOON, || commands.into_iter().all(is_stopped));
+            shell.enter("fg");
+            eventually("the commands go on", SOON, || !commands.into_iter().any(is_stopped));
+        }
+        shell.enter(SUSPEND);
+        shell.wait_for("Stopped");
+        let worker = stat_field(commands[0], 1).and_then(|parent| parent.parse().ok());
+        send(worker.expect("it runs"), Signal::SIGCONT);
+        eventually("the commands go on where the worker alone is told to", SOON, || !commands.into_iter().any(is_stopped));
+        for command in commands {
+            send(command, Signal::SIGUSR1);
+        }
+        shell.enter("fg");
+        shell.expect_code(0);
+        jobs.assert_empty();
     }
 
     fn a_worker_that_is_process_one_reaps_orphans_and_ends_when_asked(server) {

@@ -20,7 +20,7 @@ use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::{counted, in_words, shown};
 use crate::isolated::process::end_within;
-use crate::supervise::{Received, stop};
+use crate::supervise::Received;
 
 impl Coordinator<'_> {
     /// Waits until something happens, and takes notice of it.
@@ -108,7 +108,7 @@ impl Coordinator<'_> {
                     self.manager.tell("READY=1");
                 }
             }
-            Signal::SIGTSTP => stop(),
+            Signal::SIGTSTP => self.signals.stop(),
             signal if signal != Signal::SIGHUP && self.signals.asks_to_end(signal) => {
                 let again = std::mem::replace(&mut self.was_asked, true);
                 let grace = if again {

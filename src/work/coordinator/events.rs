@@ -12,7 +12,7 @@ use crate::base::log::Level;
 use crate::base::text::{counted, shown};
 use crate::lock::Lease;
 use crate::queue::{JobEnd, Unit};
-use crate::supervise::{Received, is_over, stop};
+use crate::supervise::{Received, is_over};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -78,11 +78,7 @@ impl Coordinator<'_> {
     }
 
     pub(super) fn on_signal(&mut self, received: Received) {
-        let Received {
-            signal,
-            from_terminal,
-            ..
-        } = received;
+        let signal = received.signal;
         if signal == Signal::SIGCHLD {
             return;
         }
@@ -109,15 +105,14 @@ impl Coordinator<'_> {
             }
             return self.stop(grace, Ok(Ending::Code(0)));
         }
-        if signal == Signal::SIGCONT || !from_terminal {
-            for command in &self.commands {
-                if !from_terminal || command.child.processes.own_group {
-                    command.child.processes.signal(signal as i32);
-                }
+        for command in &self.commands {
+            let processes = command.child.processes;
+            if received.is_for(processes) {
+                processes.signal(signal as i32);
             }
         }
         if signal == Signal::SIGTSTP {
-            stop();
+            self.signals.stop();
         }
     }
 
