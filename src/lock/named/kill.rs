@@ -24,7 +24,7 @@ const IDLE_LIMIT: Duration = Duration::from_secs(10);
 /// Holders that lost their sessions when a server restarted usually reacquire within this time.
 const JUST_STARTED: Duration = Duration::from_secs(30);
 
-/// How long the server may take to end a killed session, where no dblock reports the end of a command.
+/// How long the server may take to free what a killed session had.
 const LONGEST_END: Duration = Duration::from_secs(10);
 
 /// What became of an attempt to end a holder.
@@ -203,9 +203,14 @@ impl Killing<'_> {
         }
         let report = if is_dblock {
             let ttl = holder.client.claims.as_ref().and_then(|claims| claims.ttl);
-            self.wait_for_end(slot, ttl.unwrap_or(LONGEST_TTL), begun)?
+            let report = self.wait_for_end(slot, ttl.unwrap_or(LONGEST_TTL), begun)?;
+            if matches!(report, Report::Ended) {
+                // Its dblock learns of the session's end before the server frees the slot.
+                self.wait_for_session(slot, id)?;
+            }
+            report
         } else {
-            self.wait_for_session(slot, id, begun)?
+            self.wait_for_session(slot, id)?
         };
         self.unmark(&markers)?;
         let now = self.now(slot)?;
@@ -351,9 +356,9 @@ impl Killing<'_> {
         }
     }
 
-    /// Waits until the session of a holder that is no dblock has ended.
-    fn wait_for_session(&mut self, slot: u32, victim: u64, begun: Moment) -> Result<Report, Fault> {
-        let slot = self.name.slot_on_server(slot);
+    /// Waits until a session that was ended has the slot no longer.
+    fn wait_for_session(&mut self, slot: u32, victim: u64) -> Result<Report, Fault> {
+        let (begun, slot) = (Moment::now(), self.name.slot_on_server(slot));
         while self.inspector.owner(&slot)? == Some(victim) {
             if begun.elapsed() >= LONGEST_END {
                 return Ok(Report::Nothing);
