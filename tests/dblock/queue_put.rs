@@ -418,7 +418,7 @@ both_servers! {
             let proxy = Proxy::to(server);
             // Time enough between the commit and its answer.
             let run = put(&tables, args).env("DBLOCK_URL", proxy.url()).args(["--connect-timeout", "20"]);
-            proxy.delay(Duration::from_millis(150));
+            proxy.delay(Duration::from_millis(400));
             let run = run.spawn();
             eventually("it is committed", SOON, || count(&tables, "dblock_jobs") > before);
             proxy.abandon();
