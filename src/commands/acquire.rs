@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::inquiry::{OnlyReadOnly, listener_of};
+use super::inquiry::listener_of;
 use super::print_to_reader;
 use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
@@ -143,19 +143,18 @@ struct Waiting {
     parent: Pid,
     /// Whether the row may be held without anybody's knowing.
     may_be_held: Cell<bool>,
-    only_read_only: OnlyReadOnly,
 }
 
 impl Caller for Waiting {
     fn on_server(&self, server: &str) {
-        self.only_read_only.note(None);
         let _ = self
             .link
             .send(&Message::<Acquisition>::Reached(cut(server)));
     }
 
     fn on_read_only(&self, server: Option<&str>) {
-        self.only_read_only.note(server);
+        let line = server.map(cut);
+        let _ = self.link.send(&Message::<Acquisition>::OnlyReadOnly(line));
     }
 
     fn on_wait(&self, holders: &Holders) {
@@ -255,7 +254,6 @@ fn hold_row(
         link: Rc::clone(link),
         parent,
         may_be_held: Cell::new(false),
-        only_read_only: OnlyReadOnly::new(acquire.connection.connect_timeout),
     };
     let attempt = wait_for_row(&mut lock, &waiting);
     let outcome = match attempt? {
@@ -294,10 +292,7 @@ fn wait_for_row(
         let pause = match lock.try_acquire(waiting) {
             Ok(Attempt::Acquired(grant, lease)) => return Ok(Ok((grant, lease))),
             Ok(Attempt::Taken(holders)) => return Ok(Err(holders)),
-            Ok(Attempt::Retry(pause)) => {
-                waiting.only_read_only.check()?;
-                pause
-            }
+            Ok(Attempt::Retry(pause)) => pause,
             Err(failure) => {
                 if waiting.may_be_held.get() {
                     lock.withdraw(&[]);

@@ -1,6 +1,5 @@
 //! The process of a command that asks a server questions: a session, and a link to the process that prints the answers.
 
-use std::cell::RefCell;
 use std::ffi::CStr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,8 +7,7 @@ use std::time::Duration;
 use nix::unistd::Pid;
 use serde::Serialize;
 
-use crate::base::clock::Moment;
-use crate::base::exit::{Failure, Reason};
+use crate::base::exit::Failure;
 use crate::base::log::{Level, Listener};
 use crate::db::{ConnectOptions, Connector, Fault};
 use crate::isolated::link::{Link, cut};
@@ -24,42 +22,6 @@ const PATIENCE: f64 = 0.8;
 /// How long a server that takes writes is sought, by the connect timeout.
 fn patience(connect_timeout: Duration) -> Duration {
     connect_timeout.mul_f64(PATIENCE)
-}
-
-/// That every server is read-only, as the latest round showed, and since when another one is sought.
-pub struct OnlyReadOnly {
-    begun: Moment,
-    patience: Duration,
-    named: RefCell<Option<String>>,
-}
-
-impl OnlyReadOnly {
-    /// From now on.
-    pub fn new(connect_timeout: Duration) -> Self {
-        Self {
-            begun: Moment::now(),
-            patience: patience(connect_timeout),
-            named: RefCell::default(),
-        }
-    }
-
-    /// Notes what the latest round showed: a server that is, as they all are, or that this is over.
-    pub fn note(&self, server: Option<&str>) {
-        *self.named.borrow_mut() = server.map(cut);
-    }
-
-    /// Fails when it is no longer to be waited for.
-    ///
-    /// # Errors
-    /// [`Reason::Configuration`].
-    pub fn check(&self) -> Result<(), Failure> {
-        match &*self.named.borrow() {
-            Some(line) if self.begun.elapsed() > self.patience => {
-                Err(Failure::new(Reason::Configuration, line.clone()))
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 /// What the process that asks has: a session, and a link to the process that prints.

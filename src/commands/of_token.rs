@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 
-use super::inquiry::{OnlyReadOnly, listener_of};
+use super::inquiry::listener_of;
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Log};
@@ -49,7 +49,7 @@ pub fn act_on(of_token: &OfToken, command: &str, log: Log, work: Work) -> Result
 }
 
 /// Nobody waits here.
-struct Alone(Rc<Link>, OnlyReadOnly);
+struct Alone(Rc<Link>);
 
 impl Caller for Alone {
     fn on_server(&self, server: &str) {
@@ -57,7 +57,7 @@ impl Caller for Alone {
     }
 
     fn on_read_only(&self, server: Option<&str>) {
-        self.1.note(server);
+        let _ = self.0.send(&Message::<()>::OnlyReadOnly(server.map(cut)));
     }
 
     fn on_wait(&self, _: &Holders) {}
@@ -118,10 +118,8 @@ fn act(
         when_taken: false,
     };
     let mut lock = RowLock::new(connector, &spec, &run_lock_of(&owner), verbosity, row);
-    let only_read_only = OnlyReadOnly::new(of_token.connection.connect_timeout);
-    let caller = Alone(Rc::clone(link), only_read_only);
+    let caller = Alone(Rc::clone(link));
     while let Some(pause) = work(&mut lock, &caller, &journal)? {
-        caller.1.check()?;
         sleep(pause);
     }
     // The session ends before this process is ended.

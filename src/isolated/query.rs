@@ -22,6 +22,8 @@ pub enum Message<T> {
     Note(Level, String),
     /// There is a session with this server.
     Reached(String),
+    /// Why no server of a round would do: each is read-only, as this line says of one. `None`: that is over.
+    OnlyReadOnly(Option<String>),
     /// Whether it must not be ended from now on: it ends by itself when nobody listens any more.
     MustFinish(bool),
     /// One of the things that were asked for.
@@ -48,7 +50,8 @@ pub struct Limits {
 /// words by `label`, should it be the last one; the whole is called `what`. The server's name.
 ///
 /// # Errors
-/// What kept it from being done; [`Reason::Unreachable`] when its time was over.
+/// What kept it from being done. When its time was over: [`Reason::Configuration`] if every server was read-only in the latest
+/// round, else [`Reason::Unreachable`].
 pub fn ask<T: Serialize + DeserializeOwned>(
     what: &str,
     work: impl FnOnce(Rc<Link>, Pid) -> Result<(), Failure>,
@@ -125,6 +128,7 @@ fn receive<T: DeserializeOwned>(
 ) -> Result<Finished, Failure> {
     let begun = Moment::now();
     let mut reached: Option<String> = None;
+    let mut only_read_only = None;
     let mut last_note = "connecting".to_owned();
     loop {
         let limit = if reached.is_some() {
@@ -139,7 +143,11 @@ fn receive<T: DeserializeOwned>(
                     last_note = text;
                 }
             }
-            Next::Message(Message::Reached(server)) => reached = Some(server),
+            Next::Message(Message::Reached(server)) => {
+                reached = Some(server);
+                only_read_only = None;
+            }
+            Next::Message(Message::OnlyReadOnly(server)) => only_read_only = server,
             Next::Message(Message::MustFinish(must)) => must_finish.set(must),
             Next::Message(Message::Item(item)) => {
                 last_note = format!("what comes after {}", label(&item));
@@ -151,6 +159,9 @@ fn receive<T: DeserializeOwned>(
             }
             Next::Gone => return Ok(Finished::Gone(last_note)),
             Next::Late => {
+                if let Some(read_only) = only_read_only {
+                    return Err(Failure::new(Reason::Configuration, read_only));
+                }
                 let what = match reached {
                     Some(server) => format!("{server} did not answer"),
                     None => "no server could be reached".to_owned(),

@@ -924,6 +924,26 @@ both_servers_with_tables! {
         one_word(&waiting.wait().expect_code(0).stdout);
     }
 
+    fn who_waits_waits_on_while_all_servers_are_read_only(server) {
+        let server = Server::private(server.kind).with_durable_runs();
+        let name = unique("switch-over");
+        let first = token(acquire(&server, &name));
+        let mut waiting = acquire(&server, &name).args(["--wait", "forever", "--connect-timeout", "2", "-v"]).spawn();
+        waiting.wait_stderr("waiting", SOON);
+        server.set_read_only(true);
+        let mut admin = server.admin();
+        let sessions: Vec<u64> = admin.query("SELECT id FROM information_schema.processlist WHERE user = 'dblock'").unwrap();
+        for session in sessions {
+            let _ = admin.query_drop(format!("KILL {session}"));
+        }
+        waiting.wait_stderr("is read-only", SOON);
+        assert!(!within(Duration::from_secs(3), || !waiting.is_running()), "it does not wait for a server that takes writes");
+        server.set_read_only(false);
+        release(&server, &first).output().expect_code(0);
+        let second = one_word(&waiting.wait().expect_code(0).stdout);
+        assert!(fence(&second) > fence(&first));
+    }
+
     fn who_is_stopped_while_it_waits_keeps_nobody_out(server) {
         let name = unique("stopped");
         let first = token(acquire(server, &name));

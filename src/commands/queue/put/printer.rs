@@ -209,7 +209,7 @@ impl<'a> Printer<'a> {
                 let is_stopped = self.signal.is_some() || self.unwritten.is_some();
                 self.deadline = self.deadline.filter(|_| is_stopped);
             }
-            Message::MustFinish(_) => {}
+            Message::OnlyReadOnly(_) | Message::MustFinish(_) => {}
             Message::Done => return Some(self.ended(Finished::All)),
             Message::Failed(failure) => return Some(self.ended(Finished::Failed(failure))),
         }
