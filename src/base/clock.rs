@@ -1,4 +1,4 @@
-//! One clock for keeper and supervisor, which goes on while the machine sleeps, because a server takes a sleeping host for gone.
+//! One clock for keeper and supervisor. It continues while the machine sleeps, because a server takes a sleeping host for gone.
 
 use std::io;
 use std::ops::{Add, Sub};
@@ -10,32 +10,32 @@ use nix::sys::timerfd::{Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// A moment of `CLOCK_BOOTTIME`, which all processes of a machine share: the time since it was started.
+/// A moment of `CLOCK_BOOTTIME`, which all processes of a machine share: the time since the boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Moment(Duration);
 
 impl Moment {
-    /// When the machine was started.
+    /// The boot.
     pub const START: Self = Self(Duration::ZERO);
 
-    /// This one.
+    /// The current moment.
     pub fn now() -> Self {
         let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has this clock");
         Self(now.into())
     }
 
-    /// How long ago it was; zero if it is to come.
+    /// The time since this moment; zero if it is in the future.
     pub fn elapsed(self) -> Duration {
         Self::now().since(self)
     }
 
-    /// How long it is after another; zero if it is before.
+    /// The time from an `earlier` moment to this one; zero if that is later.
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 }
 
-/// A span of half this length or more, by chance: those who wait for the same do not all come back at once.
+/// A random span, at least half of this one: so clients that wait for the same thing do not all return at once.
 pub fn by_chance(span: Duration) -> Duration {
     let chance = getrandom::u32().unwrap_or(u32::MAX);
     span.mul_f64(0.5 + 0.5 * f64::from(chance) / f64::from(u32::MAX))
@@ -44,7 +44,7 @@ pub fn by_chance(span: Duration) -> Duration {
 impl Add<Duration> for Moment {
     type Output = Self;
 
-    /// So much later; a moment that no clock reaches stays the last one.
+    /// Later by this span; saturates at the latest moment.
     fn add(self, span: Duration) -> Self {
         Self(self.0.saturating_add(span))
     }
@@ -53,20 +53,20 @@ impl Add<Duration> for Moment {
 impl Sub<Duration> for Moment {
     type Output = Self;
 
-    /// So much earlier.
+    /// Earlier by this span.
     fn sub(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(span))
     }
 }
 
-/// A descriptor that turns readable at a moment, also if the machine slept through it.
+/// A descriptor that becomes readable at a moment, even if the machine slept through it.
 pub struct Alarm(TimerFd);
 
-/// What a timer takes at most.
+/// The latest moment that a timer accepts.
 const LATEST: Duration = Duration::from_secs(1 << 40);
 
 impl Alarm {
-    /// One that is not set.
+    /// A new alarm that is not set.
     ///
     /// # Errors
     /// As `timerfd_create(2)`.
@@ -78,13 +78,13 @@ impl Alarm {
         )?))
     }
 
-    /// Sets it anew; `None` is never.
+    /// Sets the alarm to a new moment; `None`: never.
     ///
     /// # Errors
     /// As `timerfd_settime(2)`.
     pub fn set(&self, at: Option<Moment>) -> io::Result<()> {
         match at {
-            // Zero would unset it.
+            // Zero would unset the timer.
             Some(Moment(at)) => {
                 let at = at.clamp(Duration::from_nanos(1), LATEST);
                 let at = Expiration::OneShot(TimeSpec::from_duration(at));

@@ -1,5 +1,5 @@
-//! Closing the descriptors that dblock inherited: they are the command's, and whoever reads a pipe would wait for
-//! dblock, too; and as many of its own as it needs.
+//! Closes descriptors that dblock inherited: they belong to the command, and whoever reads a pipe would wait for dblock, too. Also sets
+//! how many descriptors dblock may open.
 
 use std::fs;
 use std::io;
@@ -11,12 +11,12 @@ use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use super::log::Log;
 
-/// How many dblock was allowed before it raised that.
+/// The limit before dblock raised it.
 static INHERITED: AtomicU64 = AtomicU64::new(UNCHANGED);
 const UNCHANGED: u64 = u64::MAX;
 
-/// Puts /dev/null in the place of stdin, stdout and stderr, and closes every other descriptor but `kept`. What values of
-/// this process own besides is closed with the rest, so they must not be used again.
+/// Replaces stdin, stdout and stderr by /dev/null, and closes every other descriptor except `kept`. This closes descriptors that values
+/// of this process own, too, so those must not be used again.
 ///
 /// # Errors
 /// As `open(2)` and `dup2(2)`.
@@ -33,8 +33,7 @@ pub fn close_all_except(kept: &[RawFd]) -> io::Result<()> {
     close_above_stderr(kept)
 }
 
-/// Allows as many descriptors as that many commands need, so many for each and so many besides, where the system lets it; how many
-/// commands there are enough for.
+/// Raises the descriptor limit for this many commands, as far as the system allows. Returns for how many commands it is enough.
 pub fn allow(commands: u32, [for_each, besides]: [u64; 2], log: Log) -> u32 {
     let wanted = u64::from(commands) * for_each + besides;
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
@@ -55,7 +54,7 @@ pub fn allow(commands: u32, [for_each, besides]: [u64; 2], log: Log) -> u32 {
     at_once
 }
 
-/// In the command's process: as few as dblock was allowed. Some programs break with more than `select(2)` can have.
+/// Restores dblock's inherited limit. For the command's process: some programs break with more descriptors than `select(2)` can handle.
 pub fn restore_limit() {
     let inherited = INHERITED.load(Relaxed);
     if inherited != UNCHANGED
@@ -86,7 +85,7 @@ fn close_one_by_one(kept: &[RawFd]) -> io::Result<()> {
     Ok(())
 }
 
-/// As [`close_all_except`], but for stdin, stdout and stderr, which stay what they are.
+/// As [`close_all_except`], but keeps stdin, stdout and stderr.
 ///
 /// # Errors
 /// As `open(2)`.

@@ -1,24 +1,24 @@
-//! Every exit code of dblock's own, and how dblock ends as its command ended.
+//! dblock's own exit codes, and how dblock ends as its command ended.
 
 use nix::sys::prctl;
 use serde::{Deserialize, Serialize};
 
-/// A reason to end that has an exit code of its own. The codes are those of `sysexits.h` where it has one.
+/// A reason with its own exit code. The codes are those of `sysexits.h` where it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
     /// Unknown option, bad name, bad duration: `EX_USAGE`.
     Usage,
     /// No server could be reached in time: `EX_UNAVAILABLE`.
     Unreachable,
-    /// An error of dblock's own, or a server that does not speak the protocol: `EX_SOFTWARE`.
+    /// An error of dblock itself, or a server that does not speak the protocol: `EX_SOFTWARE`.
     Internal,
     /// The operating system refused a fork or a pipe: `EX_OSERR`.
     OsRefused,
-    /// The lock was lost while the command ran, and the command was ended for it: `EX_IOERR`.
+    /// The lock was lost while the command ran, and so the command was ended: `EX_IOERR`.
     LockLost,
     /// The server refused the account: `EX_NOPERM`.
     AccountRefused,
-    /// No server named, an unreadable file, or a server that has no such locks: `EX_CONFIG`.
+    /// No server named, an unreadable file, or a server without named locks: `EX_CONFIG`.
     Configuration,
     /// The command was found but cannot be run, as in a shell and in `timeout(1)`.
     NotExecutable,
@@ -26,13 +26,13 @@ pub enum Reason {
     NotFound,
 }
 
-/// The exit code of a lock that was not had in time (`EX_TEMPFAIL`), unless `-E` names another.
+/// The exit code when a lock was not acquired in time (`EX_TEMPFAIL`), unless `-E` sets another.
 pub const CONFLICT: u8 = 75;
 
-/// The exit code of a command that `--timeout` ended, as in `timeout(1)`.
+/// The exit code when `--timeout` ended the command, as in `timeout(1)`.
 pub const TIMED_OUT: u8 = 124;
 
-/// The same where SIGTERM was not enough: 128 + SIGKILL.
+/// The exit code when the command had to be killed after `--timeout`: 128 + SIGKILL.
 pub const TIMED_OUT_KILLED: u8 = 137;
 
 impl Reason {
@@ -52,41 +52,41 @@ impl Reason {
     }
 }
 
-/// An error that ends dblock: why, and the one line that says so.
+/// An error that ends dblock: the reason, and the message.
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
 #[error("{line}")]
 pub struct Failure {
-    /// Decides the exit code.
+    /// Sets the exit code.
     pub reason: Reason,
-    /// What is wrong and what to do, without `dblock: ` and without a line break.
+    /// What is wrong and what to do, without `dblock: ` and line breaks.
     pub line: String,
 }
 
 impl Failure {
-    /// A failure for `reason`, told by `line`.
+    /// A failure for this `reason`, with this message.
     pub fn new(reason: Reason, line: impl Into<String>) -> Self {
         let line = line.into();
         Self { reason, line }
     }
 }
 
-/// How dblock ends: with a code, or of the signal that its command died of.
+/// How dblock ends: with a code, or by the signal that its command died of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// `exit(code)`.
     Code(u8),
-    /// Death of this signal, which a shell shows as 128 + n.
+    /// Death by this signal, which a shell shows as 128 + n.
     Signal(i32),
 }
 
 impl Ending {
-    /// Ends the process. No destructor runs: whatever must be released has been released before.
+    /// Ends the process. No destructor runs, so everything must have been released before.
     pub fn exit(self) -> ! {
         match self {
             Self::Code(code) => std::process::exit(code.into()),
             Self::Signal(signal) => {
-                // The command has dumped its core already, if it does; a second one would be dblock's. A limit of
-                // zero on core files would not stop one that is piped to a collector, being undumpable does.
+                // The command has dumped its own core, so dblock must not dump another. A core limit of zero does not stop a core that is
+                // piped to a collector; being undumpable does.
                 let _ = prctl::set_dumpable(false);
                 // SAFETY: plain libc calls on this single-threaded process and on a set initialised here.
                 unsafe {

@@ -1,4 +1,4 @@
-//! Reading a file that somebody named: it never waits for a pipe's writer, touches no device, and always finishes.
+//! Reading a file that a user named: never waits for a pipe's writer, never opens a device, and always ends.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -7,28 +7,28 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
-/// Bytes of a file at most: a thousand times what any of them needs.
+/// The most bytes of a file: a thousand times what any of them needs.
 pub const LARGEST: u64 = 1024 * 1024;
 
-/// Everything that a regular file has, wiped from memory when it is dropped, and what the file is.
+/// The contents of a regular file, wiped from memory when dropped, and its metadata.
 ///
 /// # Errors
-/// As `open(2)` and `read(2)`; and that it is not a regular file, or larger than [`LARGEST`].
+/// As `open(2)` and `read(2)`. Also if it is not a regular file, or larger than [`LARGEST`].
 pub fn read(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, Metadata)> {
     let (file, metadata) = open(path)?;
     Ok((all_of(file, metadata.len())?, metadata))
 }
 
-/// Everything that stdin has, until its end.
+/// Reads stdin to its end.
 ///
 /// # Errors
-/// As `read(2)`; and that it is more than [`LARGEST`].
+/// As `read(2)`. Also if there is more than [`LARGEST`].
 pub fn read_stdin() -> io::Result<Zeroizing<Vec<u8>>> {
     all_of(io::stdin().lock(), LARGEST)
 }
 
 fn all_of(reader: impl Read, length: u64) -> io::Result<Zeroizing<Vec<u8>>> {
-    // More than it says, for a buffer that grows, or is nearly full, leaves some bytes behind elsewhere.
+    // Larger than the file: a buffer that has to grow leaves a copy of its bytes in memory.
     let expected = usize::try_from(length.min(LARGEST) + 64).unwrap_or_default();
     let mut bytes = Zeroizing::new(Vec::with_capacity(expected));
     reader.take(LARGEST + 1).read_to_end(&mut bytes)?;
@@ -39,9 +39,9 @@ fn all_of(reader: impl Read, length: u64) -> io::Result<Zeroizing<Vec<u8>>> {
 }
 
 fn open(path: &Path) -> io::Result<(File, Metadata)> {
-    // Asked before it is opened: opening some devices has effects.
+    // Checked before opening, as opening a device may have effects.
     regular(fs::metadata(path)?)?;
-    // Something else may have come to that name since; opening a pipe would wait for its writer.
+    // The name may be another file by now, and opening a pipe would wait for its writer.
     let file = File::options()
         .read(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
@@ -53,7 +53,7 @@ fn open(path: &Path) -> io::Result<(File, Metadata)> {
 /// Whether this user can read a regular file of that name.
 ///
 /// # Errors
-/// As `open(2)`, and that it is not a regular file.
+/// As `open(2)`. Also if it is not a regular file.
 pub fn can_be_read(path: &Path) -> io::Result<()> {
     open(path).map(drop)
 }

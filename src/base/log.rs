@@ -1,4 +1,5 @@
-//! The log on stderr: one line a message, up to a level. A full, stuck or closed stderr costs a line, and never blocks for ever.
+//! The log on stderr: one line for each message, up to a level. A full, stuck or closed stderr costs a line, and never blocks dblock for
+//! long.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -15,20 +16,20 @@ use serde::{Deserialize, Serialize};
 
 use super::text::printable;
 
-/// How much a line matters. The order is that of the flags: `-q`, none, `-v`, `-vv`.
+/// The importance of a line. The order is that of the flags: `-q`, none, `-v`, `-vv`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Level {
     /// Shown always.
     Error,
     /// Shown unless `--quiet`.
     Warning,
-    /// What is done and how long it took: `-v`.
+    /// What dblock does, and how long that took: `-v`.
     Info,
     /// Every statement: `-vv`.
     Statement,
 }
 
-/// Told of each step and statement of a session: the level and the line.
+/// Gets each step and statement of a session: the level and the line.
 pub type Listener = Rc<dyn Fn(Level, &str)>;
 
 /// Writes lines to stderr, up to a level.
@@ -39,7 +40,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Shows `line` if its level is asked for. What cannot be written is dropped.
+    /// Shows `line` if its level is shown. A line that cannot be written is dropped.
     pub fn say(self, level: Level, line: impl Display) {
         if level <= self.shown {
             write_stderr(
@@ -65,14 +66,14 @@ impl Log {
     }
 }
 
-/// How long a write waits for room.
+/// How long a write waits for a full stderr.
 pub const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Whether stderr has had no room for that long. Until it has some again nobody waits for it once more.
+/// Whether stderr was full for that long. Until it has room again, no other write waits.
 static IS_STUCK: AtomicBool = AtomicBool::new(false);
 
-/// Writes to stderr, where there is room at once, or where it `waits` within a tenth of a second; whether that was done. Without room
-/// all of it is dropped.
+/// Writes to stderr if it has room now, or, with `waits`, within a tenth of a second. Without room all of it is dropped. Returns whether
+/// it was written.
 pub fn write_stderr(bytes: &[u8], waits: bool) -> bool {
     let waits = waits && !IS_STUCK.load(Ordering::Relaxed);
     let patience = if waits { PATIENCE } else { Duration::ZERO };
@@ -83,11 +84,11 @@ pub fn write_stderr(bytes: &[u8], waits: bool) -> bool {
     is_written
 }
 
-/// Writes without ever blocking for long. The descriptor is shared with the command and with the caller, so it must not
-/// be made non-blocking itself. How much was written.
+/// Writes without blocking for long, and returns how much was written. The descriptor itself must not be made non-blocking, as the
+/// command and the caller share it.
 ///
 /// # Errors
-/// As `write(2)`; and when there is no room within a tenth of a second.
+/// As `write(2)`. Also if there is no room within a tenth of a second.
 pub fn write_at_once(descriptor: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
     write_within(descriptor, bytes, PATIENCE)
 }
@@ -99,10 +100,10 @@ fn write_within(descriptor: BorrowedFd, bytes: &[u8], patience: Duration) -> io:
     write_now(descriptor, bytes)
 }
 
-/// Writes as much as there is room for now; how much that was.
+/// Writes as much as fits now, and returns how much that was.
 ///
 /// # Errors
-/// As `write(2)`; [`io::ErrorKind::WouldBlock`] where there is no room at all.
+/// As `write(2)`; [`io::ErrorKind::WouldBlock`] if there is no room at all.
 pub fn write_what_fits(descriptor: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
     if !writable(descriptor, Duration::ZERO) {
         return Err(io::ErrorKind::WouldBlock.into());
@@ -118,8 +119,8 @@ fn write_now(descriptor: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
             let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
             Ok(send(descriptor.as_raw_fd(), bytes, flags)?)
         }
-        // Between the question and the write the command may fill a pipe, and a terminal that has room for a byte may have none for a
-        // line: a descriptor of our own does not block.
+        // Between the check and the write the command may fill a pipe, and a terminal with room for a byte may not have room for a line.
+        // A descriptor of our own can be non-blocking.
         SFlag::S_IFIFO | SFlag::S_IFCHR => {
             let own = std::fs::OpenOptions::new()
                 .write(true)
@@ -134,7 +135,7 @@ fn write_now(descriptor: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Whether a write would go through within this time. A terminal may be stopped with Ctrl-S.
+/// Whether a write would succeed within this time. Ctrl-S may have stopped a terminal.
 fn writable(descriptor: BorrowedFd, patience: Duration) -> bool {
     let millis = u16::try_from(patience.as_millis()).unwrap_or(u16::MAX);
     let mut descriptors = [PollFd::new(descriptor, PollFlags::POLLOUT)];

@@ -1,4 +1,4 @@
-//! What every other room stands on: clocks, exit codes, the log, texts, values, files and processes. It imports nothing of dblock's.
+//! The base of every other room: clocks, exit codes, the log, texts, values, files and processes. Imports no other room.
 
 pub mod clock;
 pub mod descriptors;

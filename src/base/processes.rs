@@ -1,31 +1,46 @@
-//! The processes that a signal for the command goes to: its whole group, or, with a controlling terminal, only the
-//! command itself.
+//! The processes that get the command's signals: its whole group, or, with a controlling terminal, only the command itself.
 
 use std::fs;
+use std::path::Path;
 
 use nix::errno::Errno;
+use nix::unistd::getpid;
 
-/// The command's processes, as both the supervisor and the keeper address them. A reaped number may be another program's:
-/// the supervisor signals them only before it reaps the command, and tells the keeper of the end before that, too.
+/// The command's processes, for signals from the supervisor and the keeper. After the reap the pid may belong to another program. So the
+/// supervisor signals them only before it reaps the command, and tells the keeper of the end before that, too.
 #[derive(Debug, Clone, Copy)]
 pub struct Processes {
     /// The command's own process.
     pub pid: i32,
-    /// Whether it leads a process group of its own; then the whole group is meant.
+    /// Whether it leads a process group of its own; then signals go to the whole group.
     pub own_group: bool,
 }
 
 impl Processes {
     /// Sends a signal. `false` if this user may not signal any of them.
     pub fn signal(self, signal: i32) -> bool {
-        let target = if self.own_group { -self.pid } else { self.pid };
-        // SAFETY: kill(2) touches no memory.
-        unsafe { libc::kill(target, signal) == 0 || Errno::last() != Errno::EPERM }
+        kill(self.target(), signal) != Err(Errno::EPERM)
     }
 
-    /// Whether one of them still runs. One that is dead but not yet reaped does not: its parent may never do so.
-    /// Without `/proc` nobody is seen.
+    /// Whether any of them still runs. A zombie does not, as its parent may never reap it. But if `/proc` does not show all processes,
+    /// zombies count, as nothing distinguishes them there.
     pub fn alive(self) -> bool {
+        self.is_seen() || !sees_everybody() && exists(self.target())
+    }
+
+    /// Whether the group still exists after its command was reaped. If another process has the pid by now, the group is gone: nobody gets
+    /// the number while the group exists.
+    pub fn group_lives_on(self) -> bool {
+        self.own_group && exists(self.target()) && !exists(self.pid)
+    }
+
+    /// The target of kill(2).
+    fn target(self) -> i32 {
+        if self.own_group { -self.pid } else { self.pid }
+    }
+
+    /// Whether `/proc` shows that any of them runs.
+    pub fn is_seen(self) -> bool {
         if !self.own_group {
             return State::of(self.pid).is_some_and(|state| state.runs());
         }
@@ -38,9 +53,35 @@ impl Processes {
     }
 }
 
-/// The children of a process of one thread, those that have ended included. Without `/proc` there is none.
+fn kill(target: i32, signal: i32) -> nix::Result<()> {
+    // SAFETY: kill(2) touches no memory.
+    Errno::result(unsafe { libc::kill(target, signal) }).map(drop)
+}
+
+/// Whether kill(2) finds a process, even a zombie, or one that it may not signal.
+fn exists(target: i32) -> bool {
+    kill(target, 0) != Err(Errno::ESRCH)
+}
+
+/// Whether `/proc` belongs to this process's namespace, and shows the processes of all users. With `hidepid` it does not.
+pub fn sees_everybody() -> bool {
+    let own = fs::read_link("/proc/self");
+    let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    own.is_ok_and(|own| own == Path::new(&getpid().to_string()))
+        && shows_everybody(&String::from_utf8_lossy(&mounts))
+}
+
+/// Reads the mounts, as in proc(5): the places, and after a dash the types and options. The last mount at a place hides those before.
+fn shows_everybody(mounts: &str) -> bool {
+    let mounts = mounts.lines().filter_map(|line| line.split_once(" - "));
+    let mut proc = mounts.filter(|(place, _)| place.split(' ').nth(4) == Some("/proc"));
+    let last = proc.next_back();
+    last.is_some_and(|(_, kind)| kind.starts_with("proc ") && !kind.contains("hidepid="))
+}
+
+/// The children of a process with one thread, zombies included. Empty without `/proc`.
 pub fn children_of(parent: i32) -> Vec<i32> {
-    // A kernel may be built without this list. To look through all processes takes long where they are many.
+    // Some kernels are built without this list. Searching all processes takes long if there are many.
     if let Ok(list) = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")) {
         let pids = list.split_whitespace();
         return pids.filter_map(|pid| pid.parse().ok()).collect();
@@ -49,14 +90,14 @@ pub fn children_of(parent: i32) -> Vec<i32> {
     children.map(|(pid, _)| pid).collect()
 }
 
-/// All processes that are seen.
+/// All visible processes.
 fn all() -> impl Iterator<Item = (i32, State)> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
     pids.filter_map(|pid| Some((pid, State::of(pid)?)))
 }
 
-/// What proc(5) says of a process in its `stat` file.
+/// A process's `stat` file, as in proc(5).
 struct State {
     letter: Option<char>,
     parent: Option<i32>,
@@ -65,12 +106,12 @@ struct State {
 
 impl State {
     fn of(pid: i32) -> Option<Self> {
-        // Bytes, for the program's name in it is cut after the fifteenth, in the middle of a character if need be.
+        // Read as bytes: the program's name in it is cut after 15 bytes, maybe in the middle of a character.
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
         Some(Self::parse(&String::from_utf8_lossy(&stat)))
     }
 
-    /// The fields behind the program's name, which stands in parentheses and may hold anything.
+    /// The fields after the program's name, which stands in parentheses and may contain anything.
     fn parse(stat: &str) -> Self {
         let mut fields = stat
             .rsplit_once(')')
@@ -90,7 +131,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::{Processes, State};
+    use super::{Processes, State, shows_everybody};
 
     #[test]
     fn a_program_whose_name_is_cut_in_the_middle_of_a_character_is_alive() {
@@ -107,6 +148,25 @@ mod tests {
         sleep.kill().unwrap();
         sleep.wait().unwrap();
         assert!(!alone.alive());
+    }
+
+    #[test]
+    fn a_proc_that_hides_processes_is_known() {
+        let proc =
+            |options| format!("25 30 0:23 / /proc rw,nosuid shared:13 - proc proc {options}\n");
+        let sys = "24 30 0:22 / /sys rw - sysfs sysfs rw,hidepid=9\n";
+        let tmpfs = "99 25 0:60 / /proc rw - tmpfs none rw\n";
+        assert!(shows_everybody(&(sys.to_owned() + &proc("rw"))));
+        for mounts in [
+            proc("rw,gid=4,hidepid=invisible"),
+            proc("rw,hidepid=1"),
+            proc("rw") + &proc("rw,hidepid=ptraceable"),
+            proc("rw") + tmpfs,
+            sys.to_owned(),
+            String::new(),
+        ] {
+            assert!(!shows_everybody(&mounts), "{mounts}");
+        }
     }
 
     #[test]

@@ -1,8 +1,7 @@
-//! What a statically linked glibc needs to be told: it would otherwise behave as a shared one.
+//! Settings for a statically linked glibc, which would otherwise behave as a shared one.
 
-/// Has names of hosts and users looked up in the files and the DNS that glibc knows by itself, and keeps it from loading
-/// whatever else `/etc/nsswitch.conf` names. Those modules are made for programs that are linked dynamically: sssd's and
-/// systemd's crash any other.
+/// Has glibc look up hosts and users only in the files and the DNS, and not load other modules that `/etc/nsswitch.conf` names. Those are
+/// made for dynamically linked programs: sssd's and systemd's crash any other.
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
 pub fn load_no_modules() {
     use std::ffi::{c_char, c_int};
@@ -12,18 +11,17 @@ pub fn load_no_modules() {
     }
 
     for (database, services) in [(c"hosts", c"files dns"), (c"passwd", c"files")] {
-        // SAFETY: both are C strings, which glibc only reads, and no other thread is there. It fails for want of memory alone.
+        // SAFETY: both are C strings that glibc only reads, and there is no other thread. It fails only without memory.
         unsafe { __nss_configure_lookup(database.as_ptr(), services.as_ptr()) };
     }
 }
 
-/// Nothing to do: no modules there, or they work.
+/// Nothing to do: there are no modules, or they work.
 #[cfg(not(all(target_env = "gnu", target_feature = "crt-static")))]
 pub fn load_no_modules() {}
 
-// The getrandom crate looks for that function of glibc's by name, which is not to be had here, and opens /dev/urandom instead,
-// once. The keeper closes what it inherits, and would read its random bits from no file, or from another that has got the
-// number since.
+// The getrandom crate looks for that glibc function by its name, which does not work here, and then opens /dev/urandom once. But the
+// keeper closes inherited descriptors: it would read random bits from a closed descriptor, or from another file with its number.
 #[cfg(all(
     target_env = "gnu",
     target_feature = "crt-static",

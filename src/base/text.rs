@@ -1,13 +1,13 @@
-//! How texts, times and durations are written, for people and for programs.
+//! Formats of texts, times and durations, for people and for programs.
 
 use std::fmt::Display;
 use std::time::{Duration, SystemTime};
 
-/// Bytes of a line at most, `dblock: ` and line break apart. Below `PIPE_BUF`, so that a line is written whole.
+/// The most bytes of a line, without `dblock: ` and the line break. Below `PIPE_BUF`, so that a line is written at once.
 const LONGEST_LINE: usize = 2000;
 
-/// One line with control characters made visible, and those that no eye sees, and with a bounded length, so that what a
-/// server says can neither steer a terminal, nor look like what it is not, nor flood a log.
+/// A text as one line of bounded length, with control and invisible characters escaped. So a server's text cannot steer a terminal, look
+/// like something else, or flood a log.
 pub fn printable(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {
@@ -24,7 +24,8 @@ pub fn printable(text: &str) -> String {
     line
 }
 
-/// A text of JSON with the characters of [`printable`] as JSON writes them: a program reads what was there, and a terminal shows it.
+/// JSON text with the characters that [`printable`] escapes in JSON's escapes: a program reads the original text, and a terminal shows it
+/// safely.
 pub fn json_printable(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
@@ -39,15 +40,15 @@ pub fn json_printable(json: &str) -> String {
     text
 }
 
-/// Whether a character changes the direction or the look of others, or is not seen at all.
+/// Whether a character is invisible, or changes the direction or look of others.
 fn is_unseen(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180e}'
-        // Of no width; directions.
+        // Zero width; directions.
         | '\u{200b}'..='\u{200f}'
-        // Line and paragraph, then directions that embed and override.
+        // Line and paragraph separators, then directions that embed and override.
         | '\u{2028}'..='\u{202e}'
-        // Of no width; directions that isolate.
+        // Zero width; directions that isolate.
         | '\u{2060}'..='\u{206f}'
         | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
         // Tags.
@@ -55,32 +56,32 @@ fn is_unseen(c: char) -> bool {
     )
 }
 
-/// A time span as people read it, to the millisecond.
+/// A duration for people, to the millisecond.
 pub fn shown(span: Duration) -> impl Display {
     humantime::format_duration(Duration::from_millis(
         u64::try_from(span.as_millis()).unwrap_or(u64::MAX),
     ))
 }
 
-/// A time span in whole seconds.
+/// A duration in whole seconds.
 pub fn in_seconds(span: Duration) -> impl Display {
     humantime::format_duration(Duration::from_secs(span.as_secs()))
 }
 
-/// A moment for programs: RFC 3339, UTC, to the millisecond. There is no such text before 1970, and beyond the year 9999, which
-/// a client may claim.
+/// A time for programs: RFC 3339, UTC, to the millisecond. There is no such text before 1970, or after the year 9999, which a client may
+/// claim.
 pub fn moment(moment: SystemTime) -> String {
     let latest = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     let moment = moment.clamp(SystemTime::UNIX_EPOCH, latest);
     humantime::format_rfc3339_millis(moment).to_string()
 }
 
-/// A time span for programs: seconds, to the millisecond.
+/// A duration for programs: seconds, to the millisecond.
 pub fn seconds(span: Duration) -> f64 {
     Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)).as_secs_f64()
 }
 
-/// A system error in words alone, without Rust's `(os error 2)`.
+/// A system error's text, without Rust's `(os error 2)`.
 pub fn in_words(error: &impl Display) -> String {
     let text = error.to_string();
     text.split(" (os error ")
@@ -89,7 +90,7 @@ pub fn in_words(error: &impl Display) -> String {
         .to_owned()
 }
 
-/// `1 job`, `2 jobs`: so many of what this word is for one of.
+/// A number with its noun: `1 job`, `2 jobs`. The noun is given in the singular.
 pub fn counted(number: impl TryInto<u64>, one: &str) -> String {
     match number.try_into().unwrap_or(u64::MAX) {
         1 => format!("1 {one}"),
@@ -97,7 +98,7 @@ pub fn counted(number: impl TryInto<u64>, one: &str) -> String {
     }
 }
 
-/// The beginning of a text, at most so many bytes, cut at a character.
+/// The beginning of a text, at most this many bytes, cut at a character.
 pub fn cut_to_bytes(text: &str, longest: usize) -> &str {
     let end = (0..=longest.min(text.len())).rfind(|&at| text.is_char_boundary(at));
     &text[..end.unwrap_or_default()]

@@ -5,7 +5,7 @@ use nix::unistd::{User, geteuid};
 use super::exit::{Failure, Reason};
 use super::file;
 
-/// The OS user's name as this host's own file has it, else the number: no directory service is asked, which may take its time.
+/// The OS user's name from this host's own file, else the uid. No directory service is asked, as that may take long.
 pub fn local_user() -> String {
     let number = geteuid().to_string();
     let file = file::read("/etc/passwd".as_ref());
@@ -18,7 +18,7 @@ pub fn local_user() -> String {
     name.unwrap_or(number)
 }
 
-/// The home folder of the OS user, as the same file has it.
+/// The OS user's home folder, from the same file.
 pub fn local_home() -> Option<String> {
     let number = geteuid().to_string();
     let (bytes, _) = file::read("/etc/passwd".as_ref()).ok()?;
@@ -30,7 +30,7 @@ pub fn local_home() -> Option<String> {
     home.map(str::to_owned)
 }
 
-/// Whom dblock logs in as where nothing says it. It may ask a directory service, which may take its time.
+/// The default account for the login. It may ask a directory service, which may take long.
 ///
 /// # Errors
 /// [`Reason::Configuration`] for a user without a name.

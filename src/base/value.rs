@@ -1,12 +1,12 @@
-//! Values as people write them, on a command line and in files. An error is the end of a sentence about the value, and shows no URL, for
-//! that may hold a password.
+//! Values as people write them, on a command line or in a file. An error ends a sentence about the value. It shows no URL, as that may
+//! contain a password.
 
 use std::time::Duration;
 
-/// The longest duration that is taken; beyond it clocks overflow. `forever` has no limit.
+/// The longest duration that is accepted, as clocks overflow beyond it. `forever` has no limit.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// A value as an error quotes it, unless a URL with a password may have landed there.
+/// A value for an error message. It is hidden if it may be a URL with a password.
 pub fn shown_safely(text: &str) -> String {
     if text.contains('@') {
         "the value".to_owned()
@@ -15,10 +15,10 @@ pub fn shown_safely(text: &str) -> String {
     }
 }
 
-/// One of the words in front, and what each means.
+/// The meaning of a word, from these `words` and their meanings.
 ///
 /// # Errors
-/// The end of a sentence about the value: it is none of them.
+/// The end of a sentence about the value: it is none of these words.
 pub fn one_of<T: Copy>(words: &[(&str, T)], text: &str) -> Result<T, String> {
     let found = words.iter().find(|(word, _)| *word == text);
     found.map(|(_, meaning)| *meaning).ok_or_else(|| {
@@ -27,16 +27,16 @@ pub fn one_of<T: Copy>(words: &[(&str, T)], text: &str) -> Result<T, String> {
     })
 }
 
-/// The word that means this.
+/// The word with this meaning.
 pub fn word_of<T: PartialEq>(words: &[(&'static str, T)], meaning: &T) -> &'static str {
     let found = words.iter().find(|(_, other)| other == meaning);
     found.map_or("", |(word, _)| word)
 }
 
-/// A duration as humantime writes it (`90s`, `5m`, `1h 30m`), or a bare number of seconds, as in `flock -w 0.5`.
+/// A duration in humantime's format (`90s`, `5m`, `1h 30m`), or a bare number of seconds, as in `flock -w 0.5`.
 ///
 /// # Errors
-/// The end of a sentence about the value: it is no duration, or longer than 100 years.
+/// The end of a sentence about the value: it is not a duration, or is longer than 100 years.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let is_number = text.contains(|c: char| c.is_ascii_digit())
         && text.chars().all(|c| c.is_ascii_digit() || c == '.');

@@ -1,5 +1,5 @@
-//! `dblock acquire`: a lock that spans several commands of a script. A process of its own acquires the row, and releases it again
-//! unless it learns that the token was printed.
+//! `dblock acquire`: a lock that spans several commands of a script. A separate process acquires the row. It releases the row again unless
+//! it learns that the token was printed.
 
 use std::cell::Cell;
 use std::io;
@@ -11,14 +11,13 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::inquiry::listener_of;
-use super::print_to_reader;
+use super::{in_json, print_to_reader};
 use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::log::Level;
-use crate::base::text::{json_printable, seconds};
+use crate::base::text::seconds;
 use crate::db::{Connector, Fault, Plain};
 use crate::history::{Journal, Outcome, RunEnd, RunFacts};
 use crate::isolated::link::{Link, cut};
@@ -34,29 +33,29 @@ use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Acquire};
 
-/// For all that is neither connecting nor waiting.
+/// Time limit for everything but connecting and waiting.
 const BESIDES: Duration = Duration::from_secs(5);
 
-/// How long the server may take to record that the lock was taken, for each answer.
+/// How long each answer may take when the server records that the lock was taken.
 const RECORD_LIMIT: Duration = Duration::from_secs(2);
 
-/// What became of it.
+/// A message from the process that acquires the row.
 #[derive(Debug, Serialize, Deserialize)]
 enum Acquisition {
-    /// It is held; the token as a text.
+    /// The lock is held; with the token as text.
     Acquired {
         token: String,
         slot: u32,
         fence: u64,
         lease: Lease,
     },
-    /// Others hold it, and the time to wait is over.
+    /// Others hold the lock, and the wait is over.
     Taken(Holders),
-    /// It could be acquired now: is somebody there to print its token, and not stopped?
+    /// Asks whether the process that prints is running. Nothing is claimed before its answer, which it cannot give while it is stopped.
     AreYouThere,
 }
 
-/// From the process that prints.
+/// A message from the process that prints.
 #[derive(Serialize, Deserialize)]
 enum Answer {
     /// To [`Acquisition::AreYouThere`].
@@ -65,10 +64,10 @@ enum Answer {
     Printed,
 }
 
-/// Acquires a lock, prints its token, and returns how dblock is to end.
+/// Acquires a lock, prints its token, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from being acquired or printed.
+/// Why the lock was not acquired or the token not printed.
 pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (acquire, log) = settings::acquire(command_line)?;
     let connect = acquire.connection.connect_timeout;
@@ -88,7 +87,7 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
             Acquisition::AreYouThere => {
                 let _ = link.send(&Answer::Here);
             }
-            // It was stopped, or the machine slept.
+            // This process was stopped, or the machine slept.
             Acquisition::Acquired { lease, .. } if lease.proved.elapsed() > lease.ttl / 2 => {
                 link.close_for_sending();
                 let line = format!("{name} was lost before its token was printed");
@@ -100,7 +99,7 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
                 log.info(format_args!("acquired {name} (slot {slot}), fence {fence}"));
                 match print_to_reader(&shown(&acquire, &token, slot, fence)) {
                     Ok(()) => {
-                        // From here on the lock is held: no signal makes it look otherwise.
+                        // From here on the lock is held. A signal must not end dblock as if it were not.
                         let _ = SigSet::all().thread_block();
                         let _ = link.send(&Answer::Printed);
                     }
@@ -120,28 +119,39 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
     Ok(ending?)
 }
 
+/// What `--json` prints, as `docs/acquire.schema.json` says.
+#[derive(Serialize)]
+struct AcquiredJson<'a> {
+    name: String,
+    slot: u32,
+    slot_name: Option<&'a str>,
+    fence: u64,
+    token: &'a str,
+    owner: Option<&'a str>,
+    ttl_seconds: f64,
+}
+
 fn shown(acquire: &Acquire, token: &str, slot: u32, fence: u64) -> String {
     if !acquire.json {
         return format!("{token}\n");
     }
-    let whole = json!({
-        "name": acquire.lock.name.to_string(),
-        "slot": slot,
-        "slot_name": acquire.slot_names.get(slot as usize),
-        "fence": fence,
-        "token": token,
-        "owner": acquire.owner,
-        "ttl_seconds": seconds(acquire.lock.ttl),
-    });
-    json_printable(&format!("{whole:#}")) + "\n"
+    in_json(&AcquiredJson {
+        name: acquire.lock.name.to_string(),
+        slot,
+        slot_name: acquire.slot_names.get(slot as usize).map(String::as_str),
+        fence,
+        token,
+        owner: acquire.owner.as_deref(),
+        ttl_seconds: seconds(acquire.lock.ttl),
+    })
 }
 
-/// The process that waits, as the lock's backend knows it.
+/// The waiting process, in its role for the lock.
 struct Waiting {
     name: Name,
     link: Rc<Link>,
     parent: Pid,
-    /// Whether the row may be held without anybody's knowing.
+    /// Whether the row may be held without a confirmed answer.
     may_be_held: Cell<bool>,
 }
 
@@ -185,8 +195,7 @@ impl Caller for Waiting {
         let _ = self.link.send(&Message::Item(Acquisition::AreYouThere));
     }
 
-    /// Goes no further while the one that prints is stopped. The server ends the session of a waiter that keeps silent, and gives its
-    /// place to the next.
+    /// Waits while the process that prints is stopped. Meanwhile the server ends the silent session, and its place goes to the next waiter.
     fn await_alive(&self) {
         self.is_answered();
     }
@@ -198,7 +207,7 @@ impl Waiting {
     }
 }
 
-/// The life of the process that acquires the row.
+/// The main function of the process that acquires the row.
 fn hold_row(
     acquire: &Acquire,
     secret: &str,
@@ -225,6 +234,7 @@ fn hold_row(
         tables: Tables::new(&acquire.connection.database),
         facts: RunFacts::here(&owner, &acquire.lock.name, parent, "dblock acquire"),
         requested: Moment::now(),
+        needed: Some(Duration::ZERO),
     };
     let spec = RowSpec {
         tables: journal.tables.clone(),
@@ -275,7 +285,7 @@ fn hold_row(
             link.send(&Message::Item(Acquisition::Taken(holders)))
         }
     };
-    // The session ends before this process is ended.
+    // End the session before the parent ends this process.
     drop(lock);
     if outcome.is_ok() {
         let _ = link.send(&Message::<Acquisition>::Done);
@@ -283,7 +293,7 @@ fn hold_row(
     Ok(())
 }
 
-/// Acquires the row, or finds out who holds it. What may be held is released where it comes to nothing.
+/// Acquires the row, or finds out who holds it. After a failure it releases a row that may be held.
 fn wait_for_row(
     lock: &mut RowLock,
     waiting: &Waiting,
@@ -305,7 +315,7 @@ fn wait_for_row(
             if lock.withdraw(&[]) {
                 waiting.on_claim(false);
             } else if waiting.link.is_readable() {
-                // Nobody waits for it any more, and no server can be reached.
+                // The parent is gone, and no server can be reached.
                 return Err(Failure::new(Reason::Unreachable, "abandoned"));
             } else {
                 sleep(pause);
@@ -314,7 +324,7 @@ fn wait_for_row(
     }
 }
 
-/// Records that the lock was taken. What is remembered of it matters less than the answer.
+/// Records that the lock was taken. If this fails, the answer stays the same.
 fn record_skip(lock: &mut RowLock, holders: &Holders, name: &Name, journal: &Journal) {
     let Some(session) = lock.session() else {
         return;
@@ -329,7 +339,7 @@ fn record_skip(lock: &mut RowLock, holders: &Holders, name: &Name, journal: &Jou
     }
 }
 
-/// Passes the token on, and releases the row again unless it was printed.
+/// Sends the token to the parent, and releases the row unless the token was printed.
 fn pass_on(
     lock: &mut RowLock,
     token: &Token,

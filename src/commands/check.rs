@@ -1,5 +1,5 @@
-//! `dblock check`: is a server fit to lock on, and how fast is it? What talks to the server is a process of its own; this
-//! one keeps the time, and prints.
+//! `dblock check`: tests whether a server is fit for locks, and how fast it is. A separate process talks to the server; this one limits the
+//! time, and prints.
 
 mod durable;
 mod examiner;
@@ -16,13 +16,13 @@ use crate::settings::cli::CommandLine;
 use examiner::examine;
 use finding::{Finding, Findings, State};
 
-/// All of it takes at most so many connect time-outs.
+/// Limit for everything, as a multiple of the connect timeout.
 const WHOLE: u32 = 3;
 
-/// Examines a server, prints what was found, and returns how dblock is to end.
+/// Examines a server, prints the findings, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept the server from being examined.
+/// Why the server could not be examined.
 pub fn check(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (check, log) = settings::check(command_line)?;
     let connect = check.connection.connect_timeout;

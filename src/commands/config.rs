@@ -1,19 +1,19 @@
-//! `dblock config`: every setting in force and where it comes from. For when a job works in a shell, but not in cron.
+//! `dblock config`: every setting in force, and its source. For a job that works in a shell, but not in cron.
 
 use std::fmt::Write;
 
-use serde_json::json;
+use serde::Serialize;
 
-use super::{in_columns, print};
+use super::{in_columns, in_json, print};
 use crate::base::exit::Ending;
 use crate::base::text::printable;
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Config};
 
-/// Prints the settings, as far as they could be read and whatever is wrong, and returns how dblock is to end.
+/// Prints the settings, even if some are wrong, and returns dblock's exit.
 ///
 /// # Errors
-/// What is wrong with them.
+/// What is wrong with the settings.
 pub fn config(command_line: CommandLine) -> anyhow::Result<Ending> {
     let config = settings::config(command_line);
     print(&if config.json {
@@ -27,19 +27,42 @@ pub fn config(command_line: CommandLine) -> anyhow::Result<Ending> {
     }
 }
 
+/// What `--json` prints, as `docs/config.schema.json` says.
+#[derive(Serialize)]
+struct ConfigJson<'a> {
+    settings: Vec<SettingJson<'a>>,
+    option_files: Vec<OptionFileJson>,
+}
+
+/// A setting, for programs.
+#[derive(Serialize)]
+struct SettingJson<'a> {
+    setting: &'a str,
+    value: Option<&'a str>,
+    from: &'a str,
+}
+
+/// An option file, for programs.
+#[derive(Serialize)]
+struct OptionFileJson {
+    file: String,
+    status: String,
+}
+
 fn as_json(config: &Config) -> String {
-    let settings = config.settings.iter().map(
-        |setting| json!({"setting": setting.name, "value": setting.value, "from": setting.from}),
-    );
-    let files = config.files.iter().map(|(file, status)| {
-        let file = printable(&file.display().to_string());
-        json!({"file": file, "status": printable(&status.to_string())})
+    let settings = config.settings.iter().map(|setting| SettingJson {
+        setting: &setting.name,
+        value: setting.value.as_deref(),
+        from: &setting.from,
     });
-    let whole = json!({
-        "settings": settings.collect::<Vec<_>>(),
-        "option_files": files.collect::<Vec<_>>(),
+    let files = config.files.iter().map(|(file, status)| OptionFileJson {
+        file: printable(&file.display().to_string()),
+        status: printable(&status.to_string()),
     });
-    format!("{whole:#}\n")
+    in_json(&ConfigJson {
+        settings: settings.collect(),
+        option_files: files.collect(),
+    })
 }
 
 fn as_table(config: &Config) -> String {

@@ -1,16 +1,16 @@
-//! `dblock history`: what ran where, when, and how it ended.
+//! `dblock history`: which runs there were, where and when, and how they ended.
 
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use nix::unistd::Pid;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::inquiry::ask_server_reached_by;
-use super::{in_columns, print, to_the_second};
+use super::{in_columns, in_json, print, to_the_second};
 use crate::base::exit::{Ending, Failure};
 use crate::base::log::Level;
-use crate::base::text::{in_seconds, json_printable, moment, printable, seconds, shown};
+use crate::base::text::{in_seconds, moment, printable, seconds, shown};
 use crate::history::{EXPIRED, Entry, State, list, reach};
 use crate::isolated::link::Link;
 use crate::isolated::query::{self, Limits};
@@ -18,20 +18,20 @@ use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, History};
 
-/// All of it takes at most so many connect time-outs.
+/// Limit for everything, as a multiple of the connect timeout.
 const WHOLE: u32 = 3;
 
-/// Shorter runs are shown to the millisecond.
+/// Shorter runs are shown in milliseconds.
 const SHORT: Duration = Duration::from_secs(10);
 
 const NOTHING: &str = "no such run is recorded";
 const VANISHED: &str = "unknown end: its host died or lost the server";
 const UNKNOWN: &str = "this server does not see whether it still runs";
 
-/// Asks the server, prints the answer, and returns how dblock is to end.
+/// Asks the server, prints the answer, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept the server from being asked.
+/// Why the server could not be asked.
 pub fn history(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (history, log) = settings::history(command_line)?;
     let connect = history.connection.connect_timeout;
@@ -78,7 +78,7 @@ fn read(history: &History, shown: Level, link: &Rc<Link>, parent: Pid) -> Result
     )
 }
 
-/// How a run ended, in the word of JSON.
+/// The outcome of a run, as the word in JSON.
 fn outcome(run: &Entry) -> &str {
     match &run.state {
         State::Ended(word) => word,
@@ -157,36 +157,69 @@ fn row(run: &Entry) -> Vec<String> {
         .collect()
 }
 
-fn as_json(server: &str, runs: &[Entry]) -> String {
-    let runs = runs.iter().map(entry).collect::<Vec<_>>();
-    let whole = json!({ "server": server, "runs": runs });
-    format!("{}\n", json_printable(&format!("{whole:#}")))
+/// What `--json` prints, as `docs/history.schema.json` says.
+#[derive(Serialize)]
+struct HistoryJson<'a> {
+    server: &'a str,
+    runs: Vec<RunJson<'a>>,
 }
 
-fn entry(run: &Entry) -> Value {
+/// A run, for programs.
+#[derive(Serialize)]
+struct RunJson<'a> {
+    run: &'a str,
+    name: &'a str,
+    slot: Option<u32>,
+    slot_name: Option<&'a str>,
+    fence: Option<u64>,
+    tick: Option<String>,
+    attempt: Option<u32>,
+    host: Option<&'a str>,
+    pid: Option<u64>,
+    user: Option<&'a str>,
+    program: Option<&'a str>,
+    connection: Option<u64>,
+    requested: String,
+    acquired: Option<String>,
+    started: Option<String>,
+    ended: Option<String>,
+    waited_seconds: Option<f64>,
+    ran_seconds: Option<f64>,
+    outcome: &'a str,
+    exit_code: Option<u32>,
+    signal: Option<&'a str>,
+    message: Option<&'a str>,
+}
+
+fn as_json(server: &str, runs: &[Entry]) -> String {
+    let runs = runs.iter().map(run_json).collect();
+    in_json(&HistoryJson { server, runs })
+}
+
+fn run_json(run: &Entry) -> RunJson<'_> {
     let got = run.acquired.or(run.ended);
-    json!({
-        "run": run.run,
-        "name": run.name,
-        "slot": run.slot,
-        "slot_name": run.slot_name,
-        "fence": run.fence,
-        "tick": run.tick.map(moment),
-        "attempt": run.attempt,
-        "host": run.host,
-        "pid": run.pid,
-        "user": run.user,
-        "program": run.program,
-        "connection": run.connection,
-        "requested": moment(run.requested),
-        "acquired": run.acquired.map(moment),
-        "started": run.started.map(moment),
-        "ended": run.ended.map(moment),
-        "waited_seconds": between(Some(run.requested), got).map(seconds),
-        "ran_seconds": between(run.started, run.ended).map(seconds),
-        "outcome": outcome(run),
-        "exit_code": run.exit_code,
-        "signal": run.signal,
-        "message": message(run),
-    })
+    RunJson {
+        run: &run.run,
+        name: &run.name,
+        slot: run.slot,
+        slot_name: run.slot_name.as_deref(),
+        fence: run.fence,
+        tick: run.tick.map(moment),
+        attempt: run.attempt,
+        host: run.host.as_deref(),
+        pid: run.pid,
+        user: run.user.as_deref(),
+        program: run.program.as_deref(),
+        connection: run.connection,
+        requested: moment(run.requested),
+        acquired: run.acquired.map(moment),
+        started: run.started.map(moment),
+        ended: run.ended.map(moment),
+        waited_seconds: between(Some(run.requested), got).map(seconds),
+        ran_seconds: between(run.started, run.ended).map(seconds),
+        outcome: outcome(run),
+        exit_code: run.exit_code,
+        signal: run.signal.as_deref(),
+        message: message(run),
+    }
 }

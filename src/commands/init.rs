@@ -10,23 +10,31 @@ use crate::schema::{Installed, Installer, Keep};
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Init};
 
-/// All of it takes at most so many connect time-outs, and besides as long as another that does the same.
+/// Limit for everything, as a multiple of the connect timeout. Waiting for another init comes on top of it.
 const WHOLE: u32 = 3;
 
-/// Creates the tables, says what was done, and returns how dblock is to end.
+/// This change only appears if there were no tables before.
+const FIRST_TABLE: &str = "table dblock_locks";
+
+/// Creates the tables, prints what was done, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from being done; that they are not current, where only that was asked.
+/// Why it failed; with `--check`: the tables are not current.
 pub fn init(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (init, log) = settings::init(command_line)?;
     match init {
-        Init::Print { database, keep } => {
+        Init::Print {
+            database,
+            user,
+            keep,
+        } => {
             let installer = Installer {
                 database: &database,
                 keep,
                 only_checks: true,
             };
-            print(&installer.script())?;
+            let user = user.replace('\\', "\\\\").replace('\'', "''");
+            print(&installer.script(&format!("'{user}'@'%'")))?;
         }
         Init::Install {
             connection,
@@ -101,6 +109,11 @@ fn install(
         } else {
             format!("{place} are current (version {version}); new: {changes_in_words}\n")
         })?;
+        // The names of those accounts are not known here.
+        if changes.iter().any(|change| change == FIRST_TABLE) {
+            let grant = installer.grant("...");
+            print(&format!("for each other account that uses them: {grant}\n"))?;
+        }
     }
     Ok(())
 }

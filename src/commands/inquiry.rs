@@ -1,4 +1,4 @@
-//! The process of a command that asks a server questions: a session, and a link to the process that prints the answers.
+//! The process of a command that asks a server. It has a session, and a link to the process that prints the answers.
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -16,15 +16,15 @@ use crate::isolated::query::Message;
 use crate::lock::named::{Inspector, reach};
 use crate::lock::{DEFAULT_TTL, Introduction};
 
-/// How much of the connect timeout goes by before it is said that every server is read-only: then there is time to say it.
+/// After this fraction of the connect timeout it reports that every server is read-only, which leaves time to print that.
 const PATIENCE: f64 = 0.8;
 
-/// How long a server that takes writes is sought, by the connect timeout.
+/// How long to look for a server that takes writes.
 fn patience(connect_timeout: Duration) -> Duration {
     connect_timeout.mul_f64(PATIENCE)
 }
 
-/// What the process that asks has: a session, and a link to the process that prints.
+/// What the process that asks works with: a session, and a link to the process that prints.
 pub struct Asker {
     /// The session.
     pub inspector: Inspector,
@@ -32,22 +32,22 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// Reports one of the things that were asked for.
+    /// Sends one of the answers.
     pub fn report<T: Serialize>(&self, item: T) {
         let _ = self.link.send(&Message::Item(item));
     }
 
-    /// The link, for what is reported while the session is asked.
+    /// The link, for answers that are sent while the session is in use.
     pub fn link(&self) -> Rc<Link> {
         Rc::clone(&self.link)
     }
 }
 
-/// The life of a process that asks: it keeps its secrets to itself, reaches the server that takes writes, if there is one,
-/// asks, and says good-bye to the server before its last message. It has this `name`, of at most 15 bytes.
+/// The main function of a process that asks. It protects its secrets, reaches the server that takes writes, if there is one, asks, and ends
+/// its session before its last message. The process has this `name`, of at most 15 bytes.
 ///
 /// # Errors
-/// What it failed of.
+/// Why it failed.
 pub fn ask_server<T: Serialize>(
     (command, name): (&str, &CStr),
     options: &ConnectOptions,
@@ -58,7 +58,7 @@ pub fn ask_server<T: Serialize>(
     ask_server_reached_by::<T>((command, name), options, shown, (link, parent), reach, work)
 }
 
-/// As [`ask_server`], on the server that `reach` reaches within the time that it is given.
+/// As [`ask_server`], but `reach` connects to the server, within the given time.
 ///
 /// # Errors
 /// As [`ask_server`].
@@ -71,7 +71,7 @@ pub fn ask_server_reached_by<T: Serialize>(
     work: impl FnOnce(&mut Asker) -> Result<(), Fault>,
 ) -> Result<(), Failure> {
     harden(parent)?;
-    // Before the descriptors are closed, for a password's file may be named by a descriptor that dblock inherited.
+    // Read the options before the descriptors are closed: a password file may be named by an inherited descriptor.
     let attributes = Introduction::of_command(command, parent, DEFAULT_TTL).attributes();
     let listener = listener_of::<T>(&link, shown);
     let connector = Connector::new(options, attributes, DEFAULT_TTL, listener)?;
@@ -89,7 +89,7 @@ pub fn ask_server_reached_by<T: Serialize>(
     Ok(())
 }
 
-/// Reports each step to the process that prints, and of statements where they are shown.
+/// Sends each step to the process that prints, and statements too if they are shown.
 pub fn listener_of<T: Serialize>(link: &Rc<Link>, shown: Level) -> Listener {
     let link = Rc::clone(link);
     Rc::new(move |level, text| {

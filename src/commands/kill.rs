@@ -1,5 +1,5 @@
-//! `dblock kill`: ends the holder of a lock, and its command, so that its slot is free. `lock/named/kill.rs` and `lock/rows/kill.rs` have
-//! the protocols; here are the words.
+//! `dblock kill`: ends the holder of a lock, with its command, so that its slot becomes free. The protocols are in `lock/named/kill.rs` and
+//! `lock/rows/kill.rs`; this file has the texts.
 
 use std::fmt::Write;
 use std::rc::Rc;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use nix::unistd::Pid;
 
 use super::inquiry::ask_server;
-use super::print;
+use super::print_done;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::log::Level;
-use crate::base::text::{in_seconds, printable, shown};
+use crate::base::text::{in_seconds, shown};
 use crate::db::Client;
 use crate::history::recorder_of_token_ends;
 use crate::isolated::link::Link;
@@ -23,13 +23,13 @@ use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Kill};
 
-/// For all that is not waiting for the command's end, the marker of another included.
+/// Time limit for everything but waiting for the command's end. It includes waiting for another killer's marker.
 const BESIDES: Duration = Duration::from_secs(20);
 
-/// Ends a holder, says what was done, and returns how dblock is to end.
+/// Ends a holder, prints what was done, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from being done.
+/// Why it failed.
 pub fn kill(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (kill, log) = settings::kill(command_line)?;
     let connect = kill.connection.connect_timeout;
@@ -60,8 +60,8 @@ pub fn kill(command_line: CommandLine) -> anyhow::Result<Ending> {
     };
     if code != 0 {
         log.error(line);
-    } else if log.shown > Level::Error {
-        print(&format!("{}\n", printable(&line)))?;
+    } else {
+        print_done(log, line)?;
     }
     Ok(Ending::Code(code))
 }
@@ -97,7 +97,7 @@ fn end_holder(kill: &Kill, level: Level, link: Rc<Link>, parent: Pid) -> Result<
     )
 }
 
-/// The exit code, and the line that says what was done.
+/// The exit code, and the line that is printed.
 fn in_words(kill: &Kill, killed: &Killed) -> (u8, String) {
     match killed {
         Killed::SeveralHolders(slots) => {
@@ -291,7 +291,7 @@ fn upwards(span: Duration) -> impl std::fmt::Display {
     in_seconds(span + Duration::from_millis(999))
 }
 
-/// Who has a row, with all that helps to find it.
+/// Describes the holder of a row, with everything that helps to find it.
 fn row_identity(holder: &RowVictim) -> String {
     let is_token = holder.durable.kind == HolderKind::Token;
     let mut who = match &holder.client {
@@ -315,7 +315,7 @@ fn row_identity(holder: &RowVictim) -> String {
     who
 }
 
-/// Who a holder is, with all that helps to find it.
+/// Describes a holder, with everything that helps to find it.
 fn identity(holder: &Victim) -> String {
     let client = &holder.client;
     match (client.dblock(), holder.is_dblock) {
@@ -333,7 +333,7 @@ fn now_held(now: Option<&Client>) -> String {
     now.map_or_else(
         || "now it is free".to_owned(),
         |holder| match (holder.dblock(), holder.connection) {
-            // Neither the history nor a session says more.
+            // Neither the history nor a session says who it is.
             (None, 0) => "now it is held by another".to_owned(),
             _ => format!("now it is held by {holder}"),
         },

@@ -1,4 +1,4 @@
-//! One file for each subcommand; `inquiry`, which those share that question a server, and `of_token`, which `renew` and `release` share.
+//! One file for each subcommand. `inquiry` is shared by those that ask a server, and `of_token` by `renew` and `release`.
 
 pub mod acquire;
 pub mod check;
@@ -15,24 +15,27 @@ pub mod renew;
 pub mod run;
 pub mod status;
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::SystemTime;
 
 use nix::errno::Errno;
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::base::exit::{Failure, Reason};
-use crate::base::text::{in_words, moment};
+use crate::base::log::{Level, Log};
+use crate::base::text::{in_words, json_printable, moment, printable};
 use crate::supervise::was_closed;
 
-/// Prints what was asked for. A reader that has seen enough, as `head`, is no error; that stdout is closed is one, as for `ls`.
+/// Prints an answer. A reader that stops early, such as `head`, is no error. A closed stdout is one, as for `ls`.
 fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }
 
-/// As [`print`], for what need not be text.
+/// As [`print`], for bytes that need not be text.
 fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     if was_closed(libc::STDOUT_FILENO) {
         return Err(cannot_write(&Errno::EBADF.into()));
@@ -45,12 +48,20 @@ fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Prints what must reach somebody: that stdout is closed, or that nobody reads it, is an error.
+/// Prints one line with what was done, unless `--quiet`.
+fn print_done(log: Log, line: impl Display) -> Result<(), Failure> {
+    if log.shown == Level::Error {
+        return Ok(());
+    }
+    print(&format!("{}\n", printable(&line.to_string())))
+}
+
+/// Prints something that must reach a reader. A closed stdout is an error, and so is a pipe without a reader.
 fn print_to_reader(text: &str) -> Result<(), Failure> {
     let written = if was_closed(libc::STDOUT_FILENO) {
         Err(Errno::EBADF.into())
     } else {
-        // Not `Stdout`, to which a bad descriptor is as good as another.
+        // Not through `Stdout`, which ignores a bad descriptor.
         let stdout = io::stdout().as_fd().try_clone_to_owned();
         stdout.and_then(|stdout| File::from(stdout).write_all(text.as_bytes()))
     };
@@ -62,7 +73,17 @@ fn cannot_write(error: &io::Error) -> Failure {
     Failure::new(Reason::Internal, line)
 }
 
-/// Rows of as many cells each, in columns that are as wide as need be.
+/// The output of `--json`: one object in several lines, with its members in alphabetical order.
+fn in_json(answer: &impl Serialize) -> String {
+    format!("{}\n", json_printable(&format!("{:#}", json_value(answer))))
+}
+
+/// The members of a [`Value`] are in alphabetical order.
+fn json_value(answer: &impl Serialize) -> Value {
+    serde_json::to_value(answer).expect("numbers, texts and lists of them")
+}
+
+/// Aligns rows with the same number of cells in columns.
 fn in_columns(rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let widths = rows.iter().map(|row| row[column].chars().count());

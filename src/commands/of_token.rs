@@ -1,4 +1,4 @@
-//! What `renew` and `release` share: a process that acts for a script's token.
+//! The shared part of `renew` and `release`: a process that acts for a script's token.
 
 use std::rc::Rc;
 use std::thread::sleep;
@@ -23,16 +23,16 @@ use crate::lock::{
 use crate::schema::Tables;
 use crate::settings::OfToken;
 
-/// One attempt to do something with a lock; how long to wait before the next, if it came to nothing.
+/// One attempt at something with a lock. Returns the pause before the next attempt, if it was in vain.
 type Work = fn(&mut RowLock, &dyn Caller, &Journal) -> Result<Option<Duration>, Failure>;
 
-/// Has `work` done with the lock of a token.
+/// Does `work` with the lock of a token.
 ///
 /// # Errors
-/// [`Reason::LockLost`](crate::base::exit::Reason) where the token does not hold the lock any more.
+/// [`Reason::LockLost`](crate::base::exit::Reason) if the token does not hold the lock any more.
 pub fn act_on(of_token: &OfToken, command: &str, log: Log, work: Work) -> Result<(), Failure> {
     let connect = of_token.connection.connect_timeout;
-    // It is one or two statements: that a server was reached is known when they are done.
+    // It takes one or two statements, so one limit covers connecting and all of it.
     let limits = Limits {
         connect,
         whole: Some(connect),
@@ -48,7 +48,7 @@ pub fn act_on(of_token: &OfToken, command: &str, log: Log, work: Work) -> Result
     Ok(())
 }
 
-/// Nobody waits here.
+/// A caller that never waits.
 struct Alone(Rc<Link>);
 
 impl Caller for Alone {
@@ -100,6 +100,7 @@ fn act(
             ..RunFacts::here(&owner, &token.name, parent, command)
         },
         requested: Moment::now(),
+        needed: Some(Duration::ZERO),
     };
     let row = RowSpec {
         tables: journal.tables.clone(),
@@ -122,7 +123,7 @@ fn act(
     while let Some(pause) = work(&mut lock, &caller, &journal)? {
         sleep(pause);
     }
-    // The session ends before this process is ended.
+    // End the session before the parent ends this process.
     drop(lock);
     let _ = link.send(&Message::<()>::Done);
     Ok(())

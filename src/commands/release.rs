@@ -5,10 +5,10 @@ use crate::base::exit::Ending;
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
-/// Releases it, and returns how dblock is to end.
+/// Releases the lock, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from being released.
+/// Why it could not be released.
 pub fn release(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (of_token, log) = settings::of_token(command_line)?;
     act_on(&of_token, "dblock release", log, |lock, caller, journal| {

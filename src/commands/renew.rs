@@ -1,4 +1,4 @@
-//! `dblock renew`: holds a lock of `dblock acquire` for longer.
+//! `dblock renew`: renews a lock of `dblock acquire`.
 
 use super::of_token::act_on;
 use crate::base::exit::Ending;
@@ -6,14 +6,14 @@ use crate::lock::{Attempt, Backend};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
-/// Renews it, and returns how dblock is to end.
+/// Renews the lock, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from being renewed.
+/// Why it could not be renewed.
 pub fn renew(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (of_token, log) = settings::of_token(command_line)?;
     act_on(&of_token, "dblock renew", log, |lock, caller, _| {
-        // Its first renewal is how a process gets to know whether it holds the lock.
+        // A process finds out by its first renewal whether it holds the lock.
         Ok(match lock.try_acquire(caller)? {
             Attempt::Retry(pause) => Some(pause),
             Attempt::Acquired(..) | Attempt::Taken(_) => None,

@@ -1,4 +1,4 @@
-//! `dblock run`: acquire the lock, run the command, release the lock, end as the command ended.
+//! `dblock run`: acquires the lock, runs the command, releases the lock, and exits as the command did.
 
 mod report;
 
@@ -10,10 +10,10 @@ use crate::settings::cli::CommandLine;
 use crate::settings::{self, IfUnreachable, ReportTo, Run};
 use crate::supervise::{Conclusion, RunOutcome, RunRecord, Signals, Supervisor};
 
-/// Runs it, reports on it where that is asked for, and returns how dblock is to end.
+/// Runs the command, reports on it if requested, and returns dblock's exit.
 ///
 /// # Errors
-/// Everything that has an exit code of its own, and a line.
+/// Any failure with an exit code and an error line of its own.
 pub fn run(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (run, log) = settings::run(command_line)?;
     let mut run_record = RunRecord::begin();
@@ -57,7 +57,7 @@ fn run_under_lock(run: &Run, log: Log, record: &mut RunRecord) -> anyhow::Result
     }
 }
 
-/// Says why the command was not run: what is to be said of the lock.
+/// Logs why the command was not run.
 fn skip(run: &Run, log: Log, record: &mut RunRecord, why: &str) -> Ending {
     let line = format!("{} {why}; not run", run.job.lock.name);
     log.say(run.level_of_skip(), &line);

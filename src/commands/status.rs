@@ -5,13 +5,13 @@ use std::rc::Rc;
 use std::time::SystemTime;
 
 use nix::unistd::Pid;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::inquiry::ask_server;
-use super::{in_columns, print};
+use super::{in_columns, in_json, print};
 use crate::base::exit::{Ending, Failure};
 use crate::base::log::Level;
-use crate::base::text::{in_seconds, json_printable, moment, printable, seconds};
+use crate::base::text::{in_seconds, moment, printable, seconds};
 use crate::db::{Client, Fault};
 use crate::history;
 use crate::isolated::link::{Link, cut};
@@ -23,22 +23,22 @@ use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Status};
 
-/// All of it takes at most so many connect time-outs.
+/// Limit for everything, as a multiple of the connect timeout.
 const WHOLE: u32 = 3;
 
-/// A lock, and what was found of it.
+/// The findings about a lock.
 struct Lock {
     name: String,
     holders: Vec<Holding>,
-    /// The slots whose holder is being ended, and by whom.
+    /// The slots with a holder that is being killed, and the killers.
     ending: Vec<(u32, Client)>,
     waiters: Vec<Waiter>,
 }
 
-/// Asks the server, prints the answer, and returns how dblock is to end.
+/// Asks the server, prints the answer, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept the server from being asked.
+/// Why the server could not be asked.
 pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (status, log) = settings::status(command_line)?;
     let connect = status.connection.connect_timeout;
@@ -90,7 +90,7 @@ fn take_census(status: &Status, shown: Level, link: &Rc<Link>, parent: Pid) -> R
             let inspector = &mut asker.inspector;
             inspector.warn_of_read_only();
             let tables = Tables::new(&status.connection.database);
-            // Tables that cannot be used hide no named lock.
+            // If the tables cannot be used, named locks are still shown.
             let (rows, unusable) = match Rows::open(tables, inspector) {
                 Ok(rows) => (rows, None),
                 Err(Fault::Final(failure)) => (None, Some(failure.line)),
@@ -138,7 +138,7 @@ fn take_census(status: &Status, shown: Level, link: &Rc<Link>, parent: Pid) -> R
     )
 }
 
-/// The titles of the columns that only durable locks have.
+/// The titles of the columns for durable locks.
 const OF_ROWS: [&str; 4] = ["DURABLE", "FENCE", "EXPIRES IN", "OWNER"];
 
 fn as_table(locks: &[Lock], unseen: &[String]) -> String {
@@ -234,16 +234,16 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
     table
 }
 
-/// The column of the program.
+/// The index of the program's column.
 const PROGRAM: usize = 6;
 
-/// Whether a script holds it, of which nothing is known.
+/// Whether a script holds it, without any known details.
 fn is_of_script(holder: &Holding) -> bool {
     let is_token = |row: &Durable| row.kind == HolderKind::Token;
     holder.durable.as_ref().is_some_and(is_token) && holder.client.claims.is_none()
 }
 
-/// The state of a row whose time is over, and which nobody has released.
+/// The state of a row that has expired without a release.
 const EXPIRED: &str = "expired: its host died or lost the server";
 
 fn has_expired(durable: &Durable) -> bool {
@@ -262,7 +262,7 @@ fn cells_of_row(durable: &Durable) -> [String; 4] {
     ]
 }
 
-/// For how long a slot is held: at most so long where its holder may have waited for it before.
+/// How long a slot has been held. If the holder may have waited before, this is an upper bound.
 fn span_of(holder: &Holding) -> Option<String> {
     if let Some(span) = holder.held_for {
         return Some(in_seconds(span).to_string());
@@ -316,67 +316,134 @@ fn row(
         .collect()
 }
 
-/// The number of a session; `None`: it is not on this server.
+/// The connection id of a session; `None`: it is not on this server.
 fn connection(client: &Client) -> Option<u64> {
     Some(client.connection).filter(|number| *number > 0)
 }
 
-fn as_json(server: &str, locks: &[Lock], unseen: &[String]) -> String {
-    let locks = locks.iter().map(|lock| {
-        let holders = lock.holders.iter().map(|holder| {
-            let mut one = client(&holder.client);
-            one["slot"] = json!(holder.slot);
-            one["dblock"] = json!(holder.is_dblock);
-            let since = holder
-                .held_for
-                .and_then(|span| SystemTime::now().checked_sub(span));
-            one["since"] = json!(since.map(moment));
-            one["held_seconds"] = json!(holder.held_for.map(seconds));
-            one["idle_seconds"] = json!(holder.idle.map(seconds));
-            let durable = holder.durable.as_ref();
-            one["durable"] = json!(durable.is_some());
-            one["kind"] = json!(durable.map(|row| row.kind.name()));
-            one["fence"] = json!(durable.map(|row| row.fence));
-            one["owner"] = json!(durable.and_then(|row| row.owner_name.as_ref()));
-            one["expires_in_seconds"] = json!(durable.and_then(|row| row.expires_in).map(seconds));
-            one["expired"] = json!(durable.is_some_and(has_expired));
-            one
-        });
-        let waiters = lock.waiters.iter().map(|waiter| {
-            let mut one = client(&waiter.client);
-            one["waited_seconds"] = json!(waiter.waits_for.map(seconds));
-            one
-        });
-        let ending = lock.ending.iter().map(|(slot, who)| {
-            let mut one = client(who);
-            one["slot"] = json!(slot);
-            one
-        });
-        json!({
-            "name": lock.name,
-            "killed_by": ending.collect::<Vec<_>>(),
-            "holders": holders.collect::<Vec<_>>(),
-            "waiters": waiters.collect::<Vec<_>>(),
-        })
-    });
-    let whole = json!({
-        "server": server,
-        "locks": locks.collect::<Vec<_>>(),
-        "not_visible": unseen,
-    });
-    format!("{}\n", json_printable(&format!("{whole:#}")))
+/// What `--json` prints, as `docs/status.schema.json` says.
+#[derive(Serialize)]
+struct StatusJson<'a> {
+    server: &'a str,
+    locks: Vec<LockJson<'a>>,
+    not_visible: &'a [String],
 }
 
-fn client(client: &Client) -> Value {
-    let claims = client.claims.clone().unwrap_or_default();
-    json!({
-        "connection": connection(client),
-        "address": client.address,
-        "client": claims.program,
-        "host": claims.host,
-        "pid": claims.pid.as_ref().and_then(|pid| pid.parse::<u64>().ok()),
-        "program": claims.command,
-        "user": claims.os_user,
-        "started": claims.started.map(moment),
+/// A lock, for programs.
+#[derive(Serialize)]
+struct LockJson<'a> {
+    name: &'a str,
+    killed_by: Vec<KillerJson<'a>>,
+    holders: Vec<HolderJson<'a>>,
+    waiters: Vec<WaiterJson<'a>>,
+}
+
+/// Who kills the holder of a slot.
+#[derive(Serialize)]
+struct KillerJson<'a> {
+    #[serde(flatten)]
+    client: ClientJson<'a>,
+    slot: u32,
+}
+
+#[derive(Serialize)]
+struct HolderJson<'a> {
+    #[serde(flatten)]
+    client: ClientJson<'a>,
+    slot: u32,
+    dblock: bool,
+    since: Option<String>,
+    held_seconds: Option<f64>,
+    idle_seconds: Option<f64>,
+    durable: bool,
+    kind: Option<&'static str>,
+    fence: Option<u64>,
+    owner: Option<&'a str>,
+    expires_in_seconds: Option<f64>,
+    expired: bool,
+}
+
+#[derive(Serialize)]
+struct WaiterJson<'a> {
+    #[serde(flatten)]
+    client: ClientJson<'a>,
+    waited_seconds: Option<f64>,
+}
+
+/// What is known of a session.
+#[derive(Default, Serialize)]
+struct ClientJson<'a> {
+    connection: Option<u64>,
+    address: Option<&'a str>,
+    client: Option<&'a str>,
+    host: Option<&'a str>,
+    pid: Option<u64>,
+    program: Option<&'a str>,
+    user: Option<&'a str>,
+    started: Option<String>,
+}
+
+fn as_json(server: &str, locks: &[Lock], unseen: &[String]) -> String {
+    let locks = locks.iter().map(|lock| {
+        let ending = lock.ending.iter().map(|(slot, killer)| KillerJson {
+            client: client_json(killer),
+            slot: *slot,
+        });
+        let waiters = lock.waiters.iter().map(|waiter| WaiterJson {
+            client: client_json(&waiter.client),
+            waited_seconds: waiter.waits_for.map(seconds),
+        });
+        LockJson {
+            name: &lock.name,
+            killed_by: ending.collect(),
+            holders: lock.holders.iter().map(holder_json).collect(),
+            waiters: waiters.collect(),
+        }
+    });
+    in_json(&StatusJson {
+        server,
+        locks: locks.collect(),
+        not_visible: unseen,
     })
+}
+
+fn holder_json(holder: &Holding) -> HolderJson<'_> {
+    let since = holder
+        .held_for
+        .and_then(|span| SystemTime::now().checked_sub(span));
+    let durable = holder.durable.as_ref();
+    HolderJson {
+        client: client_json(&holder.client),
+        slot: holder.slot,
+        dblock: holder.is_dblock,
+        since: since.map(moment),
+        held_seconds: holder.held_for.map(seconds),
+        idle_seconds: holder.idle.map(seconds),
+        durable: durable.is_some(),
+        kind: durable.map(|row| row.kind.name()),
+        fence: durable.map(|row| row.fence),
+        owner: durable.and_then(|row| row.owner_name.as_deref()),
+        expires_in_seconds: durable.and_then(|row| row.expires_in).map(seconds),
+        expired: durable.is_some_and(has_expired),
+    }
+}
+
+fn client_json(client: &Client) -> ClientJson<'_> {
+    let seen = ClientJson {
+        connection: connection(client),
+        address: client.address.as_deref(),
+        ..ClientJson::default()
+    };
+    let Some(claims) = &client.claims else {
+        return seen;
+    };
+    ClientJson {
+        client: claims.program.as_deref(),
+        host: claims.host.as_deref(),
+        pid: claims.pid.as_ref().and_then(|pid| pid.parse().ok()),
+        program: claims.command.as_deref(),
+        user: claims.os_user.as_deref(),
+        started: claims.started.map(moment),
+        ..seen
+    }
 }

@@ -1,5 +1,5 @@
-//! Compares schedules with the main loop of cronie's `src/cron.c`, which wakes up every minute and keeps a virtual time, and with a
-//! list of values for each field that is made without reading it.
+//! Compares schedules with the main loop of cronie's `src/cron.c`, which wakes up every minute and keeps a virtual time. Also compares each
+//! field with a list of values that is made without parsing.
 
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::{Schedule, Tick, Zone};
 
-/// Zones with every kind of change, and none of exactly three hours forward, which cronie takes for the clock being set.
+/// Zones with every kind of clock change, but none of exactly three hours forward, which cronie mistakes for setting the clock.
 const ZONES: [&str; 20] = [
     "UTC",
     "Europe/Berlin",
@@ -69,7 +69,7 @@ struct Field {
     star: bool,
 }
 
-/// A field of values from `low` to `high`, whose single values and ranges go to `most` only.
+/// A field with values from `low` to `high`. Single values and ranges end at `most`.
 fn field(low: u8, high: u8, most: u8) -> impl Strategy<Value = Field> {
     let step = proptest::option::of(1..=high);
     let bounds = (low..=most, low..=most);
@@ -99,7 +99,7 @@ impl std::fmt::Debug for Line {
     }
 }
 
-/// Days and months are mostly free, so that something happens within days, and hours are often those at which clocks change.
+/// Days and months are mostly free, so that jobs are due within days. Hours are often those of clock changes.
 fn line() -> impl Strategy<Value = Line> {
     let mostly_any = |low, high| {
         let any = Field {
@@ -142,8 +142,8 @@ impl Line {
     }
 }
 
-/// The minutes in which cronie starts a line, from the minute after `start` on. As its main loop, with the clocks counted in
-/// minutes of local time; what it starts several times in one minute is there once.
+/// The minutes in which cronie starts a line, beginning with the minute after `start`. As its main loop, with clocks in minutes of local
+/// time. A minute appears once, even if the line starts several times in it.
 fn cronie(line: &Line, zone: &Zone, start: Timestamp, minutes: i64) -> Vec<Timestamp> {
     let clock = |at: Timestamp| {
         let offset = i64::from(zone.offset(at).seconds());
@@ -161,7 +161,7 @@ fn cronie(line: &Line, zone: &Zone, start: Timestamp, minutes: i64) -> Vec<Times
         let running = clock(now);
         let difference = running - virtual_time;
         let starts = match difference {
-            // A minute later, or the clock jumped.
+            // It is a minute later, or the clock jumped.
             1 | 181.. | ..-180 => {
                 virtual_time = running;
                 matches(running)
@@ -187,7 +187,7 @@ fn cronie(line: &Line, zone: &Zone, start: Timestamp, minutes: i64) -> Vec<Times
     runs
 }
 
-/// Three days with a change of the clocks, if the zone has any near.
+/// Three days around a clock change, if the zone has one near this moment.
 fn start(zone: &Zone, near: i64, hours_before: i64) -> Timestamp {
     let near = Timestamp::from_second(near * 60).unwrap();
     let change = zone.period(near).start;

@@ -1,14 +1,14 @@
-//! The five fields of a line of crontab(5): reads them, and finds the local times that they name. Knows no time zone.
+//! The five fields of a crontab(5) line: reads them, and finds the local times that match. Knows no time zones.
 //!
-//! The crate `croner` was considered and left: it has seconds, `L`, `W` and `#`, which no crontab has, and lacks `~`, the rule that a
-//! day field which begins with `*` restricts the other one, and Vixie's rule for what runs at a fixed time.
+//! The crate `croner` was considered and rejected. It has seconds, `L`, `W` and `#`, which no crontab has. It lacks `~`, the rule that a
+//! day field with a leading `*` restricts the other one, and Vixie's rule for fixed times.
 
 use std::ops::RangeInclusive;
 
 use jiff::civil::{Date, DateTime, Time};
 use sha2::{Digest, Sha256};
 
-/// What a crontab accepts besides five fields, and the fields that it means.
+/// The nicknames of a crontab, with their five fields.
 const NICKNAMES: [(&str, &str); 7] = [
     ("@hourly", "0 * * * *"),
     ("@daily", "0 0 * * *"),
@@ -19,13 +19,13 @@ const NICKNAMES: [(&str, &str); 7] = [
     ("@annually", "0 0 1 1 *"),
 ];
 
-/// The last day that each month has.
+/// The last day that every month has.
 const LAST_COMMON_DAY: u8 = 28;
 
 /// The days of each month in a leap year.
 const MONTH_LENGTHS: [u8; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
-/// Which local times a line of a crontab names.
+/// The local times that a crontab's line matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expression {
     minutes: Set,
@@ -33,17 +33,17 @@ pub struct Expression {
     days: Set,
     months: Set,
     weekdays: Set,
-    /// Whether a day need only match one of the two day fields: neither begins with `*`.
+    /// Whether matching one of the two day fields is enough: neither begins with `*`.
     either_day: bool,
-    /// Whether minute or hour begins with `*`.
+    /// Whether the minute or hour field begins with `*`.
     is_wildcard: bool,
 }
 
 impl Expression {
-    /// Reads five fields or one of the nicknames. `seed` decides what `~` stands for.
+    /// Reads five fields or a nickname. `seed` decides the values of `~`.
     ///
     /// # Errors
-    /// The end of a sentence that names the field and what it may be.
+    /// The end of a sentence with the field's name and its valid values.
     pub fn parse(text: &str, seed: &str) -> Result<Self, String> {
         let text = match text.trim_matches([' ', '\t']) {
             nickname if nickname.starts_with('@') => fields_of(nickname)?,
@@ -77,12 +77,12 @@ impl Expression {
         }
     }
 
-    /// Whether the line follows the real time when clocks change, instead of running at fixed times of day.
+    /// Whether the line follows real time through clock changes, instead of running at fixed times of the day.
     pub fn is_wildcard(&self) -> bool {
         self.is_wildcard
     }
 
-    /// The first time that is named within bounds.
+    /// The first matching time within bounds.
     pub fn first_in(&self, bounds: &RangeInclusive<DateTime>) -> Option<DateTime> {
         let mut from = round_up(*bounds.start())?;
         while from <= *bounds.end() {
@@ -102,7 +102,7 @@ impl Expression {
         None
     }
 
-    /// The last time that is named within bounds.
+    /// The last matching time within bounds.
     pub fn last_in(&self, bounds: &RangeInclusive<DateTime>) -> Option<DateTime> {
         let mut to = *bounds.end();
         while to >= *bounds.start() {
@@ -122,14 +122,14 @@ impl Expression {
         None
     }
 
-    /// Whether some year has a day for it. In 400 years each day of the year falls on each day of the week, 29 February too.
+    /// Whether any year has a matching day. Within 400 years each day of the year falls on each weekday, even 29 February.
     fn has_a_day(&self) -> bool {
         let mut months = (1..=12).zip(MONTH_LENGTHS);
         self.either_day
             || months.any(|(month, length)| self.months.has(month) && self.days.first(1) <= length)
     }
 
-    /// Whether the day fields name a day, whose month is one of those named.
+    /// Whether the day fields match. The month already does.
     fn has_day(&self, date: Date) -> bool {
         let day = self.days.has(date.day());
         let weekday = self.weekdays.has(date.weekday().to_sunday_zero_offset());
@@ -140,7 +140,7 @@ impl Expression {
         }
     }
 
-    /// The first time of day that is named, not before this one.
+    /// The first matching time of the day, at or after this one.
     fn first_time(&self, from: Time) -> Option<Time> {
         let (hour, minute) = split(from);
         let (hour, minute) = if self.hours.has(hour) && self.minutes.first(minute) != NONE {
@@ -151,7 +151,7 @@ impl Expression {
         joined(hour, minute)
     }
 
-    /// The last time of day that is named, not after this one.
+    /// The last matching time of the day, at or before this one.
     fn last_time(&self, to: Time) -> Option<Time> {
         let (hour, minute) = split(to);
         let (hour, minute) = if self.hours.has(hour) && self.minutes.last(minute) != NONE {
@@ -165,7 +165,7 @@ impl Expression {
     }
 }
 
-/// The five fields that a nickname stands for.
+/// The five fields of a nickname.
 fn fields_of(nickname: &str) -> Result<&'static str, String> {
     let found = NICKNAMES.iter().find(|(name, _)| *name == nickname);
     found.map(|(_, fields)| *fields).ok_or_else(|| {
@@ -180,13 +180,13 @@ fn fields_of(nickname: &str) -> Result<&'static str, String> {
 
 /// One of the five fields.
 struct Field {
-    /// As an error calls it.
+    /// Its name in errors.
     name: &'static str,
-    /// Goes into what `~` stands for, so it must never change.
+    /// Part of the value of `~`, so it must never change.
     number: u8,
     low: u8,
     high: u8,
-    /// Names of the values from `low` on.
+    /// The names of the values, starting with `low`.
     names: &'static [&'static str],
 }
 
@@ -224,13 +224,13 @@ const WEEKDAY: Field = Field {
     name: "day of week",
     number: 4,
     low: 0,
-    // Sunday once more.
+    // 7 is Sunday, too.
     high: 7,
     names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"],
 };
 
 impl Field {
-    /// Reads a list of values, ranges and steps.
+    /// Parses a list of values, ranges and steps.
     fn parse(&self, text: &str, seed: &str) -> Result<Set, String> {
         let mut set = Set::default();
         for (place, item) in text.split(',').enumerate() {
@@ -272,7 +272,7 @@ impl Field {
         Ok(set)
     }
 
-    /// The bounds of `a-b` and `a~b`. A week may end on a Sunday.
+    /// The bounds of `a-b` and `a~b`. A range of weekdays may end on Sunday.
     fn range(&self, item: &str, low: &str, high: &str) -> Result<(u8, u8), String> {
         let (first, last) = (self.value(item, low)?, self.value(item, high)?);
         match (first, last) {
@@ -286,7 +286,7 @@ impl Field {
         }
     }
 
-    /// The value that `a~b` stands for; either bound may be left out.
+    /// The value of `a~b`. Either bound may be missing.
     fn random(&self, item: &str, low: &str, high: &str, seed: &[&str]) -> Result<u8, String> {
         let lowest = self.low.to_string();
         let low = if low.is_empty() { &lowest } else { low };
@@ -296,7 +296,7 @@ impl Field {
             "" => (first, self.high),
             high => self.range(item, low, high)?,
         };
-        // Sunday is as likely as the other days.
+        // Sunday must not be twice as likely as the other days.
         let is_sunday_twice = self.is_weekday() && (first, last) == (0, 7);
         let count = last - first + u8::from(!is_sunday_twice);
         let mut hash = Sha256::new();
@@ -311,7 +311,7 @@ impl Field {
         Ok(first + beyond)
     }
 
-    /// A step may be longer than its range: only the first value is left.
+    /// A step may be longer than its range. Then only the first value remains.
     fn step(&self, item: &str, text: &str) -> Result<usize, String> {
         match number(text) {
             Some(step) if step > 0 => Ok(step),
@@ -319,7 +319,7 @@ impl Field {
         }
     }
 
-    /// One value: a number or a name.
+    /// A single value: a number or a name.
     fn value(&self, item: &str, text: &str) -> Result<u8, String> {
         if let Some(place) = self
             .names
@@ -356,16 +356,16 @@ impl Field {
     }
 }
 
-/// Digits only: no sign, which Rust would read. A number that is too large is the largest.
+/// Parses digits only, without the sign that Rust would accept. A number that is too large becomes the largest one.
 fn number(text: &str) -> Option<usize> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(usize::MAX))
 }
 
-/// No value of a set.
+/// The result if a set has no such value.
 const NONE: u8 = 64;
 
-/// Values below 64, one bit each.
+/// Values below 64, with one bit for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Set(u64);
 
@@ -382,13 +382,13 @@ impl Set {
         value.try_into().is_ok_and(|value| self.0 >> value & 1 == 1)
     }
 
-    /// The first value from this one on, or `NONE`.
+    /// The first value at or after this one, or `NONE`.
     fn first(self, from: u8) -> u8 {
         let rest = self.0 & (u64::MAX << from);
         u8::try_from(rest.trailing_zeros()).expect("at most 64")
     }
 
-    /// The last value up to this one, or `NONE`.
+    /// The last value at or before this one, or `NONE`.
     fn last(self, to: u8) -> u8 {
         let rest = self.0 & (u64::MAX >> (63 - to));
         rest.checked_ilog2()
@@ -404,7 +404,7 @@ fn end_of_day(date: Date) -> DateTime {
     date.to_datetime(Time::MAX)
 }
 
-/// The first whole minute from this time on.
+/// The first whole minute at or after this time.
 fn round_up(time: DateTime) -> Option<DateTime> {
     let minute = time.with().second(0).subsec_nanosecond(0).build().ok()?;
     if minute == time {
@@ -417,7 +417,7 @@ fn split(time: Time) -> (u8, u8) {
     (time.hour().unsigned_abs(), time.minute().unsigned_abs())
 }
 
-/// A time of day, unless there is none.
+/// A time of the day, if it is valid.
 fn joined(hour: u8, minute: u8) -> Option<Time> {
     Time::new(hour.try_into().ok()?, minute.try_into().ok()?, 0, 0).ok()
 }

@@ -1,4 +1,4 @@
-//! Ticks that were worked out by hand: what people know of cron, and every kind of change of the clocks.
+//! Ticks computed by hand: well-known behaviour of cron, and every kind of clock change.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::expression::Expression;
 use super::{Schedule, Zone};
 
-/// Expression, zone, a moment, and the ticks that follow it.
+/// Expression, zone, a moment, and the next ticks after it.
 const TICKS: &str = "
 # Berlin, 29 March 2026: 02:00 becomes 03:00. Fixed times run right after the gap, once.
 0 2 * * * | Europe/Berlin | 2026-03-28T00:00:00+01:00 | 2026-03-28T02:00:00+01:00 2026-03-29T03:00:00+02:00 2026-03-30T02:00:00+02:00
@@ -105,7 +105,7 @@ const TICKS: &str = "
 @yearly | UTC | 2026-11-22T00:00:00Z | 2027-01-01T00:00:00Z 2028-01-01T00:00:00Z
 ";
 
-/// What is refused, and why.
+/// Refused expressions, and their errors.
 const ERRORS: &str = r#"
  | "" has 0 fields; a schedule has five: minute, hour, day of month, month, day of week
 * * * * | "* * * *" has 4 fields; a schedule has five: minute, hour, day of month, month, day of week
@@ -245,7 +245,7 @@ fn what_is_wrong_is_named_with_its_field() {
 
 #[test]
 fn a_spread_is_the_same_for_ever() {
-    // A change of these values moves jobs of every user.
+    // If these values changed, the jobs of every user would move.
     for (expression, seed, meaning) in [
         ("~ ~ * * *", "report", "25 14 * * *"),
         ("~ ~ * * *", "cleanup", "37 12 * * *"),

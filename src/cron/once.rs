@@ -10,58 +10,75 @@ use super::{Schedule, Tick};
 use crate::base::text::{in_seconds, shown};
 use crate::history::{LastSuccess, Successes};
 
-/// A host whose clock is early by up to this is meant for the coming tick.
+/// If a host's clock is ahead by up to this, a run counts for the coming tick.
 pub const EARLY: Duration = Duration::from_secs(30);
 
-/// When a name is not to run again after a success.
+/// A run is expected to wait at most this long for its lock.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
+
+/// Which runs of a name a success makes unnecessary.
 #[derive(Debug, Clone)]
 pub enum Once {
-    /// For the same tick.
+    /// Those for the same tick.
     At(Schedule),
-    /// Until so long after the beginning of the success.
+    /// Those within this time after the start of the successful run.
     Per(Duration),
 }
 
-/// A run that is not due, and why.
+/// Why a run is not due.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AlreadyRan {
-    /// The tick of the crontab, which is shown so, was given to another run.
+    /// The crontab's tick, shown as this text, was given to another run.
     Elsewhere(String),
-    /// A run has succeeded.
+    /// An earlier run has succeeded.
     Success(Earlier),
 }
 
-/// A run that has succeeded.
+/// An earlier run with success.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Earlier {
-    /// The tick that it was for, as text; `None`: it began too short a time ago.
+    /// Its tick, as text; `None`: the interval since its start counts.
     pub tick: Option<String>,
-    /// The tick after that, as text.
+    /// The next tick, as text.
     pub next: Option<String>,
-    /// How long after it there is to be none.
+    /// The interval in which it must not run again.
     pub per: Option<Duration>,
-    /// Who it was.
+    /// Where it ran.
     pub host: Option<String>,
     pub pid: Option<u64>,
     pub program: Option<String>,
-    /// How long ago it began.
+    /// How long ago it started.
     pub began_ago: Duration,
 }
 
 impl Once {
-    /// The tick that a run is for which was requested so long ago, by the server's clock, be it due or not.
+    /// The tick for a run that was requested this long ago, by the server's clock. It may have run already.
     pub fn tick(&self, now: i64, requested_ago: Duration) -> Option<Tick> {
         let Self::At(schedule) = self else {
             return None;
         };
         let now = Timestamp::from_microsecond(now).unwrap_or(Timestamp::MAX);
-        // However long it has waited for the lock: the next tick has a run of its own.
+        // The time of the request counts, however long the run has waited for the lock. The next tick has its own run.
         let requested = now.saturating_sub(requested_ago).unwrap_or(now);
         let early = requested.saturating_add(EARLY).unwrap_or(requested);
         schedule.last_at_or_before(early)
     }
 
-    /// The tick that a run is for which was requested so long ago, if it is for one; or why it is not due.
+    /// How long after its start the success of this run must be remembered. The run starts now, by the server's clock, and is for this
+    /// tick. The time includes a wait for the lock, since a waiting run asks for an earlier tick.
+    pub fn needed(&self, now: i64, tick: Option<Tick>) -> Duration {
+        let span = match self {
+            Self::At(schedule) => {
+                let next = tick.and_then(|tick| schedule.next_after(tick.at()));
+                let next = next.map_or(i64::MAX, |next| next.at().as_microsecond());
+                Duration::from_micros(u64::try_from(next.saturating_sub(now)).unwrap_or_default())
+            }
+            Self::Per(span) => *span,
+        };
+        span.saturating_add(LONGEST_WAIT)
+    }
+
+    /// Decides whether a run that was requested this long ago is due. Returns its tick, if it has one.
     ///
     /// # Errors
     /// It is not due.
@@ -104,7 +121,7 @@ impl Once {
 }
 
 impl fmt::Display for AlreadyRan {
-    /// Goes on from the name of the lock.
+    /// Continues a sentence that starts with the name of the lock.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let earlier = match self {
             Self::Elsewhere(tick) => return write!(f, "was given to another host for {tick}"),
@@ -196,6 +213,19 @@ mod tests {
         let tick = judged_after(waited, "10:09:50", last).unwrap();
         assert_eq!(tick, "2026-11-22T10:05:00Z");
         assert!(judged_after(waited, "10:09:50", Some(("10:05:00", "10:05:01"))).is_err());
+    }
+
+    #[test]
+    fn a_success_is_needed_until_nobody_asks_for_it_any_more() {
+        let day = Duration::from_secs(24 * 3600);
+        let at_two = Once::At(Schedule::parse("0 2 * * 0", Zone::UTC, "x").unwrap());
+        let now = at("03:00:00");
+        let tick = at_two.tick(now, Duration::ZERO);
+        assert_eq!(
+            at_two.needed(now, tick),
+            7 * day + Duration::from_secs(23 * 3600)
+        );
+        assert_eq!(Once::Per(60 * day).needed(now, None), 61 * day);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What is to be done about a job, from its row, its ticks that are under way, and the time by the server's clock. Pure: every host
-//! comes to the same result. All moments are microseconds since 1970, UTC.
+//! Decides what to do about a job, from its row, its ticks in progress, and the time by the server's clock. Pure: every host comes to the
+//! same result. All moments are microseconds since 1970, UTC.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,66 +11,67 @@ use super::Schedule;
 use super::crontab::{DEFAULT_DEADLINE, Missed, Options, Overlap};
 use super::spread::fraction;
 
-/// A tick that is no older than this has not been missed.
+/// A tick up to this age does not count as missed.
 pub const FRESH: Duration = Duration::from_secs(60);
 
-/// A tick that is late by no more than this is in time, whatever the deadline.
+/// A tick that is late by up to this counts as in time, whatever the deadline.
 const PROMPT: Duration = Duration::from_secs(5);
 
-/// After an outage missed ticks are made up for within this time at most.
+/// After an outage missed ticks start within this time.
 pub const LONGEST_SPREAD: Duration = Duration::from_secs(30);
 
-/// A daemon that a tick is not for leaves it to the one that it is for, for so long.
+/// How long other daemons leave a tick to the one that it is for.
 pub const HEAD_START: Duration = Duration::from_secs(1);
 
-/// Missed ticks that are made up for at most, with `--missed all`.
+/// Most missed ticks to make up for with `--missed all`.
 const MOST_MADE_UP: usize = 100;
 
-/// Ticks that are counted at most.
+/// Most ticks to count.
 const MOST_COUNTED: usize = 100_000;
 
-/// From an attempt whose command could not be started to the next, within these bounds.
+/// Bounds of the pause after an attempt whose command could not be started.
 const UNSTARTED: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(300)];
 
-/// The longest time from one attempt to the next: delays double no further. One that is longer from the start stays as it is.
+/// Delays double up to this limit. A longer first delay stays as it is.
 const LONGEST_DELAY: Duration = Duration::from_secs(3600);
 
-/// What a job's row says.
+/// The state of a job's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Row {
     /// The next tick to settle; `None`: there is none.
     pub next: Option<i64>,
-    /// Whether its ticks are held back.
+    /// Whether the job is paused.
     pub is_paused: bool,
-    /// When somebody wanted it to run once, besides.
+    /// When the job was triggered by hand.
     pub triggered: Option<i64>,
 }
 
-/// What is known of a job's ticks that have a row.
+/// A job's ticks in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UnderWay {
-    /// How many run, or are to be tried again.
+    /// How many are running, or will be tried again.
     pub running: usize,
-    /// Whether one waits for them.
+    /// Whether one waits for the others.
     pub has_waiting: bool,
 }
 
-/// A daemon at a moment.
+/// The current state of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// By the server's clock.
+    /// The time by the server's clock.
     pub at: i64,
     /// Whether the tick is for this daemon.
     pub is_preferred: bool,
-    /// Whether it may run one more command.
+    /// Whether it has room for another command.
     pub has_room: bool,
-    /// Since when it hears the server without a break. What could have run then is not too old because it is put off.
+    /// Since when it has been connected to the server. Catching up takes time, and ticks that were in time at this moment do not become too
+    /// late meanwhile.
     pub back_at: i64,
-    /// Missed ticks are not started before: after an outage not all start at once.
+    /// Missed ticks start no earlier than this, so that not all start at once after an outage.
     pub made_up_from: i64,
 }
 
-/// The moment that counts for how old a tick is: while ticks are made up for after an outage, that of its end.
+/// The time from which a tick's age is computed: now, or the end of the outage while catching up.
 pub fn reckoned(now: i64, back_at: i64) -> i64 {
     let is_back = now.saturating_sub(back_at) <= micros(LONGEST_SPREAD + PROMPT);
     if is_back { back_at } else { now }
@@ -79,25 +80,25 @@ pub fn reckoned(now: i64, back_at: i64) -> i64 {
 /// Ticks that do not run, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skip {
-    /// The first, and the last of them.
+    /// The first and the last of them.
     pub ticks: (i64, i64),
-    /// How many they are.
+    /// How many ticks.
     pub count: Count,
     /// Why.
     pub why: Why,
 }
 
-/// How many ticks there are. Of very many it is said that they are at least so many.
+/// A number of ticks. Beyond a limit it is a lower bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Count {
-    /// So many.
+    /// The counted ticks.
     pub number: usize,
     /// Whether there may be more.
     pub is_least: bool,
 }
 
 impl Count {
-    /// None, and one.
+    /// No tick, and one tick.
     pub const NONE: Self = Self::exactly(0);
     pub const ONE: Self = Self::exactly(1);
 
@@ -108,7 +109,7 @@ impl Count {
         }
     }
 
-    /// Those from one tick to another, both included.
+    /// The ticks from the first to the last, both included.
     pub fn of(schedule: &Schedule, (first, last): (i64, i64)) -> Self {
         let ticks = iter::successors(Some(first), |tick| next_after(schedule, *tick));
         let number = ticks
@@ -132,48 +133,48 @@ impl fmt::Display for Count {
 /// Why ticks do not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// No dblock took them in time.
+    /// No dblock started them in time.
     Missed,
-    /// An earlier one was under way.
+    /// An earlier one was still running.
     Overlap,
-    /// Another one waits already for an earlier one.
+    /// Another one is already waiting for an earlier one.
     OneWaits,
 }
 
-/// What becomes of a tick.
+/// What happens to a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It runs.
     Run(i64),
-    /// It runs when those before are over.
+    /// It waits for the earlier ones.
     Wait(i64),
 }
 
-/// A step forward of a job.
+/// A settlement: decides a job's ticks up to a moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settlement {
-    /// The tick that was to be settled next.
+    /// The tick that was next before.
     pub from: i64,
-    /// Whether that is one that somebody wanted besides: the schedule's ticks stay as they are.
+    /// Whether this is a run triggered by hand. The schedule's ticks do not change then.
     pub is_trigger: bool,
-    /// The last one that is settled.
+    /// The last settled tick.
     pub settled: i64,
-    /// The next to settle after this.
+    /// The next tick after this settlement.
     pub next: Option<i64>,
-    /// What does not run.
+    /// The ticks that do not run.
     pub skips: Vec<Skip>,
-    /// What runs; `None`: nothing.
+    /// The tick that runs or waits; `None`: none.
     pub fate: Option<Fate>,
-    /// Whether no tick of the job may be under way.
+    /// Whether the settlement requires that no tick of the job is in progress.
     pub is_alone: bool,
 }
 
-/// What is to be done about a job.
+/// What to do about a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing before that moment; `None`: nothing as long as nothing else happens.
+    /// Nothing before this moment; `None`: nothing until something else happens.
     Rest(Option<i64>),
-    /// This.
+    /// Settle these ticks.
     Settle(Settlement),
 }
 
@@ -184,7 +185,7 @@ pub fn next_after(schedule: &Schedule, after: i64) -> Option<i64> {
     Some(tick.at().as_microsecond())
 }
 
-/// The last tick that is not after a moment.
+/// The last tick at or before a moment.
 pub fn last_at_or_before(schedule: &Schedule, before: i64) -> Option<i64> {
     let before = Timestamp::from_microsecond(before).ok()?;
     let tick = schedule.last_at_or_before(before)?;
@@ -195,7 +196,7 @@ fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// What is to be done about a job.
+/// Decides what to do about a job.
 pub fn decide(
     (name, schedule, options): (&str, &Schedule, &Options),
     row: &Row,
@@ -215,7 +216,7 @@ pub fn decide(
     } else {
         micros(HEAD_START)
     };
-    // Most jobs, most of the time.
+    // The usual case.
     if first > now.at {
         return Decision::Rest(Some(first + patience));
     }
@@ -225,7 +226,7 @@ pub fn decide(
     }
     let due = Due::of(name, schedule, options, first, now.at);
     let chosen = due.choose(options, reckoned(now.at, now.back_at));
-    // After an outage they may be many: they are counted when that is settled, and not whenever it is looked at.
+    // There may be many skipped ticks after an outage, so count them only for a settlement, not at each look.
     let settle = |mut settlement: Settlement| {
         if let Some(last) = due.last_skipped(chosen) {
             let ticks = (first, last);
@@ -262,7 +263,7 @@ pub fn decide(
             settlement.fate = Some(Fate::Run(tick));
             settlement.is_alone = true;
         }
-        // Each is made up for, one after the other.
+        // Each one is made up for, one after the other.
         _ if is_made_up && options.missed == Missed::All => return Decision::Rest(None),
         Overlap::Wait if !under_way.has_waiting => settlement.fate = Some(Fate::Wait(tick)),
         overlap => settlement.skips.push(overlapping(tick, overlap)),
@@ -285,7 +286,7 @@ fn overlapping(tick: i64, overlap: Overlap) -> Skip {
     }
 }
 
-/// A run that somebody wants besides; `None`: not yet.
+/// The settlement for a run triggered by hand; `None`: not yet.
 fn trigger(options: &Options, under_way: UnderWay, now: Now, at: i64) -> Option<Settlement> {
     if !now.is_preferred && now.at < at.saturating_add(micros(HEAD_START)) {
         return None;
@@ -312,7 +313,7 @@ fn trigger(options: &Options, under_way: UnderWay, now: Now, at: i64) -> Option<
     Some(settlement)
 }
 
-/// When a tick may start: it is put off by a part of `--jitter`, and not by more than half of the time to the next one.
+/// When a tick may start. A part of `--jitter` delays it, by at most half of the time to the next tick.
 fn ready(name: &str, schedule: &Schedule, options: &Options, tick: i64) -> i64 {
     if options.jitter.is_zero() {
         return tick;
@@ -325,20 +326,20 @@ fn ready(name: &str, schedule: &Schedule, options: &Options, tick: i64) -> i64 {
     tick.saturating_add(micros(part))
 }
 
-/// Ticks that may start by now: the last of them.
+/// The last of the ticks that may start now.
 struct Due {
-    /// Each with the moment since when, those that may be made up for and the one before them; at least one.
+    /// At least one tick, each with the moment since which it may start: those that may be made up for, and one before them.
     ticks: VecDeque<(i64, i64)>,
 }
 
 impl Due {
-    /// They are found from the last one on: it does not matter how many there are.
+    /// Finds the ticks backwards from the last one, so that their total number does not matter.
     fn of(name: &str, schedule: &Schedule, options: &Options, first: i64, now: i64) -> Self {
         let ready = |tick| ready(name, schedule, options, tick);
         let is_one = |tick: &i64| *tick > first;
         let before = |tick: i64| last_at_or_before(schedule, tick - 1).filter(is_one);
         let mut next = last_at_or_before(schedule, now).filter(is_one);
-        // It may be put off; none before it is.
+        // The last one may be delayed by jitter. Earlier ones cannot be.
         if let Some(last) = next.filter(|last| ready(*last) > now) {
             next = before(last);
         }
@@ -361,13 +362,13 @@ impl Due {
         self.ticks[self.ticks.len() - 1]
     }
 
-    /// The last one that is skipped, where that one runs.
+    /// The last skipped tick, if this one is chosen.
     fn last_skipped(&self, chosen: Option<usize>) -> Option<i64> {
         let at = chosen.unwrap_or(self.ticks.len()).checked_sub(1)?;
         Some(self.ticks[at].0)
     }
 
-    /// Which one is to run, if any is: those before it are skipped.
+    /// The index of the tick to run, if any. Those before it are skipped.
     fn choose(&self, options: &Options, now: i64) -> Option<usize> {
         let count = self.ticks.len();
         let first = match options.missed {
@@ -378,7 +379,7 @@ impl Due {
     }
 }
 
-/// Whether a tick that could have started at a moment is not to be made up for any more.
+/// Whether it is too late to make up for a tick that could have started at this moment.
 fn is_too_late(options: &Options, since: i64, now: i64) -> bool {
     let longest = match options.missed {
         Missed::Skip => FRESH,
@@ -387,7 +388,7 @@ fn is_too_late(options: &Options, since: i64, now: i64) -> bool {
     now.saturating_sub(since) > micros(longest)
 }
 
-/// The same of another attempt of a tick, which `--missed` says nothing of.
+/// The same for a further attempt of a tick, to which `--missed skip` does not apply.
 pub fn is_attempt_too_late(options: &Options, since: i64, now: i64) -> bool {
     let longest = match options.missed {
         Missed::Skip => DEFAULT_DEADLINE,
@@ -396,29 +397,35 @@ pub fn is_attempt_too_late(options: &Options, since: i64, now: i64) -> bool {
     now.saturating_sub(since) > micros(longest)
 }
 
+/// Whether a waiting tick may run, from all of the job's ticks with a row: each tick, and whether it waits. Two daemons may settle a tick
+/// and a trigger at the same time, so that both wait. Then the earlier one runs first.
+pub fn has_waited(tick: i64, all: impl IntoIterator<Item = (i64, bool)>) -> bool {
+    all.into_iter().all(|(other, waits)| waits && other >= tick)
+}
+
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum AttemptEnd {
-    /// The tick is done, or not to be tried again.
+    /// The tick is done, or will not be tried again.
     Over,
     /// The command failed.
     Failed,
     /// Its host died, or lost the lock.
     Lost,
-    /// The daemon ended it, because it was stopped: it counts as no attempt.
+    /// The daemon ended it when it was stopped. This does not count as a failure.
     GivenBack,
-    /// Its command was not started, for want of a server or of processes: it counts as no attempt either.
+    /// Its command was not started, because a server or a process was not available. This does not count as a failure either.
     Unstarted,
 }
 
-/// After how long a tick is tried again whose command could not be started, for so long now: the pauses double.
+/// The pause before the next attempt, if the command could not be started for this long. The pauses double.
 pub fn pause_of_unstarted(lasting: Duration) -> Duration {
     let [shortest, longest] = UNSTARTED;
     lasting.clamp(shortest, longest)
 }
 
-/// After how long a tick is tried again whose attempt ended so, with what counts as failed before, and for how long its command could not be
-/// started; `None`: not. What counts now.
+/// When to try a tick again: the delay, or `None` for never, and the new number of failures. Depends on the attempt's end, the failures
+/// before, and for how long the command could not be started.
 pub fn retry(
     options: &Options,
     end: AttemptEnd,
@@ -430,7 +437,7 @@ pub fn retry(
         AttemptEnd::GivenBack => return (Some(Duration::ZERO), failures),
         AttemptEnd::Unstarted => return (Some(pause_of_unstarted(unstarted_for)), failures),
         AttemptEnd::Failed => (options.retries, failures + 1),
-        // The tick would be lost with its host.
+        // Without a further attempt the tick would be lost with its host.
         AttemptEnd::Lost => (options.retries.max(1), failures + 1),
     };
     if failed > most {

@@ -1,5 +1,5 @@
-//! When a job is due: a crontab's fields in a time zone. What clocks skip runs right after the gap, once, and what they repeat
-//! runs the first time, unless minute or hour begins with `*`: such lines follow the real time.
+//! When a job is due: a crontab's fields in a time zone. Times that clocks skip run once, right after the gap. Repeated times run the first
+//! time. If minute or hour begins with `*`, the line follows real time instead.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::expression::Expression;
 use super::zone::{Period, Zone, next_moment, previous_moment};
 
-/// How far a tick is looked for. A 29 February that must be a certain day of the week can be 40 years away.
+/// How far to look for a tick. The next 29 February on a certain weekday can be 40 years away.
 const FARTHEST: SignedDuration = SignedDuration::from_hours(41 * 366 * 24);
 
-/// A longer change of the clocks, in seconds, is a correction: what it skips is lost, and what it repeats is repeated.
+/// A longer clock change, in seconds, is a correction. Skipped times are lost, and repeated ones run again.
 const LONGEST_CHANGE: u32 = 3 * 3600;
 
 /// When a job is due.
@@ -23,20 +23,19 @@ pub struct Schedule {
     zone: Zone,
 }
 
-/// A moment at which a job is due, a whole minute of local time. It is shown in RFC 3339 with the offset of its zone, or `Z`.
+/// A moment at which a job is due, a whole minute of local time. Its text is RFC 3339 with the zone's offset, or `Z`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tick {
     at: Timestamp,
-    /// `None` is UTC.
+    /// `None`: UTC.
     offset: Option<Offset>,
 }
 
 impl Schedule {
-    /// Reads five fields or a nickname as `@daily`. `seed` is the job's name: `~` stands for the same value wherever the seed is
-    /// the same.
+    /// Reads five fields or a nickname such as `@daily`. `seed` is the job's name: with the same seed `~` has the same value.
     ///
     /// # Errors
-    /// The end of a sentence that names the field and what it may be.
+    /// The end of a sentence with the field's name and its valid values.
     pub fn parse(expression: &str, zone: Zone, seed: &str) -> Result<Self, String> {
         let expression = Expression::parse(expression, seed)?;
         Ok(Self { expression, zone })
@@ -47,7 +46,7 @@ impl Schedule {
         &self.zone
     }
 
-    /// The first tick after a moment. `None` if there is none within 41 years: such a line names only times that clocks skip.
+    /// The first tick after a moment. `None` if there is none within 41 years, because the line only names times that clocks skip.
     pub fn next_after(&self, after: Timestamp) -> Option<Tick> {
         let mut from = next_moment(after)?;
         let horizon = after.saturating_add(FARTHEST).ok()?;
@@ -68,7 +67,7 @@ impl Schedule {
         None
     }
 
-    /// The last tick that is not after a moment. `None` as for [`Self::next_after`].
+    /// The last tick at or before a moment. `None` as for [`Self::next_after`].
     pub fn last_at_or_before(&self, before: Timestamp) -> Option<Tick> {
         let mut to = before;
         let horizon = before.saturating_sub(FARTHEST).ok()?;
@@ -87,13 +86,13 @@ impl Schedule {
         None
     }
 
-    /// A moment as a tick of this schedule, to show it. Whether it is one is not looked at.
+    /// A moment, shown as a tick of this schedule. It need not be one.
     pub fn tick(&self, at: Timestamp) -> Tick {
         let offset = (!self.zone.is_utc()).then(|| self.zone.offset(at));
         Tick { at, offset }
     }
 
-    /// Whether the line names a time that clocks skipped right before a period.
+    /// Whether the line names a time that clocks skipped just before this period.
     fn makes_up(&self, period: &Period) -> bool {
         if !self.adjusts(period) || period.change <= 0 {
             return false;
@@ -104,7 +103,7 @@ impl Schedule {
         first.is_some_and(|local| local < start)
     }
 
-    /// The first local time of a period that was not there before.
+    /// The first local time of a period that is not a repetition.
     fn first_local(&self, period: &Period) -> DateTime {
         let start = period.offset.to_datetime(period.start);
         if self.adjusts(period) && period.change < 0 {
@@ -114,7 +113,7 @@ impl Schedule {
         }
     }
 
-    /// Whether the change at the start of a period is one that fixed times are kept through.
+    /// Whether fixed times are kept through the clock change at the start of this period.
     fn adjusts(&self, period: &Period) -> bool {
         !self.expression.is_wildcard() && period.change.unsigned_abs() <= LONGEST_CHANGE
     }
@@ -133,14 +132,14 @@ impl Tick {
     }
 }
 
-/// The moment of a tick that is shown so, in microseconds since 1970.
+/// The moment of a tick shown in this form, in microseconds since 1970.
 pub fn tick_in_micros(shown: &str) -> Option<i64> {
     shown.parse().ok().map(Timestamp::as_microsecond)
 }
 
 impl fmt::Display for Tick {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        // RFC 3339 has no seconds in offsets, which zones had until 1972.
+        // Until 1972 zones had offsets with seconds, which RFC 3339 does not allow.
         match self.offset {
             Some(offset) if offset.seconds() % 60 == 0 => {
                 let local = offset.to_datetime(self.at);

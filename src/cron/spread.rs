@@ -1,17 +1,18 @@
-//! Numbers that look like chance and are the same on every host: which daemon a tick is for, and how far a start is put off.
+//! Pseudorandom numbers that are the same on every host. They decide which daemon a tick is for, and the delay of its start.
 
 use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
-/// A number from 0 on, below 1, that these texts have.
+/// A number from 0 to below 1, derived from these texts.
 pub fn fraction(texts: &[&str]) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "53 bits are enough")]
     let high = (number(texts) >> 11) as f64;
     high / 9_007_199_254_740_992.0
 }
 
-/// The daemon that a tick is for, of those that are alive: each daemon has about as many, and when one goes only its own are others'.
+/// The living daemon that a tick is for. Each daemon gets about the same number of ticks. When a daemon leaves, only its own ticks move to
+/// others.
 pub fn preferred<'a>(
     name: &str,
     tick: i64,
@@ -21,7 +22,7 @@ pub fn preferred<'a>(
     daemons.max_by_key(|daemon| number(&[name, &tick, daemon]))
 }
 
-/// A hash of texts, in hex digits.
+/// A hash of texts, as hex digits.
 pub fn hash(texts: &[&str]) -> String {
     let mut hex = String::new();
     for byte in &digest(texts)[..16] {
@@ -56,7 +57,7 @@ mod tests {
         for tick in 0..4000 {
             let found = preferred("job", tick, daemons.into_iter()).unwrap();
             counts[daemons.iter().position(|one| *one == found).unwrap()] += 1;
-            // When another one goes, nothing changes.
+            // When another daemon leaves, this choice stays.
             if found != "d" {
                 assert_eq!(
                     preferred("job", tick, daemons[..3].iter().copied()),

@@ -1,29 +1,29 @@
-//! Time zones by their IANA names. The host's tz database is read first, because the distribution keeps it up to date; the copy
-//! in the binary knows every name where the host has none, as in a minimal container.
+//! Time zones by their IANA names. The host's tz database comes first, because the distribution keeps it up to date. The copy in the binary
+//! is for hosts without one, such as minimal containers.
 
 use jiff::Timestamp;
 use jiff::tz::{Offset, TimeZone, TimeZoneDatabase};
 
-/// Names that a tz database has, and that mean another zone on each host, or none.
+/// Names in a tz database that mean a different zone on each host, or none.
 const NOT_FOR_A_FLEET: [&str; 5] = ["localtime", "local", "posixrules", "Factory", "Etc/Unknown"];
 
-/// How alike a name must be to be proposed: from 0, nothing in common, to 1, the same.
+/// How similar a name must be to be suggested: from 0, nothing in common, to 1, identical.
 const NEAR: f64 = 0.85;
 
-/// A time zone that every host knows by the same name.
+/// A time zone with the same name on every host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
-/// A time during which the zone keeps one offset.
+/// A period in which the zone keeps one offset.
 #[derive(Debug, Clone, Copy)]
 pub struct Period {
     /// The first moment.
     pub start: Timestamp,
     /// The last moment.
     pub last: Timestamp,
-    /// From UTC to local time.
+    /// The offset from UTC to local time.
     pub offset: Offset,
-    /// Seconds by which clocks went forward at the start; negative if they went back.
+    /// By how many seconds clocks went forward at the start; negative if they went back.
     pub change: i32,
 }
 
@@ -31,10 +31,10 @@ impl Zone {
     /// UTC, which has no daylight saving.
     pub const UTC: Self = Self(TimeZone::UTC);
 
-    /// A zone by its IANA name, as `Europe/Berlin` or `UTC`, in either case.
+    /// A zone by its IANA name, such as `Europe/Berlin` or `UTC`, in upper or lower case.
     ///
     /// # Errors
-    /// The end of a sentence: the name is unknown, or differs from host to host. It proposes a similar name where there is one.
+    /// The end of a sentence: the name is unknown, or its meaning differs from host to host. It suggests a similar name if there is one.
     pub fn parse(name: &str) -> Result<Self, String> {
         let is_refused = |refused: &str| refused.eq_ignore_ascii_case(name);
         let found = if NOT_FOR_A_FLEET.into_iter().any(is_refused) {
@@ -51,8 +51,8 @@ impl Zone {
         })
     }
 
-    /// The host's own: `TZ`, or else what `/etc/localtime` is a link to, or else what `/etc/timezone` says, if that is an IANA name;
-    /// `None` if it is not.
+    /// The host's zone: from `TZ`, otherwise from the link `/etc/localtime`, otherwise from `/etc/timezone`. `None` if that is no IANA
+    /// name.
     pub fn of_host() -> Option<Self> {
         let variable = std::env::var("TZ").ok().filter(|zone| !zone.is_empty());
         if let Some(variable) = variable {
@@ -77,7 +77,7 @@ impl Zone {
         self.0.iana_name().unwrap_or("UTC")
     }
 
-    /// Whether the zone is UTC under one of its names, and not a country that has the same time.
+    /// Whether the zone is UTC under any of its names, and not a country with the same time.
     pub fn is_utc(&self) -> bool {
         let at = Timestamp::UNIX_EPOCH;
         self.0.to_offset_info(at).abbreviation() == "UTC"
@@ -88,11 +88,11 @@ impl Zone {
         self.0.to_offset(at)
     }
 
-    /// The period that a moment is in.
+    /// The period around a moment.
     pub fn period(&self, at: Timestamp) -> Period {
         let offset = self.offset(at);
         let last = self.0.following(at).next();
-        // What precedes a moment does not include it.
+        // `preceding` does not include the moment itself.
         let start = match next_moment(at) {
             Some(next) => self.0.preceding(next).next(),
             None => self.0.preceding(at).next(),
@@ -110,17 +110,17 @@ impl Zone {
     }
 }
 
-/// The moment after, unless it is the last one that can be told.
+/// The next moment, unless this is the last one that can be represented.
 pub fn next_moment(at: Timestamp) -> Option<Timestamp> {
     at.checked_add(jiff::SignedDuration::from_nanos(1)).ok()
 }
 
-/// The moment before, unless it is the first one that can be told.
+/// The previous moment, unless this is the first one that can be represented.
 pub fn previous_moment(at: Timestamp) -> Option<Timestamp> {
     at.checked_sub(jiff::SignedDuration::from_nanos(1)).ok()
 }
 
-/// The name that a wrong one most likely means: a whole name, or the last part of one.
+/// The name that was most likely meant: a whole name, or the last part of one.
 fn similar(wrong: &str) -> Option<String> {
     let wrong = wrong.to_ascii_lowercase().replace(' ', "_");
     let likeness = |name: &str| {

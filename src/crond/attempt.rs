@@ -1,4 +1,4 @@
-//! An attempt of a tick: a process of its own that does what `dblock run --durable` does, and says how that ended.
+//! An attempt of a tick, in its own process: does what `dblock run --durable` does, and reports how that ended.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -33,19 +33,19 @@ use crate::supervise::{
     self, LockEventKind, RunOutcome, RunRecord, Signals, Supervisor, have_streams,
 };
 
-/// How many runs of a job there may be at once whose ticks may overlap.
+/// How many runs of a job may overlap, if overlaps are allowed.
 const OVERLAPPING: u32 = 100;
 
-/// The lock of a host that has died is free when its TTL is over; the server may take so much longer to say so.
+/// A dead host's lock is free when its TTL is over. The server may take this much longer to grant it.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// What came of forking an attempt.
+/// A forked attempt.
 pub struct Forked {
     /// Its process.
     pub pid: Pid,
-    /// Where it says how it ended.
+    /// The link on which it reports how it ended.
     pub link: Link,
-    /// What it and its command write to stdout and stderr.
+    /// The stdout and stderr of the attempt and its command.
     pub streams: [File; 2],
 }
 
@@ -75,7 +75,7 @@ pub fn fork_off(
         ForkResult::Child => {
             let prepared = prepare(parent, [input, out_end, err_end], &theirs, signals);
             let conclusion = match prepared {
-                // What belongs to the coordinator must not be dropped here.
+                // The coordinator's values must not be dropped here.
                 Ok(()) => catch_unwind(AssertUnwindSafe(|| supervise(spec, job, start, log)))
                     .unwrap_or_else(|_| unstarted("dblock failed")),
                 Err(error) => unstarted(&in_words(&error)),
@@ -92,7 +92,7 @@ fn pipe() -> io::Result<(File, OwnedFd)> {
     Ok((File::from(read), write))
 }
 
-/// What the command reads.
+/// The command's stdin.
 fn input(text: &str) -> io::Result<OwnedFd> {
     if text.is_empty() {
         return Ok(File::open("/dev/null")?.into());
@@ -103,7 +103,7 @@ fn input(text: &str) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// In the new process: what it has of the coordinator's goes, and it goes with the coordinator.
+/// In the new process: closes what belongs to the coordinator. The process dies with the coordinator.
 fn prepare(parent: Pid, streams: [OwnedFd; 3], link: &Link, signals: &Signals) -> io::Result<()> {
     let [stdin, stdout, stderr] = streams;
     dup2_stdin(&stdin)?;
@@ -116,7 +116,7 @@ fn prepare(parent: Pid, streams: [OwnedFd; 3], link: &Link, signals: &Signals) -
         return Err(io::Error::other("the daemon is gone"));
     }
     Signals::restore_mask(&signals.inherited())?;
-    // The values that own them are never used again: this process does not return from here.
+    // The values that own these descriptors are never used again: this process does not return from here.
     std::mem::forget([stdin, stdout, stderr]);
     descriptors::close_above_stderr(&[link.as_fd().as_raw_fd()])
 }
@@ -129,7 +129,7 @@ fn unstarted(words: &str) -> Conclusion {
     }
 }
 
-/// What `dblock run` would be asked to do.
+/// The job as `dblock run` would get it.
 fn task(spec: &Spec, job: &Job, start: &Start, folder: PathBuf) -> supervise::Job {
     let options = &job.options;
     let wait = match options.overlap {
@@ -155,7 +155,7 @@ fn task(spec: &Spec, job: &Job, start: &Start, folder: PathBuf) -> supervise::Jo
         timeout: options.timeout,
         kill_after: options.kill_after,
         hold_at_least: Duration::ZERO,
-        // Then it is free without that.
+        // After the TTL the lock is free without a release.
         release_within: options.ttl,
         scrubbed: Vec::new(),
         variables: changes(job, &spec.scrubbed, start.attempt),
@@ -180,7 +180,7 @@ fn task(spec: &Spec, job: &Job, start: &Start, folder: PathBuf) -> supervise::Jo
     }
 }
 
-/// Whether a command can be started in a folder.
+/// Checks that a command can be started in a folder.
 fn enter(folder: &Path) -> io::Result<()> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     open(folder, flags, Mode::empty())?;

@@ -1,5 +1,5 @@
-//! The process of a daemon that a user sees: it reads the file, starts attempts, passes on what they write, and says how they ended. It
-//! never waits for a server.
+//! The main process of a daemon: reads the file, starts attempts, passes their output on, and reports how they ended. It never waits for
+//! a server.
 
 mod attempts;
 mod events;
@@ -29,48 +29,42 @@ use crate::base::user::local_user;
 use crate::cron::{DaemonFacts, Job, load};
 use crate::isolated::link::Link;
 use crate::isolated::process::end_within;
+use crate::isolated::restarts::Restarts;
 use crate::lock::{own_host, random_id};
 use crate::supervise::{Signals, is_over};
 
 /// How long the coordinator waits for the end of a scheduler that it has killed.
 const END_LIMIT: Duration = Duration::from_millis(200);
 
-/// So many schedulers may die one after the other before the daemon gives up, each of them within this time of its start.
-const MOST_DEATHS: u32 = 5;
-const SHORT_LIFE: Duration = Duration::from_secs(1);
-
-/// Before a scheduler that died is replaced by another, and before something that did not work is tried again.
+/// The pause before a failed step is retried.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The same after a scheduler that could do nothing: a part of the time that this lasts already, within these bounds.
-const PART_OF_FAULT: u32 = 4;
-const FAULT_PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
-
-/// A server that refuses a daemon which has worked, or has no tables, may do so for this long: a password is changed, a backup is restored.
-/// Longer where it has not heard how a command has ended.
+/// How long a server may refuse a daemon that has worked, or lack the tables, before the daemon gives up: a password is changed, or a
+/// backup is restored. The second limit is for a daemon with unrecorded ends of commands.
 const LONGEST_FAULT: Duration = Duration::from_secs(60);
 const LONGEST_FAULT_WITH_ENDS: Duration = Duration::from_secs(3600);
 
-/// Commands may go on for as long as their own locks and timeouts allow.
+/// The grace when commands may run as long as their own locks and timeouts allow.
 const NO_LIMIT: Duration = Duration::MAX;
 
-/// A server that is silent for so long is worth a line.
+/// A server that is silent for this long is reported.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// A scheduler that says nothing for so long hangs: it is stopped, or a name is looked up for ever. To try all servers of a list takes less.
+/// A scheduler that sends nothing for this long hangs: it was stopped, or a name is resolved for ever. Trying all servers of a list takes
+/// less.
 const LONGEST_HANG: Duration = Duration::from_secs(120);
 
-/// A coordinator that looks so much later than it wanted to did not go on for a while.
+/// If the coordinator looks this much later than planned, it was stopped for a while.
 const LATE: Duration = Duration::from_secs(5);
 
-/// Descriptors for a command: its link, what it writes, and its mail and that of one before; and for the rest.
+/// Descriptors for each command: its link, its output, its mail and that of the one before. And for everything else.
 const DESCRIPTORS: u64 = 5;
 const OWN_DESCRIPTORS: u64 = 300;
 
-/// Runs a daemon to its end, and returns how dblock is to end.
+/// Runs a daemon to its end, and returns how dblock ends.
 ///
 /// # Errors
-/// What kept it from going on.
+/// Why it cannot continue.
 pub fn run(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
     let jobs = match load(&spec.file) {
         Ok(crontab) => crontab.jobs.into_iter().map(Rc::new).collect(),
@@ -89,7 +83,7 @@ pub fn run(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
     signals
         .collect_all()
         .map_err(|error| refused("collect signals", &error))?;
-    // A limit on the size of files (`ulimit -f`) is to be an error. The commands have the mask that was inherited.
+    // Exceeding a file size limit (`ulimit -f`) must be an error, not the daemon's death. The commands get the inherited mask.
     let limit = SigSet::from_iter([Signal::SIGXFSZ]).thread_block();
     limit.map_err(|error| refused("collect signals", &error.into()))?;
     let alarm = Alarm::new().map_err(|error| refused("make a timer", &error))?;
@@ -109,8 +103,7 @@ pub fn run(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         jobs,
         publishes: Publishes::IfChanged,
         scheduler: None,
-        scheduler_since: Moment::now(),
-        restart_at: None,
+        restarts: Restarts::begin(),
         outbox: VecDeque::new(),
         running: Vec::new(),
         ended: HashMap::new(),
@@ -127,7 +120,6 @@ pub fn run(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         answered: None,
         heard: Moment::now(),
         is_silent: false,
-        deaths: 0,
         fault: None,
         last_note: "connecting".to_owned(),
         conclusion: None,
@@ -142,46 +134,43 @@ struct Coordinator<'a> {
     log: Log,
     signals: Signals,
     alarm: Alarm,
-    /// The jobs of the file, in its order.
+    /// The jobs of the file, in order.
     jobs: Vec<Rc<Job>>,
-    /// Whether they are to be put in force.
+    /// Whether to put them in force.
     publishes: Publishes,
     /// The scheduler's process, until it is reaped, and the link to it.
     scheduler: Option<(Pid, Link)>,
-    /// When that was started, and when another one is started in the place of one that has ended.
-    scheduler_since: Moment,
-    restart_at: Option<Moment>,
-    /// What it has no room for yet: nobody here waits for it.
+    /// When the scheduler is replaced.
+    restarts: Restarts,
+    /// Messages that the link has no room for yet: the coordinator does not wait for the scheduler.
     outbox: VecDeque<ToScheduler>,
     running: Vec<Running>,
-    /// Ends of attempts, by their runs, of which the server may not know.
+    /// Ends of attempts, by run id, that may not be recorded yet.
     ended: HashMap<String, Ended>,
-    /// Attempts that are over, and of whose command something is left that may write.
+    /// Attempts that are over, but have left processes that may still write.
     lingering: Vec<Running>,
-    /// Where they write.
+    /// dblock's stdout and stderr, where they write.
     outlets: [Outlet; 2],
     /// Processes that send mail.
     mails: Vec<Sending>,
     manager: Manager,
-    /// Whether a signal has asked it to end, and whether a second one has.
+    /// Whether a signal has asked the daemon to end, and whether a second one has.
     was_asked: bool,
     is_hurried: bool,
-    /// Until when commands may go on; `None`: it is not asked to end.
+    /// Until when commands may run on; `None`: the daemon is not ending.
     ending: Option<Moment>,
-    /// Since when only the scheduler has something to do.
+    /// Since when only the scheduler still has to finish.
     leaves_since: Option<Moment>,
-    /// When that was done.
+    /// When the scheduler had finished.
     left: Option<Moment>,
-    /// When it began to put its file in force; `None`: that was done.
+    /// When the daemon began to put its file in force; `None`: that is done.
     begun: Option<Moment>,
-    /// When the server answered last; `None`: it has not yet.
+    /// When the server last answered; `None`: it has not answered yet.
     answered: Option<Moment>,
-    /// When the scheduler said something last, or was started.
+    /// When the scheduler last sent something, or was started.
     heard: Moment,
     is_silent: bool,
-    /// How many schedulers have died one after the other, each soon after its start.
-    deaths: u32,
-    /// Since when none can do anything, and why.
+    /// Since when no scheduler can work, and why.
     fault: Option<(Moment, Failure)>,
     last_note: String,
     conclusion: Option<anyhow::Result<Ending>>,
@@ -217,27 +206,27 @@ impl Coordinator<'_> {
             is_stopped: self.ending.is_some(),
         };
         let (spec, facts, shown) = (self.spec, &self.facts, self.log.shown);
-        self.restart_at = None;
+        self.restarts.restart();
         self.outbox.clear();
         let forked = scheduler::fork_off(spec, &self.jobs, facts, shown, resumed)?;
         self.scheduler = Some(forked);
-        (self.scheduler_since, self.heard) = (Moment::now(), Moment::now());
+        self.heard = Moment::now();
         if self.leaves_since.is_some() {
             self.send(ToScheduler::Leave);
         }
         Ok(())
     }
 
-    /// Starts another scheduler where one has ended a moment ago.
+    /// Starts another scheduler if one has ended and the restart is due.
     fn restart_scheduler(&mut self) {
-        if is_over(self.restart_at)
+        if self.restarts.is_due()
             && let Err(failure) = self.fork_scheduler()
         {
             self.stop(NO_LIMIT, Err(failure.into()));
         }
     }
 
-    /// Ends the scheduler's process.
+    /// Kills the scheduler's process.
     fn end_scheduler(&mut self) {
         self.outbox.clear();
         if let Some((pid, _)) = self.scheduler.take() {
@@ -245,7 +234,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Tells the scheduler something, as soon as it has room for that.
+    /// Queues a message for the scheduler, and sends it when there is room.
     fn send(&mut self, message: ToScheduler) {
         self.outbox.push_back(message);
         self.send_rest();
@@ -259,13 +248,13 @@ impl Coordinator<'_> {
             match link.try_send(message, None) {
                 Ok(true) => self.outbox.pop_front(),
                 Ok(false) => return,
-                // It has ended, and the next one is told all of it.
+                // The scheduler has ended. The next one starts with all of this.
                 Err(_) => return self.outbox.clear(),
             };
         }
     }
 
-    /// Reads the file again. One with errors changes nothing.
+    /// Reads the file again. A file with errors changes nothing.
     fn reload(&mut self) {
         let file = self.spec.file.display();
         match load(&self.spec.file) {
@@ -278,7 +267,7 @@ impl Coordinator<'_> {
                 ));
             }
             Ok(crontab) => {
-                // What it has taken already is started as the file had it then.
+                // Ticks that the scheduler has already taken start with the old file.
                 self.hear_last_words();
                 self.jobs = crontab.jobs.into_iter().map(Rc::new).collect();
                 let count = counted(self.jobs.len(), "job");
@@ -291,7 +280,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Takes no more ticks. How dblock ends, unless that is known already; what has failed is not hidden by what went well.
+    /// Takes no more ticks. Sets how dblock will end, unless that is set; an error replaces a success, but not the reverse.
     fn stop(&mut self, grace: Duration, conclusion: anyhow::Result<Ending>) {
         let until = Moment::now() + grace;
         self.ending = Some(self.ending.map_or(until, |before| before.min(until)));
@@ -303,7 +292,7 @@ impl Coordinator<'_> {
         self.send(ToScheduler::Stop);
     }
 
-    /// Does what is due by the clock; how dblock ends, if it does.
+    /// Does what is due by the clock. Returns how dblock ends, if it does.
     fn check_deadlines(&mut self) -> Option<anyhow::Result<Ending>> {
         if self.ending.is_some_and(|until| is_over(Some(until))) {
             for running in &mut self.running {
@@ -324,12 +313,12 @@ impl Coordinator<'_> {
         }
     }
 
-    /// When it began to seek a server; `None`: one has answered since.
+    /// When the search for a server began; `None`: one has answered since.
     fn seeks_since(&self) -> Option<Moment> {
         self.begun.filter(|_| self.answered.is_none())
     }
 
-    /// Gives up where no server was ever reached, or where none is of use any more and nothing runs; says when one falls silent.
+    /// Gives up if no server was ever reached, or if none can be used any more and nothing runs. Reports a server that falls silent.
     fn check_server(&mut self) {
         if self.ending.is_some() {
             return;
@@ -358,7 +347,7 @@ impl Coordinator<'_> {
             return;
         };
         if !self.is_silent && silent_for > SILENCE + LATE {
-            // This process was stopped, or the machine slept: it has listened to nobody.
+            // This process was stopped, or the machine slept, so it could not receive answers.
             self.answered = Some(Moment::now());
             return;
         }
@@ -371,8 +360,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// How long a server may be of no use. Only this daemon knows how commands have ended of which none has taken note: their ticks would
-    /// run again.
+    /// How long no server may be usable. Only this daemon knows of unrecorded ends: if it gave up, their ticks would run again.
     fn longest_fault(&self) -> Duration {
         if self.ended.is_empty() {
             LONGEST_FAULT
@@ -381,7 +369,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// When [`Self::check_server`] has something to do.
+    /// When [`Self::check_server`] must run next.
     fn server_deadline(&self) -> Option<Moment> {
         if self.ending.is_some() {
             None
@@ -396,7 +384,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// When something is to be done unless something happens before.
+    /// When something must be done, unless an event comes first.
     fn deadline(&mut self) -> Option<Moment> {
         let stop = self
             .ending
@@ -412,7 +400,7 @@ impl Coordinator<'_> {
             self.scheduler
                 .is_some()
                 .then(|| self.heard + LONGEST_HANG + PAUSE),
-            self.restart_at,
+            self.restarts.next,
             self.server_deadline(),
             self.leave_deadline(),
         ]

@@ -1,5 +1,5 @@
-//! What a job's command gets, as cron has it: the daemon's environment with the variables of the file, and cron's own for what the file
-//! does not set.
+//! The environment of a job's command, as in cron: the daemon's own, with the variables of the file, and with cron's own for those that
+//! the file does not set.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use crate::base::user::{local_home, local_user};
 use crate::cron::Job;
 use crate::supervise::{Change, change};
 
-/// Cron's shell, where the file names no other.
+/// Cron's shell, unless the file names another.
 const SHELL: &str = "/bin/sh";
 
-/// Where the file and the daemon's environment say nothing.
+/// The default if neither the file nor the daemon's environment sets it.
 const PATH: &str = "/usr/bin:/bin";
 
 /// The value that the file gives to a variable.
@@ -21,14 +21,14 @@ pub fn variable<'a>(job: &'a Job, name: &str) -> Option<&'a str> {
     found.map(|(_, value)| &**value)
 }
 
-/// The shell that the command is for.
+/// The shell that runs the command.
 pub fn shell(job: &Job) -> &str {
     variable(job, "SHELL")
         .filter(|shell| !shell.is_empty())
         .unwrap_or(SHELL)
 }
 
-/// Where the command is started.
+/// The folder in which the command is started.
 pub fn home(job: &Job) -> PathBuf {
     let named = variable(job, "HOME").map(PathBuf::from);
     named
@@ -36,7 +36,7 @@ pub fn home(job: &Job) -> PathBuf {
         .unwrap_or_else(|| PathBuf::from(users_home()))
 }
 
-/// What dblock has itself, which need not be a text.
+/// dblock's own, which need not be UTF-8.
 fn own_home() -> Option<OsString> {
     std::env::var_os("HOME").filter(|home| !home.is_empty())
 }
@@ -45,7 +45,7 @@ fn users_home() -> String {
     local_home().unwrap_or_else(|| "/".to_owned())
 }
 
-/// How the environment of its process differs from the daemon's. `attempt` counts from 1.
+/// How the environment of the command differs from the daemon's. `attempt` counts from 1.
 pub fn changes(job: &Job, scrubbed: &[&'static str], attempt: u32) -> Vec<Change> {
     let user = local_user();
     let mut changes = vec![

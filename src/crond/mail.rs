@@ -1,4 +1,4 @@
-//! The output of a job by mail, as cronie sends it (`src/do_command.c`): through sendmail, with its headers, and only if there is any.
+//! The output of a job by mail, like cronie's (`src/do_command.c`): through sendmail, with its headers, and only if there is output.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -22,29 +22,29 @@ use crate::cron::Job;
 use crate::lock::own_host;
 use crate::supervise::{Signals, restore_limit_and_dispositions};
 
-/// Where sendmail is, on every system that has one.
+/// The paths of sendmail.
 const SENDMAIL: [&str; 2] = ["/usr/sbin/sendmail", "/usr/lib/sendmail"];
 
-/// So long a mail may take, until its process is ended: there must not be more and more of them.
+/// How long a mail may take before its process is ended, so that they do not pile up.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Bytes of a mail at most; what comes after them is dropped.
+/// The most bytes of a mail; the rest is dropped.
 const LONGEST_MAIL: u64 = 10 * 1024 * 1024;
 
-/// The last line of one that is longer.
+/// The last line of a mail that was cut.
 const CUT: &[u8] = b"\n[dblock: the output is longer than 10 MiB; the rest is left out]\n";
 
-/// A variable that names another, for a host that has it elsewhere.
-const OTHER: &str = "DBLOCK_SENDMAIL";
+/// A variable with the path of sendmail, for hosts that have it elsewhere.
+pub const SENDMAIL_VARIABLE: &str = "DBLOCK_SENDMAIL";
 
-/// Whom the output of a job is sent to; `None`: nobody, or there is no sendmail.
+/// The recipient of a job's output, and sendmail's path; `None`: there is no recipient, or no sendmail.
 fn recipient(job: &Job) -> Option<(&str, PathBuf)> {
     let to = variable(job, "MAILTO").filter(|to| !to.trim().is_empty())?;
     Some((to, sendmail()?))
 }
 
 fn sendmail() -> Option<PathBuf> {
-    let other = std::env::var_os(OTHER).map(PathBuf::from);
+    let other = std::env::var_os(SENDMAIL_VARIABLE).map(PathBuf::from);
     let known = SENDMAIL.map(PathBuf::from);
     other
         .into_iter()
@@ -52,23 +52,23 @@ fn sendmail() -> Option<PathBuf> {
         .find(|path| Path::new(path).exists())
 }
 
-/// A mail that is being written, in a file in memory.
+/// A mail that is being written to a file in memory.
 #[derive(Debug)]
 pub struct Mail {
     file: File,
-    /// Bytes of it, and of its headers.
+    /// The bytes of the mail, and those of its headers.
     length: u64,
     headers: u64,
-    /// Whether there was more than there is room for, and why there was none.
+    /// Whether it was cut, and the write error, if that was the reason.
     is_cut: bool,
     why: Option<io::Error>,
-    /// Whom it is sent to, and by what: neither is asked for again.
+    /// The recipient and sendmail's path, fixed at the start.
     pub to: String,
     pub sendmail: PathBuf,
 }
 
 impl Mail {
-    /// One that has its headers. `None`: there is nobody to send it to, or no sendmail.
+    /// A mail with its headers. `None`: there is no recipient, or no sendmail.
     ///
     /// # Errors
     /// As `memfd_create(2)` and `write(2)`.
@@ -96,7 +96,7 @@ impl Mail {
         self.length == self.headers && !self.is_cut
     }
 
-    /// Adds what there is room for.
+    /// Adds as much as there is room for.
     pub fn add(&mut self, bytes: &[u8]) {
         let room = LONGEST_MAIL.saturating_sub(self.length);
         let mut rest = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or_default())];
@@ -113,7 +113,7 @@ impl Mail {
         }
     }
 
-    /// Ends it with a line that says so where it was cut; why it has less than that.
+    /// Ends a mail that was cut with a line that says so. Returns the write error, if there was one.
     pub fn end(&mut self) -> Option<io::Error> {
         if self.is_cut && self.why.is_none() {
             self.why = self.file.write_all(CUT).err();
@@ -154,19 +154,19 @@ pub struct Sending {
     pub pid: Pid,
     /// The job that has written the mail.
     pub job: String,
-    /// Whether it was ended for having taken too long.
+    /// Whether it was killed because it took too long.
     pub is_killed: bool,
     since: Moment,
 }
 
 impl Sending {
-    /// When it has taken too long.
+    /// The time limit of the mail.
     pub fn deadline(&self) -> Option<Moment> {
         (!self.is_killed).then(|| self.since + LONGEST)
     }
 }
 
-/// Sends a mail. What sendmail gets is dblock's environment without what tells of the server.
+/// Sends a mail. sendmail gets dblock's environment, without the variables about the server.
 ///
 /// # Errors
 /// The system refused a process.
@@ -193,12 +193,12 @@ pub fn send(
         restore_limit_and_dispositions();
         Ok(())
     };
-    // SAFETY: it runs in the child below, which has one thread. What std does to SIGPIPE it has done by then.
+    // SAFETY: it runs in the child below, which has one thread. By then std has already changed SIGPIPE.
     unsafe { command.pre_exec(prepare) };
     // SAFETY: no thread was started, so the child may do whatever the parent may.
     match unsafe { fork() }? {
         ForkResult::Parent { child } => {
-            // Whoever of the two is the first.
+            // Parent and child both do this, as either may be first.
             let _ = setpgid(child, child);
             Ok(Sending {
                 pid: child,
@@ -207,9 +207,9 @@ pub fn send(
                 since: Moment::now(),
             })
         }
-        // The parent does not wait until the program is found, as `spawn` would.
+        // Unlike `spawn`, the parent does not wait until the program is found.
         ForkResult::Child => {
-            // A Ctrl-C is meant for dblock, and one that takes too long is ended with its children.
+            // In its own group it gets no Ctrl-C that is meant for dblock, and can be killed together with its children.
             let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
             let error = match Signals::restore_mask(&signals.inherited()) {
                 Ok(()) => command.exec(),

@@ -1,4 +1,4 @@
-//! What crosses between the scheduler and the coordinator of a daemon, and from an attempt's process to the coordinator.
+//! The messages between a daemon's scheduler and coordinator, and from an attempt's process to the coordinator.
 
 use std::time::Duration;
 
@@ -13,40 +13,40 @@ use crate::history::RunEnd;
 /// From the scheduler to the coordinator.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromScheduler {
-    /// What is being done or has just failed.
+    /// What it does now, or what has just failed.
     Note(Level, String),
-    /// The daemon is registered, and its file in force.
+    /// The daemon is registered, and its file is in force.
     Ready,
-    /// The server has answered. It wants to hear [`ToScheduler::Alive`].
+    /// The server has answered. The coordinator must reply with [`ToScheduler::Alive`].
     Answered,
-    /// It has answered again: not often, and whatever else is to be done before anything is heard.
+    /// The server has answered again. Sent at most once a second, and needs no reply.
     Working,
-    /// No server has, and the next one is tried.
+    /// No server has answered, and the next one is tried.
     Seeking,
     /// Start an attempt.
     Start(Start),
     /// The end of this run is recorded.
     Recorded(String),
-    /// The scheduler cannot go on.
+    /// The scheduler cannot continue.
     Failed(Failure),
-    /// The daemon has taken leave.
+    /// The daemon has deregistered.
     Left,
 }
 
 /// An attempt of a tick.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Start {
-    /// The job, by its place in the file.
+    /// The job, by its index in the file.
     pub job: usize,
-    /// The tick, in microseconds since 1970, and as it is shown.
+    /// The tick, in microseconds since 1970, and as text.
     pub tick: i64,
     pub shown: String,
-    /// The number of the run.
+    /// The run's id.
     pub run: String,
-    /// Which attempt it is, from 1 on, and how many before count as failed.
+    /// The number of the attempt, from 1, and how many earlier ones count as failed.
     pub attempt: u32,
     pub failures: u32,
-    /// For how long attempts of the tick could not be started.
+    /// For how long no attempt of the tick could be started.
     pub unstarted_for: Duration,
 }
 
@@ -59,34 +59,34 @@ pub struct Ended {
     pub tick: i64,
     /// The run.
     pub run: String,
-    /// After how long it is to be tried again; `None`: it is over.
+    /// The delay of the next attempt; `None`: the tick is over.
     pub retry: Option<Duration>,
     /// How it ended, as far as that is known.
     pub end: AttemptEnd,
     /// As in [`Start`].
     pub unstarted_for: Duration,
-    /// What counts as failed now.
+    /// How many attempts count as failed now.
     pub failures: u32,
-    /// Why it has failed, where that is all that is known, and its own processes could not write it.
+    /// The cause of a failure, if nothing more is known, and the attempt's own processes could not record it.
     pub why: Option<String>,
-    /// How it ended, where they could not write that.
+    /// How it ended, if those processes could not record that.
     pub unrecorded: Option<Box<RunEnd>>,
-    /// When it was over.
+    /// When it ended.
     pub at: Moment,
-    /// How often it counted as failed before, where its process could not say how it ended: its keeper may have written that.
+    /// How many attempts counted as failed before, if its process could not report how it ended: its keeper may have recorded that.
     pub failures_before: Option<u32>,
 }
 
 /// To the scheduler.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToScheduler {
-    /// The coordinator takes notice of what it hears.
+    /// The reply to [`FromScheduler::Answered`]: the coordinator is not stopped.
     Alive,
     /// This attempt has ended.
     Ended(Ended),
     /// Take no more ticks.
     Stop,
-    /// Nothing runs any more: take leave.
+    /// Nothing runs any more: deregister.
     Leave,
 }
 
@@ -95,8 +95,8 @@ pub enum ToScheduler {
 pub struct Conclusion {
     /// How it ended.
     pub end: AttemptEnd,
-    /// In words.
+    /// The end as text.
     pub words: String,
-    /// What the history is to say of it, where its own processes could not write that.
+    /// The end for the history, if the attempt's own processes could not record it.
     pub unrecorded: Option<Box<RunEnd>>,
 }

@@ -1,5 +1,6 @@
-//! `dblock cron run`: the daemon of the fleet's crontab. Its coordinator has the file and the commands; its scheduler, a process of its
-//! own, has the session, and finds out which ticks are due and whose they are. The coordinator knows no SQL and never waits for a server.
+//! `dblock cron run`: the daemon of the fleet's crontab. Its coordinator has the file and the commands. Its scheduler, a separate
+//! process, has the session, and decides which ticks are due, and for which host. The coordinator knows no SQL and never waits for a
+//! server.
 
 mod attempt;
 mod coordinator;
@@ -14,28 +15,29 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use coordinator::run;
+pub use mail::SENDMAIL_VARIABLE;
 
 use crate::cron::{Definition, Job, hash};
 use crate::db::ConnectOptions;
 
-/// What a daemon is asked to do.
+/// The settings of a daemon.
 #[derive(Debug)]
 pub struct Spec {
     /// The crontab.
     pub file: PathBuf,
-    /// How many commands run at once, from 1 on.
+    /// The most commands that run at once, at least 1.
     pub slots: u32,
-    /// How long after the first signal that asks it to end its commands may go on.
+    /// How long commands may run on after the first signal that asks the daemon to end.
     pub grace: Duration,
-    /// Variables that tell of the server, which a sendmail never gets.
+    /// Variables about the server, which sendmail never gets.
     pub variables: Vec<&'static str>,
-    /// Those of them that the commands do not get.
+    /// Variables that the commands must not see.
     pub scrubbed: Vec<&'static str>,
-    /// The server.
+    /// The servers, and the login.
     pub connection: ConnectOptions,
 }
 
-/// What others are told of a job; its command is not.
+/// A job as other hosts see it; without its command.
 fn definition(job: &Job) -> Definition {
     let (name, options) = (job.name.to_string(), job.options.described());
     let zone = job.schedule.zone().name();
@@ -65,7 +67,7 @@ fn definition(job: &Job) -> Definition {
     }
 }
 
-/// The program that the history names, without its folder: the shell's, where no other can be told.
+/// The program for the history, without its folder: the shell, if the command's is unknown.
 fn program(job: &Job) -> String {
     crate::cron::program(&job.command).unwrap_or_else(|| {
         let shell = environment::shell(job);

@@ -1,4 +1,4 @@
-//! What a service manager is told: `sd_notify(3)`, a datagram to the socket that `NOTIFY_SOCKET` names.
+//! Notifies a service manager: `sd_notify(3)`, a datagram to the socket in `NOTIFY_SOCKET`.
 
 use std::ffi::OsString;
 use std::os::linux::net::SocketAddrExt;
@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use crate::base::clock::Moment;
 
-/// The variables that the manager sets for the daemon alone.
+/// The variables that the manager sets only for the daemon.
 pub const VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
 /// The service manager, if there is one.
 pub struct Manager {
     socket: Option<OsString>,
-    /// From one sign of life to the next; `None`: none is wanted.
+    /// The interval of the watchdog messages; `None`: none are wanted.
     interval: Option<Duration>,
     next: Moment,
 }
 
 impl Manager {
-    /// That of this process.
+    /// The manager of this process.
     pub fn of_process() -> Self {
         let own =
             std::env::var("WATCHDOG_PID").map_or(true, |pid| pid == std::process::id().to_string());
@@ -36,7 +36,7 @@ impl Manager {
         }
     }
 
-    /// Tells it something, `READY=1` say. What it cannot be told is dropped.
+    /// Sends a state, such as `READY=1`. One that cannot be sent is dropped.
     pub fn tell(&self, what: &str) {
         let Some(socket) = &self.socket else { return };
         let bytes = socket.as_bytes();
@@ -50,7 +50,7 @@ impl Manager {
         }
     }
 
-    /// Gives a sign of life, if it is time; when the next one is due.
+    /// Sends the watchdog message if it is due. Returns when the next one is.
     pub fn live(&mut self) -> Option<Moment> {
         let interval = self.interval?;
         if self.next <= Moment::now() {

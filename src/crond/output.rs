@@ -1,5 +1,5 @@
-//! What the commands of a daemon write: whole lines with the job's name in front go to dblock's own stdout and stderr; or all of it is
-//! kept for a mail. Nothing here waits: what nobody reads stays in the pipe of the command.
+//! The output of a daemon's commands: whole lines, with the job's name in front, go to dblock's own stdout and stderr, or all of it is
+//! kept for a mail. Nothing here waits: unread output stays in the command's pipe.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,26 +11,27 @@ use super::mail::Mail;
 use crate::base::clock::Moment;
 use crate::base::log::{PATIENCE, write_what_fits};
 
-/// Bytes of a line at most: with the name in front it is less than `PIPE_BUF`, so that lines of several jobs do not mix.
+/// The most bytes of a line. With the name in front it stays below `PIPE_BUF`, so that lines of several jobs do not mix.
 const LONGEST_LINE: usize = 3500;
 
-/// Bytes that are read, and written, at once: a pipe takes so many as a whole (`PIPE_BUF`).
+/// The bytes of one read or write: a pipe takes this many as a whole (`PIPE_BUF`).
 const PIECE: usize = 4096;
 
-/// Bytes of a stream that are passed on before another one has its turn. A pipe holds so many unless its command has enlarged it.
+/// The most bytes that are passed on from one stream before another one's turn. That is the size of a pipe, unless its command has
+/// enlarged it.
 const MOST: usize = 64 * 1024;
 
-/// One round in which streams are passed on: after it the daemon sees to its other business, however much they write.
+/// One round of passing output on. Its time is limited, so that the daemon does its other work, however much the streams write.
 #[derive(Debug, Clone, Copy)]
 pub struct Round(Moment);
 
 impl Round {
-    /// One that begins now.
+    /// A round that begins now.
     pub fn begin() -> Self {
         Self(Moment::now() + PATIENCE)
     }
 
-    /// Whether the rest is left to the next one.
+    /// Whether the rest must wait for the next round.
     pub fn is_over(self) -> bool {
         self.0 <= Moment::now()
     }
@@ -40,10 +41,10 @@ impl Round {
 #[derive(Debug)]
 pub struct Outlet {
     is_stderr: bool,
-    /// Whole lines, and how much of them is written.
+    /// Whole lines, and how many of their bytes are written.
     lines: Vec<u8>,
     written: usize,
-    /// Why lines could not be written, and whether that was told.
+    /// Why lines could not be written, and whether that was reported.
     fault: Option<io::Error>,
     was_told: bool,
 }
@@ -65,12 +66,12 @@ impl Outlet {
         self.lines.is_empty()
     }
 
-    /// Whether it takes more: all lines are written, and the next one can be.
+    /// Whether it accepts more: all lines are written, and another could be.
     pub fn has_room(&self) -> bool {
         self.is_empty() && self.is_writable()
     }
 
-    /// Whether something can be written. What is closed, or broken, takes everything.
+    /// Whether a write would succeed now. A closed or broken outlet accepts everything.
     pub fn is_writable(&self) -> bool {
         with_descriptor(self.is_stderr, |descriptor| {
             let mut descriptors = [PollFd::new(descriptor, PollFlags::POLLOUT)];
@@ -78,7 +79,7 @@ impl Outlet {
         })
     }
 
-    /// Writes what there is room for; whether that was all.
+    /// Writes as much as fits. Returns whether that was all.
     pub fn flush(&mut self) -> bool {
         while let rest @ [_, ..] = &self.lines[self.written..] {
             let piece = &rest[..rest.len().min(PIECE)];
@@ -100,7 +101,7 @@ impl Outlet {
         true
     }
 
-    /// Why lines are lost, the first time.
+    /// Why lines are lost. Only the first time.
     pub fn lost(&mut self) -> Option<io::Error> {
         let fault = self.fault.take()?;
         (!std::mem::replace(&mut self.was_told, true)).then_some(fault)
@@ -121,27 +122,27 @@ fn with_descriptor<T>(is_stderr: bool, use_it: impl FnOnce(BorrowedFd) -> T) -> 
     }
 }
 
-/// Where the output of an attempt goes.
+/// The destination of an attempt's output.
 #[derive(Debug)]
 pub enum Sink {
-    /// To dblock's own stdout and stderr, with this in front of each line.
+    /// dblock's own stdout and stderr, with this prefix for each line.
     Lines(String),
-    /// Into a mail.
+    /// A mail.
     Mail(Mail),
 }
 
 /// One of the two streams of an attempt.
 #[derive(Debug)]
 pub struct Stream {
-    /// `None`: its end was read.
+    /// `None`: it was read to its end.
     pub file: Option<File>,
     is_stderr: bool,
-    /// The beginning of a line.
+    /// The start of an unfinished line.
     begun: Vec<u8>,
 }
 
 impl Stream {
-    /// That of stdout or stderr, which can be read from here and never waits.
+    /// A stream that reads from this file, which must not block.
     pub fn new(file: File, is_stderr: bool) -> Self {
         Self {
             file: Some(file),
@@ -150,13 +151,13 @@ impl Stream {
         }
     }
 
-    /// Its file, if there is room for what it says.
+    /// Its file, if there is room for its output.
     pub fn wanted(&self, sink: &Sink, has_room: [bool; 2]) -> Option<&File> {
         let is_wanted = matches!(sink, Sink::Mail(..)) || has_room[usize::from(self.is_stderr)];
         self.file.as_ref().filter(|_| is_wanted)
     }
 
-    /// Passes on what is there, as far as there is room, up to a limit and the end of the round; whether that was all.
+    /// Passes on what is there, as far as there is room, up to a limit and the end of the round. Returns whether that was all.
     pub fn pass_on(&mut self, sink: &mut Sink, outlets: &mut [Outlet; 2], round: Round) -> bool {
         let outlet = &mut outlets[usize::from(self.is_stderr)];
         let is_mail = matches!(sink, Sink::Mail(..));
@@ -183,8 +184,8 @@ impl Stream {
         self.file.is_none()
     }
 
-    /// Passes on what a command that has ended has written, also the beginning of a line that does not end. What there is no room for
-    /// is left, but not of a mail.
+    /// Passes on the last output of a command that has ended, even an unfinished line. What has no room is left in the pipe, except for a
+    /// mail.
     pub fn finish(&mut self, sink: &mut Sink, outlets: &mut [Outlet; 2]) {
         // A process that the command has left behind may write for ever.
         let round = Round::begin();

@@ -1,5 +1,5 @@
-//! The process that has a daemon's session. It knows no command. A session that is lost loses no tick: it connects again, looks, and goes
-//! on; what it has taken and heard no answer of, it finds by its own name in the rows.
+//! The process with a daemon's session. It does not know the commands. Losing a session loses no tick: it connects again, looks, and
+//! continues. Ticks that it took without an answer have its id in their rows.
 
 mod acting;
 mod publishing;
@@ -18,52 +18,53 @@ use super::{Spec, definition};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Listener};
-use crate::cron::{DaemonFacts, Definition, Job, JobRow, TickRow, hash, next_after};
+use crate::cron::{DaemonFacts, Definition, Job, JobRow, TickRow, hash, latest_next};
 use crate::db::{Connector, Session};
 use crate::isolated::link::{Link, Next, cut, next};
 use crate::isolated::process::{detach, fork_isolated, harden};
 use crate::lock::Introduction;
 use crate::schema::Tables;
 
-/// From one look to the next.
+/// The interval of looks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// From a step that came to nothing to the next look; it doubles up to [`LOOK`] while nothing comes of them.
+/// The pause between a step without effect and the next look. It doubles up to [`LOOK`] while steps have no effect.
 const LOOK_AGAIN: Duration = Duration::from_millis(30);
 
-/// A coordinator that takes no notice for so long starts nothing: nothing is taken for it, and others take it for gone in the end.
+/// A coordinator that does not answer for this long starts nothing. Then no ticks are taken for it, and finally the other daemons count
+/// it as gone.
 const DEAF: Duration = Duration::from_secs(5);
 
-/// The server keeps a session for so long without a statement.
+/// How long the server keeps an idle session.
 const SESSION_LIMIT: Duration = Duration::from_secs(60);
 
-/// From one renewal of the daemon's lease to the next at most; it is taken for alive for three times as long.
+/// The longest interval of renewals of the daemon's lease. The lease lasts three times as long.
 const RENEWAL: Duration = Duration::from_secs(10);
 
-/// Runs that have ended are remembered, so that a node of a cluster that lags behind has none start again.
+/// How many ended runs are remembered, so that old data from a lagging cluster node does not start them again.
 const REMEMBERED: usize = 1000;
 
-/// Which schedules of a file are put in force besides those of jobs that nobody else has.
+/// Which schedules of a file are put in force, besides those of jobs that no other daemon has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Publishes {
-    /// None: all are, or others'.
+    /// None: all are in force, or others' are.
     Nothing,
-    /// All, unless this host had the same file the last time: it may be one that the others have replaced since.
+    /// All, unless this host last had the same file: others may have put newer schedules in force since.
     IfChanged,
-    /// All: it was just read again.
+    /// All: the file was just read again.
     All,
 }
 
-/// What a scheduler goes on with.
+/// The state that a new scheduler starts with.
 #[derive(Debug, Clone)]
 pub struct Resumed {
-    /// What it does with its file.
+    /// Which schedules of the file to put in force.
     pub publishes: Publishes,
     /// Runs that are under way here.
     pub running: Vec<String>,
-    /// Attempts that have ended, of which the server may not know.
+    /// Ended attempts that may not be recorded yet.
     pub ended: Vec<Ended>,
-    /// Whether no more ticks are taken.
+    /// Whether to take no more ticks.
     pub is_stopped: bool,
 }
 
@@ -173,9 +174,9 @@ fn schedule(
 struct Known {
     job: Rc<Job>,
     definition: Definition,
-    /// What its row said last; `None`: there is none.
+    /// Its row in the last look; `None`: there is none.
     row: Option<JobRow>,
-    /// A step came to nothing: the row is to be looked at first.
+    /// A step had no effect, so the row must be read first.
     stale: bool,
 }
 
@@ -188,16 +189,19 @@ impl Known {
         self.row.as_ref().is_some_and(is_same)
     }
 
-    /// Whether its schedule is in force, and its command, options or variables are others than were read last.
+    /// Whether its schedule is in force, but its command, options or variables differ from the file that was read last.
     fn differs(&self) -> bool {
         let is_other = |row: &JobRow| row.definition != self.definition.hash;
         self.agrees() && self.row.as_ref().is_some_and(is_other)
     }
 
-    /// Whether it was in no file for a while, and has no next tick for that.
-    fn is_forsaken(&self, now: i64) -> bool {
-        let has_none = self.row.as_ref().is_some_and(|row| row.next.is_none());
-        has_none && self.agrees() && next_after(&self.job.schedule, now).is_some()
+    /// Whether its next tick is missing or too late: the job was in no file for a while, or the server's clock was ahead.
+    fn rests(&self, now: i64) -> bool {
+        let row = self.row.as_ref().filter(|_| self.agrees());
+        let next_at = row.map(|row| row.next);
+        let latest = latest_next(&self.job.schedule, now);
+        next_at
+            .is_some_and(|next| latest.is_some_and(|latest| next.is_none_or(|next| next > latest)))
     }
 }
 
@@ -215,7 +219,7 @@ struct Scheduler<'a> {
     ticks: Vec<TickRow>,
     /// Daemons that are alive and take ticks, as of the last look.
     daemons: Vec<String>,
-    /// The server's time, and when it was told: it is that time or a little later.
+    /// The server's time, and when it was received. The server's clock then showed this time or a little later.
     clock: Option<(i64, Moment)>,
     /// The server's time of the last look.
     looked: Option<i64>,
@@ -227,48 +231,48 @@ struct Scheduler<'a> {
     maintain_at: Moment,
     prune_at: Moment,
     forsake_at: Moment,
-    /// When ends that could not be recorded are tried again, and how long that is put off the next time.
+    /// When unrecorded ends are retried, and how long the next pause is.
     hand_in_at: Moment,
     hand_in_pause: Duration,
-    /// Since when, by the server's clock, missed ticks are made up for.
+    /// Since when, by the server's clock, missed ticks are being started.
     made_up_since: i64,
-    /// Over how long the starts of those are spread; `None`: it is not known yet.
+    /// The time over which those starts are spread; `None`: not decided yet.
     spread: Option<Duration>,
-    /// When the server was last heard.
+    /// When the server last answered.
     last_seen: Option<Moment>,
     /// Runs that are under way here.
     mine: HashSet<String>,
-    /// The last that have ended.
+    /// The last ended runs.
     over: VecDeque<[u8; 32]>,
     ended: Vec<Ended>,
-    /// Whether there is a job that no daemon has had in its file for a while, and whether this one has said which are in its own.
+    /// Whether there is a job that no daemon has had in its file for a while, and whether this daemon has marked its own jobs.
     has_forsaken: bool,
     has_touched: bool,
-    /// Since when ticks are seen that a silent daemon has, by their runs.
+    /// Since when a tick of a silent daemon has been seen, by its run id.
     orphans: HashMap<String, Moment>,
-    /// Jobs whose rows somebody had locked, and when they are tried again, and how long that was put off.
+    /// Jobs with locked rows: when they are retried, and how long the pause was.
     contended: HashMap<String, (Moment, Duration)>,
-    /// How many steps came to nothing, one after the other.
+    /// How many steps in a row had no effect.
     fruitless: u32,
-    /// Whether the last statement met another's lock, and did nothing.
+    /// Whether the last statement waited for another's lock in vain.
     met_lock: bool,
-    /// Since when the coordinator owes a sign that it takes notice, and whether it was asked for that.
+    /// Since when an acknowledgement of the coordinator is pending, and whether the request was sent.
     unanswered: Option<(Moment, bool)>,
-    /// When it said last that the server answers.
+    /// When it last reported that the server answers.
     worked: Moment,
     publishes: Publishes,
     is_ready: bool,
     is_stopped: bool,
-    /// Whether the others know that.
+    /// Whether the other daemons know that.
     has_told_stop: bool,
     leaves: bool,
-    /// Jobs of which another schedule is in force, as the daemon's row has them.
+    /// Jobs for which another schedule is in force, as in the daemon's row.
     disagrees: Option<String>,
-    /// And those of which something else differs.
+    /// Jobs whose other settings differ, as in the daemon's row.
     differs: String,
 }
 
-/// Nothing more can be done. What is wrong for the moment is tried again.
+/// The error ends the scheduler. Temporary faults are retried.
 type Done<T> = Result<T, Failure>;
 
 impl Scheduler<'_> {
@@ -277,7 +281,7 @@ impl Scheduler<'_> {
             let until = self.step()?;
             if self.leaves && self.ended.is_empty() && self.mine.is_empty() {
                 self.take_leave()?;
-                // The daemon ends this process at once: the server has the good-bye by then.
+                // The coordinator kills this process on the last message, so log out first.
                 self.session = None;
                 self.say(&FromScheduler::Left);
                 return Ok(());
@@ -288,7 +292,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Does what is to be done by now; when the next is.
+    /// Does what is due. Returns when the next step is due.
     fn step(&mut self) -> Done<Moment> {
         let before = self.fruitless;
         if !self.ensure_registered()? {
@@ -323,7 +327,7 @@ impl Scheduler<'_> {
         Ok(until.unwrap_or(self.look_at).min(self.look_at))
     }
 
-    /// Waits until then, and takes notice of what the coordinator says; whether it is there.
+    /// Waits until this moment, and handles the coordinator's messages. `false`: the coordinator is gone.
     fn wait(&mut self, until: Moment) -> bool {
         let mut until = Some(until);
         loop {
@@ -332,7 +336,7 @@ impl Scheduler<'_> {
                 Next::Late => return true,
                 Next::Message(ToScheduler::Ended(ended)) => {
                     self.remember(&ended.run);
-                    // Its next attempt is to be seen.
+                    // So that the next attempt is seen.
                     if ended.retry.is_some() {
                         self.look_at = Moment::now();
                     }
@@ -341,7 +345,7 @@ impl Scheduler<'_> {
                 }
                 Next::Message(ToScheduler::Alive) => {
                     if self.is_deaf() {
-                        // Others may have taken this daemon for gone.
+                        // The other daemons may count this one as gone.
                         (self.look_at, self.renew_at) = (Moment::START, Moment::START);
                     }
                     self.unanswered = None;
@@ -351,18 +355,18 @@ impl Scheduler<'_> {
                     (self.is_stopped, self.leaves) = (true, true);
                 }
             }
-            // What else is there already.
+            // Then only the messages that are already there.
             until = Some(Moment::START);
         }
     }
 
-    /// Whether the coordinator takes no notice of what it is told.
+    /// Whether the coordinator has not acknowledged for too long.
     fn is_deaf(&self) -> bool {
         self.unanswered
             .is_some_and(|(since, _)| since.elapsed() > DEAF)
     }
 
-    /// Asks the coordinator for a sign that it takes notice, unless it owes one.
+    /// Requests an acknowledgement unless one is pending.
     fn ask_for_sign(&mut self) {
         let (since, is_asked) = self.unanswered.unwrap_or((Moment::now(), false));
         let is_asked = is_asked
@@ -373,7 +377,7 @@ impl Scheduler<'_> {
         self.unanswered = Some((since, is_asked));
     }
 
-    /// Says that the server answers, once a second at most: a step may take many statements, or slow ones.
+    /// Reports that the server answers, at most once a second: a step may have many statements, or slow ones.
     fn say_that_it_works(&mut self) {
         if self.worked.elapsed() >= LOOK {
             self.worked = Moment::now();
@@ -381,13 +385,13 @@ impl Scheduler<'_> {
         }
     }
 
-    /// From a step that came to nothing to the next look.
+    /// The pause between a step without effect and the next look.
     fn pause(&self) -> Duration {
         let doubled = LOOK_AGAIN.saturating_mul(1 << self.fruitless.min(10));
         doubled.min(LOOK)
     }
 
-    /// Has the next look come soon, for a step came to nothing; later where many do.
+    /// Schedules a look soon after a step without effect; later if there were many.
     fn look_again(&mut self) {
         self.look_at = Moment::now() + self.pause();
         self.fruitless += 1;
@@ -414,13 +418,13 @@ impl Scheduler<'_> {
         self.say(&FromScheduler::Note(level, cut(line)));
     }
 
-    /// The server's time, or a little less; 0: it was never told.
+    /// The server's time, or a little less; 0: unknown.
     fn now(&self) -> i64 {
         self.clock
             .map_or(0, |(at, told)| at + micros(told.elapsed()))
     }
 
-    /// When the server's clock shows this.
+    /// The moment at which the server's clock shows this time.
     fn moment_of(&self, at: i64) -> Moment {
         let left = u64::try_from(at - self.now()).unwrap_or_default();
         Moment::now() + Duration::from_micros(left)
@@ -430,7 +434,7 @@ impl Scheduler<'_> {
         self.clock = Some((now, Moment::now()));
     }
 
-    /// Has the coordinator start an attempt of a tick that is this daemon's.
+    /// Has the coordinator start an attempt of a tick of this daemon.
     fn start(&mut self, at: usize, tick: &TickRow) {
         let shown = shown(&self.jobs[at].job, tick.tick);
         self.mine.insert(tick.run.clone());
@@ -451,7 +455,7 @@ impl Scheduler<'_> {
         Duration::from_micros(u64::try_from(lasting.unwrap_or_default()).unwrap_or_default())
     }
 
-    /// Whether the session has something to say between statements: it has ended.
+    /// Whether the session has ended: only then it becomes readable between statements.
     fn has_lost_session(&self) -> bool {
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
         self.session.as_ref().is_some_and(|session| {
@@ -465,7 +469,7 @@ fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// A tick as its job's zone shows it.
+/// A tick in the zone of its job.
 fn shown(job: &Job, tick: i64) -> String {
     let at = jiff::Timestamp::from_microsecond(tick).unwrap_or(jiff::Timestamp::MIN);
     job.schedule.tick(at).to_string()

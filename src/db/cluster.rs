@@ -1,15 +1,15 @@
-//! What a server says of the cluster that it is in: several servers that all take writes, or one that has not joined the others.
+//! A server's role in a cluster: several servers that all take writes, or one that has not joined the others.
 
 use super::fault::Fault;
 use super::statement::{Row, Statement, first_value};
 
-/// An SQL condition: this server is a member of a group that takes writes on all members. A server without the plugin does not know
-/// the variables.
+/// An SQL condition: this server is a member of a group in which all members take writes. A server without the plugin does not know the
+/// variables.
 pub const IS_MULTI_PRIMARY: &str = "IFNULL(@@global.group_replication_group_name, '') <> '' \
      AND NOT @@global.group_replication_single_primary_mode";
 
-/// An SQL condition: this server is set up as a member of a group, and has not sent it a message since it was started. Every account
-/// may read that; which members there are is not for all to see. A server that counts no messages is taken for a member.
+/// An SQL condition: this server is set up as a member of a group, and has not sent a message to it since its start. Every account may
+/// read that, unlike the list of members. A server that counts no messages is treated as a member.
 pub const HAS_NOT_JOINED: &str = "(IFNULL(@@global.group_replication_group_name, '') <> '' AND \
      (SELECT IFNULL(SUM(VARIABLE_VALUE) = 0, 0) FROM performance_schema.global_status \
      WHERE VARIABLE_NAME = 'Gr_control_messages_sent_count'))";
@@ -18,14 +18,14 @@ pub const HAS_NOT_JOINED: &str = "(IFNULL(@@global.group_replication_group_name,
 pub const NOT_JOINED: &str = "is a member of a group that it has not joined since it was started: what it takes is its own; START \
      GROUP_REPLICATION there, or set super_read_only in its configuration";
 
-/// Whether a server's comment on its version is that of one which MySQL and Galera make together. `@@wsrep_on` tells MariaDB's.
+/// Whether a server's version comment is that of a MySQL with Galera. MariaDB has `@@wsrep_on` for that.
 pub fn is_wsrep(version_comment: &str) -> bool {
     let comment = version_comment.to_lowercase();
     let words = ["wsrep", "galera", "xtradb cluster"];
     words.iter().any(|word| comment.contains(word))
 }
 
-/// Whether [`IS_MULTI_PRIMARY`].
+/// Asks for [`IS_MULTI_PRIMARY`].
 pub struct AskMultiPrimary;
 
 impl Statement for AskMultiPrimary {
@@ -40,7 +40,7 @@ impl Statement for AskMultiPrimary {
     }
 }
 
-/// Whether [`HAS_NOT_JOINED`].
+/// Asks for [`HAS_NOT_JOINED`].
 pub struct AskHasNotJoined;
 
 impl Statement for AskHasNotJoined {

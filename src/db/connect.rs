@@ -1,4 +1,4 @@
-//! Reaching a server: hosts in order, every address of a name, until one lets us in.
+//! Connecting to a server: the hosts in order, and every address of a name, until one accepts the login.
 
 mod address;
 mod login;
@@ -21,24 +21,23 @@ use crate::base::log::{Level, Listener};
 use crate::base::user::os_user;
 use address::Address;
 
-/// TCP keep-alive: a session that is gone, or a load balancer's forgotten flow, turns into an error within a minute, or a
-/// quarter of the TTL where that is less, so that there is time to find another server; and a NAT's entry does not age. Idle
-/// time and interval are a third of that.
+/// TCP keep-alive. A session that is gone, or that a load balancer has forgotten, becomes an error within a minute, or a quarter of the
+/// TTL if that is less, so there is time to find another server. It also keeps a NAT's entry alive. Idle time and interval are a third of
+/// that.
 const USER_TIMEOUT: Duration = Duration::from_secs(60);
 const SHORTEST_USER_TIMEOUT: Duration = Duration::from_secs(3);
 const KEEPALIVE_PROBES: u32 = 2;
 
-/// What a packet may hold. Said, so that the crate does not ask the server; dblock's own statements are far shorter.
+/// The most bytes of a packet. It is set here so that the crate does not ask the server; dblock's own statements are far shorter.
 const PACKET_LIMIT: usize = 1024 * 1024;
 
-/// From one round to the next. Where a server is full the pause doubles each time, up to the longest or a part of the time that
-/// a server gets for an answer, and half of it is by chance: those that it refused at the same time do not come back at the
-/// same time.
+/// The pause between rounds. After a full server the pause doubles each time, up to the longest one or a part of the answer limit. Half
+/// of it is random, so that clients which were refused at the same time do not return at the same time.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const PART_OF_LIMIT: u32 = 8;
 
-/// Knows the servers and the account.
+/// The servers and the account to connect with.
 pub struct Connector {
     targets: Vec<Target>,
     user: String,
@@ -47,30 +46,30 @@ pub struct Connector {
     tls: Tls,
     listener: Listener,
     attempt_limit: Cell<Duration>,
-    /// How many rounds in a row have met a full server.
+    /// How many rounds in a row have found a full server.
     full_rounds: Cell<u32>,
-    /// What fails ten times a second in the same way is said once.
+    /// The lines that were reported already. A failure that repeats ten times a second is reported once.
     said: RefCell<Vec<String>>,
-    /// What the servers failed of that came before the one that was reached, in the latest round.
+    /// The faults of the servers that were tried before the one that was reached, in the latest round.
     passed_over: RefCell<Vec<PassedOver>>,
-    /// The server that fell silent or refused in a session: it comes last until a server has been reached.
+    /// The server whose session stopped answering, or that refused a statement. It is tried last until a server has been reached.
     failed: RefCell<Option<String>>,
 }
 
-/// A server that another was taken for.
+/// A server that was passed over for another one.
 #[derive(Debug, Clone)]
 pub struct PassedOver {
-    /// Which, as it was named.
+    /// The server, as the user named it.
     pub target: String,
-    /// Which, and why.
+    /// The server, and why.
     pub line: String,
     /// Whether it was reached and is read-only, as a replica should be.
     pub read_only: bool,
 }
 
 impl Connector {
-    /// Reads what is still to be read: the password's file, those of TLS, the OS user's name. Each session has these connection
-    /// `attributes`, and ends when it sends no statement for the `idle_limit`; the listener gets each step.
+    /// Reads what is still missing: the files of the password and of TLS, and the OS user's name. Each session has these connection
+    /// `attributes`, and ends after the `idle_limit` without a statement. The listener gets each step.
     ///
     /// # Errors
     /// [`Reason::Configuration`](crate::base::exit::Reason) when a file cannot be used.
@@ -97,14 +96,14 @@ impl Connector {
         let account = OptsBuilder::new()
             .user(Some(user.clone()))
             .pass(password.as_deref())
-            // The crate would go from a loopback address to the socket that the server names; through a tunnel that is
-            // another server's.
+            // By default the crate would switch from a loopback address to the socket that the server names. Through a tunnel that is the
+            // socket of another server.
             .prefer_socket(false)
             .connect_attrs(Some(attributes))
             .server_key_path(settings.tls.server_public_key.clone())
             .max_allowed_packet(Some(PACKET_LIMIT))
             .stmt_cache_size(0)
-            // A server may answer any statement with the demand for a file. Refused, it is no server to go on with.
+            // A server may answer any statement with a request for a local file. If that is refused, the session is not used any more.
             .local_infile_handler(Some(LocalInfileHandler::new(|_, _| {
                 Err(io::Error::other("it asks for a file of this host's"))
             })))
@@ -120,7 +119,7 @@ impl Connector {
             has_password,
             tls: Tls::new(&settings.tls, &settings.targets, &listener)?,
             listener,
-            // A little less than its share, so that the cause of a failure can still be reported.
+            // A little less than its share, so that there is time to report the cause of a failure.
             attempt_limit: Cell::new(settings.connect_timeout.mul_f64(0.95) / servers),
             full_rounds: Cell::new(0),
             said: RefCell::default(),
@@ -129,18 +128,20 @@ impl Connector {
         })
     }
 
-    /// Tries each server once, until one has a session for us that `open` is content with; the session, and what `open`
-    /// returned. It is the supervisor that sets the limit. Each server gets its share of that for every answer, so that a
-    /// silent one does not keep the next from its turn; one that trickles, and a resolver that hangs, can.
+    /// Tries each server once, until one has a session that `open` accepts. Returns the session, and what `open` returned. The caller
+    /// sets the total limit. Each server gets its share for every answer, so a silent one does not use up the time of the next; one that
+    /// trickles, or a resolver that hangs, can.
     ///
     /// # Errors
-    /// [`Fault::Final`] is what no further attempt can mend; [`Fault::ReadOnly`] that all servers are; anything else that
+    /// [`Fault::Final`]: no further attempt can succeed, or not soon. [`Fault::ReadOnly`]: all servers are read-only. Anything else:
     /// another attempt may succeed.
     pub fn connect<T>(
         &self,
         mut open: impl FnMut(&mut Session) -> Result<T, Fault>,
     ) -> Result<(Session, T), Fault> {
         let mut outcome: Option<Fault> = None;
+        // Reported if another server is used instead; otherwise the last one is the error.
+        let mut refusals: Vec<String> = Vec::new();
         let full_rounds = self.full_rounds.take();
         self.passed_over.borrow_mut().clear();
         let failed = self.failed.borrow().clone();
@@ -149,23 +150,28 @@ impl Connector {
         for target in first.into_iter().chain(last) {
             let fault = match self.try_target(target, &mut open) {
                 Ok(opened) => {
+                    for line in refusals {
+                        self.tell_once(Level::Warning, &line);
+                    }
                     self.failed.take();
                     self.said.borrow_mut().clear();
                     return Ok(opened);
                 }
-                Err(Fault::Final(failure) | Fault::NoNamedLocks(failure)) => {
-                    return Err(Fault::Final(failure));
-                }
+                Err(Fault::NoNamedLocks(failure)) => return Err(Fault::Final(failure)),
+                Err(fault) if fault.ends_round() => return Err(fault),
                 Err(fault) => fault,
             };
             let line = match &fault {
                 Fault::ReadOnly(cause) => format!("{target} {cause}"),
-                Fault::Untrusted(failure) => failure.line.clone(),
+                Fault::Untrusted(failure) | Fault::Final(failure) => failure.line.clone(),
                 fault => format!("cannot connect to {target}: {fault}"),
             };
-            // That a server is not the right one is known to nobody else while another takes its place.
+            // Only this warning shows that a server is not the right one while another takes its place.
             let warns = matches!(fault, Fault::Untrusted(_)) && self.targets.len() > 1;
-            self.tell_once(if warns { Level::Warning } else { Level::Info }, &line);
+            match &fault {
+                Fault::Final(_) => refusals.push(line.clone()),
+                _ => self.tell_once(if warns { Level::Warning } else { Level::Info }, &line),
+            }
             if matches!(fault, Fault::Full(_)) {
                 self.full_rounds.set(full_rounds.saturating_add(1));
             }
@@ -193,13 +199,30 @@ impl Connector {
         })
     }
 
-    /// The server of this session fell silent, or refused what was asked: the others are tried before it.
+    /// As [`Connector::connect`], with a limit on a round of all servers, except for resolving names.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn connect_within<T>(
+        &self,
+        limit: Duration,
+        open: impl FnMut(&mut Session) -> Result<T, Fault>,
+    ) -> Result<(Session, T), Fault> {
+        let servers = u32::try_from(self.targets.len()).unwrap_or(u32::MAX);
+        let before = self.attempt_limit.get();
+        self.cap_attempts(limit / servers.max(1));
+        let connected = self.connect(open);
+        self.attempt_limit.set(before);
+        connected
+    }
+
+    /// This session's server stopped answering, or refused a statement: try the others before it.
     pub fn try_last(&self, session: &Session) {
         self.failed.replace(Some(session.target().to_owned()));
     }
 
-    /// What each server but that of the session answers, in a session that is opened for it and may take so long to come about and to
-    /// answer. Those that do not are left out.
+    /// The answers of all servers except the session's, each in a new session with this `limit` for connecting and answering. Servers
+    /// without an answer are left out.
     pub fn survey<T>(
         &self,
         limit: Duration,
@@ -214,10 +237,10 @@ impl Connector {
         answered.collect()
     }
 
-    /// What one server answers, as with [`Connector::survey`], and how a session shows its name.
+    /// The answer of one server, as with [`Connector::survey`], and the session's name of the server.
     ///
     /// # Errors
-    /// What kept it from that.
+    /// Why there is no answer.
     pub fn ask<T>(
         &self,
         target: &Target,
@@ -235,9 +258,14 @@ impl Connector {
         asked.map(|(session, answer)| (session.to_string(), answer))
     }
 
-    /// Says what fails ten times a second in the same way once.
+    /// Passes a line on to the listener.
+    pub fn tell(&self, level: Level, line: &str) {
+        (self.listener)(level, line);
+    }
+
+    /// Reports a failure that repeats ten times a second only once.
     fn tell_once(&self, level: Level, line: &str) {
-        // How long it took differs each time.
+        // The time in the line differs each time.
         let what = line.split(" in ").next().unwrap_or(line).to_owned();
         if !self.said.borrow().contains(&what) {
             (self.listener)(level, line);
@@ -256,12 +284,12 @@ impl Connector {
         by_chance(pause.min(longest.max(PAUSE)))
     }
 
-    /// How long each server gets for an answer.
+    /// The answer limit for each server.
     pub fn attempt_limit(&self) -> Duration {
         self.attempt_limit.get()
     }
 
-    /// From now on no server gets more than this for an answer.
+    /// Limits each answer to this from now on.
     pub fn cap_attempts(&self, limit: Duration) {
         self.attempt_limit.set(self.attempt_limit.get().min(limit));
     }
@@ -291,8 +319,8 @@ impl Connector {
                 .and_then(|mut session| Ok((open(&mut session)?, session)));
             match (opened, outcome.take()) {
                 (Ok((opened, session)), _) => return Ok((session, opened)),
-                (Err(fault @ (Fault::Final(_) | Fault::NoNamedLocks(_))), _) => return Err(fault),
-                // They are one server's, as a rule: one that is not the right one decides.
+                (Err(fault), _) if fault.ends_round() => return Err(fault),
+                // They usually belong to the same server. If one is not the right one, that decides.
                 (Err(_), Some(fault @ Fault::Untrusted(_)))
                 | (Err(fault @ Fault::Untrusted(_)), _)
                 | (Err(fault), None) => outcome = Some(fault),

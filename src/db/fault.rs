@@ -1,5 +1,5 @@
-//! What goes wrong between dblock and a server, as data: whether to try again, to go to the next host, or to give up, and the exit code
-//! and the sentence of that.
+//! Faults between dblock and a server, as data: whether to try again, to try the next host, or to give up, and the exit code and the line
+//! for that.
 
 use std::fmt;
 use std::io;
@@ -11,30 +11,29 @@ use crate::base::text::in_words;
 /// Something that went wrong with a server.
 #[derive(Debug)]
 pub enum Fault {
-    /// There is no session (any more): another attempt may reach the server. The text is the cause.
+    /// There is no session, or it has ended: another attempt may succeed. The text is the cause.
     Gone(String),
-    /// The server has as many connections as it or the account may have. It is not to be asked again at once by all.
+    /// The server, or the account, has no connection left. Not all clients should retry at once.
     Full(String),
-    /// The server has no room for what is to be written, as on a full disk: the statement did nothing, and the session is fine. There may be
-    /// room later.
+    /// The server has no room for a write, as on a full disk. The statement did nothing, the session is fine, and there may be room
+    /// later.
     NoRoom(String),
-    /// The statement was interrupted or not answered clearly; the session is fine, and what the statement did is unknown.
+    /// The statement was interrupted, or its answer is unclear. The session is fine; what the statement did is unknown.
     Interrupted(String),
-    /// The statement met a deadlock, or waited too long for another's lock, and did nothing; the session is fine. It may succeed
-    /// when it is sent again; after a deadlock the whole transaction must be.
+    /// A deadlock, or a timeout on another's lock. The statement did nothing, and the session is fine. It may succeed when it is sent
+    /// again; after a deadlock the whole transaction must be.
     Conflict(String),
-    /// The server takes no writes: a lock there meets nobody. Another server may be the one, or this one in a moment.
+    /// The server is read-only, so a lock there excludes nobody. Another server may be the right one, or this one later.
     ReadOnly(String),
-    /// There is no TLS with this server such as was asked for, or it has no tables of dblock's. Another server may be the one; where
-    /// there is none, this is final.
+    /// The server lacks the requested TLS, or dblock's tables. Another server may be the right one; if there is none, this is final.
     Untrusted(Failure),
-    /// The server does not know this variable; it has done nothing.
+    /// The server does not know this variable. The statement did nothing.
     NoSuchVariable(String),
-    /// The server has no such database, table or column; it has done nothing.
+    /// There is no such database, table or column. The statement did nothing.
     NoSuchTable(String),
-    /// The database, column, key or row is there already; it has done nothing.
+    /// The database, column, key or row exists already. The statement did nothing.
     Exists(String),
-    /// What the statement was conditional on is not so; it has done nothing.
+    /// The statement's condition is not true. The statement did nothing.
     Unmet(String),
     /// The server has no named locks.
     NoNamedLocks(Failure),
@@ -64,7 +63,7 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// Of what several servers failed of, what decides whether another attempt may succeed: this, or the `next`.
+    /// Of the faults of two servers, the one that decides whether another attempt may succeed.
     #[must_use]
     pub fn decided_by(self, next: Self) -> Self {
         let weight = |fault: &Self| match fault {
@@ -72,6 +71,8 @@ impl Fault {
             Self::ReadOnly(_) => 1,
             // The message says which limit was reached, and the server must not be asked too often.
             Self::Full(_) => 3,
+            // Another round would be refused, too.
+            Self::Final(_) | Self::NoNamedLocks(_) => 4,
             _ => 2,
         };
         if weight(&next) > weight(&self) {
@@ -81,7 +82,25 @@ impl Fault {
         }
     }
 
-    /// The failure that ends dblock where a session with `server` failed so, and is not opened again.
+    /// Whether to try no other server after this fault, because it is the same on all.
+    pub fn ends_round(&self) -> bool {
+        match self {
+            Self::NoNamedLocks(_) => true,
+            Self::Final(failure) => !may_pass(failure),
+            _ => false,
+        }
+    }
+
+    /// Whether the server may accept the same statement soon.
+    pub fn refuses_for_now(&self) -> bool {
+        match self {
+            Self::NoRoom(_) | Self::ReadOnly(_) => true,
+            Self::Final(failure) => may_pass(failure),
+            _ => false,
+        }
+    }
+
+    /// The failure that ends dblock after such a fault of a session with `server`.
     pub fn into_failure(self, server: &str) -> Failure {
         match self {
             Self::Untrusted(failure) | Self::NoNamedLocks(failure) | Self::Final(failure) => {
@@ -109,9 +128,9 @@ impl Fault {
             mysql::Error::MySqlError(error) if FULL.contains(&error.code) => {
                 Self::Full(message_of(&error))
             }
-            // Shutting down (1053), still starting, behind a proxy without a server: all pass.
+            // Shutting down (1053), still starting, or a proxy without a server: all of them pass.
             mysql::Error::MySqlError(error) => Self::Gone(message_of(&error)),
-            // MariaDB asks for another plugin when the first of an account's was given a wrong password; the crate knows one.
+            // After a wrong password MariaDB asks for the account's next plugin; the crate supports only one.
             mysql::Error::DriverError(mysql::DriverError::UnexpectedPacket) => {
                 Self::Final(Failure::new(
                     Reason::Internal,
@@ -131,7 +150,7 @@ impl Fault {
                 None => Self::of_transport(mysql::Error::DriverError(error), server),
             },
             mysql::Error::TlsError(error) => Self::of_handshake(&error, server),
-            // With TLS 1.3 what the server thinks of a client's certificate comes only after the handshake.
+            // With TLS 1.3 the server's verdict on a client's certificate comes only after the handshake.
             other => match of_rustls(&other) {
                 Some(error) => Self::of_tls(error, server),
                 None => Self::of_transport(other, server),
@@ -139,18 +158,18 @@ impl Fault {
         }
     }
 
-    /// A fault of rustls's while shaking hands with `server`, or when the server's verdict came later.
+    /// An error of rustls in the handshake with `server`, or in the server's later verdict.
     fn of_tls(error: &rustls::Error, server: &str) -> Self {
         let (reason, line) = tls_error::explain(error, server);
         match reason {
-            // What is wrong is on its side, and may pass.
+            // The problem is the server's, and may pass.
             Reason::Unreachable => Self::Gone(line),
             Reason::Configuration => Self::Untrusted(Failure::new(reason, line)),
             _ => Self::Final(Failure::new(reason, line)),
         }
     }
 
-    /// A TLS handshake that came to nothing.
+    /// A failed TLS handshake.
     fn of_handshake(error: &(dyn std::error::Error + 'static), server: &str) -> Self {
         let door = std::iter::successors(Some(error), |error| error.source())
             .find_map(|error| error.downcast_ref::<native_tls::Error>());
@@ -174,7 +193,7 @@ impl Fault {
         }
         let error = match error {
             mysql::Error::MySqlError(error) => error,
-            // MySQL takes leave of an idle session unasked; what comes next is then no answer to the question.
+            // MySQL closes an idle session with an unasked message. The next packet is then no answer to the statement.
             mysql::Error::CodecError(error) => {
                 let cause = std::error::Error::source(&error)
                     .and_then(|cause| cause.downcast_ref())
@@ -186,29 +205,31 @@ impl Fault {
         match error.code {
             // Query interrupted, statement time limit (MySQL, MariaDB).
             1317 | 3024 | 1969 => Self::Interrupted(message_of(&error)),
-            // Deadlock of rows, of named locks, and lock wait time-out; a change since the snapshot (MariaDB); refused by the group,
-            // which rolled it back.
+            // Deadlock of rows, of named locks, lock wait timeout; a change since the snapshot (MariaDB); a rollback by the group.
             1213 | 3058 | 1205 | 1020 | 3101 => Self::Conflict(message_of(&error)),
             // A commit that failed in a cluster may be carried out all the same.
             1180 | 3100
-            // It cannot write, or has no memory: that may be mended.
+            // The server cannot write, or has no memory, which may be mended.
             | 1026 | 1041
-            // Session killed (MariaDB, MySQL), idle for too long, shutting down, and all that SQLSTATE calls a
-            // connection exception.
+            // Session killed (MariaDB, MySQL), idle for too long, shutting down, and every connection exception of SQLSTATE.
             | 1053 | 1927 | 3169 | 4031
-            // It takes administrators only, as after it was expelled from its group; it is cut off from its cluster.
+            // A proxy has lost its server, or reaches none: the client error numbers, and ProxySQL's own.
+            | 2002..=2013 | 2026 | 2055 | 9000..=9999
+            // The server has no thread or memory at the moment, or a proxy's server has too many connections.
+            | 1037 | 1040 | 1135 | 1203 | 3168
+            // The server admits only administrators, as after it was expelled from its group; or it is cut off from its cluster.
             | 3032 | 6400 | 1047 | 3781..=3783 | 3796..=3799 => Self::Gone(message_of(&error)),
             1021 | 1114 => Self::NoRoom(message_of(&error)),
             1290 | 1836 => {
                 Self::ReadOnly(format!("takes no writes: {}", message_of(&error)))
             }
             1007 | 1050 | 1060..=1062 => Self::Exists(message_of(&error)),
-            // A subquery with two rows where there may be one: so a statement is made that fails unless something is so.
+            // A subquery returned two rows where one is allowed: that is how a conditional statement fails.
             1242 => Self::Unmet(message_of(&error)),
             1054 | 1932 => Self::NoSuchTable(message_of(&error)),
             code if NO_TABLE.contains(&code) => Self::NoSuchTable(message_of(&error)),
             _ if error.state.starts_with("08") => Self::Gone(message_of(&error)),
-            // Galera of some releases; Percona XtraDB Cluster in its strict mode, by the number of any unknown error.
+            // Some releases of Galera; Percona XtraDB Cluster in its strict mode, with the number of any unknown error.
             1235 | 1105 if error.message.contains("GET_LOCK") => Self::NoNamedLocks(Failure::new(
                 Reason::Configuration,
                 format!(
@@ -216,7 +237,7 @@ impl Fault {
                     message_of(&error)
                 ),
             )),
-            // Empty, too long, or with a character that the server's character set for names has not.
+            // The name is empty, too long, or has a character outside the server's character set for names.
             1059 | 3057 | 4163 => Self::Final(Failure::new(
                 Reason::Usage,
                 format!(
@@ -271,17 +292,22 @@ impl Fault {
     }
 }
 
+/// Whether a failure belongs to one server and may pass soon. A server that is just starting may refuse the account or this host. One may
+/// also send an answer that dblock does not know.
+pub fn may_pass(failure: &Failure) -> bool {
+    matches!(failure.reason, Reason::AccountRefused | Reason::Internal)
+}
+
 /// There is no such database or table.
 pub const NO_TABLE: [u16; 2] = [1049, 1146];
 
-/// The account may not do this to a database, a table or a column, be it there or not.
+/// The account may not do this to a database, a table or a column, whether that exists or not.
 pub const NO_PRIVILEGE: [u16; 3] = [1044, 1142, 1143];
 
-/// Too many connections: of all, of an account by `max_user_connections`, of an account by a limit of its own, also of so many
-/// an hour.
+/// Too many connections: of the server, of an account by `max_user_connections`, or by an account's own limit, also one for each hour.
 const FULL: [u16; 3] = [1040, 1203, 1226];
 
-/// The authentication plugin that a server asked for in vain.
+/// The authentication plugin that the server asked for, and that is not supported.
 fn plugin_without_support(error: &mysql::DriverError) -> Option<String> {
     match error {
         mysql::DriverError::UnknownAuthPlugin(name) => {
@@ -293,7 +319,7 @@ fn plugin_without_support(error: &mysql::DriverError) -> Option<String> {
     }
 }
 
-/// Characters of a plugin's name at most, as servers have it.
+/// The most characters of a plugin's name on a server.
 const LONGEST_PLUGIN: usize = 64;
 
 fn no_plugin(server: &str, user: &str, plugin: &str) -> String {
@@ -302,7 +328,7 @@ fn no_plugin(server: &str, user: &str, plugin: &str) -> String {
         "mysql_old_password" => "which is not safe",
         _ => "which dblock does not have",
     };
-    // For an account that does not exist MySQL may pretend any plugin.
+    // For an unknown account MySQL may name any plugin.
     format!(
         "{server} has no account {user}, or it logs in by the plugin '{plugin}', {why}; \
          give dblock an account with caching_sha2_password, or with parsec or ed25519 on MariaDB"
@@ -311,7 +337,7 @@ fn no_plugin(server: &str, user: &str, plugin: &str) -> String {
 
 const NO_ANSWER: &str = "no answer in time";
 
-/// The cause, where an error comes from the network and not from what was read.
+/// The cause, if the error is the network's, and not one of the data.
 fn broken_off(error: &io::Error) -> Option<String> {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Some(NO_ANSWER.to_owned()),
@@ -327,7 +353,7 @@ fn broken_off(error: &io::Error) -> Option<String> {
     }
 }
 
-/// The fault of TLS inside an error of a connection that had shaken hands.
+/// The TLS fault inside an error of an open connection.
 fn of_rustls(error: &mysql::Error) -> Option<&rustls::Error> {
     let system: &io::Error = match error {
         mysql::Error::IoError(error) => error,
@@ -337,10 +363,10 @@ fn of_rustls(error: &mysql::Error) -> Option<&rustls::Error> {
     system.get_ref()?.downcast_ref()
 }
 
-/// Whether the server turns this account or this host away, so that trying again is of no use.
+/// Whether the server refuses this account or this host, so that another attempt is useless.
 pub fn is_about_the_account(error: &mysql::MySqlError) -> bool {
-    // SQLSTATE class 28 is "invalid authorization". Besides: no privilege, host not allowed or blocked, an old or
-    // unknown plugin, password expired, account locked (by MySQL, for too many wrong passwords, by MariaDB), TLS demanded.
+    // SQLSTATE class 28 is "invalid authorization". Besides: no privilege, host not allowed or blocked, an old or unknown plugin,
+    // password expired, account locked (by MySQL, for too many wrong passwords, by MariaDB), TLS required.
     error.state.starts_with("28")
         || NO_PRIVILEGE.contains(&error.code)
         || matches!(
@@ -362,14 +388,14 @@ pub fn is_about_the_account(error: &mysql::MySqlError) -> bool {
         )
 }
 
-/// The server's own message with its number.
+/// The server's message, with the error number.
 fn message_of(error: &mysql::MySqlError) -> String {
     format!("{} (error {})", error.message, error.code)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Fault;
+    use super::{Failure, Fault, Reason};
 
     #[test]
     fn an_error_says_what_may_follow() {
@@ -389,7 +415,9 @@ mod tests {
             assert!(matches!(fault(code), Fault::Conflict(_)), "{code}");
         }
         // What may be committed all the same is not known until it is looked up.
-        for code in [1180, 3100, 1053, 1047, 3032, 6400, 3796, 3797] {
+        for code in [
+            1180, 3100, 1053, 1047, 3032, 6400, 3796, 3797, 2006, 2013, 9001, 9008,
+        ] {
             assert!(matches!(fault(code), Fault::Gone(_)), "{code}");
         }
         for code in [1021, 1114] {
@@ -397,6 +425,24 @@ mod tests {
         }
         for code in [1290, 1836] {
             assert!(matches!(fault(code), Fault::ReadOnly(_)), "{code}");
+        }
+    }
+
+    #[test]
+    fn another_server_is_tried_unless_what_one_says_is_true_of_all() {
+        let fault = |reason| Fault::Final(Failure::new(reason, "no"));
+        for reason in [Reason::AccountRefused, Reason::Internal] {
+            assert!(!fault(reason).ends_round(), "{reason:?}");
+        }
+        for reason in [Reason::Configuration, Reason::Usage] {
+            assert!(fault(reason).ends_round(), "{reason:?}");
+        }
+        let gone = || Fault::Gone("refused".to_owned());
+        for fault in [
+            gone().decided_by(fault(Reason::AccountRefused)),
+            fault(Reason::AccountRefused).decided_by(gone()),
+        ] {
+            assert!(matches!(fault, Fault::Final(_)), "{fault:?}");
         }
     }
 

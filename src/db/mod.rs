@@ -1,5 +1,5 @@
-//! A session with a MySQL or MariaDB server (the `mysql` crate): which hosts to try, login, TLS, statements out, typed answers and faults
-//! in. It knows no lock.
+//! A session with a MySQL or MariaDB server (the `mysql` crate): the hosts to try, login, TLS, statements out, typed answers and faults
+//! in. Knows nothing of locks.
 
 pub mod cluster;
 mod connect;
@@ -13,7 +13,7 @@ mod tls;
 mod tls_error;
 
 pub use connect::{Connector, PassedOver};
-pub use fault::{Fault, NO_PRIVILEGE, NO_TABLE};
+pub use fault::{Fault, NO_PRIVILEGE, NO_TABLE, may_pass};
 pub use peer::{
     ALL_ATTRIBUTES, Claims, Client, OWN_ATTRIBUTES, PROGRAM, claims, client, read_address,
 };

@@ -1,5 +1,5 @@
-//! Who has a session: what it says of itself when it connects (connection attributes), and what the server saw of it.
-//! The server does not check what a client says.
+//! The client of a session: what it claims when it connects (connection attributes), and what the server saw. The server does not check
+//! the claims.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,10 +12,10 @@ use super::session::Session;
 use super::statement::{LIST, Row, Statement};
 use crate::base::text::cut_to_bytes;
 
-/// What dblock is called among the programs of a server's clients.
+/// dblock's name in a client's attributes.
 pub const PROGRAM: &str = "dblock";
 
-/// The attributes that are read of others.
+/// The attributes that are read.
 const KNOWN: [&str; 11] = [
     "program_name",
     "lock",
@@ -30,22 +30,22 @@ const KNOWN: [&str; 11] = [
     "ttl",
 ];
 
-/// The most bytes that are read of an attribute, and of the lock's name: all of them cross to another process in one packet.
+/// The most bytes of an attribute, and of the lock's name: all of them go to another process in one packet.
 const LONGEST_CLAIM: usize = 100;
 const LONGEST_NAME: usize = 200;
-/// The most bytes that are read of an account and its address: several of them cross to another process in one packet.
+/// The most bytes of an account and its address: several of them go to another process in one packet.
 const LONGEST_ADDRESS: usize = 400;
 
-/// What a client says of itself.
+/// What a client claims about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claims {
     /// What kind of program it is: `dblock`, `mysql`, …
     pub program: Option<String>,
-    /// The lock that it was started for. Only the server knows whether it holds it.
+    /// The lock that it was started for. Only the server knows whether the client holds it.
     pub lock: Option<String>,
     /// Its host's name.
     pub host: Option<String>,
-    /// Its process there.
+    /// The process on that host.
     pub pid: Option<String>,
     /// The OS user that it runs as.
     pub os_user: Option<String>,
@@ -57,12 +57,12 @@ pub struct Claims {
     pub waits: bool,
     /// How many slots of the lock it may use.
     pub slots: Option<u32>,
-    /// How long the server keeps its session without a statement.
+    /// How long the server keeps its idle session.
     pub ttl: Option<Duration>,
 }
 
 impl Claims {
-    /// Whether it says that it is a dblock.
+    /// Whether it claims to be dblock.
     pub fn is_dblock(&self) -> bool {
         self.program.as_deref() == Some(PROGRAM)
     }
@@ -71,15 +71,15 @@ impl Claims {
         let value = cut_to_bytes(whole, LONGEST_CLAIM).to_owned();
         match name {
             "program_name" => {
-                // Some programs give their path.
+                // Some programs send their path.
                 let name = value.rsplit('/').next().unwrap_or_default();
                 self.program = Some(name.to_owned());
             }
-            // Compared with other names, so never cut.
+            // Never cut, as it is compared with other names.
             "lock" if whole.len() <= LONGEST_NAME => self.lock = Some(whole.to_owned()),
             "host" => self.host = Some(value),
             "pid" => self.pid = Some(value),
-            // The number of the connecting process, where a client sends no other.
+            // The pid of the connecting process, if the client sends no other.
             "_pid" => {
                 self.pid.get_or_insert(value);
             }
@@ -99,19 +99,19 @@ impl Claims {
     }
 }
 
-/// A session, and whose it is.
+/// A session and its client.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
-    /// The server's number of the session.
+    /// The connection id.
     pub connection: u64,
     /// The account and the address, as `user@host:port`; `None` if this account may not see that.
     pub address: Option<String>,
-    /// What it says of itself; `None` if that cannot be seen, or it says nothing.
+    /// What it claims; `None`: that cannot be seen, or there is nothing.
     pub claims: Option<Claims>,
 }
 
 impl Client {
-    /// What it says of itself, if it says that it is a dblock on some host.
+    /// The host and the claims, if it claims to be dblock on some host.
     pub fn dblock(&self) -> Option<(&str, &Claims)> {
         let claims = self.claims.as_ref().filter(|claims| claims.is_dblock())?;
         Some((claims.host.as_deref()?, claims))
@@ -119,7 +119,7 @@ impl Client {
 }
 
 impl fmt::Display for Client {
-    /// Who it is: `web2, pid 4711 (report)` of a dblock, else `connection 12 (app@10.0.0.7:51234; mysql, pid 99)`.
+    /// The client: `web2, pid 4711 (report)` for dblock, else `connection 12 (app@10.0.0.7:51234; mysql, pid 99)`.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         if let Some((host, claims)) = self.dblock() {
             write!(f, "{host}")?;
@@ -153,7 +153,7 @@ impl fmt::Display for Client {
     }
 }
 
-/// What sessions say of themselves, by the sessions' numbers, as far as this account may see it.
+/// The claims of sessions, by connection id, as far as this account may see them.
 pub struct AskClaims {
     /// [`ALL_ATTRIBUTES`] or [`OWN_ATTRIBUTES`].
     pub table: &'static str,
@@ -161,9 +161,9 @@ pub struct AskClaims {
     pub only: Option<u64>,
 }
 
-/// The table that shows every account what its own sessions say of themselves.
+/// The table that shows every account the attributes of its own sessions.
 pub const OWN_ATTRIBUTES: &str = "session_account_connect_attrs";
-/// The table with those of all, for accounts that may read it.
+/// The table with the attributes of all sessions, for accounts that may read it.
 pub const ALL_ATTRIBUTES: &str = "session_connect_attrs";
 
 impl Statement for AskClaims {
@@ -190,7 +190,7 @@ impl Statement for AskClaims {
                 attributes.push((id, name, value));
             }
         }
-        // The general ones last: dblock's own attributes override them.
+        // The general attributes last: dblock's own override them.
         attributes.sort_by_key(|(_, name, _)| name.starts_with('_'));
         let mut all: HashMap<u64, Claims> = HashMap::new();
         for (id, name, value) in attributes {
@@ -218,7 +218,7 @@ impl Statement for AskAddress {
     }
 }
 
-/// The account and the address in a column, cut where they are longer than any real ones.
+/// The account and the address in a column, cut to a limit that real ones do not reach.
 ///
 /// # Errors
 /// As [`Row::text`].
@@ -227,7 +227,7 @@ pub fn read_address(row: &Row, column: usize) -> Result<Option<String>, Fault> {
     Ok(address.map(|address| cut_to_bytes(&address, LONGEST_ADDRESS).to_owned()))
 }
 
-/// As [`AskClaims`], or the error number of a server that refuses it.
+/// As [`AskClaims`]. `Err`: the error number of a server that refuses it.
 ///
 /// # Errors
 /// [`Fault::Gone`].
@@ -239,7 +239,7 @@ pub fn claims(
     session.try_run(&AskClaims { table, only })
 }
 
-/// Who has a session: two round trips, or three.
+/// The client of a session, in two or three round trips.
 ///
 /// # Errors
 /// [`Fault::Gone`].

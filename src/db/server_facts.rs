@@ -1,4 +1,4 @@
-//! What a server says of itself, of a session, and of what the account may do, for `dblock check`.
+//! Facts about a server, a session, and the account's privileges, for `dblock check`.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use super::session::Session;
 use super::statement::{Row, Statement, first_value};
 use crate::base::clock::Moment;
 
-/// The middle one of so many round trips counts.
+/// The number of round trips, of which the median counts.
 pub const TRIES: usize = 5;
 
-/// What a server says of itself and of this session.
+/// Facts about the server and this session.
 #[derive(Debug, Clone, Default)]
 pub struct SessionInfo {
-    /// The server's number of the session, as it is behind a proxy, too.
+    /// The connection id, as the server knows it, also behind a proxy.
     pub connection: u64,
     /// The account, as `user@host`.
     pub account: String,
@@ -27,7 +27,7 @@ impl SessionInfo {
         is_mariadb(&self.version, "")
     }
 
-    /// The account as a grant names it.
+    /// The account, as a GRANT statement names it.
     pub fn quoted_account(&self) -> String {
         match self.account.rsplit_once('@') {
             Some((user, host)) => format!("'{user}'@'{host}'"),
@@ -57,7 +57,7 @@ impl Statement for AskSessionInfo {
     }
 }
 
-/// Whose server it is, or what stands in front of it.
+/// The server's product, or that of a proxy in front of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Product {
     TiDb,
@@ -70,7 +70,7 @@ pub enum Product {
     MySql,
 }
 
-/// Whether a server is a MariaDB, whatever stands in front of it.
+/// Whether a server is MariaDB, even behind a proxy.
 pub fn is_mariadb(version: &str, comment: &str) -> bool {
     [version, comment]
         .iter()
@@ -78,7 +78,7 @@ pub fn is_mariadb(version: &str, comment: &str) -> bool {
 }
 
 impl Product {
-    /// What a server's version and its comment on it name.
+    /// The product that a server's version and version comment name.
     pub fn of(version: &str, comment: &str) -> Self {
         let both = format!("{version} {comment}").to_lowercase();
         let words = [
@@ -109,7 +109,7 @@ impl Product {
     }
 }
 
-/// What `SHOW` shows to every account: the value of a variable or of a status; `None` where there is no such.
+/// A value that `SHOW` shows to every account; `None`: the server has no such variable or status.
 pub enum Shown {
     /// A global variable.
     Variable(&'static str),
@@ -118,7 +118,7 @@ pub enum Shown {
 }
 
 impl Shown {
-    /// The value; `None` also where the server refuses it.
+    /// The value; `None` also if the server refuses it.
     ///
     /// # Errors
     /// The session must be dropped.
@@ -152,7 +152,7 @@ impl Statement for Shown {
     }
 }
 
-/// Why a server that takes no writes will not do.
+/// Why a read-only server is passed over.
 pub const READ_ONLY: &str = "is read-only, as a replica is; name the server that takes writes";
 
 /// Whether a server takes no writes.
@@ -169,12 +169,12 @@ pub fn is_read_only(session: &mut Session) -> Result<bool, Fault> {
 pub struct Login {
     /// The authentication plugin; `None` if the server does not say.
     pub plugin: Option<String>,
-    /// Whether it has a password where it should.
+    /// Whether it has a password, if its plugin needs one.
     pub has_password: bool,
 }
 
 impl Login {
-    /// Reads a server's `CREATE USER` statement. What stands there beside the plugin is never shown.
+    /// Reads a server's `CREATE USER` statement. Nothing of it but the plugin is ever shown.
     fn parse(statement: &str) -> Self {
         let native = || Some("mysql_native_password".to_owned());
         let (plugin, has_password) = match statement.split_once(" IDENTIFIED ") {
@@ -220,13 +220,13 @@ impl Statement for AskLogin {
     }
 
     fn decode(&self, rows: &[Row]) -> Result<Login, Fault> {
-        // A hash of MySQL's is not text.
+        // A hash of MySQL's is not valid text.
         let statement = rows.first().map_or(Ok(None), |row| row.text(0))?;
         Ok(Login::parse(&statement.unwrap_or_default()))
     }
 }
 
-/// Whether this server is a replica; asked in both words for it.
+/// Whether this server is a replica; old servers have another word for it.
 struct AskReplica(&'static str);
 
 impl Statement for AskReplica {
@@ -241,20 +241,20 @@ impl Statement for AskReplica {
     }
 }
 
-/// Whether another server writes to this one; `None` if this account may not know.
+/// Whether another server writes to this one; `None`: this account may not know.
 ///
 /// # Errors
 /// The session must be dropped.
 pub fn is_replica(session: &mut Session) -> Result<Option<bool>, Fault> {
     let mut answer = session.try_run(&AskReplica("REPLICA"))?;
-    // A syntax error: a server that is older than the word.
+    // A syntax error: the server is older than the word.
     if matches!(answer, Err(1064)) {
         answer = session.try_run(&AskReplica("SLAVE"))?;
     }
     Ok(answer.ok())
 }
 
-/// Whether the server keeps what sessions say of themselves.
+/// Whether the server keeps connection attributes.
 pub struct AskKeepsAttributes;
 
 impl Statement for AskKeepsAttributes {
@@ -271,7 +271,7 @@ impl Statement for AskKeepsAttributes {
     }
 }
 
-/// Whether this account is shown the sessions of all accounts.
+/// Whether this account may see the sessions of all accounts.
 pub struct AskSeesAll;
 
 impl Statement for AskSeesAll {
@@ -289,14 +289,14 @@ impl Statement for AskSeesAll {
     }
 }
 
-/// Connections in use, and how many there may be.
+/// The connections in use, and the most there may be.
 #[derive(Debug, Clone, Copy)]
 pub struct Usage {
     pub in_use: u64,
     pub max: u64,
 }
 
-/// How many connections the account may have; 0 is without limit.
+/// How many connections the account may have; 0: no limit.
 struct AskAccountLimit;
 
 impl Statement for AskAccountLimit {
@@ -311,7 +311,7 @@ impl Statement for AskAccountLimit {
     }
 }
 
-/// How many the account has: it is shown its own sessions.
+/// How many connections the account has. It may see its own sessions.
 struct AskAccountSessions;
 
 impl Statement for AskAccountSessions {
@@ -328,7 +328,7 @@ impl Statement for AskAccountSessions {
     }
 }
 
-/// The connections of the whole server; `None` if it does not say.
+/// The connections of the whole server; `None`: the server does not say.
 ///
 /// # Errors
 /// The session must be dropped.
@@ -339,7 +339,7 @@ pub fn usage_of_server(session: &mut Session) -> Result<Option<Usage>, Fault> {
     Ok(in_use.zip(max).map(|(in_use, max)| Usage { in_use, max }))
 }
 
-/// The connections of this account; `None` where it may have as many as the server.
+/// The connections of this account; `None`: it may have as many as the server.
 ///
 /// # Errors
 /// The session must be dropped.
@@ -351,7 +351,7 @@ pub fn usage_of_account(session: &mut Session) -> Result<Option<Usage>, Fault> {
     Ok(in_use.map(|in_use| Usage { in_use, max }))
 }
 
-/// Asks for nothing.
+/// An empty question, for measuring round trips.
 pub struct Ping;
 
 impl Statement for Ping {
@@ -366,7 +366,7 @@ impl Statement for Ping {
     }
 }
 
-/// How long an action takes, which is done [`TRIES`] times; `undo` after each does not count.
+/// The median duration of an action that runs [`TRIES`] times. The `undo` after each does not count.
 ///
 /// # Errors
 /// As the action.

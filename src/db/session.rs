@@ -17,10 +17,10 @@ use super::tls;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 
-/// How long after the answer to the first statement of a packet that of the second may come.
+/// How long the answer to the second statement of a packet may come after that to the first.
 const PROMISED: Duration = Duration::from_secs(2);
 
-/// A session: as long as it lives, so do its locks. Dropping it says good-bye to the server.
+/// A session. Its locks live as long as it does. Dropping it logs out from the server.
 pub struct Session {
     conn: Conn,
     target: String,
@@ -28,13 +28,15 @@ pub struct Session {
     opened_in: Duration,
     agreed: Option<Agreed>,
     listener: Listener,
-    /// Whether the statements of a batch are sent in packets of their own.
+    /// Whether each statement of a batch is sent in its own packet.
     is_one_by_one: bool,
+    /// Why it has ended. Afterwards the connection may be out of step: a late answer to one statement would be read as that to the next.
+    ended: Option<String>,
 }
 
 impl Session {
-    /// Wraps a connection to a server, as it was named and as it is shown, that is ready for statements, with the TLS that was `agreed` on. Its time limit on reading was for the
-    /// handshake: a statement that waits for a lock may take hours. The limit on writing stays.
+    /// Wraps a connection that is ready for statements, with the server's name as given and as shown, and the `agreed` TLS. Removes the
+    /// handshake's limit on reading, as a statement that waits for a lock may take hours. Keeps the limit on writing.
     pub(super) fn new(
         conn: Conn,
         (target, server): (String, String),
@@ -50,6 +52,7 @@ impl Session {
             agreed,
             listener,
             is_one_by_one: false,
+            ended: None,
         };
         limit_reading(session.as_fd(), Duration::ZERO)
             .map_err(|error| Fault::Gone(error.to_string()))?;
@@ -59,15 +62,35 @@ impl Session {
     /// Sends a statement, and reads its answer.
     ///
     /// # Errors
-    /// After [`Fault::Gone`] the session must be dropped: the connection may be out of step.
+    /// After [`Fault::Gone`] the session fails every statement with the same fault.
     pub fn run<S: Statement>(&mut self, statement: &S) -> Result<S::Answer, Fault> {
         let sql = statement.sql();
-        (self.listener)(Level::Statement, &sql);
-        let rows = self.rows(&sql, S::MOST_ROWS).map_err(Fault::of_statement)?;
+        self.begin(&sql)?;
+        let rows = self.rows(&sql, S::MOST_ROWS);
+        let rows = rows.map_err(|error| self.failed(error))?;
         statement.decode(&rows)
     }
 
-    /// Sends a statement that changes rows; how many it has changed.
+    /// Notes that a statement is sent, unless the session has ended.
+    fn begin(&self, sql: &str) -> Result<(), Fault> {
+        if let Some(cause) = &self.ended {
+            return Err(Fault::Gone(cause.clone()));
+        }
+        (self.listener)(Level::Statement, sql);
+        Ok(())
+    }
+
+    /// The fault of a statement. Unless the server answered, the session has ended.
+    fn failed(&mut self, error: mysql::Error) -> Fault {
+        let is_answer = matches!(error, mysql::Error::MySqlError(_));
+        let fault = Fault::of_statement(error);
+        if !is_answer || matches!(fault, Fault::Gone(_)) {
+            self.ended.get_or_insert_with(|| fault.to_string());
+        }
+        fault
+    }
+
+    /// Sends a statement that changes rows. Returns how many it has changed.
     ///
     /// # Errors
     /// As [`Session::run`].
@@ -76,7 +99,7 @@ impl Session {
         Ok(self.conn.affected_rows())
     }
 
-    /// As [`Session::run`], for a statement that the server may refuse: then its error number.
+    /// As [`Session::run`], but a refusal of the server is returned as its error number.
     ///
     /// # Errors
     /// The session must be dropped.
@@ -91,11 +114,10 @@ impl Session {
         }
     }
 
-    /// Sends a statement that changes the session, and behind it, in the same packet, one that does not wait, and reads the
-    /// answer of the second.
+    /// Sends two statements in one packet: one that changes the session, and one that does not wait. Returns the answer to the second.
     ///
-    /// A `KILL QUERY` during the first makes both servers pass over the second, after they have promised its result: when
-    /// that does not come soon after the first, the session is given up.
+    /// A `KILL QUERY` during the first makes both servers skip the second after they have announced its result. If the result does not
+    /// follow soon, the session is given up.
     ///
     /// # Errors
     /// As [`Session::run`].
@@ -105,14 +127,15 @@ impl Session {
         second: &S,
     ) -> Result<S::Answer, Fault> {
         let statements = format!("{}; {}", first.sql(), second.sql());
-        (self.listener)(Level::Statement, &statements);
-        let row = self.second_row(&statements).map_err(Fault::of_statement)?;
+        self.begin(&statements)?;
+        let row = self.second_row(&statements);
+        let row = row.map_err(|error| self.failed(error))?;
         let rows: Vec<statement::Row> = row.map(statement::Row).into_iter().collect();
         second.decode(&rows)
     }
 
-    /// Sends several statements in one packet, or [one by one](Session::send_one_by_one), and reads their answers. There is no limit on
-    /// the time from one answer to the next but that of [`Session::answer_within`]: it is for sessions of which nobody interrupts a statement.
+    /// Sends several statements in one packet, or [one by one](Session::send_one_by_one), and reads their answers. The only limit between
+    /// two answers is that of [`Session::answer_within`], so nobody must interrupt a statement of the session.
     ///
     /// # Errors
     /// As [`Session::run`].
@@ -124,18 +147,21 @@ impl Session {
         let mut replies = Vec::new();
         let mut fault = None;
         for packet in packets {
-            (self.listener)(Level::Statement, &packet);
-            if let Err(error) = self.read_replies(&packet, &mut replies) {
-                fault = Some(Fault::of_statement(error));
+            let sent = self.begin(&packet).and_then(|()| {
+                let read = self.read_replies(&packet, &mut replies);
+                read.map_err(|error| self.failed(error))
+            });
+            if let Err(failed) = sent {
+                fault = Some(failed);
                 break;
             }
         }
         batch.decode(&replies, fault)
     }
 
-    /// Has each statement of a batch sent in a packet of its own from now on, until one fails. A node of a Galera cluster rolls back
-    /// a transaction that meets another node's, and says so in answer to the next packet alone: to what follows in the same one, the
-    /// commit too, it says that all is well (seen with MariaDB 10.11).
+    /// Sends each statement of a batch in its own packet from now on, until one fails. A node of a Galera cluster rolls back a
+    /// transaction that conflicts with another node's, but reports that only in answer to the next packet. To the rest of the same
+    /// packet, including the commit, it answers that all is well (seen with MariaDB 10.11).
     pub fn send_one_by_one(&mut self) {
         self.is_one_by_one = true;
     }
@@ -166,7 +192,7 @@ impl Session {
         statement: &str,
         ask: impl FnOnce(&mut Self) -> mysql::Result<T>,
     ) -> Result<Result<T, u16>, Fault> {
-        (self.listener)(Level::Statement, statement);
+        self.begin(statement)?;
         let error = match ask(self) {
             Ok(answer) => return Ok(Ok(answer)),
             Err(error) => error,
@@ -175,13 +201,13 @@ impl Session {
             mysql::Error::MySqlError(error) => Some(error.code),
             _ => None,
         };
-        match (Fault::of_statement(error), refused) {
+        match (self.failed(error), refused) {
             (fault @ Fault::Gone(_), _) | (fault, None) => Err(fault),
             (_, Some(code)) => Ok(Err(code)),
         }
     }
 
-    /// From now on no answer is waited for longer than so: no statement waits for a lock any more.
+    /// Limits the wait for each answer from now on. For sessions whose statements no longer wait for a lock.
     ///
     /// # Errors
     /// As `setsockopt(2)`.
@@ -189,12 +215,11 @@ impl Session {
         limit_reading(self.as_fd(), limit)
     }
 
-    /// Has the server repeat what nobody else can know. What came in clear before TLS, right behind the server's greeting,
-    /// the crate still holds, and would take for the first answers: whoever stands in between could grant a lock with it.
-    /// The answer may take as long as the `limit`.
+    /// Has the server repeat a random number. The crate still holds what arrived in clear text before TLS, right after the server's
+    /// greeting, and would read it as the first answers: an attacker in between could grant a lock that way. `limit` is for the answer.
     ///
     /// # Errors
-    /// [`Fault::Final`] when something else comes back.
+    /// [`Fault::Final`] if something else comes back.
     pub(super) fn prove_where_answers_come_from(&mut self, limit: Duration) -> Result<(), Fault> {
         let limited = |error: io::Error| Fault::Gone(error.to_string());
         self.answer_within(limit).map_err(limited)?;
@@ -210,43 +235,43 @@ impl Session {
         Err(Fault::Final(Failure::new(Reason::Internal, line)))
     }
 
-    /// What encrypts the session, such as `TLSv1.3, TLS_AES_256_GCM_SHA384`; `None`: nothing does.
+    /// The encryption of the session, such as `TLSv1.3, TLS_AES_256_GCM_SHA384`; `None`: not encrypted.
     pub fn encryption(&self) -> Option<String> {
         self.agreed.map(tls::in_use)
     }
 
-    /// Tells whoever listens to this session.
+    /// Passes a line on to the session's listener.
     pub fn tell(&self, level: Level, line: &str) {
         (self.listener)(level, line);
     }
 
-    /// The server as the user named it; shown is also which address that was.
+    /// The server, as the user named it. The shown name has the address, too.
     pub fn target(&self) -> &str {
         &self.target
     }
 
-    /// The number of the session as the handshake gave it. Behind a proxy it is the proxy's.
+    /// The connection id from the handshake. Behind a proxy it is the proxy's.
     pub fn handshake_id(&self) -> u64 {
         u64::from(self.conn.connection_id())
     }
 
-    /// How long it took to connect and to log in, the resolving of the name apart.
+    /// How long connecting and logging in took, without resolving the name.
     pub fn opened_in(&self) -> Duration {
         self.opened_in
     }
 
-    /// A round trip of the network as the kernel measured it, the shortest; `None` on a local socket. Connecting takes one.
+    /// The shortest round trip that the kernel has measured; `None` on a local socket. Connecting takes one.
     pub fn network_round_trip(&self) -> Option<Duration> {
         network_round_trip(self.conn.as_raw_fd())
     }
 
-    /// Whether the server is reached by TCP, and not by a local socket.
+    /// Whether the connection is TCP, not a local socket.
     pub fn is_tcp(&self) -> bool {
         let peer = getpeername::<SockaddrStorage>(self.conn.as_raw_fd());
         peer.is_ok_and(|peer| peer.as_sockaddr_in().is_some() || peer.as_sockaddr_in6().is_some())
     }
 
-    /// Whether the server is reached without a network: by its socket, or the loopback.
+    /// Whether the server is on this host: by its socket, or the loopback.
     pub fn is_local(&self) -> bool {
         let Ok(peer) = getpeername::<SockaddrStorage>(self.conn.as_raw_fd()) else {
             return false;
@@ -267,7 +292,7 @@ impl Session {
             row = result.last().transpose();
         }
         drop(results);
-        // After any other error the session is of no use, and nothing may wait for it.
+        // After any other error the session cannot be used, and nothing may wait for it.
         if matches!(row, Ok(_) | Err(mysql::Error::MySqlError(_))) {
             limit_reading(socket, Duration::ZERO)?;
         }
@@ -289,18 +314,18 @@ fn network_round_trip(descriptor: RawFd) -> Option<Duration> {
             &raw mut length,
         )
     };
-    // A kernel that knows no such number leaves it zero.
+    // Zero: this kernel does not have the number.
     (status == 0 && info.tcpi_min_rtt > 0).then(|| Duration::from_micros(info.tcpi_min_rtt.into()))
 }
 
-/// Limits the wait for each answer; zero is without limit.
+/// Limits the wait for each answer; zero: no limit.
 fn limit_reading(socket: BorrowedFd, limit: Duration) -> io::Result<()> {
     let limit = TimeVal::milliseconds(i64::try_from(limit.as_millis()).unwrap_or(i64::MAX));
     Ok(setsockopt(&socket, sockopt::ReceiveTimeout, &limit)?)
 }
 
 impl AsFd for Session {
-    /// Between statements it turns readable only when the server has ended the session.
+    /// Between statements it becomes readable only when the server has ended the session.
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the connection owns the descriptor for as long as the session is borrowed.
         unsafe { BorrowedFd::borrow_raw(self.conn.as_raw_fd()) }

@@ -1,4 +1,4 @@
-//! A statement of dblock's: its text, and what its answer means, in one type.
+//! A statement: its text, and the meaning of its answer, in one type.
 
 use std::fmt::Write;
 
@@ -7,13 +7,12 @@ use mysql::prelude::FromValue;
 use super::fault::Fault;
 use crate::base::exit::{Failure, Reason};
 
-/// A statement. Its text begins with a comment that names it, as `/* dblock renew */`, so that whoever reads the server's process
-/// list knows it.
+/// A statement. Its text begins with a comment that names it, such as `/* dblock renew */`, for readers of the server's process list.
 pub trait Statement {
-    /// What the server's answer says.
+    /// The answer.
     type Answer;
 
-    /// How many rows of the answer are read at most; the others are dropped.
+    /// The most rows of the answer that are read; the others are dropped.
     const MOST_ROWS: usize = 1;
 
     /// The text.
@@ -22,14 +21,14 @@ pub trait Statement {
     /// Reads the rows of the answer.
     ///
     /// # Errors
-    /// [`Fault::Final`] for a value of a type that is not expected: it is never read as NULL.
+    /// [`Fault::Final`] for a value of an unexpected type: it is never read as NULL.
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault>;
 }
 
-/// Several statements that go out in one packet, or to a node of Galera [one by one](super::Session::send_one_by_one). Each after
-/// the first is carried out only where the one before succeeded.
+/// Several statements in one packet, or for a node of Galera [one by one](super::Session::send_one_by_one). The server runs each only if
+/// the one before succeeded.
 pub trait Batch {
-    /// What the server's answers say.
+    /// The answer.
     type Answer;
 
     /// The texts. The first begins with a comment that names all of them.
@@ -38,22 +37,22 @@ pub trait Batch {
     /// Reads the answer of each statement that succeeded, in order.
     ///
     /// # Errors
-    /// As [`Statement::decode`]; and the `fault` of the one after them, unless the answer does not need it.
+    /// As [`Statement::decode`]. Also the `fault` of the next statement, unless the answer does not need that one.
     fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Self::Answer, Fault>;
 }
 
-/// What the server answers to one of several statements.
+/// The server's answer to one of several statements.
 #[derive(Debug)]
 pub struct Reply {
     /// Its rows.
     pub rows: Vec<Row>,
     /// How many rows it has changed.
     pub changed: u64,
-    /// What it gave to `LAST_INSERT_ID`; `None`: nothing.
+    /// The `LAST_INSERT_ID` that it set; `None`: none.
     pub insert_id: Option<u64>,
 }
 
-/// Rows of a list at most, ten for each of more sessions than a server has.
+/// The most rows of a list: ten for each of more sessions than a server has.
 pub const LIST: usize = 200_000;
 
 /// A row of an answer.
@@ -61,8 +60,8 @@ pub const LIST: usize = 200_000;
 pub struct Row(pub(super) mysql::Row);
 
 impl Row {
-    /// The value of a column, from 0; `None` for NULL, and for a column that is not there, as where a server leaves out what
-    /// stands in a version comment.
+    /// The value of a column, from 0; `None` for NULL, and for a missing column, such as one in a version comment that the server
+    /// ignores.
     ///
     /// # Errors
     /// [`Fault::Final`] for a value of another type.
@@ -77,7 +76,7 @@ impl Row {
         }
     }
 
-    /// As [`Row::get`], for a text that others wrote: bytes that are no UTF-8 are replaced.
+    /// As [`Row::get`], for a text that others wrote: invalid UTF-8 is replaced.
     ///
     /// # Errors
     /// As [`Row::get`].
@@ -87,7 +86,7 @@ impl Row {
     }
 }
 
-/// The first value of an answer; `None` for NULL and where there is no row.
+/// The first value of an answer; `None` for NULL, and if there is no row.
 ///
 /// # Errors
 /// As [`Row::get`].
@@ -95,7 +94,7 @@ pub fn first_value<T: FromValue>(rows: &[Row]) -> Result<Option<T>, Fault> {
     rows.first().map_or(Ok(None), |row| row.get(0))
 }
 
-/// A statement that somebody else wrote, of which nothing is read.
+/// A statement that the caller wrote, without an answer.
 pub struct Plain(pub String);
 
 impl Statement for Plain {
@@ -121,7 +120,7 @@ impl Statement for Echo {
     }
 
     fn decode(&self, rows: &[Row]) -> Result<Option<u64>, Fault> {
-        // Whoever answers may not be the server: another value of any type is just not the number.
+        // It may not be the server that answers: a value of any other type is just not the number.
         Ok(first_value(rows).unwrap_or_default())
     }
 }

@@ -1,4 +1,4 @@
-//! Which servers there are, and what logging in to them takes: account, password, TLS.
+//! The servers, and what the login needs: account, password, TLS.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,9 +18,9 @@ pub struct ConnectOptions {
     pub password: Password,
     /// How the connection is encrypted.
     pub tls: TlsOptions,
-    /// Limit for all of it: names resolved, hosts tried, hands shaken.
+    /// The limit for everything: resolving names, trying hosts, handshakes.
     pub connect_timeout: Duration,
-    /// The database with dblock's tables, which need not exist.
+    /// The database of dblock's tables, which need not exist.
     pub database: String,
 }
 
@@ -31,7 +31,7 @@ pub enum Target {
     Tcp(String, u16),
     /// The path of a local socket.
     Socket(PathBuf),
-    /// `localhost` without a path: the local socket at one of the usual places.
+    /// `localhost` without a path: the local socket in one of the usual places.
     UsualSocket,
 }
 
@@ -49,13 +49,13 @@ impl fmt::Display for Target {
 /// How a connection to a server is encrypted.
 #[derive(Debug, Clone)]
 pub struct TlsOptions {
-    /// Whether it is, and what the server must prove.
+    /// Whether to encrypt, and what the server must prove.
     pub mode: SslMode,
-    /// The certificates of the CAs to trust, in PEM; `None`: those that the system trusts.
+    /// The CA certificates to trust, in PEM; `None`: those of the system.
     pub ca: Option<PathBuf>,
-    /// How dblock proves who it is; `None`: not by a certificate.
+    /// dblock's own certificate; `None`: dblock shows none.
     pub identity: Option<Identity>,
-    /// The server's public key for a password that travels without TLS, in PEM; `None`: the one that the server shows.
+    /// The server's public key, which encrypts a password that is sent without TLS, in PEM; `None`: the key that the server sends.
     pub server_public_key: Option<PathBuf>,
 }
 
@@ -68,23 +68,23 @@ pub struct Identity {
     pub key: PathBuf,
 }
 
-/// What is asked of the encryption of a connection, as by the `mysql` client's option of this name.
+/// The encryption mode, with the meaning of the `mysql` client's option of this name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SslMode {
-    /// None.
+    /// No TLS.
     Disabled,
-    /// TLS if the server has it. A handshake that fails is an error.
+    /// TLS if the server has it. A failed handshake is an error.
     Preferred,
-    /// TLS, whoever the server is.
+    /// TLS, without a check of the server.
     Required,
-    /// TLS, with a server whose certificate a trusted CA has signed.
+    /// TLS. A trusted CA must have signed the server's certificate.
     VerifyCa,
-    /// The same, and the certificate is for the host as it was named, by name or address.
+    /// As `VerifyCa`, and the certificate must be for the host's name or address as the user gave it.
     VerifyIdentity,
 }
 
 impl fmt::Display for SslMode {
-    /// As a user gives it.
+    /// The word for it in options.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(match self {
             Self::Disabled => "disabled",
@@ -96,16 +96,16 @@ impl fmt::Display for SslMode {
     }
 }
 
-/// A password, or where it stands. `Debug` shows neither.
+/// A password, or where to read it. `Debug` shows neither.
 #[derive(Clone)]
 pub enum Password {
-    /// None is sent.
+    /// No password is sent.
     None,
     /// This one.
     Given(Zeroizing<String>),
     /// The first line of this file.
     File(PathBuf),
-    /// What this reads when it is needed: it is left where it is until then.
+    /// Read only when it is needed.
     Deferred(DeferredPassword),
 }
 
@@ -115,22 +115,22 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Reads a password; `None` where there is none. The error is the end of a sentence.
+/// Reads a password; `None`: there is none. The error ends a sentence.
 type ReadPassword = dyn Fn() -> Result<Option<Zeroizing<Vec<u8>>>, String>;
 
-/// A password that is read where it is needed, by the process that logs in.
+/// A password that is read by the process that logs in, and only there.
 #[derive(Clone)]
 pub struct DeferredPassword {
-    /// Where it is, as an error names it: `the password in FILE:LINE`.
+    /// The place, as an error names it: `the password in FILE:LINE`.
     pub place: String,
     /// Reads it.
     pub read: Rc<ReadPassword>,
 }
 
-/// How a server on this host is reached.
+/// How to connect to a server on this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// By TCP, also where it is called localhost.
+    /// By TCP, even if its name is localhost.
     Tcp,
     /// By its local socket.
     Socket,

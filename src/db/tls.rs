@@ -1,5 +1,5 @@
-//! What TLS must prove before a server gets a password: the modes of the `mysql` client, done by rustls. A given CA is
-//! trusted alone, and the name that is verified is the one that the user gave, whichever of its addresses is tried.
+//! TLS: what a server must prove before it gets a password, in the modes of the `mysql` client, with rustls. A given CA is the only one
+//! that is trusted. The verified name is the one that the user gave, whichever of its addresses is tried.
 
 mod files;
 mod verifier;
@@ -24,15 +24,15 @@ pub use files::check_public_key;
 use files::{File, identity};
 use verifier::Verifier;
 
-/// How connections are to be encrypted.
+/// The encryption of connections.
 pub struct Tls {
     mode: SslMode,
-    /// `None` where nothing is to be encrypted.
+    /// `None`: no TLS.
     config: Option<Arc<ClientConfig>>,
 }
 
 impl Tls {
-    /// Reads the files. What makes no difference to these targets is not looked at.
+    /// Reads the files. Files that make no difference for these targets are not read.
     ///
     /// # Errors
     /// [`Reason::Configuration`] when a file cannot be used.
@@ -52,11 +52,10 @@ impl Tls {
         Ok(Self { mode, config })
     }
 
-    /// For the next connection, which goes to this address of the host that was named so: what to give to the `mysql` crate.
-    /// `None` is no TLS.
+    /// The TLS options of the `mysql` crate for the next connection, to this address of the host with this name. `None`: no TLS.
     ///
     /// # Errors
-    /// [`Fault::Untrusted`] when no certificate can be for that host.
+    /// [`Fault::Untrusted`] if no certificate can be for that host.
     pub fn prepare_tls(&self, host: &str, address: IpAddr) -> Result<Option<SslOpts>, Fault> {
         let Some(config) = &self.config else {
             return Ok(None);
@@ -76,12 +75,12 @@ impl Tls {
         Ok(Some(SslOpts::default()))
     }
 
-    /// Whether any connection is to be encrypted.
+    /// Whether any connection is encrypted.
     pub fn is_used(&self) -> bool {
         self.config.is_some()
     }
 
-    /// Whether it may be done without, where the server does not offer it.
+    /// Whether to connect without TLS if the server does not offer it.
     pub fn is_optional(&self) -> bool {
         self.mode == SslMode::Preferred
     }
@@ -92,7 +91,7 @@ impl Tls {
     }
 }
 
-/// What rustls is to do.
+/// The configuration of rustls.
 fn config(settings: &TlsOptions, listener: &Listener) -> Result<ClientConfig, Failure> {
     let provider = Arc::new(ring::default_provider());
     let asks_who = settings.mode >= SslMode::VerifyCa;
@@ -116,18 +115,18 @@ fn config(settings: &TlsOptions, listener: &Listener) -> Result<ClientConfig, Fa
         }
         None => config.with_no_client_auth(),
     };
-    // Each connection proves anew who is there: the server may be another one, or have another certificate.
+    // Each connection must prove anew who the server is: it may be another one, or have another certificate.
     config.resumption = Resumption::disabled();
-    // The name is nobody's business where it proves nothing; as with the `mysql` client, to which it is an option.
+    // Do not send the host's name in clear text where it is not verified. The `mysql` client sends it only with an option.
     config.enable_sni = settings.mode == SslMode::VerifyIdentity;
     Ok(config)
 }
 
-/// The CAs to trust: those of the file, and no other, or else those of the system.
+/// The CAs to trust: only those of the file, or else those of the system.
 fn roots(file: Option<&Path>) -> Result<RootCertStore, Failure> {
     let mut roots = RootCertStore::empty();
     let Some(path) = file else {
-        // What the system has besides, and cannot be read, is of no matter as long as there are some.
+        // System certificates that cannot be read do not matter, as long as there are others.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
             return Err(refusal(
@@ -148,7 +147,7 @@ fn refusal(line: String) -> Failure {
     Failure::new(Reason::Configuration, line)
 }
 
-/// What is used, in the words of the servers: `TLSv1.3, TLS_AES_256_GCM_SHA384`.
+/// The agreed version and cipher, in the servers' notation: `TLSv1.3, TLS_AES_256_GCM_SHA384`.
 pub fn in_use(agreed: Agreed) -> String {
     let version = format!("{:?}", agreed.version).replace('_', ".");
     let suite = format!("{:?}", agreed.suite).replace("TLS13_", "TLS_");

@@ -1,4 +1,4 @@
-//! What is wrong where TLS with a server fails, and what to do about it.
+//! Explains why TLS with a server has failed, and what to do about it.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,11 +7,11 @@ use rustls::{AlertDescription, CertificateError};
 
 use crate::base::exit::Reason;
 
-/// Names in a server's certificate that a message lists at most.
+/// The most names of a certificate that a message lists.
 const NAMES_TOLD: usize = 5;
 
-/// What went wrong in a handshake with `server`, or when the server's verdict came later: the reason, and the line.
-/// [`Reason::Unreachable`] may pass; with [`Reason::Configuration`] the server is not one to trust.
+/// Explains an error of the handshake with `server`, or of its later verdict on our certificate: the reason, and the line.
+/// [`Reason::Unreachable`] may pass; with [`Reason::Configuration`] the server must not be trusted.
 pub fn explain(error: &rustls::Error, server: &str) -> (Reason, String) {
     use rustls::Error::{AlertReceived, InvalidCertificate, PeerIncompatible};
     match error {
@@ -46,7 +46,7 @@ pub fn explain(error: &rustls::Error, server: &str) -> (Reason, String) {
     }
 }
 
-/// What an alert of the server's says.
+/// What an alert from the server means.
 fn meaning(alert: AlertDescription) -> String {
     match alert {
         AlertDescription::CertificateRequired => {
@@ -71,7 +71,7 @@ fn meaning(alert: AlertDescription) -> String {
     }
 }
 
-/// What is wrong with a server's certificate, and what to do.
+/// What is wrong with a server's certificate, and what to do about it.
 fn wrong_with_certificate(error: &CertificateError) -> String {
     match error {
         CertificateError::UnknownIssuer => {
@@ -99,7 +99,7 @@ fn wrong_with_certificate(error: &CertificateError) -> String {
              SHA-1"
                 .to_owned()
         }
-        // They have no kinds of their own; what they are called is all that there is.
+        // These have no error kinds of their own, so their names must do.
         other => match format!("{other:?}") {
             what if what.contains("UnsupportedCertVersion") => {
                 "its certificate is of X.509 version 1, which cannot be verified; make one of version 3".to_owned()
@@ -112,7 +112,7 @@ fn wrong_with_certificate(error: &CertificateError) -> String {
     }
 }
 
-/// The names that a certificate is for come as `DnsName("x")` and `IpAddress(x)`.
+/// The names in a certificate have the forms `DnsName("x")` and `IpAddress(x)`.
 fn wrong_name(expected: &str, presented: &[String]) -> String {
     if presented.is_empty() {
         return format!(

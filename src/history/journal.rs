@@ -1,39 +1,41 @@
-//! What a run writes into the history: that it was granted, how it ended, or why it did not run. Each statement may be sent again when
-//! its answer was lost: the second time it changes nothing.
+//! The records of a run: its grant, its end, or why it did not run. Each statement may be sent again if its answer was lost: the second
+//! time it changes nothing.
 
 use std::time::Duration;
 
-use super::{Outcome, RunEnd, RunFacts, recorder_of_token_ends};
+use super::{DIED, Outcome, RunEnd, RunFacts, recorder_of_token_ends};
 use crate::base::clock::Moment;
 use crate::db::text_literal;
 use crate::lock::rows::RecordTokenEnd;
 use crate::schema::{RUNS, Tables};
 
-/// Writes of one run.
+/// The records of one run.
 #[derive(Debug, Clone)]
 pub struct Journal {
-    /// Where.
+    /// The tables that it writes to.
     pub tables: Tables,
     /// What is known of the run.
     pub facts: RunFacts,
     /// When it was requested.
     pub requested: Moment,
+    /// For how long after its start a success must be kept for those who ask with `--once-at` or `--once-per`; `None`: unknown.
+    pub needed: Option<Duration>,
 }
 
-/// The columns of what is known of a run.
+/// The columns of a run's facts.
 const FACTS: &str =
     "run, name, slot, slot_name, tick, attempt, host, pid, user, program, connection, requested_at";
 
 impl Journal {
-    /// The statement that records that the run was granted this slot on this session. Where the slot's row is to belong to an
-    /// `owner` it records nothing unless it does: it belongs into the transaction that grants the row, behind the statement that
-    /// takes it. Of a run that is granted again, after an answer was lost, the latest grant counts.
+    /// The statement that records the grant of this slot on this session. With an `owner` it records the grant only if the slot's row
+    /// belongs to that owner: it belongs in the transaction of the grant, after the statement that takes the row. If a run is granted the
+    /// lock again after a lost answer, the latest grant counts.
     pub fn start(&self, slot: u32, connection: u64, owner: Option<&str>) -> String {
         let facts = self.facts(Some(slot), Some(connection));
         let runs = self.tables.runs();
         let insert =
             format!("/* dblock record start */ INSERT INTO {runs} ({FACTS}, acquired_at, fence)");
-        // A grant of a row is known by its fence, any other one by its session.
+        // The fence identifies a row's grant; the session identifies any other.
         let (source, grant) = match owner {
             Some(owner) => (
                 format!(
@@ -72,7 +74,7 @@ impl Journal {
         .map(|(column, value)| {
             format!("{runs}.{column} = IF({is_same}, {runs}.{column}, {value})")
         });
-        // What tells the grants apart comes last, for the server may assign one column after the other.
+        // The columns that identify the grant come last, as the server may assign one column after the other.
         let last = grant
             .iter()
             .map(|(column, value)| format!("{runs}.{column} = {value}"));
@@ -80,7 +82,7 @@ impl Journal {
         format!("{insert} {source} ON DUPLICATE KEY UPDATE {again}")
     }
 
-    /// The statement that forgets a run that was granted and never started. It belongs into the transaction that frees the row.
+    /// The statement that removes the record of a run that never started. It belongs in the transaction that frees the row.
     pub fn withdrawal(&self) -> String {
         format!(
             "/* dblock forget start */ DELETE FROM {} WHERE run = {} AND ended_at IS NULL",
@@ -89,14 +91,14 @@ impl Journal {
         )
     }
 
-    /// What records that a script has lost its lock to this run.
+    /// Records that a script has lost its lock to this run.
     pub fn on_token_end(&self) -> RecordTokenEnd {
         let by = format!("{}, pid {}", self.facts.host, self.facts.pid);
         recorder_of_token_ends(&self.tables, by)
     }
 
-    /// What is carried out in the transaction of a grant: [`Journal::start`] for the slot and the session's number, where the slot's
-    /// row is to belong to this `owner`. Slots may have names.
+    /// The statements in the transaction of a grant: [`Journal::start`] for the slot and the connection id, for a row with this `owner`.
+    /// Slots may have names.
     pub fn on_grant(
         &self,
         owner: &str,
@@ -115,13 +117,19 @@ impl Journal {
         let run = text_literal(&self.facts.run);
         let ended = ago(end.ended_ago);
         let started = end.ran.map(|ran| ago(end.ended_ago.saturating_add(ran)));
-        // The clocks of host and server may run at different speeds: no command starts before its lock is granted.
+        // The clocks of host and server may run at different speeds; the start is never shown before the grant.
         let shown_start = started
             .as_ref()
             .map(|started| format!("COALESCE(GREATEST({started}, acquired_at), {started})"));
+        let name = &self.facts.name;
+        // If a host was only stopped, its own record replaces that of whoever took it for dead.
+        let is_open = format!(
+            "(ended_at IS NULL OR message = {})",
+            text("message", Some(&format!("{name}: {DIED}")))
+        );
         let update = format!(
             "/* dblock record end */ UPDATE {} SET outcome = {}, exit_code = {}, signal_name = {}, message = {}, \
-             tick = {}, started_at = {}, ended_at = {ended} WHERE run = {run} AND ended_at IS NULL",
+             tick = {}, started_at = {}, ended_at = {ended} WHERE run = {run} AND {is_open}",
             self.tables.runs(),
             text_literal(end.outcome.word()),
             number(end.exit_code),
@@ -136,7 +144,7 @@ impl Journal {
         std::iter::once(update).chain(success).collect()
     }
 
-    /// The statement that records that a script has released this slot, if its row is still the script's: it belongs into the
+    /// The statement that records the release of this slot by a script, if the row still belongs to the script. It belongs in the
     /// transaction that frees the row, before the statement that does.
     pub fn released(&self, slot: u32) -> String {
         let run = text_literal(&self.facts.run);
@@ -150,7 +158,7 @@ impl Journal {
         )
     }
 
-    /// The statement that records a run that did not run, and why; also one that had been granted before, on a session that was lost.
+    /// The statement that records a run that did not start, and why. It may have been granted the lock before, on a lost session.
     pub fn skip(&self, message: &str, outcome: Outcome) -> String {
         let (outcome, message) = (text_literal(outcome.word()), text("message", Some(message)));
         let again = [
@@ -161,7 +169,7 @@ impl Journal {
             ("acquired_at", "NULL"),
             ("outcome", &*outcome),
             ("message", &*message),
-            // Last, for the server may assign one column after the other.
+            // Last, as the server may assign one column after the other.
             ("ended_at", "UTC_TIMESTAMP(6)"),
         ]
         .map(|(column, value)| format!("{column} = IF(ended_at IS NULL, {value}, {column})"));
@@ -174,11 +182,11 @@ impl Journal {
         )
     }
 
-    /// The statement that makes this success the last one of its name, if it began later than that. A tick never goes back: a run for
-    /// an earlier one may end later.
+    /// The statement that makes this the last success of its name, if it began later than the recorded one. The recorded tick never goes
+    /// back, although a run for an earlier tick may end later.
     ///
-    /// It means the same whether the server assigns one column after the other or all at once: `run` comes last, and the conditions
-    /// hold with the old `started_at` and with the new one, which is no later than this start.
+    /// It works whether the server assigns one column after the other or all at once: `run` comes last, and the conditions give the same
+    /// result with the old `started_at` and the new one, which is no later than this start.
     fn success(&self, started: &str, ended: &str) -> String {
         let facts = &self.facts;
         let run = text_literal(&facts.run);
@@ -190,10 +198,18 @@ impl Journal {
         let pid = facts.pid;
         let later = format!("NOT (run <=> {run}) AND started_at <= {started}");
         let set = |column: &str, value: &str| format!("{column} = IF({later}, {value}, {column})");
+        let [column, value, longer] = match self.needed {
+            Some(needed) if self.tables.has_floor() => {
+                let needed = needed.as_secs().min(u32::MAX.into());
+                let longer = format!("needed_seconds = GREATEST(needed_seconds, {needed}), ");
+                [", needed_seconds".to_owned(), format!(", {needed}"), longer]
+            }
+            _ => [const { String::new() }; 3],
+        };
         format!(
-            "/* dblock record success */ INSERT INTO {} (name, tick, run, host, pid, program, started_at, ended_at) \
-             VALUES ({}, {tick}, {run}, {host}, {pid}, {program}, {started}, {ended}) ON DUPLICATE KEY UPDATE \
-             tick = COALESCE(GREATEST(tick, {tick}), tick, {tick}), {}, {}, {}, {}, {}, \
+            "/* dblock record success */ INSERT INTO {} (name, tick, run, host, pid, program, started_at, ended_at{column}) \
+             VALUES ({}, {tick}, {run}, {host}, {pid}, {program}, {started}, {ended}{value}) ON DUPLICATE KEY UPDATE \
+             tick = COALESCE(GREATEST(tick, {tick}), tick, {tick}), {longer}{}, {}, {}, {}, {}, \
              run = IF(started_at <= {started}, {run}, run)",
             self.tables.successes(),
             text("name", Some(&facts.name)),
@@ -226,7 +242,7 @@ impl Journal {
     }
 }
 
-/// The moment so long ago, by the server's clock.
+/// The moment before now by this span, by the server's clock.
 pub(super) fn ago(span: Duration) -> String {
     // A server's interval is a signed number, and its dates begin with the year 0.
     const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
@@ -236,7 +252,7 @@ pub(super) fn ago(span: Duration) -> String {
     )
 }
 
-/// A moment that is so many microseconds after the beginning of 1970, UTC.
+/// The moment this many microseconds after the start of 1970, UTC.
 pub(super) fn moment(micros: Option<i64>) -> String {
     micros.map_or_else(
         || "NULL".to_owned(),
@@ -244,7 +260,7 @@ pub(super) fn moment(micros: Option<i64>) -> String {
     )
 }
 
-/// How many microseconds a moment is after the beginning of 1970, UTC.
+/// The microseconds from the start of 1970, UTC, to a moment.
 pub(super) fn micros(moment: &str) -> String {
     format!("TIMESTAMPDIFF(MICROSECOND, {EPOCH}, {moment})")
 }
@@ -255,7 +271,7 @@ fn number(number: Option<impl ToString>) -> String {
     number.map_or_else(|| "NULL".to_owned(), |number| number.to_string())
 }
 
-/// A text for a column of the history, cut to what that takes.
+/// A text for a column of the history, cut to the column's width.
 pub(super) fn text(column: &str, text: Option<&str>) -> String {
     let literal = |text: &str| {
         let cut: String = text.chars().take(RUNS.width(column)).collect();

@@ -14,28 +14,28 @@ use crate::db::{Connector, Fault, Row, Session, Statement, text_literal};
 use crate::lock::{HolderKind, Name};
 use crate::schema::{self, RUNS, Tables};
 
-/// Rows that are asked for at once.
+/// The rows of one query.
 const PAGE: usize = 500;
 
-/// Which runs are meant.
+/// Which runs to list.
 #[derive(Debug)]
 pub struct Filter {
-    /// Of these names; none: of all.
+    /// Runs of these names; empty: of all names.
     pub names: Vec<Name>,
     /// Only those that failed.
     pub only_failed: bool,
-    /// Only those that were requested since then.
+    /// Only those requested since then.
     pub since: Option<Since>,
-    /// The newest of them, so many; `None`: all.
+    /// The most runs, the newest first; `None`: all.
     pub limit: Option<usize>,
 }
 
 /// A moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Since {
-    /// So long ago, by the server's clock.
+    /// This long ago, by the server's clock.
     Ago(Duration),
-    /// So many microseconds after the beginning of 1970, UTC.
+    /// This many microseconds after the start of 1970, UTC.
     At(i64),
 }
 
@@ -58,7 +58,7 @@ pub struct Entry {
     pub acquired: Option<SystemTime>,
     pub started: Option<SystemTime>,
     pub ended: Option<SystemTime>,
-    /// When the server was asked, by its clock.
+    /// The server's time at the query.
     pub now: SystemTime,
     pub state: State,
     pub exit_code: Option<u32>,
@@ -66,23 +66,23 @@ pub struct Entry {
     pub message: Option<String>,
 }
 
-/// What became of a run.
+/// The state of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
-    /// It ended so: the word of an [`Outcome`], or one that a newer dblock has written.
+    /// It ended. The word is that of an [`Outcome`], or one from a newer dblock.
     Ended(String),
     /// It has the lock.
     Running,
-    /// It is a script's lock, whose time is over.
+    /// It is a script's lock, and has expired.
     Expired,
-    /// It has not, and nobody has written how it ended.
+    /// It does not hold the lock, and no end was recorded.
     Vanished,
-    /// One of both: this server does not know.
+    /// It runs or has vanished: this server cannot tell.
     Unknown,
 }
 
 impl Entry {
-    /// Whether it was to run, and did not end well.
+    /// Whether the run should have run, and failed.
     fn has_failed(&self) -> bool {
         match &self.state {
             State::Ended(word) if word == Outcome::Ran.word() => {
@@ -95,15 +95,15 @@ impl Entry {
     }
 }
 
-/// How a run ends that is a failure, whatever its command said.
+/// The outcomes that are failures, whatever the command returned.
 const FAILURES: [Outcome; 3] = [Outcome::TimedOut, Outcome::Lost, Outcome::Failed];
 
-/// Reaches a server that has the tables, however long that lasts. It may be a replica.
+/// Connects to a server with the tables, however long that takes. It may be a replica.
 ///
 /// # Errors
-/// What no further attempt can mend; that none has them.
+/// No further attempt can succeed, or no server has the tables.
 pub fn reach(connector: &Connector, tables: &Tables) -> Result<Session, Failure> {
-    // Another server may have them.
+    // Another server may have the tables.
     let passed_over = |fault| match fault {
         Fault::Final(failure)
             if matches!(
@@ -128,7 +128,7 @@ pub fn reach(connector: &Connector, tables: &Tables) -> Result<Session, Failure>
     }
 }
 
-/// Reports the runs that are meant, the newest first.
+/// Reports the selected runs, the newest first.
 ///
 /// # Errors
 /// Those of a statement.
@@ -142,7 +142,7 @@ pub fn list(
     let mut left = filter.limit.unwrap_or(usize::MAX);
     let mut before = None;
     while left > 0 {
-        // Of those that may have failed some may still run.
+        // Not every run on a page has failed, so read whole pages.
         let limit = if filter.only_failed {
             PAGE
         } else {
@@ -171,7 +171,7 @@ pub fn list(
     Ok(())
 }
 
-/// Whether the sessions of all runs are this server's own, so that one which is not there is gone.
+/// Whether this server has the sessions of all runs, so that a missing session means a dead run.
 fn sees_sessions(session: &mut Session) -> Result<bool, Fault> {
     if is_read_only(session)? || Shown::Variable("wsrep_on").is_on(session)? {
         return Ok(false);
@@ -179,11 +179,11 @@ fn sees_sessions(session: &mut Session) -> Result<bool, Fault> {
     Ok(!matches!(session.try_run(&AskMultiPrimary)?, Ok(true)))
 }
 
-/// A page of the runs that are meant, the newest first, each with the time by which the next page goes on.
+/// A page of the selected runs, the newest first. Each has the time from which the next page continues.
 struct AskRuns<'a> {
     tables: &'a Tables,
     filter: &'a Filter,
-    /// The last one of the page before: when it was requested, and its number.
+    /// The last run of the page before: the time of its request, and its id.
     before: Option<(i64, String)>,
     limit: usize,
     sees_sessions: bool,
@@ -249,11 +249,10 @@ impl Statement for AskRuns<'_> {
         format!(
             "/* dblock history */ SELECT {requested}, {now}, r.run, r.name, r.slot, r.slot_name, r.fence, {tick}, r.attempt, r.host, \
              r.pid, r.user, r.program, r.connection, {acquired}, {started}, {ended}, r.outcome, r.exit_code, r.signal_name, \
-             r.message, r.ended_at IS NULL AND (IS_USED_LOCK(CONCAT('#', r.run)) IS NOT NULL OR EXISTS (SELECT 1 FROM {locks} l \
-             WHERE l.name = r.name AND l.slot = r.slot AND (l.owner = r.run AND l.expires_at > UTC_TIMESTAMP(6) \
-             OR l.command_run = r.run AND l.command_until > UTC_TIMESTAMP(6)))), \
+             r.message, {}, \
              r.ended_at IS NULL AND EXISTS (SELECT 1 FROM {locks} l WHERE l.name = r.name AND l.slot = r.slot AND l.owner = r.run \
              AND l.kind <> '{}' AND l.expires_at <= UTC_TIMESTAMP(6)) FROM {} r {}ORDER BY r.requested_at DESC, r.run DESC LIMIT {}",
+            is_running("r", self.tables),
             HolderKind::Run.name(),
             self.tables.runs(),
             self.conditions(),
@@ -269,7 +268,7 @@ impl Statement for AskRuns<'_> {
 impl AskRuns<'_> {
     fn entry(&self, row: &Row) -> Result<(i64, Entry), Fault> {
         let at = |column| Ok::<_, Fault>(row.get(column)?.map(time));
-        // Whoever has widened a column: no message holds more.
+        // If somebody has widened the column: a message cannot hold more.
         let text = |column: usize, name: &str| {
             let cut = |text: String| text.chars().take(RUNS.width(name)).collect::<String>();
             Ok::<_, Fault>(row.text(column)?.map(cut))
@@ -311,7 +310,17 @@ impl AskRuns<'_> {
     }
 }
 
-/// Nothing is before 1970.
+/// The condition that the run in the row with this alias has no end, and still has its session on this server, or its row.
+pub(super) fn is_running(run: &str, tables: &Tables) -> String {
+    format!(
+        "({run}.ended_at IS NULL AND (IS_USED_LOCK(CONCAT('#', {run}.run)) IS NOT NULL OR EXISTS (SELECT 1 FROM {} l \
+         WHERE l.name = {run}.name AND l.slot = {run}.slot AND (l.owner = {run}.run AND l.expires_at > UTC_TIMESTAMP(6) \
+         OR l.command_run = {run}.run AND l.command_until > UTC_TIMESTAMP(6)))))",
+        tables.locks()
+    )
+}
+
+/// The earliest time is 1970.
 fn time(micros: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or_default())
 }

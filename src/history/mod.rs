@@ -1,13 +1,15 @@
-//! The history: what ran where, when, and how it ended, and the last success of each name. All times in it are the server's, in UTC:
-//! a host says how long ago something was, and the server takes that off its own clock.
+//! The history: what ran where, when, and how it ended, and the last success of each name. All times are the server's, in UTC: a host
+//! says how long ago something was, and the server subtracts that from its own clock.
 
 mod journal;
+mod kept;
 mod list;
 mod prune;
 mod success;
 #[cfg(test)]
 mod tests;
 mod token_end;
+mod unused;
 
 use std::time::Duration;
 
@@ -17,27 +19,30 @@ use serde::{Deserialize, Serialize};
 pub use journal::Journal;
 pub use list::{Entry, Filter, Since, State, list, reach};
 pub use success::{AskLastSuccess, LastSuccess, Successes};
-pub use token_end::{EXPIRED, recorder_of_token_ends};
+pub use token_end::{EXPIRED, KILLED, recorder_of_token_ends};
 
 use crate::base::user::local_user;
 use crate::lock::Name;
 
-/// How a run ended, in the words of the history and of `--report`.
+/// The message of an attempt whose host seems to have died, after the name of the job.
+pub const DIED: &str = "its host gave no sign of life for the TTL";
+
+/// How a run ended, with the words of the history and of `--report`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// The command ended by itself.
     Ran,
     /// `--timeout` ended it.
     TimedOut,
-    /// It was ended because the lock was lost, or the lock was lost before it was started.
+    /// The command was ended because the lock was lost, or the lock was lost before the command was started.
     Lost,
-    /// It was not started, because the lock was taken, or because there was nothing to do.
+    /// It was not started, because the lock was taken, or because the run was not due.
     Skipped,
     /// A signal ended the wait for the lock.
     Interrupted,
     /// Anything else.
     Failed,
-    /// A lock that a script had acquired was released.
+    /// A script released its lock.
     Released,
 }
 
@@ -56,35 +61,35 @@ impl Outcome {
     }
 }
 
-/// What is known of a run before it starts.
+/// The facts of a run that are known before it starts.
 #[derive(Debug, Clone)]
 pub struct RunFacts {
-    /// Its number: 32 hex digits, which are also the name of its own lock on the server, behind `#`.
+    /// The run's id: 32 hex digits. After `#` they are also the name of its run id lock on the server.
     pub run: String,
     /// The lock.
     pub name: String,
-    /// The slot, where it is known before it is granted.
+    /// The slot, if it is known before the grant.
     pub slot: Option<u32>,
     /// The slot's name, with `--slots`.
     pub slot_name: Option<String>,
-    /// The tick that it is for, in microseconds since 1970, UTC.
+    /// The tick that the run is for, in microseconds since 1970, UTC.
     pub tick: Option<i64>,
-    /// Which attempt of that it is, from 1 on.
+    /// The number of the attempt for that tick, from 1.
     pub attempt: u32,
     /// The host.
     pub host: String,
-    /// The process that a person sees.
+    /// The process that a user sees.
     pub pid: u32,
     /// The OS user.
     pub user: String,
     /// The command's program, without folder and arguments.
     pub program: String,
-    /// The session, where it is known before the lock is granted.
+    /// The connection id, if it is known before the grant.
     pub connection: Option<u64>,
 }
 
 impl RunFacts {
-    /// Of a run on this host, with nothing known of its grant. `run_id` is its own lock's name on the server.
+    /// A run on this host, without a grant. `run_id` is the name of its run id lock on the server.
     pub fn here(run_id: &str, name: &Name, pid: Pid, program: &str) -> Self {
         Self {
             run: run_id.trim_start_matches('#').to_owned(),
@@ -108,15 +113,15 @@ impl RunFacts {
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunEnd {
-    /// In a word.
+    /// The outcome in one word.
     pub outcome: Outcome,
-    /// dblock's exit code, as a shell sees it.
+    /// dblock's exit code.
     pub exit_code: Option<u8>,
-    /// The signal that the command died of, as `SIGTERM`.
+    /// The signal that the command died of, such as `SIGTERM`.
     pub signal: Option<String>,
     /// How long the command ran; `None`: it was not started.
     pub ran: Option<Duration>,
-    /// How long ago it ended, or was given up.
+    /// The time since its end, or since the request was given up.
     pub ended_ago: Duration,
     /// The line of an error.
     pub message: Option<String>,

@@ -1,23 +1,23 @@
-//! Pruning: now and then a run takes a few old ones along, of its own name and of another one, which may never run again. So the
-//! history stays as long as `dblock init --keep` says, and nobody ever has to delete much at once.
+//! Pruning: from time to time a run deletes a few old runs of its own name, of another one, and of unused names with their other rows. So
+//! the history stays as long as `dblock init --keep` says, and nobody ever has to delete much at once.
 
 use std::time::Duration;
 
 use super::Journal;
-use crate::db::{Fault, Row, Session, Statement, text_literal};
+use super::kept::{BATCH, Kept, WINDOW, limit_of_age};
+use super::list::is_running;
+use super::unused;
+use crate::db::{Fault, Plain, Row, Session, Statement, text_literal};
 use crate::schema::Tables;
 
-/// Rows of a name that are deleted at most. With two names, and one run in so many, that is more than are added meanwhile.
-const BATCH: usize = 50;
-
-/// How long the server may take for each answer: no run waits for long because of those before it.
+/// The limit for each answer of the server: no run waits long to prune.
 pub(super) const LIMIT: Duration = Duration::from_millis(500);
 
-/// One in so many runs removes what is too old.
+/// One of this many runs prunes.
 const PRUNES_ONE_IN: u32 = 16;
 
 impl Journal {
-    /// Removes what is too old from the history, now and then.
+    /// Prunes old history from time to time.
     pub fn prune_now_and_then(&self, session: &mut Session) {
         let is_chosen = getrandom::u32().is_ok_and(|chance| chance % PRUNES_ONE_IN == 0);
         if is_chosen {
@@ -25,46 +25,64 @@ impl Journal {
         }
     }
 
-    /// Deletes some runs of this name and of another that are older than the history is kept, but none of the newest that are kept in
-    /// any case, and none that has not ended and is not a day old. It waits for nobody's lock but that of a row which it deletes, and
-    /// no longer than the `limit` for any answer: the session may be of no use afterwards.
+    /// Deletes some runs of this name and of another that are older than the history is kept. Keeps the newest ones that are always kept,
+    /// and any run without an end that is less than a day old or still runs. Of names that were not used for as long it also deletes the
+    /// newest runs, the rows of their locks, and their last success. It waits only for locks on rows that it deletes, and no longer than
+    /// the `limit` for each answer. Afterwards the session may be unusable.
     ///
     /// # Errors
-    /// Those of a statement. Nothing is lost by them: the next run deletes the same.
+    /// Those of a statement. Nothing is lost by them: the next pruning run deletes the same.
     pub fn prune(&self, session: &mut Session, limit: Duration) -> Result<(), Fault> {
         let limited = session.answer_within(limit);
         limited.map_err(|error| Fault::Gone(error.to_string()))?;
-        let Some(keep) = session.run(&AskKeep(&self.tables))? else {
+        let (tables, own) = (&self.tables, &self.facts.name);
+        let Some(keep) = session.run(&AskKeep(tables))? else {
             return Ok(());
         };
-        self.prune_name(&self.facts.name, keep, session)?;
-        let another = session.run(&AskAnyName(&self.tables))?;
-        match another.filter(|name| *name != self.facts.name) {
-            Some(name) => self.prune_name(&name, keep, session),
-            None => Ok(()),
+        self.prune_name(own, keep, session)?;
+        // So that the names before all others are found, too.
+        let chance = getrandom::u64().unwrap_or_default();
+        let chance = if chance.is_multiple_of(8) { 0 } else { chance };
+        let another = session.run(&AskAnyName { tables, chance })?;
+        if let Some(name) = another.as_ref().filter(|name| *name != own) {
+            self.prune_name(name, keep, session)?;
         }
+        self.delete(
+            &session.run(&AskIdle {
+                tables,
+                chance,
+                keep,
+            })?,
+            session,
+        )?;
+        if tables.has_floor() {
+            let start = another.filter(|_| chance > 0).unwrap_or_default();
+            unused::prune(tables, &start, keep, session)?;
+        }
+        Ok(())
     }
 
     fn prune_name(&self, name: &str, keep: Kept, session: &mut Session) -> Result<(), Fault> {
         let tables = &self.tables;
         let old = session.run(&AskOld { tables, name, keep })?;
-        if old.is_empty() {
+        self.delete(&old, session)
+    }
+
+    /// Deletes runs, each by its primary key.
+    fn delete(&self, runs: &[String], session: &mut Session) -> Result<(), Fault> {
+        if runs.is_empty() {
             return Ok(());
         }
-        let runs = &old;
-        session.run(&Delete { tables, runs })
+        let runs = runs.iter().map(|run| text_literal(run));
+        session.run(&Plain(format!(
+            "/* dblock prune */ DELETE FROM {} WHERE run IN ({})",
+            self.tables.runs(),
+            runs.collect::<Vec<_>>().join(", ")
+        )))
     }
 }
 
-/// How long the history is kept.
-#[derive(Debug, Clone, Copy)]
-struct Kept {
-    seconds: u64,
-    /// But at least so many of each name.
-    runs: u64,
-}
-
-/// Asks for it.
+/// Asks how long the history is kept.
 struct AskKeep<'a>(&'a Tables);
 
 impl Statement for AskKeep<'_> {
@@ -72,7 +90,7 @@ impl Statement for AskKeep<'_> {
 
     fn sql(&self) -> String {
         format!(
-            "/* dblock keep */ SELECT keep_seconds, keep_runs FROM {} WHERE id = 1",
+            "/* dblock keep */ SELECT keep_seconds, keep_runs, version FROM {} WHERE id = 1",
             self.0.meta()
         )
     }
@@ -81,6 +99,7 @@ impl Statement for AskKeep<'_> {
         let Some(row) = rows.first() else {
             return Ok(None);
         };
+        self.0.note_version(row.get(2)?.unwrap_or_default());
         Ok(row
             .get(0)?
             .zip(row.get(1)?)
@@ -88,18 +107,21 @@ impl Statement for AskKeep<'_> {
     }
 }
 
-/// Asks for the name of one run by chance: one that has many comes often, and the names that never run again come too.
-struct AskAnyName<'a>(&'a Tables);
+/// Asks for the name of a random run. A name with many runs comes up often, and names that never run again come up, too.
+struct AskAnyName<'a> {
+    tables: &'a Tables,
+    chance: u64,
+}
 
 impl Statement for AskAnyName<'_> {
     type Answer = Option<String>;
 
     fn sql(&self) -> String {
-        // A run's number is one by chance.
-        let chance = getrandom::u64().unwrap_or_default();
+        // Run ids are random.
         format!(
-            "/* dblock any name */ SELECT name FROM {} WHERE run >= '{chance:016x}' ORDER BY run LIMIT 1",
-            self.0.runs()
+            "/* dblock any name */ SELECT name FROM {} WHERE run >= '{:016x}' ORDER BY run LIMIT 1",
+            self.tables.runs(),
+            self.chance
         )
     }
 
@@ -108,7 +130,10 @@ impl Statement for AskAnyName<'_> {
     }
 }
 
-/// The numbers of the oldest runs that need not be kept. It locks none of them, as a `DELETE` that looks for them would.
+/// Otherwise MySQL may search the newest run of a name among those of all names.
+const BY_NAME: &str = "FORCE INDEX (by_name)";
+
+/// The ids of the oldest runs that need not be kept. It locks none of them, as a searching `DELETE` would.
 struct AskOld<'a> {
     tables: &'a Tables,
     name: &'a str,
@@ -122,47 +147,79 @@ impl Statement for AskOld<'_> {
 
     fn sql(&self) -> String {
         let (runs, name) = (self.tables.runs(), text_literal(self.name));
-        let Kept {
-            seconds,
-            runs: least,
-        } = self.keep;
+        let (age, least) = (limit_of_age(self.keep), self.keep.runs);
         format!(
-            "/* dblock old runs */ SELECT run FROM {runs} WHERE name = {name} \
-             AND requested_at < UTC_TIMESTAMP(6) - INTERVAL {seconds} SECOND \
-             AND requested_at < (SELECT requested_at FROM {runs} WHERE name = {name} ORDER BY requested_at DESC LIMIT 1 OFFSET {}) \
-             AND (ended_at IS NOT NULL OR requested_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY) ORDER BY requested_at LIMIT {BATCH}",
-            least.saturating_sub(1)
+            "/* dblock old runs */ SELECT r.run FROM {runs} r {BY_NAME} WHERE r.name = {name} AND r.requested_at < {age} \
+             AND r.requested_at < (SELECT requested_at FROM {runs} {BY_NAME} WHERE name = {name} ORDER BY requested_at DESC LIMIT 1 OFFSET {}) \
+             AND {} ORDER BY r.requested_at LIMIT {BATCH}",
+            least.saturating_sub(1),
+            is_over("r", self.tables)
         )
     }
 
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let mut runs = Vec::new();
-        for row in rows {
-            runs.extend(row.text(0)?);
-        }
-        Ok(runs)
+        texts(rows)
     }
 }
 
-/// Deletes runs, by their primary key alone.
-struct Delete<'a> {
+/// The ids of runs of names that were not used for as long as the history is kept: their newest run was requested and has ended before
+/// that. If a lock or a success of the name has a row, the newest run stays, so that the row is found later.
+struct AskIdle<'a> {
     tables: &'a Tables,
-    runs: &'a [String],
+    chance: u64,
+    keep: Kept,
 }
 
-impl Statement for Delete<'_> {
-    type Answer = ();
+impl Statement for AskIdle<'_> {
+    type Answer = Vec<String>;
+
+    const MOST_ROWS: usize = BATCH;
 
     fn sql(&self) -> String {
-        let runs = self.runs.iter().map(|run| text_literal(run));
-        let runs = runs.collect::<Vec<_>>().join(", ");
+        let tables = self.tables;
+        let (runs, age) = (tables.runs(), limit_of_age(self.keep));
+        // With the order by both columns MySQL reads only the newest run, from the end of the index. EXISTS must not become a join,
+        // either.
+        let of_newest = |what: &str| {
+            format!(
+                "(SELECT {what} FROM {runs} n {BY_NAME} WHERE n.name = r.name ORDER BY n.name DESC, n.requested_at DESC LIMIT 1)"
+            )
+        };
+        let is_unused = format!(
+            "n.requested_at < {age} AND COALESCE(n.ended_at < {age}, NOT {})",
+            is_running("n", tables)
+        );
+        let has_none = |table: &str| {
+            format!("(SELECT 1 FROM {table} o WHERE o.name = r.name LIMIT 1) IS NULL")
+        };
         format!(
-            "/* dblock prune */ DELETE FROM {} WHERE run IN ({runs})",
-            self.tables.runs()
+            "/* dblock idle names */ SELECT r.run FROM (SELECT run, name, slot, requested_at, ended_at FROM {runs} \
+             WHERE run >= '{:016x}' ORDER BY run LIMIT {WINDOW}) r WHERE r.requested_at < {age} AND {} AND {} \
+             AND ({} OR {} AND {}) LIMIT {BATCH}",
+            self.chance,
+            is_over("r", tables),
+            of_newest(&is_unused),
+            of_newest("n.requested_at > r.requested_at"),
+            has_none(&tables.locks()),
+            has_none(&tables.successes()),
         )
     }
 
-    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
-        Ok(())
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        texts(rows)
     }
+}
+
+/// The condition that the run in the row with this alias has ended, or died without a record.
+fn is_over(run: &str, tables: &Tables) -> String {
+    format!(
+        "({run}.ended_at IS NOT NULL OR {run}.requested_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY AND NOT {})",
+        is_running(run, tables)
+    )
+}
+
+/// The first column.
+fn texts(rows: &[Row]) -> Result<Vec<String>, Fault> {
+    let texts = rows.iter().map(|row| row.text(0));
+    texts.filter_map(Result::transpose).collect()
 }

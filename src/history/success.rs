@@ -9,13 +9,13 @@ use crate::schema::Tables;
 /// Asks for the last success of a name, and for the server's time.
 #[derive(Debug, Clone)]
 pub struct AskLastSuccess {
-    /// Where.
+    /// The tables to read.
     pub tables: Tables,
     /// The name.
     pub name: String,
 }
 
-/// The last success of a name, as of now by the server's clock.
+/// The last success of a name, and the server's time of reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Successes {
     /// The server's time, in microseconds since 1970, UTC.
@@ -27,13 +27,14 @@ pub struct Successes {
 /// The last success of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastSuccess {
-    /// The latest tick that a run has succeeded for, in microseconds since 1970, UTC. It may be of an earlier run than the rest is.
+    /// The latest tick that a run has succeeded for, in microseconds since 1970, UTC. It may belong to an earlier run than the other
+    /// fields.
     pub tick: Option<i64>,
-    /// How long ago it started, by the server's clock; zero where that has gone back since.
+    /// The time since its start, by the server's clock; zero if that clock was set back since.
     pub started_ago: Duration,
-    /// The same of its end.
+    /// The time since its end, likewise.
     pub ended_ago: Duration,
-    /// Who it was.
+    /// The client that ran it.
     pub host: Option<String>,
     pub pid: Option<u64>,
     pub program: Option<String>,

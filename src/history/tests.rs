@@ -1,4 +1,4 @@
-//! What is written into the history, and read from it, on real servers.
+//! What is written to the history and read from it, on real servers.
 
 use mysql::prelude::Queryable;
 
@@ -8,7 +8,7 @@ use crate::base::clock::Moment;
 use crate::db::{Fault, Row, Statement};
 use crate::schema::Fixture;
 
-/// More than a busy server takes for an answer.
+/// Longer than a busy server takes for an answer.
 const AMPLE: Duration = Duration::from_secs(60);
 
 struct Sql(String);
@@ -22,6 +22,25 @@ impl Statement for Sql {
 
     fn decode(&self, _: &[Row]) -> Result<(), Fault> {
         Ok(())
+    }
+}
+
+/// How many rows a session has read.
+struct AskReads;
+
+impl Statement for AskReads {
+    type Answer = u64;
+
+    const MOST_ROWS: usize = 100;
+
+    fn sql(&self) -> String {
+        "SHOW SESSION STATUS LIKE 'Handler_read%'".to_owned()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<u64, Fault> {
+        let reads = rows.iter().map(|row| row.text(1));
+        let reads = reads.collect::<Result<Vec<_>, _>>()?.into_iter().flatten();
+        Ok(reads.filter_map(|reads| reads.parse::<u64>().ok()).sum())
     }
 }
 
@@ -43,6 +62,7 @@ impl Fixture {
                 connection: None,
             },
             requested: Moment::now() - Duration::from_secs(100),
+            needed: Some(Duration::ZERO),
         }
     }
 
@@ -51,7 +71,7 @@ impl Fixture {
         self.session.run(&Sql(sql.into())).unwrap();
     }
 
-    /// Twice, as where the first answer was lost.
+    /// Sent twice, as if the first answer was lost.
     #[track_caller]
     fn end(&mut self, journal: &Journal, end: &RunEnd) {
         for _ in 0..2 {
@@ -130,7 +150,7 @@ on_both_servers! {
         // The command has not run before its lock was granted, whatever the host's clock says.
         let row = "TIMESTAMPDIFF(MICROSECOND, acquired_at, started_at), TIMESTAMPDIFF(SECOND, ended_at, UTC_TIMESTAMP(6)), outcome, exit_code, signal_name, message";
         assert_eq!(fixture.lines(row, "dblock_runs"), ["0 2 timed_out 124 SIGTERM too long"]);
-        // What comes later is not how it ended.
+        // A later record does not change how the run ended.
         fixture.end(&journal, &success(1, 0));
         assert_eq!(fixture.lines("outcome", "dblock_runs"), ["timed_out"]);
         let plan: Vec<mysql::Row> = fixture.client.query(format!("EXPLAIN FORMAT=TRADITIONAL {}", journal.end(&end)[0]).replace("FORMAT=TRADITIONAL", if fixture.client.server_version().0 < 10 { "FORMAT=TRADITIONAL" } else { "" })).unwrap();
@@ -156,7 +176,7 @@ on_both_servers! {
     }
 
     fn of_a_run_that_was_granted_twice_the_latest_grant_counts(fixture) {
-        // The client's session may assign all columns at once, where the server can do that.
+        // The session may assign all columns at once, on servers that support that.
         for mode in ["STRICT_ALL_TABLES", "STRICT_ALL_TABLES,SIMULTANEOUS_ASSIGNMENT"] {
             if fixture.session.run(&Sql(format!("SET SESSION sql_mode='{mode}'"))).is_err() {
                 continue;
@@ -172,7 +192,7 @@ on_both_servers! {
             // The same grant again, from another session.
             fixture.run(journal.start(1, 6, Some(&journal.facts.run)));
             assert_eq!(fixture.lines(row, "dblock_runs"), [&*first]);
-            // Meanwhile somebody has taken the row for one that had expired.
+            // Meanwhile somebody has taken the expired row.
             fixture.client.query_drop("UPDATE dblock_runs SET ended_at = UTC_TIMESTAMP(6), outcome = 'lost', message = 'expired'").unwrap();
             fixture.client.query_drop(grant(9, 2)).unwrap();
             journal.facts.slot_name = Some("two".to_owned());
@@ -180,7 +200,7 @@ on_both_servers! {
             let second = fixture.lines(row, "dblock_runs").remove(0);
             assert!(second.starts_with("2 9 6 two - - "), "{second}");
             assert_ne!(first.rsplit(' ').next(), second.rsplit(' ').next());
-            // How it ended stays.
+            // The recorded end stays.
             fixture.end(&journal, &success(1, 0));
             fixture.run(journal.start(2, 6, Some(&journal.facts.run)));
             assert_eq!(fixture.lines("outcome", "dblock_runs"), ["ran"]);
@@ -241,7 +261,7 @@ on_both_servers! {
     }
 
     fn the_last_success_is_the_one_that_began_last(fixture) {
-        // The client's session may assign all columns at once, where the server can do that.
+        // The session may assign all columns at once, on servers that support that.
         for mode in ["STRICT_ALL_TABLES", "STRICT_ALL_TABLES,SIMULTANEOUS_ASSIGNMENT"] {
             if fixture.session.run(&Sql(format!("SET SESSION sql_mode='{mode}'"))).is_err() {
                 continue;
@@ -285,7 +305,7 @@ on_both_servers! {
         };
         assert_eq!(after(None, 90), (None, 90));
         assert_eq!(after(Some(5_000_000), 80), (Some(5_000_000), 80));
-        // The tick of one that began earlier counts all the same, if it is later.
+        // The tick of a run that began earlier counts if the tick is later.
         assert_eq!(after(Some(9_000_001), 85), (Some(9_000_001), 80));
         assert_eq!(after(Some(7_000_000), 70), (Some(9_000_001), 70));
         assert_eq!(after(None, 60), (Some(9_000_001), 60));
@@ -308,7 +328,7 @@ on_both_servers! {
         for number in 0..70 {
             insert("job", number, &format!("{} MINUTE", 61 + number), true);
         }
-        // Not ended: less and more than a day ago. Of another name.
+        // Without an end: less and more than a day old. Of another name.
         insert("job", 100, "23 HOUR", false);
         insert("job", 101, "25 HOUR", false);
         insert("other", 102, "99 DAY", true);
@@ -318,48 +338,145 @@ on_both_servers! {
             journal.prune(&mut fixture.session, AMPLE).unwrap();
             left.push(fixture.lines("COUNT(*)", "dblock_runs WHERE name = 'job'").remove(0));
         }
-        // Five that are kept in any case, and the one that may still run.
+        // Five are kept in any case, and the one that may still run.
         assert_eq!(left, ["22", "6", "6"]);
         let newest = fixture.lines("CONV(run, 16, 10)", "dblock_runs WHERE name = 'job' ORDER BY requested_at DESC");
         assert_eq!(newest, ["0", "1", "2", "3", "4", "100"]);
         assert_eq!(fixture.lines("COUNT(*)", "dblock_runs WHERE name = 'other'"), ["1"]);
-        // Without a word on how long, nothing is deleted.
+        // If `keep_seconds` is missing, nothing is deleted.
         fixture.client.query_drop("DELETE FROM dblock_meta").unwrap();
         journal.prune(&mut fixture.session, AMPLE).unwrap();
     }
 
     fn names_that_never_run_again_are_pruned_too_and_each_time_a_little(fixture) {
         fixture.client.query_drop("UPDATE dblock_meta SET keep_seconds = 3600, keep_runs = 20").unwrap();
-        // 40 names, 2500 runs each, one a minute; and one that runs.
+        // 20 names, 200 runs each, one a minute; one of them runs. And 2000 names of two runs and a row each, a day ago.
         let digits = "(SELECT 0 n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 \
                       UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
-        let insert = format!(
-            "INSERT INTO dblock_runs (run, name, requested_at, ended_at, outcome) SELECT LEFT(SHA2(number, 256), 32), CONCAT('job', number MOD 40), \
-             UTC_TIMESTAMP(6) - INTERVAL 1 + number DIV 40 MINUTE, UTC_TIMESTAMP(6), 'skipped' FROM (SELECT a.n + 10 * b.n + 100 * c.n \
-             + 1000 * d.n + 10000 * e.n AS number FROM {digits} a, {digits} b, {digits} c, {digits} d, {digits} e) numbers"
-        );
-        fixture.client.query_drop(insert).unwrap();
+        let numbers = format!("(SELECT a.n + 10 * b.n + 100 * c.n + 1000 * d.n AS number FROM {digits} a, {digits} b, {digits} c, {digits} d) numbers");
+        let number = "LEFT(SHA2(number, 256), 32)";
+        for insert in [
+            format!("INSERT INTO dblock_runs (run, name, requested_at, ended_at, outcome) SELECT {number}, IF(number < 4000, \
+                     CONCAT('job', number MOD 20), CONCAT('build-', number MOD 2000)), UTC_TIMESTAMP(6) - INTERVAL IF(number < 4000, \
+                     1 + number DIV 20, 1440) MINUTE, UTC_TIMESTAMP(6) - INTERVAL IF(number < 4000, 0, 1440) MINUTE, 'skipped' FROM {numbers} WHERE number < 8000"),
+            format!("INSERT INTO dblock_locks (name, slot, fence, renewed_at) SELECT CONCAT('build-', number), 0, number, \
+                     UTC_TIMESTAMP(6) - INTERVAL 1 DAY FROM {numbers} WHERE number < 2000"),
+            format!("INSERT INTO dblock_successes (name, started_at, ended_at, needed_seconds) SELECT CONCAT('build-', number), \
+                     UTC_TIMESTAMP(6) - INTERVAL 1 DAY, UTC_TIMESTAMP(6) - INTERVAL 1 DAY, 0 FROM {numbers} WHERE number < 2000"),
+        ] {
+            fixture.client.query_drop(insert).unwrap();
+        }
         let journal = fixture.journal(9, "job7");
-        let mut count = |condition: &str| -> usize {
-            let sql = format!("SELECT COUNT(*) FROM dblock_runs WHERE {condition}");
+        let mut count = |table: &str| -> usize {
+            let sql = format!("SELECT COUNT(*) FROM {table}");
             fixture.client.query_first(sql).unwrap().unwrap()
         };
-        let old = "requested_at < UTC_TIMESTAMP(6) - INTERVAL 65 MINUTE";
-        assert!(count("TRUE") == 100_000 && count(old) > 97_000);
-        let (mut rounds, mut left) = (0, 100_000);
-        while count(old) > 0 {
-            // What is deleted at most, whatever there is.
-            for _ in 0..25 {
-                journal.prune(&mut fixture.session, AMPLE).unwrap();
+        let tables = ["dblock_runs", "dblock_locks", "dblock_successes"];
+        let old = "dblock_runs WHERE requested_at < UTC_TIMESTAMP(6) - INTERVAL 65 MINUTE";
+        let mut left = tables.map(&mut count);
+        assert_eq!((left, count(old) > 6_000), ([8000, 2000, 2000], true));
+        let mut rounds = 0;
+        while count(old) > 0 || left[1] + left[2] > 0 {
+            // The limits on reading and deleting hold, however many rows there are.
+            let looked = fixture.session.run(&AskReads).unwrap();
+            journal.prune(&mut fixture.session, AMPLE).unwrap();
+            let looked = fixture.session.run(&AskReads).unwrap() - looked;
+            assert!(looked < 3_500, "{looked} in round {rounds}");
+            let now = tables.map(&mut count);
+            for (at, most) in [150, 50, 50].into_iter().enumerate() {
+                assert!(left[at] - now[at] <= most, "{left:?} {now:?}");
             }
-            rounds += 25;
-            let now = count("TRUE");
-            assert!(left - now <= 25 * 2 * 50, "{}", left - now);
             left = now;
-            assert!(rounds < 8_000, "{left} are left after {rounds}");
+            rounds += 1;
+            assert!(rounds < 2_000, "{left:?} are left after {rounds}");
         }
         // An hour of each, which is more than the last 20.
-        assert!((40 * 58..=40 * 66).contains(&left), "{left}");
+        assert!((20 * 58..=20 * 66).contains(&left[0]), "{left:?}");
+        assert_eq!(count("dblock_meta WHERE fence_floor = 1999"), 1);
+    }
+
+    fn what_nobody_has_used_goes_with_all_its_rows(fixture) {
+        fixture.client.query_drop("UPDATE dblock_meta SET keep_seconds = 3600, keep_runs = 100").unwrap();
+        // The runs: when they were requested and have ended, in minutes.
+        let mut number = 0;
+        let mut run = |name: &str, requested: u32, ended: Option<u32>| {
+            number += 1;
+            let ended = ended.map_or("NULL".to_owned(), |ended| format!("UTC_TIMESTAMP(6) - INTERVAL {ended} MINUTE"));
+            fixture.client.query_drop(format!("INSERT INTO dblock_runs (run, name, slot, requested_at, ended_at) \
+                VALUES (LEFT(SHA2({number}, 256), 32), '{name}', 0, UTC_TIMESTAMP(6) - INTERVAL {requested} MINUTE, {ended})")).unwrap();
+            let id: String = fixture.client.query_first(format!("SELECT LEFT(SHA2({number}, 256), 32)")).unwrap().unwrap();
+            id
+        };
+        for ago in [120, 180, 240] {
+            run("unused", ago, Some(ago));
+            run("used", ago, Some(ago));
+        }
+        run("used", 5, Some(5));
+        run("lasting", 3000, Some(5));
+        run("died", 3000, None);
+        run("needed", 120, Some(120));
+        let holds = run("holds a row", 3000, None);
+        let session = run("has a session", 3000, None);
+        fixture.client.query_drop(format!("SELECT GET_LOCK('#{session}', 0)")).unwrap();
+        for name in ["unused", "needed"] {
+            let needed = if name == "needed" { 86_400 } else { 60 };
+            fixture.client.query_drop(format!("INSERT INTO dblock_successes (name, started_at, ended_at, needed_seconds) \
+                VALUES ('{name}', UTC_TIMESTAMP(6) - INTERVAL 121 MINUTE, UTC_TIMESTAMP(6) - INTERVAL 120 MINUTE, {needed})")).unwrap();
+        }
+        // What an older dblock has recorded.
+        fixture.client.query_drop("INSERT INTO dblock_successes (name, started_at, ended_at) VALUES ('unused of an older', UTC_TIMESTAMP(6) - INTERVAL 300 DAY, UTC_TIMESTAMP(6) - INTERVAL 300 DAY)").unwrap();
+        let mut row = |name: &str, slot: u32, more: &str| fixture.client.query_drop(format!("INSERT INTO dblock_locks SET name = '{name}', \
+            slot = {slot}, fence = 41 + slot{more}")).unwrap();
+        row("unused", 0, ", renewed_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR");
+        row("unused", 3, ", renewed_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR");
+        row("used", 7, ", renewed_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR");
+        row("used", 8, ", renewed_at = UTC_TIMESTAMP(6)");
+        row("expired", 0, ", renewed_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR, owner = 'x', expires_at = UTC_TIMESTAMP(6) - INTERVAL 61 MINUTE");
+        row("has just expired", 0, ", renewed_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR, owner = 'x', expires_at = UTC_TIMESTAMP(6) - INTERVAL 59 MINUTE");
+        row("holds a row", 0, &format!(", renewed_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR, owner = '{holds}', expires_at = UTC_TIMESTAMP(6) + INTERVAL 1 DAY"));
+        row("is asked", 0, ", renewed_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR, owner = 'x', expires_at = UTC_TIMESTAMP(6) - INTERVAL 61 MINUTE, kill_requested_at = UTC_TIMESTAMP(6)");
+        row("has a command", 0, ", renewed_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR, owner = 'x', expires_at = UTC_TIMESTAMP(6) - INTERVAL 61 MINUTE, command_until = UTC_TIMESTAMP(6) + INTERVAL 1 DAY");
+        fixture.client.query_drop("INSERT INTO dblock_locks (name, slot) VALUES ('of an older', 0)").unwrap();
+        assert_eq!(fixture.lines("fence", "dblock_locks WHERE name = 'of an older'"), [crate::schema::OLDER_FENCE.to_string()]);
+        let journal = fixture.journal(9, "another");
+        let stay = [
+            ("DISTINCT name", "dblock_runs ORDER BY name", &["has a session", "holds a row", "lasting", "needed", "used"][..]),
+            ("name, slot", "dblock_locks ORDER BY name, slot", &["has a command 0", "has just expired 0", "holds a row 0", "is asked 0", "of an older 0", "used 8"]),
+            ("name", "dblock_successes ORDER BY name", &["needed", "unused of an older"]),
+        ];
+        let found = |fixture: &mut Fixture| stay.map(|(columns, rest, _)| {
+            let query = format!("SELECT {} FROM {rest}", columns.replace("name, slot", "CONCAT_WS(' ', name, slot)"));
+            fixture.client.query::<String, _>(query).unwrap()
+        });
+        let mut rounds = 0;
+        let wanted = stay.map(|(_, _, names)| names.to_vec());
+        while found(fixture) != wanted {
+            rounds += 1;
+            assert!(rounds < 500, "{:?}", found(fixture));
+            journal.prune(&mut fixture.session, AMPLE).unwrap();
+        }
+        for _ in 0..20 {
+            journal.prune(&mut fixture.session, AMPLE).unwrap();
+        }
+        assert_eq!(found(fixture), wanted);
+        assert_eq!(fixture.lines("COUNT(*)", "dblock_runs WHERE name = 'used'"), ["4"]);
+        assert_eq!(fixture.lines("fence_floor", "dblock_meta"), ["48"]);
+    }
+
+    fn a_row_that_somebody_uses_meanwhile_is_not_deleted(fixture) {
+        fixture.client.query_drop("UPDATE dblock_meta SET keep_seconds = 3600").unwrap();
+        for name in ["free", "taken"] {
+            fixture.client.query_drop(format!("INSERT INTO dblock_locks (name, slot, fence, renewed_at) VALUES ('{name}', 0, 3, UTC_TIMESTAMP(6) - INTERVAL 1 DAY)")).unwrap();
+        }
+        fixture.client.query_drop("BEGIN").unwrap();
+        fixture.client.query_drop("UPDATE dblock_locks SET owner = 'x', fence = 4, renewed_at = UTC_TIMESTAMP(6) WHERE name = 'taken'").unwrap();
+        let journal = fixture.journal(9, "job");
+        // By then it has raised the floor, and the rollback undoes that at once.
+        assert!(matches!(journal.prune(&mut fixture.session, AMPLE), Err(Fault::Conflict(_))));
+        fixture.client.query_drop("UPDATE dblock_meta SET keep_runs = 7").unwrap();
+        fixture.client.query_drop("COMMIT").unwrap();
+        journal.prune(&mut fixture.session, AMPLE).unwrap();
+        assert_eq!(fixture.lines("name, fence", "dblock_locks"), ["taken 4"]);
     }
 
     fn pruning_does_not_wait_for_a_row_that_somebody_has_locked(fixture) {

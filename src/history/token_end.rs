@@ -1,4 +1,4 @@
-//! How the run of a script ends that has lost its lock.
+//! The end of a run that somebody else ends: a script that has lost its lock, or a run whose lock `dblock kill --force` takes.
 
 use super::Outcome;
 use super::journal::text;
@@ -6,17 +6,20 @@ use crate::db::text_literal;
 use crate::lock::rows::{RecordTokenEnd, TokenEnd};
 use crate::schema::Tables;
 
-/// Why a script has lost its lock whose time was over.
+/// The message of a script that lost its expired lock.
 pub const EXPIRED: &str = "expired: it was neither renewed nor released in time";
 
-/// What records that a script has lost its lock, for whoever takes it from that: `by`.
+/// The message of a run whose lock `dblock kill` freed without asking. The killer's name follows.
+pub const KILLED: &str = "ended by dblock kill on ";
+
+/// Records that a script has lost its lock to the one called `by`.
 pub fn recorder_of_token_ends(tables: &Tables, by: String) -> RecordTokenEnd {
     let runs = tables.runs();
     Box::new(move |owner, end| {
         let message = match end {
             TokenEnd::TakenOver => format!("taken over for the same owner by {by}"),
             TokenEnd::Expired => EXPIRED.to_owned(),
-            TokenEnd::Killed(killer) => format!("ended by dblock kill on {killer}"),
+            TokenEnd::Killed(killer) => format!("{KILLED}{killer}"),
         };
         format!(
             "/* dblock record token end */ UPDATE {runs} SET outcome = {}, message = {}, ended_at = UTC_TIMESTAMP(6) \

@@ -1,4 +1,4 @@
-//! A socket pair between two of dblock's processes, one packet a message.
+//! A socket pair between two of dblock's processes. Each packet is one message.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -15,12 +15,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::base::clock::Moment;
+use crate::base::exit::{Failure, Reason};
+use crate::base::text::in_words;
 
-/// Characters of a text at most: a server's error message may be of any length.
+/// The most characters of a text: a server's error message may have any length.
 pub const LONGEST_TEXT: usize = 1024;
 
-/// Bytes of a packet at most: a text or three clients that introduce themselves at length, six for the escape of each control
-/// character, and what is around them.
+/// The most bytes of a packet. It holds a text, or three clients with long introductions. An escaped control character takes six bytes.
 const LONGEST_PACKET: usize = 32 * LONGEST_TEXT;
 
 /// One end of the pair.
@@ -50,7 +51,7 @@ impl Link {
         self.send_all(message, &[], MsgFlags::empty())
     }
 
-    /// The other end receives no more messages: to it this end is gone.
+    /// Shuts down sending: the other end sees this end as closed.
     pub fn close_for_sending(&self) {
         let _ = shutdown(self.0.as_raw_fd(), Shutdown::Write);
     }
@@ -61,8 +62,8 @@ impl Link {
         matches!(poll(&mut link, PollTimeout::ZERO), Ok(1..))
     }
 
-    /// Sends one message, unless the other end has been deaf for so long that half of the room is used: the rest is for what has to
-    /// arrive, which waits for room.
+    /// Sends one message, unless the other end has read so little that half of the buffer is used. The other half is for messages that
+    /// must arrive, whose senders wait for room.
     pub fn send_if_heard(&self, message: &impl Serialize) {
         if !self.is_half_full() {
             let _ = self.send_all(message, &[], MsgFlags::MSG_DONTWAIT);
@@ -87,7 +88,7 @@ impl Link {
         self.send_all(message, &descriptors, MsgFlags::empty())
     }
 
-    /// Sends one message, and with it a descriptor if there is one, unless there is no room for it; whether it was sent.
+    /// Sends one message, and with it a descriptor if there is one, unless the buffer is full. Returns whether it was sent.
     ///
     /// # Errors
     /// As [`Link::send`].
@@ -105,7 +106,7 @@ impl Link {
         }
     }
 
-    /// Waits until there is room for a message, or the other end is gone, for a minute at most.
+    /// Waits until there is room for a message, or the other end is closed, for a minute at most.
     pub fn await_room(&self, limit: Duration) {
         let millis = u16::try_from(limit.as_millis()).unwrap_or(u16::MAX);
         let mut link = [PollFd::new(self.as_fd(), PollFlags::POLLOUT)];
@@ -130,10 +131,10 @@ impl Link {
         Ok(())
     }
 
-    /// Waits for a message, and the descriptor that may come with it; `None` when the other end is gone.
+    /// Waits for a message, and the descriptor that may come with it; `None`: the other end is closed.
     ///
     /// # Errors
-    /// `InvalidData` for a packet that is no message.
+    /// `InvalidData` for a packet that is no message. `EMFILE` if this process has too many open descriptors; then the message is lost.
     pub fn receive<M: DeserializeOwned>(&self) -> io::Result<Option<(M, Option<OwnedFd>)>> {
         let mut packet = vec![0; LONGEST_PACKET];
         let mut parts = [IoSliceMut::new(&mut packet)];
@@ -141,8 +142,9 @@ impl Link {
         let flags = MsgFlags::MSG_CMSG_CLOEXEC;
         let mut attempt = || {
             let received = recvmsg::<()>(self.0.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
-            let descriptor = received.cmsgs()?.find_map(|besides| match besides {
-                // SAFETY: the kernel has just opened it for this process, which knows of it from here alone.
+            let mut besides = received.cmsgs().map_err(|_| Errno::EMFILE)?;
+            let descriptor = besides.find_map(|besides| match besides {
+                // SAFETY: the kernel has just opened it for this process, and nothing else owns it.
                 ControlMessageOwned::ScmRights(descriptors) => descriptors
                     .first()
                     .map(|&descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }),
@@ -151,7 +153,7 @@ impl Link {
             Ok((received.bytes, descriptor))
         };
         let (length, descriptor) = match attempt() {
-            // The other end is gone, and has not read everything: that comes once, before what it has said itself.
+            // The other end closed before it had read everything. This error comes once, before the messages that it sent.
             Err(Errno::ECONNRESET) => attempt()?,
             received => received?,
         };
@@ -171,7 +173,19 @@ impl AsFd for Link {
     }
 }
 
-/// A text cut to what a packet holds.
+/// The failure that an error of [`Link::receive`] means when the other end is open, and this process has no descriptor left for the
+/// session.
+pub fn refusal(error: &io::Error) -> Option<Failure> {
+    (error.raw_os_error() == Some(libc::EMFILE)).then(|| cannot_pass_on(error))
+}
+
+/// The failure of passing on a session.
+pub fn cannot_pass_on(error: &io::Error) -> Failure {
+    let line = format!("cannot pass the session on: {}", in_words(error));
+    Failure::new(Reason::OsRefused, line)
+}
+
+/// The text, cut to what a packet holds.
 pub fn cut(text: &str) -> String {
     match text.char_indices().nth(LONGEST_TEXT) {
         Some((end, _)) => text[..end].to_owned(),
@@ -179,21 +193,21 @@ pub fn cut(text: &str) -> String {
     }
 }
 
-/// What came over a link.
+/// The result of waiting at a link.
 pub enum Next<M> {
     /// A message.
     Message(M),
     /// The other end is closed.
     Gone,
-    /// Nothing came in time.
+    /// Nothing arrived in time.
     Late,
 }
 
-/// The next message, until the deadline; `None` waits for ever. One that is there already is not late.
+/// Waits for the next message until the deadline; `None` waits for ever. A message that is already there is never late.
 pub fn next<M: DeserializeOwned>(link: &Link, deadline: Option<Moment>) -> Next<M> {
     loop {
         let left = deadline.map(|deadline| deadline.since(Moment::now()));
-        // In pieces, for poll(2) stands still while the machine sleeps.
+        // In pieces: poll(2) does not count the time that the machine sleeps.
         let piece = left.map_or(1000, |left| left.as_micros().div_ceil(1000).min(1000));
         let millis = u16::try_from(piece).unwrap_or_default();
         let mut descriptors = [PollFd::new(link.as_fd(), PollFlags::POLLIN)];

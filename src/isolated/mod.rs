@@ -1,5 +1,6 @@
-//! Forking a process for work that may hang, break or abort; the link to it, and its limits. It knows no lock.
+//! Forks a process for work that may hang, panic or abort, with a link to it and limits on it. Knows nothing of locks.
 
 pub mod link;
 pub mod process;
 pub mod query;
+pub mod restarts;

@@ -1,5 +1,5 @@
-//! A forked process for work that may hang, break or abort. The `mysql` crate blocks, resolves names without a limit, and panics or
-//! aborts on hostile packets: in a process of its own none of that harms the one that waits for it.
+//! A forked process for work that may hang, panic or abort. The `mysql` crate blocks, resolves names without a limit, and panics or
+//! aborts on hostile packets. In its own process it cannot harm the one that waits for it.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -25,8 +25,8 @@ use crate::base::descriptors;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::text::in_words;
 
-/// Forks a process for `work`, which the `mysql` crate may block, break or abort without harm to this one; its number, and
-/// the link to it. What it fails of is its last message, as `failed` wraps it. It gets the number of this process.
+/// Forks a process for `work`, which gets the link and this process's pid. Returns the new pid, and the link to it. If `work` fails, its
+/// last message is the failure, wrapped by `failed`.
 ///
 /// # Errors
 /// [`Reason::OsRefused`].
@@ -53,24 +53,24 @@ pub fn fork_isolated<M: Serialize>(
     }
 }
 
-/// Bytes of memory that a process may have in which the `mysql` crate runs. It makes room for as many columns as a server
-/// announces, and for all that it sends of them. A keeper has 9 MB, TLS and the system's certificates included; a packet is
-/// 4 MB at most at the login, and 1 MB after it.
+/// The memory limit of a process that runs the `mysql` crate, in bytes. The crate allocates as many columns as a server announces, and
+/// whatever the server sends. A keeper needs 9 MB, including TLS and the system's certificates. A packet has at most 4 MB at the login,
+/// and 1 MB afterwards.
 const MEMORY: rlim_t = 64 * 1024 * 1024;
 
-/// From here on what asks for more aborts this process. The command is not concerned: its process is not forked off here.
+/// Sets the limit: an allocation beyond it aborts this process. The command has no such limit, as it is not forked from here.
 fn limit_memory() {
-    // One that cannot be set is no reason to keep a command from running.
+    // If the limit cannot be set, the command runs all the same.
     if let Ok((now, _)) = getrlimit(Resource::RLIMIT_DATA) {
         let limit = MEMORY.min(now);
         let _ = setrlimit(Resource::RLIMIT_DATA, limit, limit);
     }
 }
 
-/// Where the last panic was; its message may quote what must not be seen.
+/// The place of the last panic. Its message is not kept, because it may quote secrets.
 static PANICKED_AT: Mutex<String> = Mutex::new(String::new());
 
-/// A forked process's life. Whatever happens in it, the `mysql` crate's panics included, becomes a message.
+/// Runs the work of a forked process, and turns its failure into a message, even a panic of the `mysql` crate.
 fn guarded<M: Serialize>(
     work: impl FnOnce() -> Result<(), Failure>,
     link: &Link,
@@ -102,7 +102,7 @@ fn guarded<M: Serialize>(
     Ending::Code(code)
 }
 
-/// A place in a source file, from its crate on: the folders above are of the machine that built dblock.
+/// A place in a source file, from its crate on. The folders above are those of the build machine.
 fn place(location: &Location) -> String {
     let file = location.file();
     let file = match file.rsplit_once("/src/") {
@@ -115,8 +115,8 @@ fn place(location: &Location) -> String {
     format!(" ({file}:{})", location.line())
 }
 
-/// Before a secret is read: dies with the supervisor, leaves no core file, lets nobody look into its memory, and says nothing on
-/// the user's terminal, as an allocation that fails would.
+/// Call this before a secret is read. This process dies with its parent, leaves no core file, cannot be traced, and writes nothing to the
+/// user's terminal. A failed allocation would write there.
 ///
 /// # Errors
 /// [`Reason::OsRefused`].
@@ -135,37 +135,36 @@ fn cannot_detach(error: &io::Error) -> Failure {
     Failure::new(Reason::OsRefused, line)
 }
 
-/// Leaves everything that is the supervisor's or the command's: signals, terminal, descriptors; and takes a `name` of at
-/// most 15 bytes.
+/// Gives up what belongs to the supervisor or the command: signals, terminal, descriptors. Takes a `name` of at most 15 bytes.
 ///
 /// # Errors
 /// [`Reason::OsRefused`].
 pub fn detach(link: &Link, name: &CStr) -> Result<(), Failure> {
     detach_with_descriptors(name)?;
-    // What dblock inherited is for the command. What the supervisor's values still own here is closed with it.
+    // dblock's inherited descriptors are for the command. The supervisor's descriptors, which this fork copied, are closed, too.
     descriptors::close_all_except(&[link.as_fd().as_raw_fd()])
         .map_err(|error| cannot_detach(&error))
 }
 
-/// As [`detach`], but for the descriptors, which all stay.
+/// As [`detach`], but keeps all descriptors.
 ///
 /// # Errors
 /// [`Reason::OsRefused`].
 pub fn detach_with_descriptors(name: &CStr) -> Result<(), Failure> {
     let detached = || -> io::Result<()> {
-        // A service manager or a terminal signals all processes; the keeper goes when the supervisor lets it go.
+        // A service manager or a terminal signals all processes. The keeper ends only when the supervisor ends it.
         SigSet::all().thread_block()?;
         setsid()?;
-        // Whoever kills every `dblock` by name leaves the keeper to end the commands.
+        // A `killall dblock` does not kill the keeper, which then ends the commands.
         Ok(prctl::set_name(name)?)
     };
     detached().map_err(|error| cannot_detach(&error))
 }
 
-/// As long as there is no command, the keeper dies with the supervisor: its place in the queue is free at once.
+/// Has the kernel kill this process when its parent dies. Without a command the keeper's place in the queue is then free at once.
 ///
 /// # Errors
-/// The supervisor is gone already.
+/// The parent is already dead.
 pub fn die_with(parent: Pid) -> Result<(), Failure> {
     let died = prctl::set_pdeathsig(Signal::SIGKILL).is_err() || getppid() != parent;
     if died {
@@ -174,7 +173,7 @@ pub fn die_with(parent: Pid) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ends a process that was forked off; how it ended.
+/// Kills a forked process, and returns how it ended.
 pub fn end(pid: Pid) -> String {
     let _ = kill(pid, Signal::SIGKILL);
     loop {
@@ -185,7 +184,7 @@ pub fn end(pid: Pid) -> String {
     }
 }
 
-/// As [`end`], but waits so long at most: a process in an uninterruptible call dies only when that is over.
+/// As [`end`], but waits no longer than `limit`: a process in an uninterruptible call dies only after the call.
 pub fn end_within(pid: Pid, limit: Duration) -> String {
     let _ = kill(pid, Signal::SIGKILL);
     let begun = Moment::now();
@@ -204,12 +203,12 @@ pub fn end_within(pid: Pid, limit: Duration) -> String {
 fn how(ended: nix::Result<WaitStatus>) -> String {
     match ended {
         Ok(WaitStatus::Exited(_, code)) => format!("ended with {code}"),
-        // It has a limit on its memory, and hits it by an abort.
+        // The process has a memory limit, and aborts when it hits it.
         Ok(WaitStatus::Signaled(_, Signal::SIGABRT, _)) => {
             "aborted (it may use no more than 64 MB of memory)".to_owned()
         }
         Ok(WaitStatus::Signaled(_, signal, _)) => format!("died of {signal}"),
-        // Who inherited SIGCHLD as ignored learns no more.
+        // If dblock inherited SIGCHLD as ignored, the status is lost.
         _ => "ended".to_owned(),
     }
 }

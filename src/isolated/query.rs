@@ -1,4 +1,4 @@
-//! Waiting for the answers of an isolated process that questions a server, for `status`, `kill` and `check`: it keeps the time.
+//! Waits within a time limit for the answers of an isolated process that asks a server, for `status`, `kill` and `check`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,43 +15,43 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Log};
 use crate::base::text::shown;
 
-/// From the process that asks.
+/// From the process that asks the server.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Message<T> {
-    /// What is being done or has just failed.
+    /// What it does now, or what has just failed.
     Note(Level, String),
-    /// There is a session with this server.
+    /// It is connected to this server.
     Reached(String),
-    /// Why no server of a round would do: each is read-only, as this line says of one. `None`: that is over.
+    /// All servers of a round are read-only; the text names one. `None`: that is over.
     OnlyReadOnly(Option<String>),
-    /// Whether it must not be ended from now on: it ends by itself when nobody listens any more.
+    /// Whether it must not be killed from now on. It ends by itself when nobody listens any more.
     MustFinish(bool),
-    /// One of the things that were asked for.
+    /// One item of the answer.
     Item(T),
     /// There are no more.
     Done,
-    /// It came to nothing.
+    /// The query failed.
     Failed(Failure),
 }
 
-/// How long the end of a process is waited for that must not be ended.
+/// How long to wait for the end of a process that must not be killed.
 const LAST_CHANCE: Duration = Duration::from_secs(5);
 
-/// How long a question may take.
+/// How long a query may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Until there is a session.
+    /// Until the connection.
     pub connect: Duration,
-    /// For all of it; `None` without limit.
+    /// In total; `None`: no limit.
     pub whole: Option<Duration>,
 }
 
-/// Has `work` done by a process of its own, and passes on its messages, within the limits. What is an item is called in
-/// words by `label`, should it be the last one; the whole is called `what`. The server's name.
+/// Has `work` done in a process of its own, and passes on its messages, within the limits. `label` names an item for the message that
+/// says what came last; `what` names the whole query. Returns the server's name.
 ///
 /// # Errors
-/// What kept it from being done. When its time was over: [`Reason::Configuration`] if every server was read-only in the latest
-/// round, else [`Reason::Unreachable`].
+/// The query failed. At a timeout: [`Reason::Configuration`] if the latest round found only read-only servers, else
+/// [`Reason::Unreachable`].
 pub fn ask<T: Serialize + DeserializeOwned>(
     what: &str,
     work: impl FnOnce(Rc<Link>, Pid) -> Result<(), Failure>,
@@ -63,7 +63,7 @@ pub fn ask<T: Serialize + DeserializeOwned>(
     ask_and_answer(what, work, limits, log, |item, _| on_item(item), label)
 }
 
-/// As [`ask`], where an item may be answered, over the link to the process that asks.
+/// As [`ask`], but `on_item` may answer over the link to the process.
 ///
 /// # Errors
 /// As [`ask`].
@@ -80,7 +80,7 @@ pub fn ask_and_answer<T: Serialize + DeserializeOwned>(
     let finished = match receive(&link, limits, log, &mut on_item, &label, &must_finish) {
         Ok(finished) => finished,
         Err(failure) => {
-            // One that takes longer goes on alone.
+            // A process that takes longer than that continues alone.
             if !must_finish.get() || finishes::<T>(&link) {
                 end(pid);
             }
@@ -97,7 +97,7 @@ pub fn ask_and_answer<T: Serialize + DeserializeOwned>(
     }
 }
 
-/// Whether a process that must not be ended ends by itself before long.
+/// Whether a process that must not be killed ends by itself soon.
 fn finishes<T: DeserializeOwned>(link: &Link) -> bool {
     link.close_for_sending();
     let deadline = Moment::now() + LAST_CHANCE;
@@ -110,11 +110,11 @@ fn finishes<T: DeserializeOwned>(link: &Link) -> bool {
     }
 }
 
-/// How a process that asks has finished.
+/// How the process has finished.
 enum Finished {
-    /// Everything; the server's name.
+    /// It sent all; the server's name.
     All(String),
-    /// It ended before its last message; what was under way.
+    /// It ended before its last message; what it was doing.
     Gone(String),
 }
 

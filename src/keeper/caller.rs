@@ -1,4 +1,4 @@
-//! The supervisor as a lock's backend knows it: who asks for the lock, and whether it is still there.
+//! The supervisor as a lock's backend sees it: who asks for the lock, and whether that process is still there.
 
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, raise};
@@ -9,7 +9,7 @@ use crate::isolated::link::{Link, cut};
 use crate::isolated::process::die_with;
 use crate::lock::{Caller, Holders};
 
-/// The link to it, and its process.
+/// The link to the supervisor, and its process.
 pub struct Supervisor<'a>(pub &'a Link, pub Pid);
 
 impl Caller for Supervisor<'_> {
@@ -26,8 +26,8 @@ impl Caller for Supervisor<'_> {
         let _ = self.0.send(&FromKeeper::Waiting(holders.clone()));
     }
 
-    /// Until it is known whether the lock is held, the end of the supervisor is not that of the keeper; and the supervisor does not
-    /// end the keeper once it has answered.
+    /// While the lock may be held without an answer, the keeper outlives its supervisor, so that it can release the lock. Once the
+    /// supervisor has answered, it does not kill the keeper either.
     fn on_claim(&self, may_be_held: bool) -> bool {
         if may_be_held {
             let _ = prctl::set_pdeathsig(None);
@@ -37,7 +37,7 @@ impl Caller for Supervisor<'_> {
         let sent = self.0.send(&FromKeeper::Claiming(may_be_held));
         let goes_on = sent.is_ok() && (!may_be_held || self.is_answered());
         if !goes_on {
-            // Who has given up waits for nothing then.
+            // So that a supervisor that has given up does not wait for a release.
             let _ = self.0.send(&FromKeeper::Claiming(false));
         }
         goes_on
@@ -47,15 +47,15 @@ impl Caller for Supervisor<'_> {
         let _ = self.0.send(&FromKeeper::AreYouThere);
     }
 
-    /// Goes no further while the supervisor is stopped: it could start no command, and the others would wait for nothing.
-    /// The server ends the session of a waiter that keeps silent, and gives its place to the next.
+    /// Blocks while the supervisor is stopped: it could not start the command, and the other waiters would wait for nothing. The server
+    /// ends the session of a waiter that does not answer, and the next waiter moves up.
     fn await_alive(&self) {
         self.is_answered();
     }
 }
 
 impl Supervisor<'_> {
-    /// Waits for [`ToKeeper::Here`]; `false`: the supervisor wants nothing of the lock any more.
+    /// Waits for [`ToKeeper::Here`]; `false`: the supervisor no longer wants the lock.
     fn is_answered(&self) -> bool {
         while let Ok(Some((message, _))) = self.0.receive() {
             match message {

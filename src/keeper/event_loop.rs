@@ -1,6 +1,5 @@
-//! The keeper's one loop: acquires the lock, renews it, listens to the supervisor, and ends the command when the supervisor is gone.
+//! The keeper's event loop: acquires the lock, renews it, listens to the supervisor, and kills the command when the supervisor has died.
 
-use std::io;
 use std::os::fd::AsFd;
 use std::thread::sleep;
 use std::time::Duration;
@@ -11,48 +10,62 @@ use nix::unistd::Pid;
 
 use super::caller::Supervisor;
 use super::lock::{Lock, State};
-use super::message::{FromKeeper, ToKeeper};
+use super::message::{Answer, FromKeeper, ToKeeper};
 use crate::base::clock::{Alarm, Moment};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::processes::Processes;
-use crate::base::text::in_words;
-use crate::isolated::link::{Link, cut};
+use crate::db::may_pass;
+use crate::isolated::link::{Link, cannot_pass_on, cut};
 use crate::isolated::process::die_with;
 use crate::lock::{Attempt, Caller, Grant, Lease, OnLockLost, Reattempt, Refusal, Renewal};
 
-/// At most from one attempt to reacquire a lock to the next: who had it is to be there before those who wait for it, also at a
-/// full server.
+/// The longest pause between two attempts to reacquire: retry quickly, so that the last holder reconnects before the waiters do, even
+/// where the server is out of connections.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// From a slot that another session has to the next attempt, when no command runs any more.
+/// The pause between attempts when another session holds the slot and the command has ended.
 const PAUSE_IF_TAKEN: Duration = Duration::from_secs(1);
 
-/// From one look at processes that are being killed to the next: the first, and at most. One that may not be killed can
-/// take hours to end.
+/// The pause between attempts when the server refuses the account: the server may count failed logins.
+const PAUSE_IF_REFUSED: Duration = Duration::from_secs(1);
+
+/// How often the processes of a killed command are checked: the first pause, and the longest. A process that this user may not signal can
+/// run for hours.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(1);
 
-/// How long the server may take to record that a run was skipped, for each answer.
+/// How long the server may take for each answer when a skipped run is recorded.
 const RECORD_LIMIT: Duration = Duration::from_secs(2);
 
-/// Acquires the lock, holds it while the command runs, and ends the command when the supervisor is gone.
+/// Acquires the lock, holds it while the command runs, and kills the command when the supervisor has died.
 pub struct Guard<'a> {
     link: &'a Link,
     supervisor: Pid,
     lock: Option<Lock<'a>>,
-    /// `None` before it has started and when it has ended.
+    /// `None` before the command has started and after it has ended.
     pub command: Option<Processes>,
-    /// Whether it has ended; then nothing has to end before the lock goes.
+    /// Whether the command has ended; then the lock can be released at once.
     pub command_has_ended: bool,
-    /// Whether dblock is stopped.
+    /// A command that is being killed, while any of its processes are left.
+    killing: Option<Killing>,
+    /// Whether dblock is stopped, as by Ctrl-Z.
     paused: bool,
     /// Whether a renewal is due whatever the time.
     pub renews_now: bool,
     /// When the next renewal is tried, after one without an answer.
     retry: Option<Moment>,
-    /// Since when no server has confirmed the lock, and how that was said.
+    /// Since when no server has confirmed the lock, and at which level that was reported.
     silent_since: Option<(Moment, Option<Level>)>,
+}
+
+/// A command that is being killed. The keeper waits even for a process that this user may not signal: nobody gets the lock while it runs.
+struct Killing {
+    command: Processes,
+    /// Whether the supervisor has died. Then the keeper runs only until the command is gone.
+    for_the_dead: bool,
+    pause: Duration,
+    look_again: Moment,
 }
 
 /// What the keeper does next.
@@ -64,7 +77,7 @@ enum Next {
     Wait(Option<Moment>),
 }
 
-/// Whether the keeper goes on.
+/// Whether the keeper continues.
 #[derive(PartialEq, Eq)]
 enum Flow {
     GoOn,
@@ -72,7 +85,7 @@ enum Flow {
 }
 
 impl<'a> Guard<'a> {
-    /// Watches over a lock and a command for this supervisor; `None`: over a command alone.
+    /// Guards a lock and a command for this supervisor. Without a lock it guards the command alone.
     pub fn new(link: &'a Link, supervisor: Pid, lock: Option<Lock<'a>>) -> Self {
         Self {
             link,
@@ -80,6 +93,7 @@ impl<'a> Guard<'a> {
             lock,
             command: None,
             command_has_ended: false,
+            killing: None,
             paused: false,
             renews_now: false,
             retry: None,
@@ -87,8 +101,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Until the supervisor lets the keeper go, or is gone. Before the lock is held it is the supervisor that ends the keeper when
-    /// the time is over.
+    /// Runs until the supervisor ends the keeper, or dies. The supervisor enforces the limit on the wait for the lock.
     ///
     /// # Errors
     /// The lock could not be acquired.
@@ -100,6 +113,9 @@ impl<'a> Guard<'a> {
         };
         trim_memory(self.lock.is_none());
         loop {
+            if self.check_killing() == Flow::End {
+                return Ok(());
+            }
             let flow = match self.next() {
                 Next::Acquire => self.acquire()?,
                 Next::Reacquire => self.reacquire(),
@@ -116,17 +132,17 @@ impl<'a> Guard<'a> {
         let due = match &self.lock {
             None => None,
             Some(lock) if lock.state == State::Acquiring => return Next::Acquire,
-            Some(_) if self.paused => None,
+            Some(_) if self.rests() => Some(Moment::now() + LOOK_AGAIN_AT_MOST),
             Some(lock) => {
-                // After the command's end without a word and without end.
+                // A requested release comes before another attempt to hold the lock.
+                if self.command_has_ended && self.has_message() {
+                    return Next::Wait(None);
+                }
+                // After the command has ended: reacquire silently, without limit.
                 let reacquires = lock.state == State::Lost
                     || lock.state == State::Abandoned && self.command_has_ended;
                 if reacquires {
                     return Next::Reacquire;
-                }
-                // Its end comes before another renewal.
-                if self.command_has_ended && self.has_message() {
-                    return Next::Wait(None);
                 }
                 let due = lock.renewal_due().map(|due| self.retry.unwrap_or(due));
                 if due.is_some_and(|due| self.renews_now || due <= Moment::now()) {
@@ -140,11 +156,12 @@ impl<'a> Guard<'a> {
         let deadline = self.lock.as_ref().and_then(Lock::command_deadline);
         let look = self.command.and(deadline);
         let look = look.map(|over| over.max(Moment::now() + LOOK_AGAIN_AT_MOST));
-        Next::Wait(due.or(look))
+        let killing = self.killing.as_ref().map(|killing| killing.look_again);
+        Next::Wait(due.or(look).into_iter().chain(killing).min())
     }
 
     fn acquire(&mut self) -> Result<Flow, Failure> {
-        // Who gives up while the lock may be held says so, and waits for its release.
+        // A supervisor that gives up while the lock may be held sends a message, and waits for the release.
         if self.has_message() {
             return Ok(self.on_message());
         }
@@ -165,15 +182,19 @@ impl<'a> Guard<'a> {
                         return Ok(Flow::GoOn);
                     }
                 }
-                // From here on the command must be gone before the keeper goes.
+                // From here on the keeper must kill the command before it dies itself.
                 let _ = prctl::set_pdeathsig(None);
                 self.report_grant(grant, lease)?;
                 trim_memory(true);
             }
             Attempt::Taken(holders) => {
+                if lock.recorder.is_some() {
+                    let taken = Answer::Taken(holders.clone());
+                    let _ = self.link.send(&FromKeeper::Answered(taken));
+                }
                 lock.record_skip(&holders, RECORD_LIMIT)?;
                 lock.backend.drop_held();
-                // The session has ended by now: the supervisor ends the keeper on its last message.
+                // The session has ended by now. The supervisor kills the keeper when it gets this last message.
                 let _ = self.link.send(&FromKeeper::Taken(holders));
                 return Ok(Flow::End);
             }
@@ -187,12 +208,12 @@ impl<'a> Guard<'a> {
         matches!(poll(&mut link, PollTimeout::ZERO), Ok(1..))
     }
 
-    /// Tells the supervisor of the grant. A lock that it does not know of is not kept.
+    /// Reports the grant to the supervisor. Where that fails the keeper releases the lock.
     fn report_grant(&mut self, grant: Grant, lease: Lease) -> Result<(), Failure> {
         let Some(lock) = &mut self.lock else {
             return Ok(());
         };
-        // After that time it is lost anyway, and a keeper without a supervisor would stay for ever.
+        // Without an answer within the TTL the lock is lost anyway, and a keeper without a supervisor would never end.
         let told = lock.backend.answer_within(lease.ttl).and_then(|()| {
             let held = FromKeeper::Held(grant, lease);
             match lock.backend.descriptor() {
@@ -206,16 +227,13 @@ impl<'a> Guard<'a> {
             lock.release_for_the_dead();
             lock.backend.drop_held();
         }
-        told.map_err(|error: io::Error| {
-            let line = format!("cannot pass the session on: {}", in_words(&error));
-            Failure::new(Reason::OsRefused, line)
-        })
+        told.map_err(|error| cannot_pass_on(&error))
     }
 
     /// Makes one attempt to reacquire the slot, then listens for a while.
     fn reacquire(&mut self) -> Flow {
-        // There is no session that must outlive the command, and a connection may take its time.
-        if die_with(self.supervisor).is_err() {
+        // No session has to outlive the command now, and connecting may take a while: let the kernel end the keeper with its supervisor.
+        if !self.supervisor_has_died() && die_with(self.supervisor).is_err() {
             return Flow::End;
         }
         self.end_command_of_the_stopped();
@@ -228,6 +246,10 @@ impl<'a> Guard<'a> {
         match attempt {
             Reattempt::Acquired(grant, lease) => {
                 self.outlive_supervisor();
+                if let (true, Some(lock)) = (self.supervisor_has_died(), &mut self.lock) {
+                    lock.state = State::Held(lease);
+                    return Flow::GoOn;
+                }
                 if let Some(lock) = &self.lock {
                     Supervisor(self.link, self.supervisor).on_server(&lock.backend.server());
                 }
@@ -246,11 +268,24 @@ impl<'a> Guard<'a> {
                 return Flow::GoOn;
             }
             Reattempt::Refused(_) if self.command_has_ended => pause = PAUSE_IF_TAKEN,
-            // Whoever ends the holder would have ended it long ago.
+            // A killer would have ended this holder long ago.
             _ if !take && lock.over <= Moment::now() => lock.state = State::Abandoned,
             Reattempt::Refused(Refusal::Failed(_)) if !take => lock.state = State::Abandoned,
+            // The server may be starting. Until its deadline the command runs on.
+            Reattempt::Refused(Refusal::Failed(failure)) if may_pass(&failure) => {
+                if !std::mem::replace(&mut lock.was_refused, true) {
+                    let line = format!("{} is not reacquired yet: {failure}", lock.spec.name);
+                    let note = FromKeeper::Note(Level::Warning, cut(&line));
+                    self.link.send_if_heard(&note);
+                }
+                pause = PAUSE_IF_REFUSED;
+            }
             Reattempt::Refused(why) => lock.abandon(why, self.link),
             Reattempt::Failed => {}
+        }
+        if self.supervisor_has_died() {
+            sleep(pause);
+            return Flow::GoOn;
         }
         let millis = u16::try_from(pause.as_millis()).unwrap_or(u16::MAX);
         let mut link = [PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
@@ -260,7 +295,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Proves to the supervisor that the lock is held, or says that it is lost.
+    /// Renews the lock, and reports to the supervisor whether it is still held.
     fn renew(&mut self) -> Flow {
         let Some(lock) = &mut self.lock else {
             return Flow::End;
@@ -270,7 +305,7 @@ impl<'a> Guard<'a> {
             (Renewal::Confirmed(sent), State::Held(lease)) => {
                 lease.proved = sent;
                 self.silent_since = None;
-                // A supervisor that is stopped for days reads none of them.
+                // A stopped supervisor may not read for days, so this message may be dropped.
                 self.link.send_if_heard(&FromKeeper::Confirmed(sent));
             }
             (Renewal::Confirmed(_), _) => {}
@@ -284,7 +319,7 @@ impl<'a> Guard<'a> {
         Flow::GoOn
     }
 
-    /// No server confirms a lock that lives on without its session: another attempt follows soon. Said once it takes long.
+    /// No server confirms a lock that outlives its session. Schedules another attempt, and warns once this takes long.
     fn on_silence(&mut self, cause: &str) {
         let Some(lock) = &self.lock else { return };
         let State::Held(lease) = lock.state else {
@@ -315,16 +350,16 @@ impl<'a> Guard<'a> {
             .lock
             .as_ref()
             .and_then(|lock| lock.backend.descriptor());
-        let mut descriptors = vec![
-            PollFd::new(self.link.as_fd(), PollFlags::POLLIN),
-            PollFd::new(alarm.as_fd(), PollFlags::POLLIN),
-        ];
-        descriptors.extend(session.map(|session| PollFd::new(session, PollFlags::POLLIN)));
+        let link = (!self.supervisor_has_died()).then(|| self.link.as_fd());
+        let readable = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
+        let mut descriptors = vec![readable(alarm.as_fd())];
+        descriptors.extend(session.into_iter().chain(link).map(readable));
         if poll(&mut descriptors, PollTimeout::NONE).is_err() {
             return Flow::GoOn;
         }
-        let [message, session_ended] =
-            [0, 2].map(|at| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true)));
+        let is_ready = |at: usize| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true));
+        let link_at = 1 + usize::from(session.is_some());
+        let [session_ended, message] = [session.is_some() && is_ready(1), is_ready(link_at)];
         if message {
             return self.on_message();
         }
@@ -340,11 +375,7 @@ impl<'a> Guard<'a> {
     /// Takes one message from the supervisor.
     fn on_message(&mut self) -> Flow {
         let Ok(Some((message, _))) = self.link.receive() else {
-            self.end_command();
-            if let Some(lock) = &mut self.lock {
-                lock.release_for_the_dead();
-            }
-            return Flow::End;
+            return self.on_supervisor_death();
         };
         match message {
             ToKeeper::Started { pid, own_group } => {
@@ -357,6 +388,7 @@ impl<'a> Guard<'a> {
             }
             ToKeeper::Hold(end) => {
                 self.command = None;
+                self.killing = None;
                 self.command_has_ended = true;
                 if !self.die_with_supervisor() {
                     return Flow::End;
@@ -376,7 +408,8 @@ impl<'a> Guard<'a> {
                 self.die_with_supervisor();
                 if let Some(mut lock) = self.lock.take() {
                     let last = lock.release(end.as_deref(), self.link);
-                    // The supervisor ends this process at once: the server has the good-bye by then, and notes no aborted connection.
+                    // When the supervisor kills this process on its last message, the server has seen the logout, and logs no aborted
+                    // connection.
                     drop(lock);
                     let _ = self.link.send(&last);
                 }
@@ -386,22 +419,31 @@ impl<'a> Guard<'a> {
         Flow::GoOn
     }
 
-    /// There is nothing left to end first. A lock that lives on without its session is to be released all the same. `false`: the
-    /// supervisor is gone already.
+    /// Has the kernel end the keeper with its supervisor, as there is no command to kill first. But a lock that outlives its session must
+    /// be released first. `false`: the supervisor is already dead.
     fn die_with_supervisor(&self) -> bool {
         let lives_on = |lock: &Lock| lock.backend.outlives_session();
         self.lock.as_ref().is_some_and(lives_on) || die_with(self.supervisor).is_ok()
     }
 
-    /// While the command runs it must be gone before the keeper goes.
+    /// While the command runs, the keeper must kill it before it dies itself.
     fn outlive_supervisor(&self) {
         if !self.command_has_ended {
             let _ = prctl::set_pdeathsig(None);
         }
     }
 
-    /// Kills a command that must be gone where the supervisor, whose task that is, is stopped. One that is not may reap the
-    /// command any moment.
+    /// Whether renewals are suspended, because dblock and its command are both stopped. A command that ignores Ctrl-Z runs on and needs
+    /// its lock.
+    fn rests(&self) -> bool {
+        let command = self
+            .command
+            .or(self.killing.as_ref().map(|killing| killing.command));
+        self.paused && command.is_none_or(Processes::is_stopped)
+    }
+
+    /// Kills a command that is past its deadline when the supervisor, whose task that is, is stopped. A supervisor that runs may reap the
+    /// command at any moment, and its pid could be somebody else's.
     fn end_command_of_the_stopped(&mut self) {
         let supervisor = Processes {
             pid: self.supervisor.as_raw(),
@@ -410,26 +452,104 @@ impl<'a> Guard<'a> {
         let deadline = self.lock.as_ref().and_then(Lock::command_deadline);
         let is_over = deadline.is_some_and(|deadline| deadline <= Moment::now());
         if is_over
-            && !self.paused
+            && !self.rests()
             && supervisor.is_stopped()
             && let Some(command) = self.command.take()
         {
             let _ = self.link.try_send(&FromKeeper::EndsCommand, None);
-            end(command);
-            if let Some(lock) = &mut self.lock {
-                lock.ack_kill(self.link);
-            }
+            self.killing = Some(Killing::begin(command));
         }
     }
 
+    /// The supervisor has died: kills its command, and holds the lock until the command is gone.
+    fn on_supervisor_death(&mut self) -> Flow {
+        self.paused = false;
+        if let Some(command) = self.command.take() {
+            self.killing = Some(Killing::begin(command));
+        }
+        match &mut self.killing {
+            Some(killing) => killing.for_the_dead = true,
+            None => return self.on_killed(true),
+        }
+        Flow::GoOn
+    }
+
+    fn supervisor_has_died(&self) -> bool {
+        self.killing
+            .as_ref()
+            .is_some_and(|killing| killing.for_the_dead)
+    }
+
+    /// Checks on a command that is being killed.
+    fn check_killing(&mut self) -> Flow {
+        // A supervisor that was continued reports the command's end before the pid is free for another process.
+        if self.killing.is_some() && !self.supervisor_has_died() && self.has_message() {
+            return self.on_message();
+        }
+        match &mut self.killing {
+            Some(killing) if killing.look_again <= Moment::now() => {
+                if !killing.is_over() {
+                    return Flow::GoOn;
+                }
+                let for_the_dead = killing.for_the_dead;
+                self.killing = None;
+                self.on_killed(for_the_dead)
+            }
+            _ => Flow::GoOn,
+        }
+    }
+
+    /// The killed command is gone.
+    fn on_killed(&mut self, supervisor_has_died: bool) -> Flow {
+        if let Some(lock) = &mut self.lock {
+            lock.ack_kill(self.link);
+            if supervisor_has_died {
+                lock.release_for_the_dead();
+            }
+        }
+        if supervisor_has_died {
+            Flow::End
+        } else {
+            Flow::GoOn
+        }
+    }
+
+    /// Kills the command, and returns when it is gone.
     fn end_command(&self) {
-        if let Some(command) = self.command {
-            end(command);
+        let killing = self.killing.as_ref().map(|killing| killing.command);
+        if let Some(command) = self.command.or(killing) {
+            let mut killing = Killing::begin(command);
+            while !killing.is_over() {
+                sleep(killing.pause);
+            }
         }
     }
 }
 
-/// A holder may stay for days; logging in took more memory than holding does.
+impl Killing {
+    /// The first check is due at once.
+    fn begin(command: Processes) -> Self {
+        Self {
+            command,
+            for_the_dead: false,
+            pause: LOOK_AGAIN / 2,
+            look_again: Moment::now(),
+        }
+    }
+
+    /// Sends SIGKILL to what is left of the command. `true`: nothing is left. Otherwise sets the time of the next check.
+    fn is_over(&mut self) -> bool {
+        self.command.signal(libc::SIGKILL);
+        if !self.command.alive() {
+            return true;
+        }
+        self.pause = (2 * self.pause).min(LOOK_AGAIN_AT_MOST);
+        self.look_again = Moment::now() + self.pause;
+        false
+    }
+}
+
+/// A holder may stay for days, and logging in needed more memory than holding does.
 fn trim_memory(is_wanted: bool) {
     #[cfg(target_env = "gnu")]
     if is_wanted {
@@ -437,19 +557,5 @@ fn trim_memory(is_wanted: bool) {
         unsafe {
             libc::malloc_trim(0);
         }
-    }
-}
-
-/// Kills the command's processes and returns when none is left. One that this user may not signal is waited for: the lock
-/// is not for anybody else while it runs.
-fn end(command: Processes) {
-    let mut pause = LOOK_AGAIN;
-    loop {
-        command.signal(libc::SIGKILL);
-        if !command.alive() {
-            return;
-        }
-        sleep(pause);
-        pause = (2 * pause).min(LOOK_AGAIN_AT_MOST);
     }
 }

@@ -1,10 +1,10 @@
-//! The keeper's lock: held, lost, abandoned, or killed. Here is decided whether a lost lock is reacquired, and by when its command must
-//! be gone; the supervisor ends the command.
+//! The keeper's lock: held, lost, abandoned, or killed. This module decides whether a lost lock is reacquired, and by when its command
+//! must be gone; the supervisor ends the command.
 
 use std::time::Duration;
 
 use super::Task;
-use super::message::FromKeeper;
+use super::message::{Answer, FromKeeper};
 use super::recorder::Recorder;
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
@@ -12,40 +12,44 @@ use crate::base::log::Level;
 use crate::db::{Client, Fault};
 use crate::history::{Outcome, RunEnd};
 use crate::isolated::link::{Link, cut};
-use crate::lock::{Backend, Grant, Holders, LONGEST_TTL, Lease, LockSpec, OnLockLost, Refusal};
+use crate::lock::{
+    Backend, Grant, Holders, LONGEST_TTL, Lease, LockSpec, OnLockLost, Refusal, Release,
+};
 
-/// How far a lock is ours.
+/// Whether this run holds the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Not yet.
+    /// Not acquired yet.
     Acquiring,
-    /// It is held, for as long as this lease says.
+    /// Held, for as long as this lease says.
     Held(Lease),
-    /// It was lost, and is to be reacquired.
+    /// Lost, and being reacquired.
     Lost,
-    /// It was lost, and is not reacquired for a command that runs.
+    /// Lost, and not to be reacquired while the command runs.
     Abandoned,
-    /// Somebody ends its holder, and waits for the command's end.
+    /// Somebody kills this holder, and waits for the command's end.
     Killed,
 }
 
 /// The keeper's lock.
 pub struct Lock<'a> {
-    /// How it is kept.
+    /// Named or durable.
     pub backend: Box<dyn Backend>,
-    /// What records the run; `None`: nothing does.
+    /// Records the run; `None`: nothing is recorded.
     pub recorder: Option<Recorder<'a>>,
-    /// What was asked for.
+    /// The lock that was requested.
     pub spec: &'a LockSpec,
     kill_after: Duration,
-    /// How far it is ours.
+    /// Whether this run holds the lock.
     pub state: State,
     /// By when the command must be gone unless the lock is reacquired.
     pub over: Moment,
+    /// Whether it was reported since the loss that a server refuses the login for now.
+    pub was_refused: bool,
 }
 
 impl<'a> Lock<'a> {
-    /// The lock of a task, so far as `state` says.
+    /// The lock of a task, in this state.
     pub fn new(
         task: &Task<'a>,
         backend: Box<dyn Backend>,
@@ -58,12 +62,13 @@ impl<'a> Lock<'a> {
             spec: task.lock,
             kill_after: task.kill_after,
             state,
-            // The supervisor knows, and lives.
+            // Placeholder; `lose()` sets the real deadline.
             over: Moment::now() + LONGEST_TTL,
+            was_refused: false,
         }
     }
 
-    /// When a renewal is due; `None` where there is nothing to renew.
+    /// When the next renewal is due; `None` if no lock is held.
     pub fn renewal_due(&self) -> Option<Moment> {
         match self.state {
             State::Held(lease) => Some(lease.next_renewal()),
@@ -71,11 +76,11 @@ impl<'a> Lock<'a> {
         }
     }
 
-    /// By when the command must be gone; `None` where it may run on.
+    /// By when the command must be gone; `None`: it may run on.
     pub fn command_deadline(&self) -> Option<Moment> {
         let must_end = match self.state {
             State::Killed => true,
-            // Nobody says that such a lock is lost: its time is over.
+            // No server reports the loss of such a lock: the lease expires.
             State::Held(lease) if self.backend.outlives_session() => {
                 let ends = self.spec.on_lost != OnLockLost::Ignore;
                 return ends.then(|| lease.over());
@@ -86,7 +91,7 @@ impl<'a> Lock<'a> {
         must_end.then_some(self.over)
     }
 
-    /// The command is to end at once, by the supervisor.
+    /// The supervisor ends the command now, so it must be gone within `kill_after`.
     pub fn shorten_deadline(&mut self) {
         self.over = self.over.min(Moment::now() + self.kill_after);
     }
@@ -100,11 +105,11 @@ impl<'a> Lock<'a> {
                 self.shorten_deadline();
             }
         }
-        self.state = State::Lost;
+        (self.state, self.was_refused) = (State::Lost, false);
         let _ = link.send(&FromKeeper::Lost(cut(cause)));
     }
 
-    /// Does not reacquire it for a command that runs; the command is to end.
+    /// Gives up on a lost lock while the command runs; the supervisor ends the command.
     pub fn abandon(&mut self, why: Refusal, link: &Link) {
         self.state = State::Abandoned;
         self.shorten_deadline();
@@ -118,14 +123,20 @@ impl<'a> Lock<'a> {
         let _ = link.send(&FromKeeper::Abandoned(why));
     }
 
-    /// The lock is granted: records that, and finds out whether the run is due. `Err` holds the keeper's failure, or nothing where
-    /// another attempt may succeed.
+    /// Records the grant, and finds out whether the run is due. `Err(None)`: another attempt may succeed.
     pub fn begin(&mut self, grant: Grant, link: &Link) -> Result<bool, Option<Failure>> {
         let Some(recorder) = &mut self.recorder else {
             return Ok(true);
         };
+        let _ = link.send(&FromKeeper::Answered(Answer::Granted));
+        // A row lock has set its own limit on the session.
+        let is_limited = self.backend.outlives_session();
+        let limit = (!is_limited).then(|| Lease::answer_limit(self.spec.ttl));
         let begun = match self.backend.session() {
-            Some(session) => recorder.begin(grant, session),
+            Some(session) => limit
+                .map_or(Ok(()), |limit| session.answer_within(limit))
+                .map_err(|error| Fault::Gone(error.to_string()))
+                .and_then(|()| recorder.begin(grant, session)),
             None => Err(Fault::Gone("the session is gone".to_owned())),
         };
         match begun {
@@ -137,16 +148,17 @@ impl<'a> Lock<'a> {
             }
             Ok(Err(already)) => {
                 let why = format!("{} {already}; not run", self.spec.name);
-                let _ = self.backend.release(&|| recorder.skip(&why));
+                let skip = || recorder.skip(&why);
+                self.backend.release(&skip, Duration::ZERO);
                 self.backend.drop_held();
                 let _ = link.send(&FromKeeper::AlreadyRan(*already));
                 Ok(false)
             }
             Err(fault) => {
-                // What a session has recorded by itself the next grant mends.
+                // Without a row, the next grant overwrites the leftover record.
                 let has_row = self.backend.outlives_session();
                 let record = || has_row.then(|| recorder.withdrawal()).into_iter().collect();
-                let _ = self.backend.release(&record);
+                self.backend.release(&record, Duration::ZERO);
                 self.backend.drop_held();
                 match fault {
                     Fault::Final(failure) => Err(Some(failure)),
@@ -160,7 +172,7 @@ impl<'a> Lock<'a> {
         }
     }
 
-    /// Records a run that is not to run because others hold the lock. The server gets no more than the `limit` for each answer.
+    /// Records that the run is skipped because others hold the lock. The server gets at most `limit` for each answer.
     ///
     /// # Errors
     /// The tables cannot be used.
@@ -183,43 +195,46 @@ impl<'a> Lock<'a> {
         Ok(())
     }
 
-    /// The supervisor has died, and the command is gone.
+    /// Releases the lock of a supervisor that has died; the command is gone.
     pub fn release_for_the_dead(&mut self) {
         let record = self.recorder.as_ref().map(Recorder::end_of_the_dead);
         self.backend
             .release_for_the_dead(&record.unwrap_or_default());
     }
 
-    /// Notes that this client ends the holder.
+    /// Notes that this client kills the holder.
     pub fn be_killed(&mut self, killer: Client, link: &Link) {
         self.state = State::Killed;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.is_killed = true;
+        }
         let _ = link.send(&FromKeeper::Killed(Box::new(killer)));
     }
 
-    /// The command is gone: whoever ends its holder learns so.
+    /// The command is gone: acknowledges the kill.
     pub fn ack_kill(&mut self, link: &Link) {
         for _ in 0..2 {
             if self.state != State::Killed {
                 return;
             }
-            // Once: who ends the next holder of the slot is not to be told of this one's end.
+            // Only once: this must not acknowledge the kill of the slot's next holder.
             self.state = State::Abandoned;
             if self.backend.ack_kill() {
                 return;
             }
-            // That session is lost by now: on another, if the killer is still there.
+            // This session is lost by now: acknowledge on another one, if the killer still waits.
             self.find_kill(link);
         }
     }
 
-    /// Whether the lock was lost to somebody who waits for the command's end.
+    /// Looks whether the lock was lost to a killer, which waits for the command's end.
     fn find_kill(&mut self, link: &Link) {
         if let Some(killer) = self.backend.find_kill() {
             self.be_killed(killer, link);
         }
     }
 
-    /// Records how the run ended while the lock is held on; its release records it again, should this fail.
+    /// Records how the run ended while the lock is still held. The release records it again, in case this fails.
     pub fn record_end(&mut self, end: Option<&RunEnd>) {
         if let (Some(recorder), Some(end)) = (&self.recorder, end)
             && let Some(session) = self.backend.session()
@@ -228,7 +243,8 @@ impl<'a> Lock<'a> {
         }
     }
 
-    /// Records how the run ended, or forgets one that was not started, and gives the lock back; the keeper's last message.
+    /// Records how the run ended, or removes the record of one that was never started, and releases the lock. Returns the keeper's last
+    /// message.
     pub fn release(&mut self, end: Option<&RunEnd>, link: &Link) -> FromKeeper {
         let begun = Moment::now();
         let record = || match (&self.recorder, end.cloned()) {
@@ -239,7 +255,27 @@ impl<'a> Lock<'a> {
             (Some(recorder), None) => vec![recorder.withdrawal()],
             (None, _) => Vec::new(),
         };
-        let cause = match self.backend.release(&record) {
+        let counts = match (&self.recorder, end) {
+            (Some(recorder), Some(end)) => recorder.tables.counts(end),
+            _ => false,
+        };
+        // Stop early enough to release the lock, too, before the supervisor stops waiting.
+        let patience = if counts {
+            self.spec.ttl * 7 / 8
+        } else {
+            Duration::ZERO
+        };
+        if let Some(session) = self.backend.session()
+            && counts
+        {
+            let _ = session.answer_within(Lease::answer_limit(self.spec.ttl));
+        }
+        let Release {
+            also_done,
+            was_held,
+        } = self.backend.release(&record, patience);
+        let _ = link.send(&FromKeeper::Recorded(also_done));
+        let cause = match was_held {
             Ok(was_held) => {
                 if let Some(recorder) = &self.recorder {
                     recorder.prune_now_and_then(&mut *self.backend);
@@ -251,7 +287,7 @@ impl<'a> Lock<'a> {
             }
             Err(cause) => cause,
         };
-        // Somebody may have ended the session, and be waiting for this end.
+        // A killer may have ended the session, and may wait for this end.
         if matches!(self.state, State::Held(_) | State::Lost) {
             self.find_kill(link);
         }

@@ -1,4 +1,4 @@
-//! What crosses between the keeper and its supervisor: data, which is put into words where it is printed.
+//! The messages between the keeper and its supervisor. They carry data; whoever prints them words them.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,42 +10,56 @@ use crate::db::Client;
 use crate::history::RunEnd;
 use crate::lock::{Grant, Holders, Lease, Refusal};
 
+/// What the server has answered to the request for the lock, while the history is still read or written.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Answer {
+    /// It is granted.
+    Granted,
+    /// It was not acquired in time: these hold it.
+    Taken(Holders),
+}
+
 /// From the keeper to the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromKeeper {
     /// What is being done or has just failed; the last one says what was under way when a deadline passes.
     Note(Level, String),
-    /// Others have the lock; the wait begins.
+    /// Others hold the lock; the wait begins.
     Waiting(Holders),
-    /// On which server the lock is asked for.
+    /// The server that was asked for the lock.
     Reached(String),
-    /// Is the supervisor there, and not stopped? It answers [`ToKeeper::Here`].
+    /// Asks whether the supervisor is alive and not stopped. It answers [`ToKeeper::Here`].
     AreYouThere,
-    /// Every server is read-only, as the latest round showed; the text names one. `None`: that is over.
+    /// The latest round found only read-only servers; the text names one. `None`: that is over.
     OnlyReadOnly(Option<String>),
-    /// Whether the lock may be held from now on without anybody's knowing: who gives up then has the keeper release it.
+    /// Whether the server may grant the lock at any moment without the keeper's knowledge. A supervisor that gives up meanwhile has the
+    /// keeper release it.
     Claiming(bool),
-    /// The lock is held, or held again. The session's descriptor comes with it: as long as the supervisor has that open, too, the server
-    /// sees the session live, and the keeper's death alone frees nothing.
+    /// The server has answered, and only the history is left. From here on the server does not count as unreachable.
+    Answered(Answer),
+    /// The lock is acquired, or reacquired. The session's descriptor comes with it: while the supervisor has it open, too, the keeper's
+    /// death alone does not end the session.
     Held(Grant, Lease),
-    /// A renewal that was sent then was answered: the lock is held.
+    /// A renewal that was sent at this moment has succeeded.
     Confirmed(Moment),
     /// The lock was acquired, and released again: the run is not due.
     AlreadyRan(AlreadyRan),
     /// The tick that the run is for, as text.
     Tick(String),
-    /// The lock was not acquired in time: these have it.
+    /// The lock was not acquired in time: these hold it.
     Taken(Holders),
     /// The session is gone, and with it the lock. The text is the cause.
     Lost(String),
-    /// Somebody ends the holder of the slot, which is us (`dblock kill`): the command must end, and the lock is not taken
-    /// again. After [`ToKeeper::Release`] this client learns that it has ended.
+    /// Somebody kills this holder (`dblock kill`): the command must end, and the lock is not reacquired. After [`ToKeeper::Release`] the
+    /// keeper reports the end to this client.
     Killed(Box<Client>),
     /// A lock that was lost cannot be reacquired.
     Abandoned(Refusal),
-    /// The command is killed for the lost lock, for the supervisor, which is stopped, has not ended it in time.
+    /// The supervisor is stopped and has not ended the command in time: the keeper kills it for the lost lock.
     EndsCommand,
-    /// The lock is free, or whoever ended its holder knows of the end.
+    /// Whether the end of the run is recorded. If not, the reason was reported before.
+    Recorded(bool),
+    /// The lock is free, or the killer knows that the command has ended.
     Released,
     /// The keeper ends without the lock.
     Failed(Failure),
@@ -63,15 +77,15 @@ pub enum ToKeeper {
         /// Whether it leads a process group of its own.
         own_group: bool,
     },
-    /// dblock is stopped together with its command, as by Ctrl-Z: it is not renewed until [`ToKeeper::Check`].
+    /// dblock is stopped, as by Ctrl-Z. While its command is stopped, too, the keeper renews nothing until [`ToKeeper::Check`].
     Pause,
     /// Renew now.
     Check,
-    /// The daemon of the run is about to end the command: the run has not failed, however that ends.
+    /// The daemon of the run is about to end the command: however the command ends, the run has not failed.
     Interrupt,
-    /// The command has ended, so; hold the lock all the same. A lock that is lost now is reacquired.
+    /// The command has ended like this; hold the lock on, and reacquire it if it is lost.
     Hold(Option<Box<RunEnd>>),
-    /// The command has ended, so, if it was started: give the lock back.
+    /// Release the lock. The command has ended like this, if it was started.
     Release(Option<Box<RunEnd>>),
 }
 

@@ -20,55 +20,55 @@ use crate::base::processes::Processes;
 use crate::cron::{Claim, Once};
 use crate::db::server_facts::{READ_ONLY, is_read_only};
 use crate::db::{ConnectOptions, Connector, Fault};
-use crate::history::Outcome;
+use crate::history::{Outcome, RunEnd};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::{detach, fork_isolated, harden};
 use crate::lock::named::{NamedLock, Verbosity};
 use crate::lock::rows::{RowLock, RowSpec, Token};
 use crate::lock::{Backend, Grant, HolderKind, Introduction, Lease, LockSpec};
-use crate::schema::{self, Tables};
+use crate::schema;
 use event_loop::Guard;
 use lock::{Lock, State};
 use message::FromKeeper;
 use recorder::Recorder;
 
-/// Before the first attempt to take the place of a keeper that died.
+/// Before the first attempt to replace a keeper that died.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A lock for a keeper to take.
+/// What a keeper needs to acquire a lock.
 pub struct Task<'a> {
     /// The lock.
     pub lock: &'a LockSpec,
-    /// The servers that have it.
+    /// The servers that keep it.
     pub connection: &'a ConnectOptions,
-    /// The server's name of a lock that all sessions of this run take, and no other.
+    /// The name of a lock on the server that all sessions of this run hold, and no others.
     pub run_id: &'a str,
-    /// From SIGTERM to SIGKILL when the supervisor ends the command.
+    /// The time between SIGTERM and SIGKILL when the supervisor ends the command.
     pub kill_after: Duration,
     /// What the sessions say of themselves.
     pub introduction: Introduction,
-    /// Whether somebody wants to know who has the lock when it was not acquired in time.
+    /// Whether to find out who holds the lock when it was not acquired in time.
     pub names_holders: bool,
     /// The least important level that is shown.
     pub shown: Level,
-    /// What it does with dblock's tables; `None`: it needs none.
+    /// How the run uses dblock's tables; `None`: not at all.
     pub tables: Option<&'a TableUse>,
-    /// The tick that the run is for, as text, where a keeper before has found it.
+    /// The tick that the run is for, as text, if a former keeper has found it.
     pub tick: Option<&'a str>,
 }
 
-/// What a run does with dblock's tables. It is recorded there.
+/// How a run uses dblock's tables. It is recorded there in any case.
 #[derive(Debug, Clone)]
 pub struct TableUse {
-    /// Whether the lock is a row besides.
+    /// Whether the lock is a row, too.
     pub durable: bool,
-    /// The grant of a script that the run goes on with.
+    /// A script's grant that the run takes over.
     pub token: Option<Token>,
-    /// For how long that is held from now on; `None`: as it was acquired.
+    /// The new TTL of that grant; `None`: unchanged.
     pub token_ttl: Option<Duration>,
-    /// When it is not to run.
+    /// When the run is to be skipped.
     pub once: Option<Once>,
-    /// The tick of the fleet's crontab that it is for.
+    /// The tick of the fleet's crontab that the run is for.
     pub claim: Option<Claim>,
     /// The names of the slots, in their order; empty where they have none.
     pub slot_names: Vec<String>,
@@ -79,23 +79,30 @@ impl TableUse {
     pub fn is_row(&self) -> bool {
         self.durable || self.token.is_some()
     }
+
+    /// Whether this end, once it is recorded, keeps the job from being run again.
+    pub fn counts(&self, end: &RunEnd) -> bool {
+        end.succeeded && self.once.is_some()
+    }
 }
 
-/// What a keeper is to do.
+/// The task of a keeper.
 pub enum Work<'a> {
     /// Acquire a lock, then guard it and the command.
     Acquire(Task<'a>),
-    /// Go on for a keeper that has died, for the command if it still runs: reacquire its lock, or hold it on with this lease if it
-    /// does not end with its session.
+    /// The same after a keeper has died: when the lock was requested, and whether that keeper may have been granted it.
+    AcquireAgain(Task<'a>, Moment, bool),
+    /// Continue for a keeper that has died, with the command if it still runs: reacquire the lock, or hold a lock that outlives its
+    /// session on with this lease.
     Resume(Task<'a>, Grant, Option<Lease>, Option<Processes>),
-    /// Record that a signal ended the wait for the lock, and why; it was requested then.
+    /// Record that a signal ended the wait for the lock, and why. The moment is that of the request.
     RecordInterruption(Task<'a>, String, Moment),
     /// Guard the command: no server can be reached, and it runs without a lock.
     GuardOnly,
 }
 
-/// Forks the keeper: its process, and the link to it. The process must not have threads. The keeper itself does not return
-/// from here: it must not run the supervisor's destructors.
+/// Forks the keeper; its process and the link to it. This process must not have threads. In the keeper this function never returns: it
+/// must not run the supervisor's destructors.
 ///
 /// # Errors
 /// [`Reason::OsRefused`].
@@ -106,10 +113,15 @@ pub fn fork_off(work: Work) -> Result<(Pid, Link), Failure> {
     )
 }
 
-/// The keeper's life.
+/// The keeper's process, from its start to its end.
 fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
+    let mut before = None;
     let (task, lost) = match work {
         Work::Acquire(task) => (task, None),
+        Work::AcquireAgain(task, requested, may_hold) => {
+            before = Some((requested, may_hold));
+            (task, None)
+        }
         Work::Resume(task, grant, lease, command) => (task, Some((grant, lease, command))),
         Work::RecordInterruption(task, why, requested) => {
             return record_interruption(&task, &why, requested, link, supervisor);
@@ -125,9 +137,24 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
         when_taken: task.names_holders,
     };
     let grant = lost.map(|(grant, ..)| grant);
-    let recorder = task.tables.map(|tables| Recorder::new(&task, tables));
-    let backend = backend(&task, connector, verbosity, grant, recorder.as_ref());
+    let requested = before.map_or_else(Moment::now, |(requested, _)| requested);
+    let recorder = |tables| Recorder::new(&task, tables).requested_at(requested);
+    let recorder = task.tables.map(recorder);
+    let may_hold = before.map(|(_, may_hold)| may_hold);
+    let backend = backend(
+        &task,
+        connector,
+        verbosity,
+        grant,
+        may_hold,
+        recorder.as_ref(),
+    );
     let Some((_, lease, command)) = lost else {
+        if before.is_some() {
+            // The server needs a moment to notice that the session of the keeper before has ended. That session may have been granted the
+            // slot.
+            sleep(PAUSE);
+        }
         let lock = Lock::new(&task, backend, recorder, State::Acquiring);
         return Guard::new(link, supervisor, Some(lock)).run();
     };
@@ -142,30 +169,30 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
     guard.command_has_ended = command.is_none();
     guard.renews_now = lives_on.is_some();
     if lives_on.is_none() {
-        // The supervisor has the session of the keeper before: nobody takes the slot meanwhile.
+        // The supervisor keeps the former keeper's session open, so nobody takes the slot meanwhile.
         sleep(PAUSE);
     }
     guard.run()
 }
 
-/// Knows the servers of a task, and leaves everything that is the supervisor's.
+/// Connects to the servers of a task. Closes everything that belongs to the supervisor.
 fn connector(task: &Task, link: &Rc<Link>, supervisor: Pid) -> Result<Connector, Failure> {
     let (notes, shown) = (Rc::clone(link), task.shown);
     let listener: Listener = Rc::new(move |level, text| {
-        // The supervisor remembers what is done, shown or not; statements are only for showing.
+        // The supervisor needs the notes for its own messages even if they are not shown. Statements are only for showing.
         if level < Level::Statement || shown == Level::Statement {
             notes.send_if_heard(&FromKeeper::Note(level, cut(text)));
         }
     });
     harden(supervisor)?;
-    // Before the descriptors are closed, for a password's file may be named by one that dblock inherited.
+    // Before the descriptors are closed: the password file may be one that dblock inherited as a descriptor.
     let attributes = task.introduction.attributes();
     let connector = Connector::new(task.connection, attributes, task.lock.ttl, listener)?;
     detach(link, c"dblock-keeper")?;
     Ok(connector)
 }
 
-/// Records that a signal ended the wait for the lock. The keeper that waited cannot: the server had not answered it.
+/// Records that a signal ended the wait for the lock. The keeper that waited cannot do so: its request still occupies the session.
 fn record_interruption(
     task: &Task,
     why: &str,
@@ -197,20 +224,23 @@ fn record_interruption(
     Ok(())
 }
 
-/// How the lock of a task is kept; with a `grant` it goes on with that.
+/// The backend for a task's lock; with a `grant` it continues that. `may_hold`: whether a former keeper may have been granted the lock;
+/// `None`: there was none.
 fn backend(
     task: &Task,
     connector: Connector,
     verbosity: Verbosity,
     grant: Option<Grant>,
+    may_hold: Option<bool>,
     recorder: Option<&Recorder>,
 ) -> Box<dyn Backend> {
     let tables = task.tables.filter(|tables| tables.is_row());
     let (Some(tables), Some(recorder)) = (tables, recorder) else {
         let named = NamedLock::new(connector, task.lock, task.run_id, verbosity);
-        return Box::new(match grant {
-            Some(grant) => named.lost(grant),
-            None => named,
+        return Box::new(match (grant, may_hold) {
+            (Some(grant), _) => named.lost(grant),
+            (None, Some(_)) => named.requested_before(),
+            (None, None) => named,
         });
     };
     let token = tables.token.as_ref();
@@ -219,7 +249,7 @@ fn backend(
         Token::owner,
     );
     let spec = RowSpec {
-        tables: Tables::new(&task.connection.database),
+        tables: recorder.tables(),
         kind: if token.is_some() {
             HolderKind::TokenRun
         } else {
@@ -239,8 +269,9 @@ fn backend(
         owner,
     };
     let row = RowLock::new(connector, task.lock, task.run_id, verbosity, spec);
-    Box::new(match grant {
-        Some(grant) => row.resumed(grant),
-        None => row,
+    Box::new(match (grant, may_hold) {
+        (Some(grant), _) => row.resumed(grant),
+        (None, Some(may_hold)) => row.requested_before(may_hold),
+        (None, None) => row,
     })
 }

@@ -14,11 +14,14 @@ use crate::schema::{self, Tables};
 /// Records one run.
 pub struct Recorder<'a> {
     journal: Journal,
-    tables: &'a TableUse,
+    /// How the run uses the tables.
+    pub tables: &'a TableUse,
     /// Whether the backend records the grant itself, in one transaction with it.
     is_row: bool,
-    /// Whether its daemon ends the run.
+    /// Whether the daemon that started the run ends it.
     pub is_interrupted: bool,
+    /// Whether somebody ends it with `dblock kill`.
+    pub is_killed: bool,
 }
 
 impl<'a> Recorder<'a> {
@@ -40,43 +43,51 @@ impl<'a> Recorder<'a> {
                 tables: Tables::new(&task.connection.database),
                 facts,
                 requested: Moment::now(),
+                // With `once`, `find_tick` sets this. A keeper that replaces a dead one does not call that: then it stays unknown.
+                needed: tables.once.is_none().then_some(Duration::ZERO),
             },
             tables,
             is_row: tables.is_row(),
             is_interrupted: false,
+            is_killed: false,
         }
     }
 
-    /// For a run that was requested then.
+    /// Sets when the run was requested.
     pub fn requested_at(mut self, requested: Moment) -> Self {
         self.journal.requested = requested;
         self
     }
 
-    /// The statements that record a grant, by the slot and the session's number, for a row that is to belong to this `owner`.
+    /// The statements that record a grant, from the slot and the session's connection id, for a row with this `owner`.
     pub fn on_grant(&self, owner: &str) -> impl Fn(u32, u64) -> Vec<String> + use<> {
         self.journal.on_grant(owner, &self.tables.slot_names)
     }
 
-    /// The run's number.
+    /// The tables that it writes to.
+    pub fn tables(&self) -> Tables {
+        self.journal.tables.clone()
+    }
+
+    /// The run's id.
     pub fn run(&self) -> &str {
         &self.journal.facts.run
     }
 
-    /// What records that a script has lost its lock to this run, or with its command.
+    /// Records that a script has lost its lock to this run, or together with its command.
     pub fn on_token_end(&self) -> RecordTokenEnd {
         self.journal.on_token_end()
     }
 
-    /// The statement that forgets a run that was granted and never started.
+    /// The statement that removes the record of a run that was granted the lock and never started.
     pub fn withdrawal(&self) -> String {
         self.journal.withdrawal()
     }
 
-    /// The lock is granted on the backend's session: records that, and finds out whether the run is due, and for which tick.
+    /// Records the grant on the backend's session. Returns the tick of a run that is due, or why it is not.
     ///
     /// # Errors
-    /// It is not known. [`Fault::Final`]: the tables cannot be used.
+    /// The server has not answered. [`Fault::Final`]: the tables cannot be used.
     pub fn begin(
         &mut self,
         grant: Grant,
@@ -110,7 +121,7 @@ impl<'a> Recorder<'a> {
         Ok(due)
     }
 
-    /// Whether the tick of the crontab is still this run's; then nobody takes it over any more while the lock is held.
+    /// Whether the tick of the crontab still belongs to this run. If so, nobody takes it over while the lock is held.
     fn is_own(&self, claim: &Claim, session: &mut Session) -> Result<bool, Fault> {
         let facts = &self.journal.facts;
         let confirm = claim.confirm(&self.journal.tables, &facts.name, &facts.run);
@@ -118,7 +129,7 @@ impl<'a> Recorder<'a> {
         Ok(confirmed.map_err(|fault| self.journal.tables.explain(fault))? > 0)
     }
 
-    /// Asks for the last success, and notes the tick that the run is for.
+    /// Reads the last success, and notes the tick that the run is for.
     fn find_tick(&mut self, once: &Once, session: &mut Session) -> Result<Successes, Fault> {
         let ask = AskLastSuccess {
             tables: self.journal.tables.clone(),
@@ -128,10 +139,11 @@ impl<'a> Recorder<'a> {
         let found = found.map_err(|fault| self.journal.tables.explain(fault))?;
         let tick = once.tick(found.now, self.journal.requested.elapsed());
         self.journal.facts.tick = tick.map(|tick| tick.at().as_microsecond());
+        self.journal.needed = Some(once.needed(found.now, tick));
         Ok(found)
     }
 
-    /// Records a run that did not run, on a session that was not granted the lock.
+    /// Records a run that did not start, on a session that was not granted the lock.
     ///
     /// # Errors
     /// It is not recorded. [`Fault::Final`]: the tables cannot be used.
@@ -184,10 +196,16 @@ impl<'a> Recorder<'a> {
 
     /// The statements that record how the run ended.
     pub fn end(&self, end: &RunEnd) -> Vec<String> {
-        self.journal.end(end)
+        let mut statements = self.journal.end(end);
+        // The tick is done, even if its daemon cannot record that.
+        if let Some(claim) = self.tables.claim.as_ref().filter(|_| self.is_killed) {
+            let facts = &self.journal.facts;
+            statements.push(claim.end(&self.journal.tables, &facts.name, &facts.run));
+        }
+        statements
     }
 
-    /// The same of a run whose dblock has died.
+    /// The statements that record the end of a run whose supervisor has died.
     pub fn end_of_the_dead(&self) -> Vec<String> {
         let (outcome, message) = if self.is_interrupted {
             let message =
@@ -197,7 +215,7 @@ impl<'a> Recorder<'a> {
             let message = "dblock was killed, and its command with it";
             (Outcome::Failed, message)
         };
-        self.journal.end(&RunEnd {
+        self.end(&RunEnd {
             outcome,
             exit_code: None,
             signal: None,
@@ -208,7 +226,7 @@ impl<'a> Recorder<'a> {
         })
     }
 
-    /// Removes what is too old from the history, now and then.
+    /// Prunes old history from time to time.
     pub fn prune_now_and_then(&self, backend: &mut dyn Backend) {
         if let Some(session) = backend.session() {
             self.journal.prune_now_and_then(session);

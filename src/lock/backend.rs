@@ -1,4 +1,4 @@
-//! What a keeper needs of a lock, whatever holds it.
+//! What a keeper needs of a lock, whatever keeps it.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -11,8 +11,8 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::db::{Client, Session};
 
-/// A lock of one caller: acquired, renewed, lost, reacquired, released. Each call blocks for as long as the server takes; a caller
-/// that must not wait so long uses it in a process of its own.
+/// A caller's lock: it is acquired, renewed, lost, reacquired, released. Each call blocks for as long as the server takes; a caller that
+/// must not block uses the lock in a process of its own.
 pub trait Backend {
     /// One attempt to acquire the lock. It may wait for as long as the caller asked for.
     ///
@@ -20,49 +20,48 @@ pub trait Backend {
     /// No further attempt will help.
     fn try_acquire(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure>;
 
-    /// Proves that the lock is held, on a server that takes writes, and has it expire later.
+    /// Proves that the lock is held, on a server that takes writes, and extends it.
     fn renew(&mut self) -> Renewal;
 
-    /// Whether the lock lives on without its session.
+    /// Whether the lock outlives its session.
     fn outlives_session(&self) -> bool;
 
-    /// The server has ended the session. The cause of a loss; `None` where the lock lives on, and is to be renewed.
+    /// Handles the end of the session. Returns the cause of a loss; `None`: the lock outlives the session, and must be renewed.
     fn on_session_end(&mut self) -> Option<String>;
 
-    /// One attempt to reacquire the lost slot. Without `take` it only asks whether somebody ends the holder (`dblock kill`), for that
-    /// overrides any policy.
+    /// Makes one attempt to reacquire the lost slot. Without `take` it only looks for a killer (`dblock kill`), which overrides any
+    /// policy.
     fn try_reacquire(&mut self, take: bool) -> Reattempt;
 
-    /// Who ends the holder, if the lock was lost because of that.
+    /// The killer, if the lock was lost because of one.
     fn find_kill(&mut self) -> Option<Client>;
 
-    /// Answers whoever ends the holder that the command has ended. `false`: the answer did not arrive.
+    /// Tells the killer that the command has ended. `false`: the answer did not arrive.
     fn ack_kill(&mut self) -> bool;
 
-    /// Carries out statements of others, and gives the lock back, at once if it can; `also` says them anew for each attempt, for they may
-    /// say how long ago something was. `false`: it was not held any more.
-    ///
-    /// # Errors
-    /// The cause of a loss: the lock is free, nobody knows since when. `None` where it was lost before.
-    fn release(&mut self, also: &dyn Fn() -> Vec<String>) -> Result<bool, Option<String>>;
+    /// Runs the statements of others, and releases the lock, in one step if possible. `also` makes the statements anew for each attempt,
+    /// as they may contain an elapsed time. If a server refuses them, they are retried for as long as `patience`, and the lock is held
+    /// meanwhile if possible. If no server can be reached, the attempts continue until the caller ends them.
+    fn release(&mut self, also: &dyn Fn() -> Vec<String>, patience: Duration) -> Release;
 
-    /// As [`Backend::release`], for a supervisor that has died: not for long, and not where the end of the session does it.
+    /// As [`Backend::release`], for a supervisor that has died. Does not retry for long, and leaves it to the end of the session where
+    /// that releases the lock.
     fn release_for_the_dead(&mut self, also: &[String]);
 
-    /// The session on which the lock is held, or was asked for in vain, if it is there.
+    /// The session on which the lock is held, or on which others were found to hold it, if it is still open.
     fn session(&mut self) -> Option<&mut Session>;
 
-    /// Drops the session that holds the lock, for the caller cannot use it. The server gets no release.
+    /// Drops the session that holds the lock, without a release, because the caller cannot use it.
     fn drop_held(&mut self);
 
-    /// A descriptor that turns readable when the lock is lost, and that keeps the lock held as long as it is open anywhere; `None`
-    /// while the lock is not held, and for a lock without one.
+    /// A descriptor that becomes readable when the lock is lost. While any copy of it is open, the lock stays held. `None`: the lock is
+    /// not held, or is of a kind without one.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Which server has the lock.
+    /// The server that keeps the lock.
     fn server(&self) -> String;
 
-    /// From now on wait no longer than this for an answer, and no longer than an eighth of it for a server to connect.
+    /// Waits no longer than this for an answer from now on, and no longer than an eighth of it for a connection.
     ///
     /// # Errors
     /// The system refused.
@@ -72,56 +71,65 @@ pub trait Backend {
     fn pause(&self) -> Duration;
 }
 
-/// Whoever asks for a lock: it is notified, and asked whether it is still there.
+/// The process that asks for a lock. It is notified, and asked whether it is still alive.
 pub trait Caller {
     /// The lock is asked for on this server.
     fn on_server(&self, server: &str);
-    /// Every server is read-only, as the latest attempt showed; the text names one. `None`: no longer.
+    /// Every server is read-only, as the latest attempt showed; the text names one. `None`: that is over.
     fn on_read_only(&self, server: Option<&str>);
     /// These hold the lock, and the wait begins.
     fn on_wait(&self, holders: &Holders);
-    /// Whether the lock may be held from now on without anybody's knowing: whoever gives up then must see to its release. `false`:
-    /// nobody is there any more to use it.
+    /// Whether the server may grant the lock at any moment without the caller's knowledge. A caller that gives up then must have it
+    /// released. `false`: nobody is left to use the lock.
     fn on_claim(&self, may_be_held: bool) -> bool;
-    /// Asks whether somebody is there to use the lock.
+    /// Asks whether the caller is alive.
     fn ask_alive(&self);
     /// Waits for the answer to [`Caller::ask_alive`].
     fn await_alive(&self);
 }
 
-/// What became of an attempt to acquire a lock.
+/// The result of an attempt to acquire a lock.
 pub enum Attempt {
     /// It is held.
     Acquired(Grant, Lease),
-    /// Others hold it, and the time to wait is over.
+    /// Others hold it, and the wait is over.
     Taken(Holders),
-    /// Nothing is decided; another attempt may follow after this time.
+    /// Undecided: try again after this time.
     Retry(Duration),
 }
 
-/// What became of a renewal.
+/// The result of a renewal.
 pub enum Renewal {
-    /// The lock is held, as it was when the renewal was sent.
+    /// The lock was held when the renewal was sent, at this moment.
     Confirmed(Moment),
-    /// No answer came. The lock may live on: its lease says until when. The text is the cause.
+    /// No answer. The lock may still be held, as far as its lease says. The text is the cause.
     Unanswered(String),
-    /// It is not held any more. The text is the cause.
+    /// It is no longer held. The text is the cause.
     Lost(String),
-    /// This one wants its holder to end.
+    /// This client kills the holder.
     Killed(Box<Client>),
 }
 
-/// What became of an attempt to reacquire a lock.
+/// The result of a release.
+pub struct Release {
+    /// Whether the statements of others were run. If not, the reason was reported before.
+    pub also_done: bool,
+    /// Whether the lock was held until then. An error is the cause of a loss at an unknown time; the lock is free. `None`: it was lost
+    /// before.
+    pub was_held: Result<bool, Option<String>>,
+}
+
+/// The result of an attempt to reacquire a lock.
 pub enum Reattempt {
     /// It is held again.
     Acquired(Grant, Lease),
-    /// This one ends the holder: the lock is not reacquired.
+    /// This client kills the holder: the lock is not reacquired.
     Killed(Client),
-    /// Nobody ends the holder, and the lock was not to be reacquired.
+    /// Nobody kills the holder, and the caller did not ask to reacquire the lock.
     NotRequested,
     /// It cannot be reacquired.
     Refused(Refusal),
-    /// Nothing is decided; another attempt may succeed.
+    /// Undecided; another attempt may succeed.
     Failed,
 }
 

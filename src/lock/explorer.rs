@@ -1,45 +1,45 @@
-//! Goes through every state that can come of a model's events, in any order.
+//! Explores every state that a model's events can lead to, in any order.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What is explored: one state of it.
+/// A model: one of its states.
 pub trait Model: Clone + Hash {
-    /// What may happen.
+    /// Something that may happen.
     type Event: Copy + Debug;
 
-    /// Everything that may happen next.
+    /// All events that are possible next.
     fn events(&self) -> Vec<Self::Event>;
 
-    /// It happens.
+    /// Applies an event.
     fn apply(&mut self, event: Self::Event);
 
-    /// Panics unless all is right that must be right in every state.
+    /// Panics unless everything holds that must hold in every state.
     fn check(&self);
 
-    /// Whether the event is no disturbance: without any others everybody must come to rest.
+    /// Whether the event is not a disturbance. With such events alone everybody must come to rest.
     fn settles_by(&self, event: Self::Event) -> bool;
 
-    /// Whether everybody has what it asked for, as far as it can.
+    /// Whether everybody has what it asked for, as far as possible.
     fn is_at_rest(&self) -> bool;
 
-    /// Panics unless all is right in a state of rest.
+    /// Panics unless everything holds that must hold at rest.
     fn check_rest(&self);
 }
 
-/// A state, as one number.
+/// The hash of a state.
 pub fn hash(model: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     model.hash(&mut hasher);
     hasher.finish()
 }
 
-/// The states that were found, and how: shown where something is wrong.
+/// The states that were found, and how they were reached. Shown if a check fails.
 struct Found<E: Copy + Debug> {
-    /// From which state each came, and by what.
+    /// The state and the event that each state came from.
     origins: Vec<(u32, Option<E>)>,
-    /// What is being tried.
+    /// The step that is being tried.
     tried: (u32, Option<E>),
 }
 
@@ -67,12 +67,12 @@ impl<E: Copy + Debug> Drop for Found<E> {
     }
 }
 
-/// Every state that can come of the events, in any order; how many there are. From each there must be a way to rest, without another
-/// disturbance.
+/// Explores every state, in any order of events. Returns how many there are. From each state the model must be able to come to rest
+/// without another disturbance.
 pub fn explore_to_rest<M: Model>(start: M) -> usize {
     let mut seen = HashMap::from([(hash(&start), 0)]);
     let mut found = Found::new();
-    // For each state, those that settle into it.
+    // For each state, the states that settle into it.
     let mut before: Vec<Vec<u32>> = vec![Vec::new()];
     let mut at_rest = vec![0; usize::from(start.is_at_rest())];
     let mut to_do = vec![(start, 0)];
@@ -111,7 +111,7 @@ pub fn explore_to_rest<M: Model>(start: M) -> usize {
     rests.len()
 }
 
-/// One order of events, until nothing more can happen, or all is at rest; how many there were.
+/// Applies random events until none is possible, or all is at rest. Returns how many there were.
 pub fn explore_at_random<M: Model>(mut model: M, random: &mut fastrand::Rng) -> usize {
     let mut found = Found::new();
     while let Some(&event) = random.choice(&model.events()) {

@@ -1,4 +1,4 @@
-//! A slot of a durable lock as others see it: what its row says of the holder.
+//! A held slot of a durable lock as others see it, from its row.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Name;
 use crate::db::Client;
 
-/// How many writes of an owner may be between two looks at its row.
+/// The most writes of an owner between two reads of its row.
 const MOST_WRITES: u64 = 1 << 12;
 
 /// What holds a durable lock.
@@ -16,14 +16,14 @@ pub enum HolderKind {
     /// A command under `dblock run --durable`.
     #[default]
     Run,
-    /// A script, by the token that `dblock acquire` printed. No process of dblock's is there.
+    /// A script, with the token that `dblock acquire` printed. No dblock process runs.
     Token,
     /// A command under `dblock run --token`.
     TokenRun,
 }
 
 impl HolderKind {
-    /// What the row calls it.
+    /// The kind's name in the row.
     pub fn name(self) -> &'static str {
         match self {
             Self::Run => "run",
@@ -32,7 +32,7 @@ impl HolderKind {
         }
     }
 
-    /// The kind that a row calls so. A row without one is that of a run.
+    /// The kind with this name in a row. A row without one belongs to a run.
     pub fn of_name(name: Option<&str>) -> Self {
         let all = [Self::Token, Self::TokenRun];
         let found = all.into_iter().find(|kind| name == Some(kind.name()));
@@ -40,16 +40,16 @@ impl HolderKind {
     }
 }
 
-/// What a row says of a lock that is held, for whoever is told.
+/// What a row says of a held lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Durable {
-    /// How often the slot was granted.
+    /// How many times the slot was granted.
     pub fence: u64,
     /// What holds it.
     pub kind: HolderKind,
-    /// What `acquire --owner` said.
+    /// The value of `acquire --owner`.
     pub owner_name: Option<String>,
-    /// The time until it expires, by the server's clock; `None`: that is over, and nobody has released it.
+    /// The time until it expires, by the server's clock; `None`: it has expired, and was not released.
     pub expires_in: Option<Duration>,
 }
 
@@ -62,31 +62,31 @@ pub struct HeldRow {
     pub slot: u32,
     /// The run or the token that holds it: 32 hex digits.
     pub owner: String,
-    /// The number that the owner's latest write has chosen.
+    /// The number of the owner's latest write. Each owner chooses its own.
     pub write_id: u64,
-    /// What others may be told.
+    /// What others may see.
     pub durable: Durable,
-    /// Who it is, as the history says; `None` if that has no such run.
+    /// The client, from the history; `None`: the history has no such run.
     pub client: Option<Client>,
-    /// The session of its run on the server that was asked.
+    /// The connection id of its run on the server that was asked.
     pub session: Option<u64>,
-    /// For how long it is held.
+    /// How long it has been held.
     pub held_for: Duration,
-    /// Until its next renewal is due; zero after that.
+    /// The time until its next renewal is due; zero if that is overdue.
     pub renewal_in: Duration,
-    /// Who wants it to end.
+    /// The client that kills the holder.
     pub killer: Option<Client>,
-    /// Whether it was renewed since then: each renewal finds that out.
+    /// Whether the holder was renewed since the kill began. Each renewal discovers the kill.
     pub knows_killer: bool,
 }
 
 impl HeldRow {
-    /// Whether it is of this lock.
+    /// Whether the row belongs to this lock.
     pub fn is_of(&self, name: &Name) -> bool {
         self.name == name.to_string()
     }
 
-    /// Whether its time is over.
+    /// Whether it has expired.
     pub fn has_expired(&self) -> bool {
         self.durable.expires_in.is_none()
     }
@@ -98,8 +98,8 @@ impl HeldRow {
             && self.durable.fence == other.durable.fence
     }
 
-    /// Whether the slot, seen `later`, was released by this owner since, and by nobody else in its name: only its own writes have
-    /// numbers that follow one another.
+    /// Whether the slot's row, read `later`, shows that this owner released it, and that nobody else released it for the owner. Only the
+    /// owner's own writes have consecutive numbers.
     pub fn was_released(&self, later: &Self) -> bool {
         later.owner.is_empty()
             && later.durable.fence == self.durable.fence
@@ -109,8 +109,8 @@ impl HeldRow {
                 .is_some_and(|writes| writes <= MOST_WRITES)
     }
 
-    /// Whether only a release can have made room for the one that was granted the slot within this time: its own had not expired, and
-    /// nobody may take it over by a name.
+    /// Whether only a release can explain that another caller was granted the slot after this time: the lock had not expired by then, and
+    /// has no owner name by which it could be taken over.
     pub fn was_released_within(&self, elapsed: Duration) -> bool {
         self.durable.owner_name.is_none()
             && self.durable.expires_in.is_some_and(|left| left > elapsed)

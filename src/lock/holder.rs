@@ -10,23 +10,23 @@ use crate::db::Client;
 /// How many holders a message names.
 pub const MOST_NAMED: u32 = 3;
 
-/// Who holds a lock, as far as the server says. Displayed, it continues "the lock is".
+/// The holders of a lock, as far as the server says. Displayed, it continues "the lock is".
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Holders {
-    /// Of the first few slots.
+    /// The holders of the first few slots.
     pub named: Vec<Holder>,
     /// How many slots there are.
     pub slots: u32,
 }
 
-/// Who holds a slot, as far as the server says.
+/// The holder of a slot, as far as the server says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Holder {
     /// This session.
     Session(Box<Client>),
-    /// Nobody, when the server was asked.
+    /// Nobody held it when the server was asked.
     Nobody,
-    /// Nobody: this one ends the last holder, whose command may still run.
+    /// Nobody. This client killed the last holder, whose command may still run.
     Killer(Box<Client>),
     /// The server did not say.
     Unknown,
@@ -69,7 +69,7 @@ impl fmt::Display for AsHolder<'_> {
         let Some(started) = claims.started else {
             return Ok(());
         };
-        // Where that clock is ahead of ours the span is zero.
+        // If that host's clock is ahead of this one's, the span is zero.
         let span = in_seconds(started.elapsed().unwrap_or_default());
         if claims.waits {
             write!(f, ", which asked for it {span} ago")

@@ -10,11 +10,11 @@ use crate::base::text::{cut_to_bytes, printable};
 use crate::base::user::local_user;
 use crate::db::PROGRAM;
 
-/// Bytes of all attributes at most, with a byte or two for the length of each name and value: a server keeps 512 where it is
-/// not configured otherwise (`performance_schema_session_connect_attrs_size`), and drops what is beyond. 150 are the crate's own.
+/// The most bytes of all attributes, with a byte or two for the length of each name and value. By default a server keeps 512
+/// (`performance_schema_session_connect_attrs_size`), and drops the rest. The `mysql` crate uses 150.
 const ROOM: usize = 512 - 150;
 
-/// Bytes of a host's, a user's and a program's name at most.
+/// The most bytes of a host's, a user's and a program's name.
 const LONGEST_HOST: usize = 64;
 const LONGEST_USER: usize = 32;
 const LONGEST_COMMAND: usize = 48;
@@ -22,15 +22,15 @@ const LONGEST_COMMAND: usize = 48;
 /// What the connection attributes say.
 #[derive(Debug, Clone)]
 pub struct Introduction {
-    /// The process that a user sees; another one connects.
+    /// The process that a user sees. Another process connects.
     pub pid: Pid,
-    /// The lock that is asked for; `None` for a command that asks for none.
+    /// The lock to acquire; `None` for a command that acquires none.
     pub lock: Option<Name>,
     /// The program to run, without folder and arguments, or the name of dblock's own subcommand.
     pub command: String,
     /// When dblock was started.
     pub started: SystemTime,
-    /// Whether it may wait for the lock, so that it acquires it later than it started.
+    /// Whether it may wait for the lock. Then it acquires the lock later than it started.
     pub waits: bool,
     /// How many slots of the lock it may use.
     pub slots: u32,
@@ -39,7 +39,7 @@ pub struct Introduction {
 }
 
 impl Introduction {
-    /// For one of dblock's own subcommands that acquires no lock, in the process of this number.
+    /// For one of dblock's own subcommands that acquires no lock, running in this process.
     pub fn of_command(command: &str, pid: Pid, ttl: Duration) -> Self {
         Self {
             pid,
@@ -52,8 +52,8 @@ impl Introduction {
         }
     }
 
-    /// The attributes. Odd characters are made visible, and long values cut. Instead of a lock's name that is too long they have its
-    /// name on the server.
+    /// The attributes. Unprintable characters are escaped, and long values cut. A lock's name that is too long is replaced by its name on
+    /// the server.
     pub fn attributes(&self) -> HashMap<&'static str, String> {
         let started = self.started.duration_since(SystemTime::UNIX_EPOCH);
         let mut attributes = HashMap::from([
@@ -87,13 +87,13 @@ impl Introduction {
     }
 }
 
-/// The name of this host, as others are told.
+/// The name of this host, as others see it.
 pub fn own_host() -> String {
     let host = gethostname().unwrap_or_default();
     safe(&host.to_string_lossy(), LONGEST_HOST)
 }
 
-/// A text with odd characters made visible, cut between two characters.
+/// The text with unprintable characters escaped, cut at a character.
 fn safe(text: &str, longest: usize) -> String {
     cut_to_bytes(&printable(text), longest).to_owned()
 }

@@ -1,5 +1,5 @@
-//! The deadlines of a lock that expires. The server ends a session, and with it the lock, after a TTL without a statement; each
-//! answered renewal starts that time again.
+//! The deadlines of a lock that expires. After a TTL without a statement the server ends the session, and with it the lock. Each answered
+//! renewal starts that time again.
 
 use std::time::Duration;
 
@@ -10,7 +10,12 @@ use crate::base::clock::Moment;
 /// The longest time between two renewals.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
 
-/// For how long a lock is held, as far as that is proved.
+/// A server may take this part of the TTL for an answer, within these bounds.
+const ANSWERS_IN_TTL: u32 = 8;
+const SHORTEST_LIMIT: Duration = Duration::from_secs(1);
+const LONGEST_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a lock is held, as far as that is proved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// How long the server keeps a session without a statement.
@@ -25,6 +30,11 @@ impl Lease {
         (ttl / 4).min(LONGEST_INTERVAL)
     }
 
+    /// How long a server may take for one answer at this TTL, so that another one can be tried in time.
+    pub fn answer_limit(ttl: Duration) -> Duration {
+        (ttl / ANSWERS_IN_TTL).clamp(SHORTEST_LIMIT, LONGEST_LIMIT)
+    }
+
     /// When the next renewal is due.
     pub fn next_renewal(self) -> Moment {
         self.proved + Self::interval(self.ttl)
@@ -35,17 +45,17 @@ impl Lease {
         self.proved + self.ttl * 9 / 10
     }
 
-    /// When the end of the command must begin, if it may take so long.
+    /// When dblock must begin to end the command, so that `kill_after` fits in.
     pub fn end_command(self, kill_after: Duration) -> Moment {
         self.over() - self.kill_after(kill_after)
     }
 
-    /// From SIGTERM to SIGKILL: as asked for, and less where the server keeps the session for too short a time.
+    /// The time between SIGTERM and SIGKILL: as requested, or less where the server keeps the session for too short a time.
     pub fn kill_after(self, asked: Duration) -> Duration {
         asked.min(self.ttl / 3)
     }
 
-    /// How long a supervisor that wakes after the end of the lease waits for a renewal that was confirmed meanwhile.
+    /// A supervisor that wakes after the end of the lease waits this long for a renewal that was confirmed meanwhile.
     pub fn grace(self) -> Duration {
         (self.ttl / 8).min(Duration::from_secs(2))
     }

@@ -1,4 +1,4 @@
-//! How long a lock may be kept without a renewal, and how long a command may take to end before that is over.
+//! How long a lock may be held without a renewal, and how much of that a command may take to end.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use super::LONGEST_TTL;
 use crate::base::text::shown;
 use crate::base::value::{duration, shown_safely};
 
-/// The shortest that may be said of a TTL.
+/// The shortest TTL that may be set.
 pub const SHORTEST_TTL: Duration = Duration::from_secs(4);
 
-/// From SIGTERM to SIGKILL where nothing gives it, or a quarter of the TTL where that is less.
+/// The default time between SIGTERM and SIGKILL, or a quarter of the TTL if that is less.
 const DEFAULT_KILL_AFTER: Duration = Duration::from_secs(10);
 
-/// A TTL as people write it: whole seconds, for that is what servers take.
+/// Parses a TTL. It must be whole seconds, as servers take nothing else.
 ///
 /// # Errors
 /// The end of a sentence about the value.
@@ -28,7 +28,7 @@ pub fn ttl(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// From SIGTERM to SIGKILL, as people write it, for a lock of this TTL.
+/// Parses the time between SIGTERM and SIGKILL, for a lock of this TTL.
 ///
 /// # Errors
 /// The end of a sentence about the value: it is no duration, or more than a third of the TTL.
@@ -45,7 +45,7 @@ pub fn kill_after(text: &str, ttl: Duration) -> Result<Duration, String> {
     }
 }
 
-/// From SIGTERM to SIGKILL where nothing gives it.
+/// The default time between SIGTERM and SIGKILL.
 pub fn default_kill_after(ttl: Duration) -> Duration {
     DEFAULT_KILL_AFTER.min(ttl / 4)
 }

@@ -1,5 +1,5 @@
-//! What it is to hold a lock: its name, how long to wait for it, for how long it is held, and by whom. Another way to hold one, also on
-//! another kind of server, is a folder beside `named` that implements `Backend`, and the session that it needs in `db`.
+//! Locks: their names, how long to wait for one, how long it is held, and by whom. Another kind of lock, also on another kind of server,
+//! is a folder beside `named` that implements `Backend`, and a session in `db`.
 
 mod backend;
 #[cfg(test)]
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use backend::{Attempt, Backend, Caller, Reattempt, Refusal, Renewal};
+pub use backend::{Attempt, Backend, Caller, Reattempt, Refusal, Release, Renewal};
 pub use held_row::{Durable, HeldRow, HolderKind};
 pub use holder::{Holder, Holders, MOST_NAMED};
 pub use introduction::{Introduction, own_host};
@@ -27,18 +27,18 @@ pub use name::{
     session_marker_lock,
 };
 
-/// Slots of a lock at most.
+/// The most slots of a lock.
 pub const MOST_SLOTS: u32 = 1000;
 
 /// How long a server keeps the lock of a host that has vanished, by default.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(300);
-/// The longest that can be asked for.
+/// The longest TTL that may be set.
 pub const LONGEST_TTL: Duration = Duration::from_secs(24 * 3600);
 
-/// How long to wait for a lock, from when it is first asked for.
+/// How long to wait for a lock, from the first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// This long; zero asks once.
+    /// This long; zero tries once.
     For(Duration),
     /// Without limit.
     Forever,
@@ -55,7 +55,7 @@ pub enum OnLockLost {
     Ignore,
 }
 
-/// A lock that is asked for.
+/// A lock to acquire.
 #[derive(Debug, Clone)]
 pub struct LockSpec {
     /// Its name.
@@ -64,11 +64,11 @@ pub struct LockSpec {
     pub slots: u32,
     /// How long to wait for it.
     pub wait: Wait,
-    /// The longest the server keeps the lock of a host that has vanished: whole seconds.
+    /// The longest that the server keeps the lock of a host that has vanished, in whole seconds.
     pub ttl: Duration,
     /// What to do when it is lost while the command runs.
     pub on_lost: OnLockLost,
-    /// Whether to lock also on a server where the lock may not exclude.
+    /// Whether to lock also on a server where the lock may not exclude others.
     pub allow_unfit_server: bool,
 }
 
@@ -77,8 +77,8 @@ pub struct LockSpec {
 pub struct Grant {
     /// Which slot, from 0.
     pub slot: u32,
-    /// The server's number of the session. Behind a proxy it is not that of the handshake.
+    /// The session's connection id, as the server knows it. Behind a proxy it differs from that of the handshake.
     pub connection_id: u64,
-    /// A number that grows with each grant of the slot; `None` for a lock that has none.
+    /// The fence: it grows with each grant of the slot; `None` for a lock that has none.
     pub fence: Option<u64>,
 }

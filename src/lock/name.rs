@@ -6,16 +6,16 @@ use sha2::{Digest, Sha256};
 
 use crate::base::exit::{Failure, Reason};
 
-/// Bytes of a name at most.
+/// The most bytes of a name.
 const LONGEST_NAME: usize = 200;
 
-/// Bytes of a name that is used on the server as it is. The server allows 64 characters; eight are left for suffixes.
+/// The most bytes of a name that is used on the server as it is. The server allows 64 characters; eight are left for suffixes.
 const LONGEST_PLAIN_NAME: usize = 56;
 
-/// Bytes that a longer name keeps on the server, in front of `~` and the digits of its hash.
+/// The bytes of a longer name that are kept on the server, before `~` and the digits of its hash.
 const LONGEST_HEAD: usize = 31;
 
-/// Hex digits of the SHA-256 that stand for the whole of a longer name.
+/// The hex digits of the SHA-256 of a longer name.
 const HASH_DIGITS: usize = 24;
 
 /// A lock's name: 1 to 200 bytes of UTF-8, without control characters, `#`, or white space at either end.
@@ -23,7 +23,7 @@ const HASH_DIGITS: usize = 24;
 pub struct Name(String);
 
 impl Name {
-    /// Checks a name. The error says what is wrong with it, as the end of a sentence about the name.
+    /// Checks a name. The error ends a sentence that begins with the name.
     pub fn parse(name: &str) -> Result<Self, &'static str> {
         match name {
             "" => Err("is empty"),
@@ -35,8 +35,8 @@ impl Name {
         }
     }
 
-    /// The name of the lock on the server: the name itself up to 56 bytes, so that any program's
-    /// `GET_LOCK('name', …)` asks for the same lock; a longer one is cut at a character and ends in a hash of the whole.
+    /// The name of the lock on the server. Up to 56 bytes it is the name itself, so any program's `GET_LOCK('name', …)` asks for the same
+    /// lock. A longer one is cut at a character, and ends in a hash of the whole.
     pub fn on_server(&self) -> String {
         let name = &self.0;
         if name.len() <= LONGEST_PLAIN_NAME {
@@ -50,7 +50,7 @@ impl Name {
         format!("{head}~{}", &hash[..HASH_DIGITS])
     }
 
-    /// The server's name of a slot, from 0. That of slot 0 is the lock's own.
+    /// The name of a slot's lock on the server, from 0. Slot 0 has the lock's own name.
     pub fn slot_on_server(&self, slot: u32) -> String {
         match slot {
             0 => self.on_server(),
@@ -58,52 +58,52 @@ impl Name {
         }
     }
 
-    /// The server's name of the lock that the head of the queue for the slots holds.
+    /// The name on the server of the lock that the head of the queue for the slots holds.
     pub fn queue_head_on_server(&self) -> String {
         format!("{}#wait", self.on_server())
     }
 
-    /// The server's name of the lock that is held by whoever ends the holder of a slot (`dblock kill`).
+    /// The name on the server of the lock that the killer of a slot's holder holds (`dblock kill`).
     pub fn kill_on_server(&self, slot: u32) -> String {
         format!("{}#kill{slot}", self.on_server())
     }
 
-    /// The server's names of the beacons: each killer, and each holder that is being ended, holds one of them. They are asked for where
-    /// there are too many slots to ask for the kill lock of each.
+    /// The names on the server of the beacons. Each killer, and each holder that is being killed, holds one. Callers check these where
+    /// there are too many slots to check the kill lock of each.
     pub fn kill_beacons_on_server(&self) -> [String; 8] {
         ["a", "b", "c", "d", "e", "f", "g", "h"]
             .map(|letter| format!("{}#kill{letter}", self.on_server()))
     }
 
-    /// The server's name of the lock that a killed holder of a slot holds while it ends its command.
+    /// The name on the server of the lock that a killed holder of a slot holds while it ends its command.
     pub fn termination_on_server(&self, slot: u32) -> String {
         format!("{}#end{slot}", self.on_server())
     }
 
-    /// The server's name of the lock that the holder of a lost slot holds while it reacquires it.
+    /// The name on the server of the lock that the holder of a lost slot holds while it reacquires the slot.
     pub fn reacquire_on_server(&self, slot: u32) -> String {
         format!("{}#back{slot}", self.on_server())
     }
 }
 
-/// The server's name of the lock that the session of this number holds if it is a dblock's.
+/// The name on the server of the lock by which a session with this connection id shows that it is dblock's.
 pub fn session_marker_lock(connection: u64) -> String {
     format!("#{connection}")
 }
 
-/// The server's name of the lock that is held by whoever ends the session of this number. It says which holder of a slot is meant, and
-/// a waiter, which has no slot, finds it, too.
+/// The name on the server of the lock that the killer of this session holds. It says which holder of a slot is meant; and a waiter, which
+/// has no slot, finds it, too.
 pub fn kill_request_lock(connection: u64) -> String {
     format!("#kill{connection}")
 }
 
-/// The server's name of the lock by which a killed holder answers its killer, the session of this number, that its command has ended.
+/// The name on the server of the lock by which a killed holder tells its killer, the session with this id, that its command has ended.
 pub fn kill_ack_lock(connection: u64) -> String {
     format!("#gone{connection}")
 }
 
-/// The server's name of a lock that all sessions of one run hold in turn, and nobody else: `#` and 128 random bits. No name of a
-/// user's has a `#`.
+/// The name on the server of a lock that only the sessions of one run hold, one after the other: `#` and 128 random bits. No name of a
+/// user's lock has a `#`.
 ///
 /// # Errors
 /// [`Reason::OsRefused`] when the system has no random bits.
@@ -111,7 +111,7 @@ pub fn run_id_lock() -> Result<String, Failure> {
     Ok(run_lock_of(&random_id()?))
 }
 
-/// 32 hex digits that nobody has chosen before, nor can guess.
+/// 32 random hex digits, which nobody has chosen before or can guess.
 ///
 /// # Errors
 /// As [`run_id_lock`].
@@ -124,7 +124,8 @@ pub fn random_id() -> Result<String, Failure> {
     Ok(format!("{:032x}", u128::from_ne_bytes(bits)))
 }
 
-/// The server's name of the lock that the sessions of the run with this id hold: 32 hex digits, which are also the owner in its rows.
+/// The name on the server of the lock that the sessions of this run hold. The id is 32 hex digits, and is the owner in the run's rows,
+/// too.
 pub fn run_lock_of(id: &str) -> String {
     format!("#{id}")
 }

@@ -1,4 +1,4 @@
-//! What people do to single jobs: try them again now, or have them not run any more. Each is one transaction.
+//! What people do to single jobs: retry them now, or cancel them. Each change is one transaction.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,28 +10,28 @@ use super::queues::Queue;
 use crate::db::{Fault, Plain, Row, Session, Statement, first_value, text_literal};
 use crate::schema::{JOB_KEYS, JOB_PARTS, JOBS, Tables};
 
-/// What came of it.
+/// The result of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Changed {
-    /// It is due now, and was in this state.
+    /// The job is due now. It was in this state before.
     Retried(State),
-    /// It is deleted, and was in this state.
+    /// The job is deleted. It was in this state before.
     Deleted(State),
-    /// It runs, and will not run again.
+    /// The job is running, and will not run again.
     Canceled,
-    /// It is as it was, in this state.
+    /// The job is unchanged, because it is in this state.
     Not(State),
     /// The queue has no such job.
     Unknown,
 }
 
-/// How often a job is looked for that is in no state, for it may be on its way from one to another.
+/// A job without a state may just be moving from one table to another, so look this often.
 const LOOKS: u32 = 3;
 
-/// Has a job be due now that is dead or delayed, with its block.
+/// Makes a dead or delayed job due now, with its block.
 ///
 /// # Errors
-/// Those of a statement; after [`Fault::Conflict`] and [`Fault::Interrupted`] it may be done again.
+/// Those of a statement. [`Fault::Conflict`] and [`Fault::Interrupted`] allow another try.
 pub fn retry(
     id: u64,
     queue: &Queue,
@@ -59,7 +59,7 @@ pub fn retry(
     })
 }
 
-/// Has all jobs of a queue be due that are dead by now, a few hundred with each transaction; reports how many.
+/// Makes all jobs due that are dead now, a few hundred in each transaction. Reports how many.
 ///
 /// # Errors
 /// As [`retry`].
@@ -69,7 +69,7 @@ pub fn retry_dead(
     session: &mut Session,
     mut report: impl FnMut(u64),
 ) -> Result<(), Fault> {
-    // Those that die again meanwhile stay dead.
+    // Jobs that die meanwhile stay dead.
     let now = session.run(&AskNow)?;
     let mut after = 0;
     loop {
@@ -101,7 +101,7 @@ pub fn retry_dead(
     }
 }
 
-/// Moves rows of one table to those that are due now; a dead one has not been tried yet.
+/// Moves rows of one table to the due jobs. The attempts of dead jobs start again at 0.
 fn make_due(entries: &[Entry], tables: &Tables, session: &mut Session) -> Result<(), Fault> {
     let Some(first) = entries.first() else {
         return Ok(());
@@ -130,7 +130,7 @@ fn make_due(entries: &[Entry], tables: &Tables, session: &mut Session) -> Result
     )))
 }
 
-/// Deletes a job that waits or is dead; one that runs is not to run again.
+/// Deletes a job that is waiting or dead. A running job will not run again.
 ///
 /// # Errors
 /// As [`retry`].
@@ -180,7 +180,7 @@ pub fn cancel(
     })
 }
 
-/// A job, and the row that says its state, which is locked; none of that: it is done. `None`: there is no such job.
+/// Finds a job and the row of its state, and locks the row. A job without a row is done. `None`: there is no such job.
 fn find(
     id: u64,
     queue: &Queue,
@@ -201,7 +201,7 @@ fn find(
     Ok(Some((job, None)))
 }
 
-/// Carries out a transaction.
+/// Runs `work` in a transaction.
 fn transact<T>(
     session: &mut Session,
     work: impl FnOnce(&mut Session) -> Result<T, Fault>,

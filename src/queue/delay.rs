@@ -1,12 +1,12 @@
-//! When a job that failed is tried again.
+//! When a failed job is tried again.
 
 use std::time::Duration;
 
-/// However often it failed, it is tried again after this time, or the queue's own where that is longer.
+/// Delays double up to this limit, or up to the queue's own delay if that is longer.
 const LONGEST_DELAY: Duration = Duration::from_secs(3600);
 
-/// How long a job waits after its attempt of this number, from 1, has failed: the queue's delay, doubled with each attempt, the upper
-/// half of it by `chance`, from 0 to 1, so that what failed together does not come back together.
+/// How long a job waits after this attempt, counted from 1, has failed. The queue's delay doubles with each attempt. `chance`, from 0 to 1,
+/// decides the upper half, so that jobs that failed together do not all return together.
 pub fn retry_delay(first: Duration, attempt: u32, chance: f64) -> Duration {
     let doubled = 1u32
         .checked_shl(attempt.saturating_sub(1))

@@ -1,4 +1,4 @@
-//! Deleting a queue with all of its jobs. It may be interrupted anywhere, and done again.
+//! Deletes a queue with all of its jobs. It can be interrupted at any point, and continued later.
 
 use super::entries::{AskEntries, AskWorkers, MOST_DELETED, MOST_ENTRIES, delete_entries};
 use super::jobs::State;
@@ -8,7 +8,7 @@ use crate::schema::{
     WORKERS,
 };
 
-/// A queue, be it that it is being deleted.
+/// A queue's id, even if the queue is being deleted.
 struct AskId<'a> {
     tables: &'a Tables,
     name: &'a str,
@@ -30,7 +30,7 @@ impl Statement for AskId<'_> {
     }
 }
 
-/// Waits until the turns are over that the workers of a queue have begun.
+/// Waits until the workers' current turns are over.
 struct AwaitTurns<'a> {
     tables: &'a Tables,
     queue: u32,
@@ -54,11 +54,11 @@ impl Statement for AwaitTurns<'_> {
     }
 }
 
-/// Deletes a queue with all of its jobs, or goes on with that. Whether there was such a queue. It reports how many jobs it has deleted,
-/// and none before the first of them: that there is such a queue.
+/// Deletes a queue with all of its jobs, or continues a deletion. Returns whether there was such a queue. Reports the number of deleted
+/// jobs. The first report is 0, which shows that the queue was found.
 ///
 /// # Errors
-/// Those of a statement. It may be done again.
+/// Those of a statement. It can be repeated.
 pub fn delete(
     name: &str,
     tables: &Tables,
@@ -72,18 +72,18 @@ pub fn delete(
     let queues = tables.of(&QUEUES);
     let by_name = format!("WHERE name = {} AND id = {queue}", text_literal(name));
     report(0);
-    // From here on nothing is put and nothing is claimed.
+    // From now on no job is put or claimed.
     session.run(&Plain(format!(
         "/* dblock queue delete */ UPDATE {queues} SET deleted_at = COALESCE(deleted_at, UTC_TIMESTAMP(6)) {by_name}"
     )))?;
-    // A turn that began before that may still claim: its worker's row is locked until it is over.
+    // An earlier turn may still be claiming. It locks its worker's row until its end.
     session.run(&AwaitTurns { tables, queue })?;
     for worker in session.run(&AskWorkers { tables, queue })? {
         let which = format!("WHERE n.worker = {worker} ORDER BY n.worker, n.job");
         delete_all(State::Running, &which, tables, session, &mut report)?;
     }
     let of_queue = |order: &str| format!("WHERE n.queue = {queue} ORDER BY n.queue, {order}");
-    // What a worker gives back that does not know it yet is due or delayed.
+    // Workers that do not know of the deletion may still return jobs, as due or delayed. Hence due jobs come twice.
     for (state, order) in [
         (State::Dead, "n.job"),
         (State::Done, "n.done_at, n.job"),
@@ -100,7 +100,7 @@ pub fn delete(
         );
         while session.change(&Plain(delete.clone()))? >= MOST_DELETED {}
     }
-    // Those that live learn that the queue is gone.
+    // Keep the rows of living workers: they still have to find out.
     for over in ["expires_at IS NULL", "expires_at < UTC_TIMESTAMP(6)"] {
         let delete = format!(
             "/* dblock queue delete */ DELETE FROM {} WHERE queue = {queue} AND {over} ORDER BY queue, expires_at LIMIT {MOST_DELETED}",
@@ -115,10 +115,10 @@ pub fn delete(
     Ok(true)
 }
 
-/// Deletes what a worker has left whose queue was deleted: what it had claimed, which nobody else can know of on a cluster, and its row.
+/// Deletes the claims and the row of a worker whose queue was deleted. On a cluster nobody else may know of these claims.
 ///
 /// # Errors
-/// Those of a statement. It may be done again.
+/// Those of a statement. It can be repeated.
 pub fn delete_worker(worker: u64, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
     let which = format!("WHERE n.worker = {worker} ORDER BY n.worker, n.job");
     delete_all(State::Running, &which, tables, session, &mut |_| {})?;
@@ -128,7 +128,7 @@ pub fn delete_worker(worker: u64, tables: &Tables, session: &mut Session) -> Res
     )))
 }
 
-/// Deletes what workers have left that lived when their queue was deleted, and died before they knew of it.
+/// Deletes the workers that lived when their queue was deleted, and died before they noticed.
 fn delete_orphans(tables: &Tables, session: &mut Session) -> Result<(), Fault> {
     for worker in session.run(&AskOrphans(tables))? {
         delete_worker(worker, tables, session)?;
@@ -160,7 +160,7 @@ impl Statement for AskOrphans<'_> {
     }
 }
 
-/// Fails before anything is deleted where the account may not delete all of it: no row has these values.
+/// Fails early if the account may not delete everything. No row matches these conditions.
 fn check_privileges(tables: &Tables, session: &mut Session) -> Result<(), Fault> {
     for (table, nothing) in [
         (&QUEUES, "name = ''"),
@@ -183,7 +183,7 @@ fn check_privileges(tables: &Tables, session: &mut Session) -> Result<(), Fault>
     Ok(())
 }
 
-/// Deletes the rows of a state, with their jobs, and reports how many jobs that were.
+/// Deletes the rows of a state with their jobs, and reports the number of jobs.
 fn delete_all(
     state: State,
     which: &str,

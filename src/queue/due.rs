@@ -1,14 +1,14 @@
-//! What is due: delayed jobs whose time has come, and where to look for jobs.
+//! Due jobs: moves delayed jobs whose time has come, and finds shards and candidates for claims.
 
 use super::Queue;
 use super::narrow::{CARRIED, insert_into};
 use crate::db::{Batch, Fault, Reply, Row, Session, Statement};
 use crate::schema::{DELAYED, DUE, Tables};
 
-/// Has delayed jobs that are due by now be claimed, some hundreds at most; how many they were.
+/// Moves delayed jobs that are due to `dblock_due`, a few hundred at most. Returns how many rows.
 ///
 /// # Errors
-/// Those of a statement. Nothing is lost by them: whoever comes next does the same.
+/// Those of a statement. Nothing is lost: the next worker that looks does the same.
 pub fn promote(
     tables: &Tables,
     queue: &Queue,
@@ -28,10 +28,10 @@ pub fn promote(
     Ok(due.len())
 }
 
-/// Delayed jobs that are moved at once.
+/// How many delayed jobs are moved at once.
 const PROMOTED: usize = 500;
 
-/// Locks delayed jobs that are due by now, in a transaction that stays open.
+/// Locks delayed jobs that are due, in a transaction that stays open.
 struct LockDelayed<'a> {
     tables: &'a Tables,
     queue: &'a Queue,
@@ -69,7 +69,7 @@ impl Batch for LockDelayed<'_> {
     }
 }
 
-/// Moves the jobs that are locked, and ends the transaction.
+/// Moves the locked jobs, and ends the transaction.
 struct Promote<'a> {
     tables: &'a Tables,
     queue: &'a Queue,
@@ -106,9 +106,9 @@ impl Batch for Promote<'_> {
     }
 }
 
-/// The shards of a queue in which something is due.
+/// The shards of a queue with due jobs.
 pub struct AskShards<'a> {
-    /// Where.
+    /// dblock's tables.
     pub tables: &'a Tables,
     /// The queue.
     pub queue: &'a Queue,
@@ -140,15 +140,15 @@ impl Statement for AskShards<'_> {
     }
 }
 
-/// The jobs of a shard that come first, for servers on which those that others are about to claim cannot be skipped.
+/// The first due jobs of a shard, for servers without `SKIP LOCKED`.
 pub struct AskCandidates<'a> {
-    /// Where.
+    /// dblock's tables.
     pub tables: &'a Tables,
     /// The queue.
     pub queue: &'a Queue,
     /// The shard.
     pub shard: u16,
-    /// So many.
+    /// How many at most.
     pub limit: u32,
 }
 

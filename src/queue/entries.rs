@@ -1,40 +1,41 @@
-//! The rows of the narrow tables: what waits, runs, or is over, each of one job or of a block.
+//! The rows of the narrow tables: waiting, running, dead and done jobs. Each row is for one job or one block.
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
 use super::jobs::{MOST_JOBS, State};
+use super::narrow::NAMED;
 use crate::db::{Fault, LIST, Plain, Row, Session, Statement};
 use crate::schema::{DEAD, DELAYED, DONE, DUE, JOB_PARTS, JOBS, RUNNING, Table, Tables, WORKERS};
 
-/// Rows that one statement deletes at most.
+/// How many rows one statement deletes at most.
 pub const MOST_DELETED: u64 = 500;
 
-/// Narrow rows whose jobs are deleted at once.
-pub const MOST_ENTRIES: usize = 200;
+/// How many rows have their jobs deleted at once.
+pub const MOST_ENTRIES: usize = NAMED;
 
-/// Jobs of a block at most.
+/// Most jobs in a block.
 const LARGEST_BLOCK: u64 = MOST_JOBS as u64;
 
 const EPOCH: &str = "TIMESTAMP'1970-01-01 00:00:00'";
 
-/// The moment that is so many microseconds after the beginning of 1970, UTC.
+/// SQL for the moment this many microseconds after the start of 1970, UTC.
 pub(super) fn moment(micros: i64) -> String {
     format!("{EPOCH} + INTERVAL {micros} MICROSECOND")
 }
 
-/// How many microseconds a moment is after the beginning of 1970, UTC.
+/// SQL for the microseconds between the start of 1970, UTC, and a moment.
 pub(super) fn micros(moment: &str) -> String {
     format!("TIMESTAMPDIFF(MICROSECOND, {EPOCH}, {moment})")
 }
 
-/// A time of the server's. Nothing is before 1970.
+/// A time of the server. Times before 1970 become 1970.
 pub(super) fn time(micros: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or_default())
 }
 
 impl State {
-    /// Its table.
+    /// The table of this state.
     pub(super) fn table(self) -> &'static Table {
         match self {
             Self::Running => &RUNNING,
@@ -45,7 +46,7 @@ impl State {
         }
     }
 
-    /// The column that says since when.
+    /// The column with the start of this state.
     fn since(self) -> &'static str {
         match self {
             Self::Running => "claimed_at",
@@ -55,7 +56,7 @@ impl State {
         }
     }
 
-    /// What is read of a row `n` of its table.
+    /// The columns that are read of a row `n` of this state's table.
     pub(super) fn columns(self) -> String {
         let worker = match self {
             Self::Running => "n.worker",
@@ -69,7 +70,7 @@ impl State {
     }
 }
 
-/// How many columns [`State::columns`] are.
+/// The number of columns in [`State::columns`].
 pub(super) const COLUMNS: usize = 13;
 
 /// A row of a narrow table.
@@ -81,7 +82,7 @@ pub(super) struct Entry {
     pub priority: i32,
     /// The job, or the first of the block.
     pub job: u64,
-    /// The last of the block; 0: there is no block.
+    /// The last of the block; 0: a single job.
     pub last_job: u64,
     pub block: u64,
     pub jobs: u32,
@@ -90,7 +91,7 @@ pub(super) struct Entry {
     pub every_us: Option<u64>,
     /// In microseconds since 1970, UTC, as all moments here.
     pub due_at: i64,
-    /// When it was claimed, died or was done; else when it is due.
+    /// When it was claimed, died or was done. For a waiting job, when it is due.
     pub since: i64,
     pub worker: Option<u64>,
 }
@@ -115,12 +116,12 @@ impl Entry {
         })
     }
 
-    /// Whether it is of a block.
+    /// Whether the row is for a block.
     pub fn is_block(&self) -> bool {
         self.last_job > 0
     }
 
-    /// By its primary key.
+    /// The condition on its primary key.
     pub fn key(&self) -> String {
         let (queue, job) = (self.queue, self.job);
         match self.state {
@@ -153,7 +154,7 @@ impl Entry {
 pub(super) struct AskEntries<'a> {
     pub tables: &'a Tables,
     pub state: State,
-    /// Behind `FROM … n`: which, in which order, and how many.
+    /// The SQL after `FROM … n`: conditions, order and limit.
     pub which: String,
 }
 
@@ -178,7 +179,7 @@ impl Statement for AskEntries<'_> {
     }
 }
 
-/// What is known of a job apart from its state.
+/// What the wide table says of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Job {
     pub id: u64,
@@ -187,7 +188,7 @@ pub(super) struct Job {
     pub priority: i32,
     pub block: u64,
     pub key: Option<String>,
-    /// From one id to the next that the server gives.
+    /// The server's step from one id to the next.
     pub step: u64,
 }
 
@@ -228,7 +229,7 @@ impl Statement for AskJob<'_> {
 }
 
 impl Job {
-    /// The row that says its state, if that is this one; `locked`: until the end of the transaction. Not for those that are done.
+    /// The row of this job in this state, if there is one. `locked`: until the end of the transaction. Never for done jobs.
     ///
     /// # Errors
     /// Those of a statement.
@@ -240,14 +241,14 @@ impl Job {
         locked: bool,
     ) -> Result<Option<Entry>, Fault> {
         let (queue, id, block) = (self.queue, self.id, self.block);
-        // The first of its block is not farther away.
+        // A block's first job has an id at most this much smaller.
         let first = id.saturating_sub(LARGEST_BLOCK * self.step);
         let it = format!(
             "n.job BETWEEN {first} AND {id} AND (n.job = {id} OR n.block = {block} AND n.block > 0 AND n.last_job >= {id})"
         );
         let which = match state {
             State::Running => format!(
-                "JOIN {} w ON w.worker = n.worker WHERE w.queue = {queue} AND w.expires_at IS NOT NULL AND n.queue = {queue} AND {it}",
+                "FORCE INDEX (PRIMARY) JOIN {} w FORCE INDEX (by_queue) ON w.worker = n.worker WHERE w.queue = {queue} AND w.expires_at IS NOT NULL AND n.queue = {queue} AND {it}",
                 tables.of(&WORKERS)
             ),
             State::Due => format!(
@@ -258,7 +259,7 @@ impl Job {
             State::Dead => format!("WHERE n.queue = {queue} AND {it}"),
             State::Done => return Ok(None),
         };
-        // The rows of workers are not locked: they renew their lease there.
+        // Do not lock the workers' rows: they are needed for renewals.
         let lock = match state {
             _ if !locked => "",
             State::Running => "",
@@ -284,8 +285,8 @@ impl Job {
     }
 }
 
-/// Deletes the jobs of these rows of one table and then the rows, a few hundred with each statement. It may be interrupted anywhere, and
-/// done again, for the row goes last. Each statement is a transaction of its own.
+/// Deletes the jobs of these rows, which are all of one table, and then the rows. Each statement deletes a few hundred, as a transaction of
+/// its own. The row goes last, so that an interrupted deletion can be repeated.
 ///
 /// # Errors
 /// Those of a statement.
@@ -318,7 +319,7 @@ pub(super) fn delete_entries(
     Ok(())
 }
 
-/// Deletes jobs by their numbers, with their payloads.
+/// Deletes jobs by their ids, with their payloads.
 fn delete_jobs(ids: &str, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
     let parts = format!(
         "/* dblock queue delete */ DELETE FROM {} WHERE job IN ({ids}) ORDER BY job, part LIMIT {MOST_DELETED}",
@@ -350,7 +351,7 @@ fn delete_jobs_of_block(
     }
 }
 
-/// Numbers with commas between them.
+/// Numbers, separated by commas.
 pub(super) fn list(numbers: impl Iterator<Item = u64>) -> String {
     numbers.fold(String::new(), |mut list, number| {
         let comma = if list.is_empty() { "" } else { "," };
@@ -363,7 +364,7 @@ pub(super) fn list(numbers: impl Iterator<Item = u64>) -> String {
 pub(super) struct AskIds<'a> {
     pub tables: &'a Tables,
     pub block: Entry,
-    /// Only those behind this one.
+    /// Only jobs after this one.
     pub after: u64,
     pub limit: usize,
 }
@@ -391,7 +392,7 @@ impl Statement for AskIds<'_> {
     }
 }
 
-/// The workers of a queue that are not gone, in the order in which they came.
+/// The workers of a queue that are not gone, in the order of registration.
 pub(super) struct AskWorkers<'a> {
     pub tables: &'a Tables,
     pub queue: u32,

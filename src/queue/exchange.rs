@@ -1,31 +1,31 @@
-//! What a worker does until it knows what became of a turn. Decisions only, no server and no clock: the claimer carries them out, and
-//! the model tries them in every order of events.
+//! Finds out what became of a worker's turn. This code only decides, without a server or clock. The claimer acts on it, and the model tests
+//! it in every order of events.
 
 /// A turn whose outcome is not known yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Exchange {
     number: u64,
-    /// Whether an answer was lost: the turn may have been carried out.
+    /// Whether an answer was lost, so that the turn may have been carried out.
     in_doubt: bool,
 }
 
-/// What to ask the server.
+/// What to ask the server next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// To carry out the turn, on the condition that the one before was the last.
+    /// Carry out the turn, if the last turn was the one before it.
     CarryOut,
-    /// What became of it.
+    /// Look up whether the turn was carried out.
     LookUp,
 }
 
-/// What follows from an answer.
+/// The conclusion from an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// The turn was carried out: what it handed in is in, and what is running with its number was claimed.
+    /// The turn was carried out: its outcomes are recorded, and the rows with its number are its claims.
     Done,
-    /// The worker is gone, and has nothing any more.
+    /// The worker is gone, and has no jobs any more.
     Lost,
-    /// The server has lost turns that it had confirmed: it kept its commits in memory when it was killed, or it took over without them.
+    /// The server has lost turns that it had confirmed. It was killed with commits only in memory, or took over without them.
     Forgotten,
     /// Ask again.
     Again,
@@ -54,13 +54,13 @@ impl Exchange {
         }
     }
 
-    /// The number of the worker's last turn, as the answer says; `None`: the worker is gone.
+    /// Handles an answer with the number of the worker's last turn; `None`: the worker is gone.
     pub fn on_answer(&mut self, last: Option<u64>) -> Verdict {
         match last {
             None => Verdict::Lost,
             Some(last) if last == self.number => Verdict::Done,
             Some(last) if last + 1 < self.number => Verdict::Forgotten,
-            // It was not carried out. If its session still does so, the condition keeps it from being carried out twice.
+            // The turn was not carried out. If the lost session still carries it out, the condition prevents a second time.
             Some(_) => {
                 self.in_doubt = false;
                 Verdict::Again
@@ -68,7 +68,7 @@ impl Exchange {
         }
     }
 
-    /// There was no answer, or one that leaves open what was done.
+    /// Handles a lost or unclear answer.
     pub fn on_silence(&mut self) {
         self.in_doubt = true;
     }

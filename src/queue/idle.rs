@@ -1,4 +1,4 @@
-//! An idle worker: it waits for its place, and sleeps on the server until something is due.
+//! An idle worker: it waits to be the head, and then sleeps on the server until something is due.
 
 use super::Queue;
 use super::rescue::find_dead;
@@ -6,31 +6,31 @@ use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_li
 use crate::schema::{DELAYED, DUE, Tables};
 use std::time::Duration;
 
-/// What an idle worker learns.
+/// The findings of an idle worker.
 #[expect(clippy::struct_excessive_bools, reason = "columns of an answer")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Idle {
-    /// Whether something is due.
+    /// Whether a job is due, in a queue that is not paused.
     pub is_due: bool,
-    /// Whether something that was delayed is due.
+    /// Whether a delayed job is due.
     pub is_delayed_due: bool,
     /// Whether another worker has died.
     pub has_dead: bool,
-    /// Whether the queue is there and not being deleted.
+    /// Whether the queue exists and is not being deleted.
     pub has_queue: bool,
-    /// Whether nothing of it is to be claimed.
+    /// Whether the queue is paused.
     pub is_paused: bool,
 }
 
-/// Looks whether there is something to do; where there is nothing it sleeps on the server until there may be, for a time at most. Who
-/// puts something interrupts it by `KILL QUERY`. Looking and sleeping are one statement: what is put after it has looked interrupts
-/// the sleep, and what was put before is seen.
+/// Looks for work. If there is none, it sleeps on the server until there may be some, up to a limit. `dblock queue put` interrupts the
+/// sleep by `KILL QUERY`. Looking and sleeping are one statement, so jobs put before the look are seen, and jobs put after it interrupt the
+/// sleep.
 pub struct LookOrSleep<'a> {
-    /// Where.
+    /// dblock's tables.
     pub tables: &'a Tables,
     /// The queue.
     pub queue: &'a Queue,
-    /// The worker's own number: it does not look after itself.
+    /// The worker's own number, which is left out of the search for dead workers.
     pub worker: u64,
     /// How long it sleeps at most.
     pub limit: Duration,
@@ -72,19 +72,19 @@ impl Statement for LookOrSleep<'_> {
     }
 }
 
-/// Waits for the place at the head of the idle workers. Its session is not kept for long without a statement from now on: who waits
-/// behind a host that has vanished is not to wait for its lease.
+/// Waits to become the head of the idle workers. From then on the server ends the session after a short silence, so that the workers behind
+/// a vanished host need not wait for its lease to end.
 pub struct AwaitHead<'a> {
     /// The named lock that the head holds.
     pub lock: &'a str,
-    /// In whole seconds, for MySQL rounds.
+    /// In whole seconds, because MySQL rounds.
     pub limit: u64,
-    /// Whether the server does not know yet that it is not to keep the session for long.
+    /// Whether to set the session's short idle timeout first.
     pub sets_timeout: bool,
 }
 
-/// Gives up the place at the head, before anything else is asked on the session: who holds it is woken by `KILL QUERY`, which in a
-/// packet of several statements takes answers away that were promised. That is why this is one statement.
+/// Releases the head's lock, before any other statement on the session. The holder is woken by `KILL QUERY`, and in a packet of several
+/// statements that would lose answers. So this must be a single statement.
 pub fn leave_head(lock: &str) -> Plain {
     Plain(format!(
         "/* dblock queue leave head */ DO RELEASE_LOCK({})",
@@ -92,7 +92,7 @@ pub fn leave_head(lock: &str) -> Plain {
     ))
 }
 
-/// How long the server keeps the session of an idle worker without a statement, in seconds.
+/// How long the server keeps an idle worker's silent session, in seconds.
 const IDLE_SESSION: u32 = 5;
 
 impl Batch for AwaitHead<'_> {

@@ -1,52 +1,52 @@
-//! What jobs are put with, and which states they have.
+//! The properties of jobs when they are put, and their states.
 
 use std::time::Duration;
 
 /// The error of a job whose worker has died.
 pub const WORKER_DIED: &str = "its worker died, or lost the server";
 
-/// Jobs that are put in one transaction at most, and so the jobs of a block.
+/// Most jobs to put in one transaction, and so in one block.
 pub const MOST_JOBS: usize = 1000;
 
-/// Bytes of a payload at most.
+/// Longest payload in bytes.
 pub const LONGEST_PAYLOAD: usize = 16 * 1024 * 1024;
 
 /// When jobs are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// As soon as they are put.
+    /// When they are put.
     Now,
-    /// So long after they are put, by the server's clock.
+    /// This long after they are put, by the server's clock.
     After(Duration),
-    /// So many microseconds after the beginning of 1970, UTC, by the server's clock.
+    /// At this moment, in microseconds since 1970, UTC, by the server's clock.
     At(i64),
 }
 
-/// What all jobs have that are put together.
+/// The properties that jobs put together share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Traits {
     /// When they are due.
     pub due: Due,
-    /// Those with a lower number come first.
+    /// Lower numbers come first.
     pub priority: i32,
-    /// At most one job of this key that is not done is put: a name by the rules of [`crate::lock::Name`].
+    /// At most one unfinished job may have this key: a name by the rules of [`crate::lock::Name`].
     pub key: Option<String>,
-    /// They are due again so long after they were due; `None`: once.
+    /// The period of a repeating job; `None`: it runs once.
     pub every: Option<Duration>,
 }
 
-/// What a job waits for, or what became of it.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum State {
     /// A worker has claimed it.
     Running,
     /// The next worker may claim it.
     Due,
-    /// It will be due.
+    /// It will be due later.
     Delayed,
-    /// It is not tried any more.
+    /// It has failed for good.
     Dead,
-    /// It is done, and kept for a while.
+    /// It is done, and still kept.
     Done,
 }
 

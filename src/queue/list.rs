@@ -1,4 +1,4 @@
-//! The jobs of a queue, those that come first in front.
+//! Lists the jobs of a queue, in their order.
 
 use std::collections::VecDeque;
 use std::time::SystemTime;
@@ -11,10 +11,10 @@ use super::queues::Queue;
 use crate::db::{Fault, Row, Session, Statement};
 use crate::schema::{JOBS, Tables, WORKERS};
 
-/// Rows that are asked for at once.
+/// How many rows are read at once.
 const PAGE: usize = 200;
 
-/// Rows that are kept of all shards together, where each has some.
+/// How many rows all shards together may keep in memory.
 const KEPT: usize = 20_000;
 
 /// A job of a list.
@@ -23,22 +23,22 @@ pub struct Listed {
     pub id: u64,
     pub state: State,
     pub priority: i32,
-    /// When it is due, or was; `None`: nobody knows any more.
+    /// When it is or was due; `None`: unknown.
     pub due: Option<SystemTime>,
     /// How often it was started.
     pub attempt: u32,
     pub key: Option<String>,
-    /// When it was claimed, died or was done; else when it is due. `None`: nobody knows any more.
+    /// When it was claimed, died or was done. For a waiting job, when it is due. `None`: unknown.
     pub since: Option<SystemTime>,
-    /// Host and process of the worker that has claimed it.
+    /// The host and process of its worker.
     pub host: Option<String>,
     pub pid: Option<u64>,
     pub last_error: Option<String>,
-    /// Whether it is not to run again.
+    /// Whether it will not run again.
     pub canceled: bool,
 }
 
-/// What the wide table says of a job, and of its worker.
+/// What the wide table says of a job, and the host and process of its worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wide {
     key: Option<String>,
@@ -67,7 +67,7 @@ impl Listed {
     }
 }
 
-/// Reports jobs of a queue in a state, or in any but done: as many as `limit` says, those first that come first.
+/// Reports the jobs of a queue in one state, or in all but done, in their order and up to `limit`.
 ///
 /// # Errors
 /// Those of a statement.
@@ -91,7 +91,7 @@ pub fn list(
                 let Some((entry, _)) = cursor.front(queue, tables, session)? else {
                     continue;
                 };
-                // Within a shard they are in this order, and others have one shard.
+                // Due jobs of all shards are merged in this order. In other states the cursors follow one after the other.
                 let rank = (entry.priority, entry.job);
                 if cursor.shard.is_none() || next.is_none_or(|(_, first)| rank < first) {
                     next = Some((number, rank));
@@ -137,7 +137,7 @@ pub fn list(
     Ok(())
 }
 
-/// Where a list goes on, in a table, of one shard or of one worker where it is kept by those.
+/// The position of a list in a table, or in one shard or one worker of it.
 struct Cursor {
     state: State,
     shard: Option<u16>,
@@ -190,7 +190,7 @@ fn cursors(
 }
 
 impl Cursor {
-    /// The next row.
+    /// The next row, if any.
     fn front(
         &mut self,
         queue: &Queue,
@@ -203,7 +203,7 @@ impl Cursor {
         Ok(self.rows.front())
     }
 
-    /// Reads a page: first what has the same place as the last row, apart from the job, and then what is behind it.
+    /// Reads the next page: first the rows equal to the last one apart from the job, then the rows after it.
     fn read(&mut self, queue: &Queue, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
         for which in self.conditions(queue.id) {
             let page = AskPage {
@@ -288,11 +288,11 @@ impl Cursor {
     }
 }
 
-/// Some rows of a table with what else is known of their jobs.
+/// Some rows of a table, with the details of their jobs.
 struct AskPage<'a> {
     tables: &'a Tables,
     state: State,
-    /// Behind WHERE.
+    /// The SQL after WHERE.
     which: String,
     limit: usize,
 }
@@ -331,9 +331,9 @@ impl Statement for AskPage<'_> {
     }
 }
 
-/// What the wide table says, from this column on.
+/// Decodes the wide table's columns, starting with this one.
 pub(super) fn wide(row: &Row, from: usize) -> Result<Wide, Fault> {
-    // Whoever has widened a column: no message holds more.
+    // Someone may have widened a column. A message has no room for more.
     let text = |column: usize, most: usize| {
         let cut = |text: String| text.chars().take(most).collect::<String>();
         Ok::<_, Fault>(row.text(from + column)?.map(cut))

@@ -10,14 +10,14 @@ use crate::base::text::shown;
 use crate::db::{Fault, Plain, Session, text_literal};
 use crate::schema::{QUEUES, Tables};
 
-/// What came of the creation of a queue.
+/// The result of creating a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Created {
     /// It is new.
     New,
-    /// It was there already, just so.
+    /// It already existed, with the same properties.
     Same,
-    /// It is there with other properties: which, in words.
+    /// It exists with other properties; with the differences as text.
     Different(String),
     /// It is being deleted.
     Deleting,
@@ -45,7 +45,7 @@ pub fn create(
         properties.ttl.as_secs(),
         properties.keep.as_secs()
     );
-    // One that is there is found without a write, which would use up a number.
+    // Look first: a failed insert would use up a number.
     if let Some(found) = session.run(&FindQueue { tables, name })? {
         return Ok(compare(properties, &found.properties()));
     }
@@ -96,7 +96,7 @@ fn compare(wanted: &Properties, found: &Properties) -> Created {
     }
 }
 
-/// Has workers claim nothing, or claim again, which wakes one. Whether there is such a queue.
+/// Pauses or resumes a queue. Resuming wakes an idle worker. Returns whether there is such a queue.
 ///
 /// # Errors
 /// Those of a statement.
@@ -131,7 +131,7 @@ pub fn pause(
 /// The session must be dropped.
 pub(super) fn wake_one(name: &str, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
     let woken = session.try_run(&Plain(wake(tables.database(), name)))?;
-    // With nobody idle, or none that this account may wake, the server refuses it.
+    // The server refuses this if nobody is idle, or if the account may not wake the worker.
     let _ = woken;
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! The queue: jobs in tables, claimed by workers. Its rules, which are pure, and its SQL; it knows no process.
+//! The queue: jobs in tables, claimed by workers. This module has the rules, which are pure, and the SQL. It knows nothing of processes.
 //!
-//! A job has a row in the wide table of jobs, and one in the narrow table of its state: due, delayed, running, dead or done. Jobs that
-//! were put together may share the latter: a block, which is claimed and given back as a whole.
+//! A job has a row in the wide table of jobs, and one in the narrow table of its state: due, delayed, running, dead or done. Jobs that were
+//! put together may share their narrow row: a block, which is claimed and returned as a whole.
 
 mod change;
 mod delay;
@@ -13,6 +13,7 @@ mod idle;
 mod jobs;
 mod list;
 mod manage;
+mod marks;
 #[cfg(test)]
 mod model;
 mod narrow;
@@ -38,9 +39,10 @@ pub use idle::{AwaitHead, Idle, LookOrSleep, leave_head};
 pub use jobs::{Due, LONGEST_PAYLOAD, MOST_JOBS, State, Traits};
 pub use list::{Listed, list};
 pub use manage::{Created, create, pause};
+pub use marks::Marks;
 pub use opening::{Opened, open_for_work};
-pub use payloads::{ReadBlock, ReadPart};
-pub use prune::prune;
+pub use payloads::{ReadBlock, ReadPiece, Stored};
+pub use prune::{prune, prune_records};
 pub use put::{AskPacket, MOST_BYTES, Outcome, Put, Putter};
 pub use queues::{Claim, FindQueue, Properties, Queue};
 pub use reach::{For, being_deleted, missing_queue, no_such_queue, open, reach};

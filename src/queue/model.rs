@@ -1,10 +1,10 @@
-//! Explores the turns of workers in every order of events, against a model of the tables: packets that are carried out before or long
-//! after their session is lost, or never; answers that are lost or late; leases that end; rescues; claimers that die between a claim and
-//! its report; workers that die with their commands.
+//! Explores the turns of workers in every order of events, against a model of the tables. Packets are carried out before or long after
+//! their session is lost, or never. Answers are lost or late, leases end, and jobs are rescued. Claimers die between a claim and its
+//! report, and workers die with their commands.
 //!
-//! Proved, while clocks go right: no two commands have one job at a time; a job is done by a command of the worker that has it, and only
-//! once one has ended well; no job is lost; its fence grows with each claim; from everywhere there is a way on which every job is done
-//! and no worker has one.
+//! Proved, as long as the clocks are right: no two commands run for one job at the same time. A job is done only by a command of the worker
+//! that holds it, and only if that has succeeded. No job is lost, or stays unseen below a worker's mark. Its fence grows with each claim.
+//! From every state all jobs can become done, with no worker holding one.
 
 mod world;
 
@@ -91,7 +91,7 @@ fn random_orders_of_everything() {
     assert!(steps > 200_000, "the model has stopped moving: {steps}");
 }
 
-/// Without any of these rules something goes wrong, and the model shows it.
+/// Without any one of these rules something goes wrong, and the model shows it.
 #[test]
 fn every_rule_is_needed() {
     let lost = Budget { losses: 1, ..NONE };
@@ -131,6 +131,13 @@ fn every_rule_is_needed() {
         (Broken::ForgetsUnknownClaims, dies),
         (Broken::KeepsTheNumber, dies),
         (Broken::RunsOn, expires),
+        (
+            Broken::NeverLooksBelow,
+            Budget {
+                failures: 2,
+                ..NONE
+            },
+        ),
     ] {
         let found = catch_unwind(|| explore_to_rest(World::new(Some(broken), budget)));
         assert!(found.is_err(), "{broken:?}: nothing went wrong");

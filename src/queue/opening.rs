@@ -1,4 +1,4 @@
-//! What makes a session fit for a worker, and what its server can do.
+//! Prepares a session for a worker, and finds out the server's abilities.
 
 use super::{FindQueue, Queue, missing_queue};
 use crate::base::exit::{Failure, Reason};
@@ -7,20 +7,20 @@ use crate::db::server_facts::{Product, is_mariadb};
 use crate::db::{Fault, Plain, Row, Session, Statement, quoted_identifier};
 use crate::schema::{self, Node, Tables};
 
-/// A server as a worker knows it.
+/// What a worker knows of its server.
 #[derive(Debug, Clone)]
 pub struct Opened {
     /// The queue.
     pub queue: Queue,
-    /// Whether jobs that others are about to claim can be skipped (`SKIP LOCKED`). Not on a server that does not have it, or takes no
-    /// locks for it, nor where several nodes take writes: they do not see each other's locks.
+    /// Whether claims can use `SKIP LOCKED`. Some servers do not have it, or take no locks for it. With several nodes that take writes, a
+    /// node does not see the locks of the others.
     pub skips_locked: bool,
 }
 
-/// Makes a session fit for a worker of the queue of this name. Only what is committed is read, and no gaps are locked.
+/// Prepares a session for a worker of the queue with this name. It reads only committed rows, and locks no gaps.
 ///
 /// # Errors
-/// [`Fault::ReadOnly`] where the server takes no writes; [`Fault::Final`] where the tables or the queue are not there.
+/// [`Fault::ReadOnly`] if the server takes no writes; [`Fault::Final`] if the tables or the queue do not exist.
 pub fn open_for_work(tables: &Tables, name: &str, session: &mut Session) -> Result<Opened, Fault> {
     let node = schema::prepare(session)?;
     session.run(&Plain(
@@ -31,7 +31,7 @@ pub fn open_for_work(tables: &Tables, name: &str, session: &mut Session) -> Resu
         return Err(Fault::ReadOnly("is read-only".to_owned()));
     }
     tables.check_queues(session)?;
-    // A statement that deletes from several tables wants a database for their short names.
+    // A statement that deletes from several tables needs a current database for its aliases.
     session.run(&Plain(format!(
         "/* dblock queue use */ USE {}",
         quoted_identifier(tables.database())
@@ -46,7 +46,7 @@ pub fn open_for_work(tables: &Tables, name: &str, session: &mut Session) -> Resu
         );
         return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
     }
-    // A host that has vanished keeps its sessions no longer than its lease.
+    // A vanished host's sessions must not outlive its lease.
     session.run(&Plain(format!(
         "/* dblock queue session */ SET SESSION wait_timeout = {}",
         queue.ttl.as_secs()
@@ -90,12 +90,12 @@ impl Statement for AskServer {
     }
 }
 
-/// From 8.0.1 on `MySQL`, and from 10.6 on `MariaDB`. `TiDB` accepts the words and takes no lock.
+/// `MySQL` from 8.0.1 on, and `MariaDB` from 10.6 on. `TiDB` accepts the words, but takes no locks.
 fn skips_locked(version: &str, comment: &str) -> bool {
     if Product::of(version, comment) == Product::TiDb {
         return false;
     }
-    // MariaDB may put `5.5.5-` in front for old clients.
+    // MariaDB may put `5.5.5-` first for old clients.
     let version = version.strip_prefix("5.5.5-").unwrap_or(version);
     let mut numbers = version
         .split(['.', '-'])

@@ -1,58 +1,251 @@
 //! Deleting what nobody needs any more, a little at a time.
 
-use super::entries::{AskEntries, MOST_DELETED, MOST_ENTRIES, delete_entries};
-use super::jobs::State;
+use super::entries::{MOST_DELETED, MOST_ENTRIES, list, micros, moment};
+use super::narrow::by_key;
 use super::queues::Queue;
-use crate::db::{Fault, Plain, Session};
-use crate::schema::{PUTS, QUEUE_MINUTES, Tables, WORKERS};
+use crate::db::{Batch, Fault, LIST, Plain, Reply, Row, Session, Statement};
+use crate::schema::{DONE, JOB_PARTS, JOBS, PUTS, QUEUE_MINUTES, Tables, WORKERS};
 
 /// How long is kept what is only looked up.
 const KEPT: &str = "INTERVAL 1 DAY";
 
-/// Deletes, a few hundred rows each: jobs of the queue that are done and were kept for as long as it says, its counts of minutes and its
-/// workers that are gone for more than a day, and the notes of all puts that are older than a day. Each statement is a transaction of
-/// its own: there must be none under way. Whether there may be more.
+/// Parts of payloads that are deleted at once, but for those of one job: 16 MB, as long as the server does not take small packets alone.
+const MOST_PARTS: u32 = 64;
+
+/// Where jobs that others are about to delete cannot be skipped: so many times as many candidates as are deleted.
+const CANDIDATES: usize = 4;
+
+/// What was deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pruned {
+    /// So many jobs.
+    pub jobs: u64,
+    /// Where it goes on: what was done before this moment is gone, or others are about to delete it. In microseconds since 1970, UTC.
+    pub reached: Option<i64>,
+    /// Whether there may be more.
+    pub has_more: bool,
+}
+
+/// Deletes some of the jobs of the queue that were kept for as long as it says, from a moment on, and some of the notes of all puts that are
+/// older than a day. What others are about to delete is skipped, where that is possible. There must be no transaction under way.
 ///
 /// # Errors
 /// Those of a statement; nothing depends on it.
-pub fn prune(tables: &Tables, queue: &Queue, session: &mut Session) -> Result<bool, Fault> {
-    let id = queue.id;
-    let which = format!(
-        "WHERE n.queue = {id} AND n.done_at < UTC_TIMESTAMP(6) - INTERVAL {} SECOND ORDER BY n.queue, n.done_at, n.job \
-         LIMIT {MOST_ENTRIES}",
-        queue.keep.as_secs()
-    );
-    let mut done = session.run(&AskEntries {
+pub fn prune(
+    tables: &Tables,
+    queue: &Queue,
+    skips_locked: bool,
+    from: Option<i64>,
+    session: &mut Session,
+) -> Result<Pruned, Fault> {
+    let mut found = session.run_batch(&LockDone {
         tables,
-        state: State::Done,
-        which,
+        queue,
+        skips_locked,
+        from,
     })?;
-    let is_full = done.len() == MOST_ENTRIES;
-    // A block has a thousand jobs.
-    if done.iter().any(super::entries::Entry::is_block) {
-        done.truncate(1);
+    let is_full = found.len() >= MOST_ENTRIES;
+    if found.len() > MOST_ENTRIES {
+        let chance = usize::try_from(getrandom::u32().unwrap_or_default()).unwrap_or_default();
+        found.drain(..chance % (found.len() - MOST_ENTRIES + 1));
+        found.truncate(MOST_ENTRIES);
     }
-    let has_more = is_full || done.iter().any(super::entries::Entry::is_block);
-    delete_entries(&done, tables, session)?;
-    for statement in [
-        format!(
-            "DELETE FROM {} WHERE queue = {id} AND minute < UTC_TIMESTAMP() - {KEPT} ORDER BY queue, minute, worker",
-            tables.of(&QUEUE_MINUTES)
-        ),
-        format!(
-            "DELETE FROM {} WHERE put_at < UTC_TIMESTAMP(6) - {KEPT} ORDER BY put_at",
-            tables.of(&PUTS)
-        ),
-        format!(
-            "DELETE FROM {} WHERE queue = {id} AND expires_at IS NULL AND gone_at < UTC_TIMESTAMP(6) - {KEPT}",
-            tables.of(&WORKERS)
-        ),
-    ] {
-        session.run(&Plain(format!(
-            "/* dblock queue prune */ {statement} LIMIT {MOST_DELETED}"
-        )))?;
+    let taken = at_once(&found);
+    let has_rest = taken < found.len();
+    found.truncate(taken);
+    session.run_batch(&DeleteDone {
+        tables,
+        queue,
+        done: &found,
+    })?;
+    let puts = session.change(&Plain(format!(
+        "/* dblock queue prune */ DELETE FROM {} WHERE put_at < UTC_TIMESTAMP(6) - {KEPT} ORDER BY put_at LIMIT {MOST_DELETED}",
+        tables.of(&PUTS)
+    )))?;
+    Ok(Pruned {
+        jobs: found.iter().map(|done| u64::from(done.jobs)).sum(),
+        reached: found.last().map(|done| done.at).filter(|_| skips_locked),
+        has_more: is_full || has_rest || puts >= MOST_DELETED,
+    })
+}
+
+/// Deletes some of the counts of minutes of the queue and of its workers that are gone for more than a day.
+///
+/// # Errors
+/// Those of a statement; nothing depends on it.
+pub fn prune_records(tables: &Tables, queue: &Queue, session: &mut Session) -> Result<(), Fault> {
+    let id = queue.id;
+    session.run(&Plain(format!(
+        "/* dblock queue prune */ DELETE FROM {} WHERE queue = {id} AND minute < UTC_TIMESTAMP() - {KEPT} \
+         ORDER BY queue, minute, worker LIMIT {MOST_DELETED}",
+        tables.of(&QUEUE_MINUTES)
+    )))?;
+    let gone = session.run(&AskGone { tables, queue })?;
+    if gone.is_empty() {
+        return Ok(());
     }
-    Ok(has_more)
+    session.run(&Plain(format!(
+        "/* dblock queue prune */ DELETE w FROM {} w FORCE INDEX (by_queue) WHERE w.queue = {id} AND w.expires_at IS NULL AND w.worker IN ({})",
+        tables.of(&WORKERS),
+        list(gone.into_iter())
+    )))
+}
+
+/// Workers that are gone for long.
+struct AskGone<'a> {
+    tables: &'a Tables,
+    queue: &'a Queue,
+}
+
+impl Statement for AskGone<'_> {
+    type Answer = Vec<u64>;
+
+    const MOST_ROWS: usize = LIST;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock queue prune */ SELECT worker FROM {} FORCE INDEX (by_queue) WHERE queue = {} AND expires_at IS NULL \
+             AND gone_at < UTC_TIMESTAMP(6) - {KEPT} LIMIT {MOST_ENTRIES}",
+            self.tables.of(&WORKERS),
+            self.queue.id
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        rows.iter()
+            .filter_map(|row| row.get(0).transpose())
+            .collect()
+    }
+}
+
+/// A job or a block that is done.
+struct Done {
+    /// When it was done, in microseconds since 1970.
+    at: i64,
+    job: u64,
+    /// The last of the block; 0: there is no block.
+    last_job: u64,
+    block: u64,
+    jobs: u32,
+    /// Parts of its payload; of a block those of its first job.
+    parts: u32,
+}
+
+/// How many of these are deleted at once: a block alone, for it has up to a thousand jobs.
+fn at_once(found: &[Done]) -> usize {
+    let mut parts: u32 = 0;
+    let fit = found.iter().take_while(|done| {
+        // An application may have written any number there.
+        parts = parts.saturating_add(done.parts);
+        done.block == 0 && parts <= MOST_PARTS
+    });
+    fit.count().max(usize::from(!found.is_empty()))
+}
+
+/// Locks jobs that were kept for long enough, in a transaction that stays open. Where those that others have locked cannot be skipped, it
+/// only looks.
+struct LockDone<'a> {
+    tables: &'a Tables,
+    queue: &'a Queue,
+    skips_locked: bool,
+    from: Option<i64>,
+}
+
+impl Batch for LockDone<'_> {
+    type Answer = Vec<Done>;
+
+    fn statements(&self) -> Vec<String> {
+        let (limit, lock) = if self.skips_locked {
+            (MOST_ENTRIES, " FOR UPDATE SKIP LOCKED")
+        } else {
+            (CANDIDATES * MOST_ENTRIES, "")
+        };
+        let from = self.from.map_or(String::new(), |from| {
+            format!(" AND n.done_at >= {}", moment(from))
+        });
+        vec![
+            "/* dblock queue prune */ BEGIN".to_owned(),
+            format!(
+                "SELECT {}, n.job, n.last_job, n.block, n.jobs, (SELECT j.parts FROM {} j WHERE j.id = n.job) FROM {} \
+                 WHERE n.queue = {} AND n.done_at < UTC_TIMESTAMP(6) - INTERVAL {} SECOND{from} ORDER BY n.queue, n.done_at, n.job \
+                 LIMIT {limit}{lock}",
+                micros("n.done_at"),
+                self.tables.of(&JOBS),
+                by_key(self.tables, &DONE, "n"),
+                self.queue.id,
+                self.queue.keep.as_secs()
+            ),
+        ]
+    }
+
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Vec<Done>, Fault> {
+        let ([_, reply], None) = (replies, &fault) else {
+            return Err(fault.unwrap_or_else(|| Fault::Gone("no answer".to_owned())));
+        };
+        let read = |row: &Row| {
+            Ok(Done {
+                at: row.get(0)?.unwrap_or_default(),
+                job: row.get(1)?.unwrap_or_default(),
+                last_job: row.get(2)?.unwrap_or_default(),
+                block: row.get(3)?.unwrap_or_default(),
+                jobs: row.get(4)?.unwrap_or_default(),
+                parts: row.get(5)?.unwrap_or_default(),
+            })
+        };
+        reply.rows.iter().map(read).collect()
+    }
+}
+
+/// Deletes jobs with all that belongs to them, and ends the transaction.
+struct DeleteDone<'a> {
+    tables: &'a Tables,
+    queue: &'a Queue,
+    done: &'a [Done],
+}
+
+impl Batch for DeleteDone<'_> {
+    type Answer = ();
+
+    fn statements(&self) -> Vec<String> {
+        let Some(first) = self.done.first() else {
+            return vec!["/* dblock queue pruned */ COMMIT".to_owned()];
+        };
+        let each = self
+            .done
+            .iter()
+            .map(|done| format!("n.done_at = {} AND n.job = {}", moment(done.at), done.job));
+        let each = each.collect::<Vec<_>>().join(" OR ");
+        let of = format!("n.queue = {} AND ({each})", self.queue.id);
+        let by_key = |table, alias| by_key(self.tables, table, alias);
+        let (n, j, p) = (
+            by_key(&DONE, "n"),
+            by_key(&JOBS, "j"),
+            by_key(&JOB_PARTS, "p"),
+        );
+        let mut statements = if first.block == 0 {
+            vec![
+                format!(
+                    "/* dblock queue pruned */ DELETE p FROM {n} STRAIGHT_JOIN {p} ON p.job = n.job WHERE {of}"
+                ),
+                format!("DELETE j FROM {n} STRAIGHT_JOIN {j} ON j.id = n.job WHERE {of}"),
+            ]
+        } else {
+            let (job, last, block) = (first.job, first.last_job, first.block);
+            let of = format!("{of} AND j.id BETWEEN {job} AND {last} AND j.block = {block}");
+            vec![
+                format!(
+                    "/* dblock queue pruned */ DELETE p FROM {n} STRAIGHT_JOIN {j} STRAIGHT_JOIN {p} ON p.job = j.id WHERE {of}"
+                ),
+                format!("DELETE j FROM {n} STRAIGHT_JOIN {j} WHERE {of}"),
+            ]
+        };
+        statements.extend([format!("DELETE n FROM {n} WHERE {of}"), "COMMIT".to_owned()]);
+        statements
+    }
+
+    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
+        fault.map_or(Ok(()), Err)
+    }
 }
 
 #[cfg(test)]
@@ -122,8 +315,10 @@ mod tests {
         }
     }
 
-    fn what_is_old_is_deleted_a_little_at_a_time(kind: &str) {
+    fn what_is_old_is_deleted_a_little_at_a_time(kind: &str, skips_locked: bool) {
         let mut fixture = Fixture::new(kind, "dblock_queue_prune");
+        let using = Plain("USE dblock_queue_prune".to_owned());
+        fixture.session.run(&using).unwrap();
         let (queue, other) = (fixture.queue("q"), fixture.queue("other"));
         fixture.done(queue.id, 1, 450, 61, false);
         fixture.done(queue.id, 1001, 3, 59, false);
@@ -145,15 +340,29 @@ mod tests {
                 ));
             }
         }
-        let mut left = Vec::new();
-        for _ in 0..6 {
-            prune(&fixture.tables, &queue, &mut fixture.session).unwrap();
+        prune_records(&fixture.tables, &queue, &mut fixture.session).unwrap();
+        let (mut left, mut from) = (Vec::new(), None);
+        loop {
+            let pruned = prune(
+                &fixture.tables,
+                &queue,
+                skips_locked,
+                from,
+                &mut fixture.session,
+            )
+            .unwrap();
+            from = pruned.reached;
             left.push((fixture.count("dblock_done"), fixture.count("dblock_jobs")));
+            if !pruned.has_more {
+                break;
+            }
         }
-        // First the block, which is the oldest, and then the others.
-        let all = [(455, 455), (255, 255), (55, 55), (5, 5), (5, 5), (5, 5)];
-        assert_eq!(left, all, "{kind}");
-        assert_eq!(fixture.count("dblock_job_parts"), 5);
+        if skips_locked {
+            // First the block, which is the oldest, and then as many as have 64 parts.
+            let all = [455, 391, 327, 263, 199, 135, 71, 7, 5].map(|left| (left, left));
+            assert_eq!(left, all, "{kind}");
+        }
+        assert_eq!(left.last(), Some(&(5, 5)), "{kind}");
         for table in ["queue_minutes", "puts"] {
             assert_eq!(
                 fixture.count(&format!("dblock_{table}")),
@@ -170,11 +379,12 @@ mod tests {
 
     #[test]
     fn what_is_old_is_deleted_a_little_at_a_time_on_mariadb() {
-        what_is_old_is_deleted_a_little_at_a_time("mariadb");
+        what_is_old_is_deleted_a_little_at_a_time("mariadb", true);
+        what_is_old_is_deleted_a_little_at_a_time("mariadb", false);
     }
 
     #[test]
     fn what_is_old_is_deleted_a_little_at_a_time_on_mysql() {
-        what_is_old_is_deleted_a_little_at_a_time("mysql");
+        what_is_old_is_deleted_a_little_at_a_time("mysql", true);
     }
 }

@@ -1,5 +1,5 @@
-//! Putting jobs: one transaction for some of them at a time, and as a rule one packet. A row counts the transactions, and each is
-//! conditional on it: so one whose answer was lost is known again, and may be sent again at any time.
+//! Puts jobs, some in each transaction, which is usually one packet. A row counts the transactions, and each is conditional on the count.
+//! So a transaction with a lost answer can be recognized, and can be sent again at any time.
 
 mod transaction;
 
@@ -12,17 +12,17 @@ use crate::base::exit::{Failure, Reason};
 use crate::db::{Fault, Plain, Row, Session, Statement, first_value, text_literal};
 use crate::schema::{JOB_KEYS, PUTS, Tables};
 
-/// Bytes of the payloads of a transaction at most, unless there is one alone. The packet has two digits for each.
+/// Most payload bytes in a transaction, unless it has only one payload. The packet has two digits for each byte.
 pub const MOST_BYTES: usize = 192 * 1024;
 
-/// Jobs that were put by one transaction. Their ids are so far apart as the server says.
+/// Jobs that one transaction has put. Their ids are `step` apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Put {
-    /// The id of the first.
+    /// The first id.
     pub first: u64,
-    /// From one id to the next.
+    /// The step from one id to the next.
     pub step: u32,
-    /// How many.
+    /// How many jobs.
     pub jobs: u32,
 }
 
@@ -33,16 +33,16 @@ impl Put {
     }
 }
 
-/// What came of a transaction.
+/// The result of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The jobs are put.
     Put(Put),
-    /// Nothing is put: this job has the key.
+    /// Nothing was put: this job has the key.
     HasKey(u64),
-    /// Nothing is put: the queue is deleted.
+    /// Nothing was put: the queue is deleted.
     NoQueue,
-    /// Nothing is put: the server has lost what it had committed before.
+    /// Nothing was put: the server has lost earlier commits.
     Forgotten,
 }
 
@@ -51,25 +51,25 @@ pub struct Putter<'a> {
     tables: &'a Tables,
     queue: Queue,
     traits: &'a Traits,
-    /// The number of its row: 32 hex digits.
+    /// The key of its row in the table of puts: 32 hex digits.
     put: String,
-    /// How many transactions were committed.
+    /// The number of committed transactions.
     turn: u64,
-    /// Where the next job goes.
+    /// The shard of the next job.
     shard: u16,
-    /// The number of the jobs of the transaction that is under way.
+    /// The block number of the current transaction's jobs.
     block: u64,
-    /// When the last one was committed.
+    /// When the last transaction was committed.
     committed: Moment,
-    /// Bytes of a part of a long payload; so many of all parts of a packet, unless there is one alone.
+    /// Bytes in one part of a long payload. The parts in one packet have this much together, unless it is a single part.
     part: usize,
 }
 
 impl<'a> Putter<'a> {
-    /// One that has put nothing yet.
+    /// A putter that has put nothing yet.
     ///
     /// # Errors
-    /// [`Reason::OsRefused`] when the system has no random bits.
+    /// [`Reason::OsRefused`] if the system has no random bits.
     pub fn new(tables: &'a Tables, queue: Queue, traits: &'a Traits) -> Result<Self, Failure> {
         let shard = random()? % u64::from(queue.shards.max(1));
         Ok(Self {
@@ -85,16 +85,16 @@ impl<'a> Putter<'a> {
         })
     }
 
-    /// From here on no packet has more than so many bytes, which is what the server takes.
+    /// Limits packets to this many bytes, which is what the server takes.
     pub fn limit_packets(&mut self, packet: usize) {
         self.part = transaction::part_of(packet);
     }
 
-    /// Tries to put these payloads, in one transaction, 1 to [`MOST_JOBS`](super::MOST_JOBS).
+    /// Tries to put these payloads in one transaction, 1 to [`MOST_JOBS`](super::MOST_JOBS) of them.
     ///
     /// # Errors
-    /// After [`Fault::Conflict`] and [`Fault::NoRoom`] they are not put. After anything else but [`Fault::Final`] that is not known until
-    /// [`Putter::look_up`] has said it.
+    /// After [`Fault::Conflict`] and [`Fault::NoRoom`] nothing was put. After any other fault but [`Fault::Final`] that is unknown;
+    /// [`Putter::look_up`] finds out.
     pub fn try_put(&mut self, session: &mut Session, payloads: &[&[u8]]) -> Result<Outcome, Fault> {
         let done = self.send(session, payloads);
         match done {
@@ -103,7 +103,7 @@ impl<'a> Putter<'a> {
                 Ok(Outcome::Put(put))
             }
             Err(fault) => {
-                // What is left of the transaction; a session that is gone has none.
+                // Roll back the rest of the transaction. A lost session has none.
                 if !matches!(fault, Fault::Gone(_)) {
                     session.run(&Plain("/* dblock queue rollback */ ROLLBACK".to_owned()))?;
                 }
@@ -115,7 +115,7 @@ impl<'a> Putter<'a> {
         }
     }
 
-    /// Whether the payloads are put that were sent last, and whose answer was lost.
+    /// Whether the last payloads were put, after their answer was lost.
     ///
     /// # Errors
     /// Those of a statement.
@@ -138,7 +138,7 @@ impl<'a> Putter<'a> {
         }
     }
 
-    /// The job that is not done and has the key, where there is a key.
+    /// The unfinished job with the key, if the jobs have a key.
     ///
     /// # Errors
     /// Those of a statement.
@@ -153,7 +153,7 @@ impl<'a> Putter<'a> {
         }
     }
 
-    /// Why the transaction was refused: it is committed already, there is a job of the key, or the queue is gone.
+    /// Why the transaction was refused: it was committed before, another job has the key, or the queue is gone.
     fn explain(
         &mut self,
         session: &mut Session,
@@ -173,15 +173,15 @@ impl<'a> Putter<'a> {
         })?;
         match (found, fault) {
             (Some(queue), fault) if queue.id == self.queue.id => match fault {
-                // Its row was deleted, as those are that have not changed for long.
+                // Its row was pruned, because the put was silent for so long.
                 Fault::Unmet(cause) if self.committed.elapsed() > IDLE => {
                     self.put = new_put().map_err(Fault::Final)?;
                     self.turn = 0;
                     Err(Fault::Conflict(cause))
                 }
-                // Its last commit is there no more, as on a server that was restored from a backup or took over without it.
+                // Its last commit is missing: the server was restored from a backup, or took over without it.
                 Fault::Unmet(_) if self.turn > 0 => Ok(Outcome::Forgotten),
-                // The job that had the key is done meanwhile.
+                // The job with the key is done by now.
                 Fault::Exists(cause) if self.traits.key.is_some() => Err(Fault::Conflict(cause)),
                 fault => Err(Fault::Final(Failure::new(
                     Reason::Internal,
@@ -203,7 +203,7 @@ impl<'a> Putter<'a> {
     }
 }
 
-/// After so long the row of a put may have been deleted.
+/// After this time the row of a put may have been pruned.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
 
 fn new_put() -> Result<String, Failure> {
@@ -218,12 +218,12 @@ fn random() -> Result<u64, Failure> {
     })
 }
 
-/// A number that no other jobs have; 0 has another meaning.
+/// A number that no other block has. 0 means that there is no block.
 fn new_block() -> Result<u64, Failure> {
     Ok(random()?.max(1))
 }
 
-/// Bytes of a packet that the server takes at most.
+/// The server's largest packet, in bytes.
 pub struct AskPacket;
 
 impl Statement for AskPacket {
@@ -238,7 +238,7 @@ impl Statement for AskPacket {
     }
 }
 
-/// How many transactions of a put were carried out, and the first id and the step of the last one.
+/// The number of a put's transactions, with the first id and the step of the last one.
 struct AskPut<'a> {
     tables: &'a Tables,
     put: &'a str,
@@ -267,7 +267,7 @@ impl Statement for AskPut<'_> {
     }
 }
 
-/// The job that is not done and has a key.
+/// The unfinished job with a key.
 struct AskKey<'a> {
     tables: &'a Tables,
     queue: u32,

@@ -1,4 +1,4 @@
-//! What a queue is: its properties.
+//! A queue and its properties.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub enum Claim {
 }
 
 impl Claim {
-    /// Both.
+    /// All values.
     pub const ALL: [Self; 2] = [Self::Rows, Self::Blocks];
 
     /// Its word on the command line and in the table.
@@ -28,26 +28,26 @@ impl Claim {
         }
     }
 
-    /// The one with this word.
+    /// The value with this word.
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|claim| claim.word() == word)
     }
 }
 
-/// What a queue is created with.
+/// The properties of a new queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Properties {
     /// What a worker claims at once.
     pub claim: Claim,
-    /// In how many parts its jobs are kept, 1 to 1024.
+    /// The number of its shards, 1 to 1024.
     pub shards: u16,
-    /// How often a job is started before it is dead, 1 or more.
+    /// The number of attempts before a job is dead, 1 or more.
     pub max_attempts: u32,
-    /// From the first failure to the next attempt; it doubles with each.
+    /// The delay after the first failure. It doubles with each attempt.
     pub retry_delay: Duration,
     /// The lease of a worker, in whole seconds.
     pub ttl: Duration,
-    /// How long done jobs are kept, in whole seconds; zero: they are deleted.
+    /// How long done jobs are kept, in whole seconds; zero: they are deleted at once.
     pub keep: Duration,
 }
 
@@ -56,21 +56,21 @@ pub struct Properties {
 pub struct Queue {
     /// Its name.
     pub name: String,
-    /// Its number in the tables.
+    /// Its id in the tables.
     pub id: u32,
     /// What a worker claims at once.
     pub claim: Claim,
-    /// In how many parts its jobs are kept, 1 or more: only within one are they in order.
+    /// The number of its shards, 1 or more. Jobs are only in order within a shard.
     pub shards: u16,
-    /// How often a job is started before it is dead.
+    /// The number of attempts before a job is dead.
     pub max_attempts: u32,
-    /// From the first failure to the next attempt; it doubles with each.
+    /// The delay after the first failure. It doubles with each attempt.
     pub retry_delay: Duration,
     /// The lease of a worker.
     pub ttl: Duration,
-    /// How long done jobs are kept; zero: they are deleted.
+    /// How long done jobs are kept; zero: they are deleted at once.
     pub keep: Duration,
-    /// Whether workers claim nothing for now.
+    /// Whether it is paused.
     pub paused: bool,
 }
 
@@ -88,7 +88,7 @@ impl Queue {
     }
 }
 
-/// Whether the deletion of a queue has begun, and has not ended.
+/// Whether the queue is being deleted.
 pub(super) struct IsDeleting<'a> {
     pub tables: &'a Tables,
     pub name: &'a str,
@@ -110,9 +110,9 @@ impl Statement for IsDeleting<'_> {
     }
 }
 
-/// Finds a queue by its name; `None`: there is no such, or it is being deleted.
+/// Finds a queue by its name; `None`: it does not exist, or is being deleted.
 pub struct FindQueue<'a> {
-    /// Where.
+    /// dblock's tables.
     pub tables: &'a Tables,
     /// Its name.
     pub name: &'a str,

@@ -1,4 +1,4 @@
-//! Reaching a server that has the tables of the queues.
+//! Reaches a server with the queues' tables.
 
 use std::thread::sleep;
 
@@ -8,7 +8,7 @@ use crate::db::server_facts::Shown;
 use crate::db::{Connector, Fault, Plain, Session};
 use crate::schema::{self, Tables};
 
-/// What is to be done there.
+/// What the session is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum For {
     /// Reading: a replica will do.
@@ -17,19 +17,19 @@ pub enum For {
     Writing,
 }
 
-/// Makes a session fit for the queues: the right server, with tables that this dblock can use.
+/// Prepares a session for the queues: the right server, with tables that this dblock can use.
 ///
 /// # Errors
-/// [`Fault::ReadOnly`] for a server that takes no writes, where they are meant and another server may take them;
-/// [`Fault::Untrusted`] for one without usable tables; any other of a statement.
+/// [`Fault::ReadOnly`] if the server takes no writes, they are needed, and there are other servers to try; [`Fault::Untrusted`] if it has
+/// no usable tables; any other fault of a statement.
 pub fn open(
     session: &mut Session,
     tables: &Tables,
     what_for: For,
     servers: usize,
 ) -> Result<(), Fault> {
-    schema::prepare(session)?;
-    // Another server may have them.
+    schema::prepare_for_transactions(session)?;
+    // Another server may have usable tables.
     tables.check_queues(session).map_err(|fault| match fault {
         Fault::Final(failure) if failure.reason == Reason::Configuration => {
             Fault::Untrusted(failure)
@@ -37,13 +37,13 @@ pub fn open(
         fault => fault,
     })?;
     if what_for == For::Writing {
-        // What somebody has moved meanwhile is seen where it is, and no gaps are locked.
+        // See rows that were moved meanwhile, and lock no gaps.
         session.run(&Plain(
             "/* dblock queue isolate */ SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
                 .to_owned(),
         ))?;
     }
-    // A single one says so when it is written to.
+    // A single server reports this when it is written to.
     if what_for == For::Writing && servers > 1 {
         for variable in ["read_only", "innodb_read_only"] {
             if Shown::Variable(variable).is_on(session)? {
@@ -54,10 +54,10 @@ pub fn open(
     Ok(())
 }
 
-/// Reaches a server, however long that lasts.
+/// Reaches a server, however long that takes.
 ///
 /// # Errors
-/// What no further attempt can mend; that none has the tables.
+/// A failure that another attempt would not solve; or no server has the tables.
 pub fn reach(connector: &Connector, tables: &Tables, what_for: For) -> Result<Session, Failure> {
     let servers = connector.targets().len();
     loop {
@@ -69,7 +69,7 @@ pub fn reach(connector: &Connector, tables: &Tables, what_for: For) -> Result<Se
     }
 }
 
-/// Why there is no queue of this name that could be used.
+/// Why there is no usable queue of this name.
 ///
 /// # Errors
 /// Those of a statement.
@@ -82,14 +82,14 @@ pub fn missing_queue(name: &str, tables: &Tables, session: &mut Session) -> Resu
     })
 }
 
-/// That a deletion of the queue has begun, and has not ended.
+/// The failure that the queue is being deleted.
 pub fn being_deleted(name: &str) -> Failure {
     let line =
         format!("the queue {name} is being deleted; dblock queue delete {name} goes on with that");
     Failure::new(Reason::Configuration, line)
 }
 
-/// That there is no such queue.
+/// The failure that there is no such queue.
 pub fn no_such_queue(name: &str) -> Failure {
     let line = format!("there is no queue {name}; create it with dblock queue create {name}");
     Failure::new(Reason::Configuration, line)

@@ -1,16 +1,16 @@
-//! The jobs of a dead worker are found by any other when its lease is over, and given to others.
+//! Rescues the jobs of a dead worker: after the end of its lease any other worker moves them to the due or dead jobs.
 
 use super::Queue;
 use super::jobs::WORKER_DIED;
-use super::narrow::{carried, insert_into};
+use super::narrow::{by_key, carried, insert_into, running};
 use crate::db::{Batch, Fault, Reply, Row, Session, Statement, first_value, text_literal};
-use crate::schema::{DEAD, DUE, JOB_KEYS, JOB_PARTS, JOBS, RUNNING, Tables, WORKERS};
+use crate::schema::{DEAD, DUE, JOB_KEYS, JOB_PARTS, JOBS, Tables, WORKERS};
 
-/// Gives the jobs of a dead worker to others: its lease is over. Whether there was one. The one that asks is left out: whether its own
-/// lease is over a renewal says.
+/// Rescues the jobs of one worker whose lease is over. Returns whether there was one. The worker's `own` lease is left out: its renewal
+/// finds out whether that is over.
 ///
 /// # Errors
-/// Those of a statement. Nothing is lost by them: whoever comes next does the same.
+/// Those of a statement. Nothing is lost: the next worker that looks does the same.
 pub fn rescue(
     tables: &Tables,
     queue: &Queue,
@@ -28,7 +28,7 @@ pub fn rescue(
     Ok(true)
 }
 
-/// A worker whose lease is over, other than the one that asks.
+/// A worker other than this one whose lease is over.
 struct FindDead<'a> {
     tables: &'a Tables,
     queue: &'a Queue,
@@ -59,7 +59,7 @@ pub(super) fn find_dead(tables: &Tables, queue: &Queue, own: u64) -> String {
     )
 }
 
-/// Gives the jobs of one worker to others, unless its lease is not over or somebody else does it.
+/// Moves a worker's jobs to the due or dead ones, unless its lease is valid again or another worker has done this.
 struct Rescue<'a> {
     tables: &'a Tables,
     queue: &'a Queue,
@@ -75,8 +75,8 @@ impl Batch for Rescue<'_> {
             queue,
             worker,
         } = self;
-        let (running, jobs) = (tables.of(&RUNNING), tables.of(&JOBS));
-        // What follows the update of its row in the transaction counts only where that has ended the lease.
+        let (running, jobs) = (running(tables), by_key(tables, &JOBS, "j"));
+        // The following statements only have an effect if the update of the worker's row has ended its lease.
         let of = format!("r.worker = {worker} AND @dblock_rescued = 1");
         let is_used_up = format!("r.attempt >= {} AND r.every_us IS NULL", queue.max_attempts);
         let dead_values = ["r.attempt", "r.every_us", "r.due_at"];
@@ -84,10 +84,10 @@ impl Batch for Rescue<'_> {
         let due_values = [attempt.as_str(), "r.every_us", "r.due_at"];
         let carried = carried("r");
         let canceled = format!(
-            "FROM {running} r STRAIGHT_JOIN {jobs} j ON j.id = r.job LEFT JOIN {} k ON k.queue = r.queue AND k.job_key = j.job_key \
-             AND k.job = j.id LEFT JOIN {} p ON p.job = j.id WHERE {of} AND r.block = 0 AND j.canceled_at IS NOT NULL",
-            tables.of(&JOB_KEYS),
-            tables.of(&JOB_PARTS)
+            "FROM {running} STRAIGHT_JOIN {jobs} ON j.id = r.job LEFT JOIN {} ON k.queue = r.queue AND k.job_key = j.job_key \
+             AND k.job = j.id LEFT JOIN {} ON p.job = j.id WHERE {of} AND r.block = 0 AND j.canceled_at IS NOT NULL",
+            by_key(tables, &JOB_KEYS, "k"),
+            by_key(tables, &JOB_PARTS, "p")
         );
         vec![
             "/* dblock queue rescue */ BEGIN".to_owned(),
@@ -98,13 +98,13 @@ impl Batch for Rescue<'_> {
             ),
             "SET @dblock_rescued = ROW_COUNT()".to_owned(),
             format!(
-                "UPDATE {running} r STRAIGHT_JOIN {jobs} j ON j.id = r.job SET j.failed_at = UTC_TIMESTAMP(6), \
+                "UPDATE {running} STRAIGHT_JOIN {jobs} ON j.id = r.job SET j.failed_at = UTC_TIMESTAMP(6), \
                  j.last_error = {died} WHERE {of} AND r.block = 0",
                 died = text_literal(WORKER_DIED)
             ),
             format!("DELETE r, j, k, p {canceled}"),
             format!(
-                "{} FROM {running} r WHERE {of} AND {is_used_up}",
+                "{} FROM {running} WHERE {of} AND {is_used_up}",
                 insert_into(
                     &tables.of(&DEAD),
                     &carried,
@@ -113,10 +113,10 @@ impl Batch for Rescue<'_> {
                 )
             ),
             format!(
-                "{} FROM {running} r WHERE {of} AND NOT ({is_used_up})",
+                "{} FROM {running} WHERE {of} AND NOT ({is_used_up})",
                 insert_into(&tables.of(&DUE), &carried, due_values, None)
             ),
-            format!("DELETE r FROM {running} r WHERE {of}"),
+            format!("DELETE r FROM {running} WHERE {of}"),
             "COMMIT".to_owned(),
         ]
     }

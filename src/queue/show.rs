@@ -1,4 +1,4 @@
-//! All about a job, and its payload.
+//! The details of a job, and its payload.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,31 +7,32 @@ use serde::{Deserialize, Serialize};
 use super::entries::{AskJob, Entry, micros, time};
 use super::jobs::State;
 use super::list::{Listed, Wide, wide};
+use super::payloads::{ReadPiece, Stored};
 use super::queues::Queue;
-use crate::db::{Fault, Plain, Row, Session, Statement, first_value};
+use crate::db::{Fault, Plain, Row, Session, Statement};
 use crate::schema::{JOB_PARTS, JOBS, Tables, WORKERS};
 
-/// All about a job.
+/// The details of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Details {
     /// As in a list.
     pub listed: Listed,
-    /// In which part of the queue it is.
+    /// Its shard.
     pub shard: u16,
-    /// How many jobs are claimed together with it, itself included; `None`: it is in no block.
+    /// The number of jobs in its block; `None`: it is a single job.
     pub block_jobs: Option<u32>,
-    /// The number of its latest claim; 0: there was none.
+    /// The number of its latest claim; 0: it was never claimed.
     pub fence: u64,
-    /// It is due again so long after it was due.
+    /// The period of a repeating job.
     pub every: Option<Duration>,
     pub put: SystemTime,
     pub canceled: Option<SystemTime>,
     pub failed: Option<SystemTime>,
-    /// Bytes of the payload.
+    /// The length of the payload in bytes.
     pub payload_bytes: u64,
 }
 
-/// Reports all about a job, and then its payload in pieces. Whether there is such a job.
+/// Reports the details of a job, and then its payload in pieces. Returns whether there is such a job.
 ///
 /// # Errors
 /// Those of a statement.
@@ -43,7 +44,7 @@ pub fn show(
     report: impl FnOnce(Details),
     mut piece: impl FnMut(&[u8]),
 ) -> Result<bool, Fault> {
-    // All of one moment.
+    // Read everything as of one moment.
     session.run(&Plain(
         "/* dblock queue show */ START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY".to_owned(),
     ))?;
@@ -63,7 +64,7 @@ pub fn show(
             found = job.entry(state, tables, session, false)?;
         }
     }
-    // It is in no other state.
+    // A job in no other state is done.
     let entry = found.unwrap_or(Entry {
         state: State::Done,
         queue: of_queue,
@@ -84,7 +85,6 @@ pub fn show(
     if let Some(worker) = entry.worker {
         (wide.host, wide.pid) = session.run(&AskHost { tables, worker })?;
     }
-    let parts = more.parts;
     report(Details {
         listed: Listed::new(id, &entry, wide),
         shard: job.shard,
@@ -96,24 +96,23 @@ pub fn show(
         failed: more.failed,
         payload_bytes: more.payload_bytes,
     });
-    if parts == 0 {
-        piece(&session.run(&AskPayload {
+    let payload = match more.parts {
+        0 => Stored::InRow(more.payload_bytes),
+        parts => Stored::InParts(parts),
+    };
+    for one in payload.pieces() {
+        let job = id;
+        let read = ReadPiece {
             tables,
-            id,
-            part: None,
-        })?);
-    }
-    for part in 0..parts {
-        piece(&session.run(&AskPayload {
-            tables,
-            id,
-            part: Some(part),
-        })?);
+            job,
+            piece: one,
+        };
+        piece(&session.run(&read)?.unwrap_or_default());
     }
     Ok(true)
 }
 
-/// What only the wide table says of a job.
+/// The details that are only in the wide table.
 struct More {
     wide: Wide,
     put: SystemTime,
@@ -158,7 +157,7 @@ impl Statement for AskMore<'_> {
     }
 }
 
-/// The host and the process of a worker.
+/// The host and process of a worker.
 struct AskHost<'a> {
     tables: &'a Tables,
     worker: u64,
@@ -180,34 +179,5 @@ impl Statement for AskHost<'_> {
             return Ok((None, None));
         };
         Ok((row.text(0)?, row.get(1)?))
-    }
-}
-
-/// A payload, or a part of one.
-struct AskPayload<'a> {
-    tables: &'a Tables,
-    id: u64,
-    part: Option<u32>,
-}
-
-impl Statement for AskPayload<'_> {
-    type Answer = Vec<u8>;
-
-    fn sql(&self) -> String {
-        let id = self.id;
-        match self.part {
-            None => format!(
-                "/* dblock queue payload */ SELECT payload FROM {} WHERE id = {id}",
-                self.tables.of(&JOBS)
-            ),
-            Some(part) => format!(
-                "/* dblock queue payload */ SELECT data FROM {} WHERE job = {id} AND part = {part}",
-                self.tables.of(&JOB_PARTS)
-            ),
-        }
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Vec<u8>, Fault> {
-        Ok(first_value(rows)?.unwrap_or_default())
     }
 }

@@ -1,4 +1,4 @@
-//! How much there is to do in each queue, and who does it.
+//! The jobs and workers of each queue.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,10 +9,10 @@ use super::jobs::State;
 use crate::db::{Fault, LIST, Row, Session, Statement, text_literal};
 use crate::schema::{QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
 
-/// Rows of a state that are counted at most.
+/// How many rows of a state are counted at most.
 pub const MOST_COUNTED: u64 = 1_000_000;
 
-/// Whole minutes of which the counts are the mean.
+/// Rates are averages over this many whole minutes.
 pub const MINUTES: u32 = 5;
 
 /// A number of jobs.
@@ -24,12 +24,12 @@ pub struct Count {
     pub more: bool,
 }
 
-/// How much there is to do in a queue.
+/// The state of a queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The queue.
     pub name: String,
-    /// Since when workers claim nothing.
+    /// Since when it is paused.
     pub paused: Option<SystemTime>,
     /// Since when it is being deleted.
     pub deleted: Option<SystemTime>,
@@ -37,9 +37,9 @@ pub struct Summary {
     pub delayed: Count,
     pub running: Count,
     pub dead: Count,
-    /// How long the job has been due that has been due longest.
+    /// How long the oldest due job has been due.
     pub oldest_due: Option<Duration>,
-    /// Jobs that were done, and attempts that failed, in the last whole minutes, [`MINUTES`] of them.
+    /// Jobs done and attempts failed in the last [`MINUTES`] whole minutes.
     pub done: u64,
     pub failed: u64,
 }
@@ -57,16 +57,16 @@ pub struct Worker {
     pub slots: u32,
     pub started: SystemTime,
     pub renewed: SystemTime,
-    /// How long ago that was, by the server's clock.
+    /// The times since then, by the server's clock.
     pub renewed_ago: Duration,
     pub started_ago: Duration,
-    /// Jobs that it has claimed.
+    /// The number of jobs that it holds.
     pub running: u64,
     /// Whether its lease is over, or it died in the last day.
     pub gone: bool,
 }
 
-/// What is found, one after the other: a queue, and then its workers.
+/// A finding: a queue, and after it each of its workers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Found {
     Queue(Box<Summary>),
@@ -75,7 +75,7 @@ pub enum Found {
     Missing(String),
 }
 
-/// Reports some queues, or all.
+/// Reports some queues, or all of them.
 ///
 /// # Errors
 /// Those of a statement.
@@ -183,7 +183,7 @@ impl Statement for AskQueues<'_> {
     }
 }
 
-/// How many jobs of a queue are in a state, as far as they are counted, and how long ago the first of them was due.
+/// The number of a queue's jobs in a state, up to the limit, and how long ago the first one was due.
 struct AskCount<'a> {
     tables: &'a Tables,
     queue: u32,
@@ -229,12 +229,12 @@ impl Statement for AskCount<'_> {
     }
 }
 
-/// A span of the server's; one that is less than nothing is nothing.
+/// A span from the server. Negative ones become zero.
 fn span(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or_default())
 }
 
-/// How many jobs of a queue were done in the last whole minutes, and how many attempts failed.
+/// A queue's jobs done and attempts failed in the last whole minutes.
 struct AskMinutes<'a> {
     tables: &'a Tables,
     queue: u32,
@@ -265,7 +265,7 @@ impl Statement for AskMinutes<'_> {
     }
 }
 
-/// The workers of a queue that live, or died in the last day.
+/// The workers of a queue that are registered, or died in the last day.
 struct AskWorkers<'a> {
     tables: &'a Tables,
     queue: u32,
@@ -281,7 +281,7 @@ impl Statement for AskWorkers<'_> {
         format!(
             "/* dblock queue workers */ SELECT w.worker, w.host, w.pid, w.user, w.program, w.slots, {}, {}, {}, {}, \
              (SELECT CAST(COALESCE(SUM(r.jobs), 0) AS UNSIGNED) FROM {} r WHERE r.worker = w.worker), \
-             w.expires_at IS NULL OR w.expires_at <= UTC_TIMESTAMP(6) FROM {} w WHERE w.queue = {} AND (w.expires_at IS NOT NULL \
+             w.expires_at IS NULL OR w.expires_at <= UTC_TIMESTAMP(6) FROM {} w FORCE INDEX (by_queue) WHERE w.queue = {} AND (w.expires_at IS NOT NULL \
              OR w.expires_at IS NULL AND w.died = 1 AND w.gone_at > UTC_TIMESTAMP(6) - INTERVAL 1 DAY)",
             micros("w.started_at"),
             micros("w.renewed_at"),

@@ -1,14 +1,13 @@
-//! A worker's turn: in one transaction and one packet it hands in what has ended and claims what is due. The number of the turn in the
-//! worker's row grows by one with it, on the condition that it was one less: so a turn whose answer was lost is carried out once, and
-//! by that number it is known whether it was.
+//! A worker's turn: one transaction in one packet, which records outcomes and claims due jobs. It increases the turn's number in the
+//! worker's row by one, on the condition that the row has the number before it. So a turn whose answer was lost is carried out once, and
+//! its number shows whether it was.
 //!
-//! All else in the transaction is conditional on that: a turn that reaches the server late, when the one that was sent again in its place
-//! is over, changes nothing, though the worker may have claimed the same jobs again meanwhile.
+//! Everything else in the transaction depends on that condition. If a turn reaches the server late, after its repetition, it changes
+//! nothing, even if the worker has claimed the same jobs again.
 //!
-//! What has ended is handed in by the rows that the worker still has in the table of running jobs, each by its job and its fence: what
-//! is handed in twice, because a claimer died before it said that it was, changes nothing the second time, though the worker may have
-//! claimed the same job again. Who gives a dead worker's jobs to
-//! others takes all of them away at once, together with the worker's lease: then the turn changes nothing.
+//! An outcome only applies to a row of running jobs with the same worker, job and fence. If a claimer dies before it reports a recorded
+//! outcome, that is recorded a second time, and changes nothing, even if the worker has claimed the same job again. A rescue takes all jobs
+//! of a dead worker at once, together with its lease. Then the turn changes nothing.
 
 mod deletions;
 mod hand_in;
@@ -18,66 +17,68 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::narrow::{carried, insert_into};
-use super::{Claim, Queue};
+use super::Queue;
+use super::marks::above;
+use super::narrow::{by_key, carried, insert_into, running, running_by_turn};
+use super::payloads::Stored;
 use crate::db::{Batch, Fault, LIST, Reply, Row, Statement};
 use crate::schema::{DUE, JOBS, QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
 
-/// Characters of an error that are kept.
+/// How many characters of an error are kept.
 pub const LONGEST_ERROR: usize = 1000;
 
-/// One job, or a block of jobs, that is claimed and handed in as a whole.
+/// One job or one block of jobs, which is claimed as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unit {
     /// The job, or the first of the block.
     pub job: u64,
-    /// The last of the block; 0: it is a job on its own.
+    /// The last of the block; 0: a single job.
     pub last_job: u64,
-    /// The number that the jobs of the block have; 0: it is a job on its own.
+    /// The number of the block; 0: a single job.
     pub block: u64,
-    /// How often it was started, with this time.
+    /// The number of this attempt, from 1.
     pub attempt: u32,
-    /// Grows with every claim.
+    /// The number of the claim, which grows with each.
     pub fence: u64,
-    /// Whether it is due again after it was done.
+    /// Whether it is due again after it is done.
     pub repeats: bool,
     /// Whether a job of it may have a key.
     pub has_key: bool,
-    /// Whether a payload of it is in parts.
+    /// Whether any payload of it is in parts.
     pub has_parts: bool,
 }
 
-/// What became of a job, or of all jobs of a block.
+/// The outcome of a job, or of all jobs of a block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobEnd {
     /// It is done.
     Done,
-    /// It has failed, and is due again after this time.
+    /// It has failed, and is due again after this delay; with the error.
     Retry(Duration, String),
-    /// It wants to be started again after this time; that counts as no attempt.
+    /// It asks to be started again after this delay. This does not count as an attempt.
     Later(Duration),
-    /// It has failed for good.
+    /// It has failed for good; with the error.
     Dead(String),
-    /// It was not started, or ended by dblock itself: it is due again, and that counts as no attempt.
+    /// It was not started, or dblock ended it. It is due again, and this does not count as an attempt.
     GivenBack,
-    /// The rest of a block still runs, or is still to run.
+    /// Other jobs of the block are not over yet.
     Running,
 }
 
-/// What is handed in.
+/// The outcome of a unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// What was claimed.
+    /// The claimed unit.
     pub unit: Unit,
-    /// What became of its jobs, those apart that are named.
+    /// The outcome of its jobs, apart from `others`.
     pub outcome: JobEnd,
-    /// Jobs of a block of which something else became, by their numbers.
+    /// Jobs of a block with other outcomes, by their ids.
     pub others: Vec<(u64, JobEnd)>,
 }
 
-/// A turn.
+/// A worker's turn.
 pub struct Turn<'a> {
-    /// Where.
+    /// dblock's tables.
     pub tables: &'a Tables,
     /// The queue.
     pub queue: &'a Queue,
@@ -85,45 +86,49 @@ pub struct Turn<'a> {
     pub worker: u64,
     /// The number of the turn.
     pub number: u64,
-    /// What has ended.
+    /// The outcomes to record.
     pub ended: &'a [Ended],
-    /// How many jobs are done and have failed since that was last recorded.
+    /// Jobs done and attempts failed since the counts were last recorded.
     pub counts: (u64, u64),
     /// What to claim; `None`: nothing.
     pub want: Option<Want>,
-    /// Whether the worker was idle before: the server keeps the session longer from then on.
+    /// Whether the session has an idle worker's short timeout. The turn sets the longer one.
     pub was_idle: bool,
 }
 
 /// What to claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Want {
-    /// So many jobs or blocks.
+    /// How many jobs or blocks.
     pub limit: u32,
-    /// Of this shard.
+    /// The shard.
     pub shard: u16,
-    /// Of these jobs alone, by priority and number. `None`: those that nobody is about to claim (`SKIP LOCKED`).
+    /// Claims only these jobs, by priority and id. `None`: any that others have not locked (`SKIP LOCKED`).
     pub among: Option<Vec<(i32, u64)>>,
+    /// With `SKIP LOCKED`: claims only jobs after these, by priority and id. See [`super::Marks`].
+    pub above: Vec<(i32, u64)>,
 }
 
-/// What the server says after a turn.
+/// The server's answer to a turn.
 #[derive(Debug, Default)]
 pub struct TurnOver {
-    /// What the worker's row says.
+    /// The worker's row.
     pub standing: Standing,
-    /// What was claimed, in how many parts the payload of its first job is, and the payloads of jobs on their own; `None`: in parts, or of
-    /// a block. Where the number of parts is `None`, the job is gone.
-    pub claimed: Vec<(Unit, Option<u32>, Option<Vec<u8>>)>,
+    /// The claimed units, with the payloads of single jobs; `None`: there is no such job. For a block it is the payload of its first job,
+    /// and is not used.
+    pub claimed: Vec<(Unit, Option<Stored>)>,
+    /// The priority and first job of each.
+    pub places: Vec<(i32, u64)>,
 }
 
-/// What a worker's row says.
+/// The state of a worker's row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// The number of its last turn; `None`: the worker is gone, and has nothing any more.
+    /// The number of its last turn; `None`: the worker is gone, and has no jobs any more.
     pub turn: Option<u64>,
     /// Whether the queue is paused.
     pub is_paused: bool,
-    /// Whether the queue is there.
+    /// Whether the queue exists.
     pub has_queue: bool,
 }
 
@@ -152,9 +157,10 @@ impl Turn<'_> {
             limit,
             shard,
             among,
+            above: marks,
         } = want;
         let (which, skips) = match among {
-            None => (String::new(), " SKIP LOCKED"),
+            None => (above(marks), " SKIP LOCKED"),
             Some(jobs) => (format!(" AND ({})", among_jobs(jobs)), ""),
         };
         let (worker, turn) = (self.worker, self.number);
@@ -164,35 +170,32 @@ impl Turn<'_> {
         let besides = Some(("worker, turn, claimed_at", claimed.as_str()));
         [
             format!(
-                "{} FROM {} w STRAIGHT_JOIN {} d \
+                "{} FROM {} w FORCE INDEX (PRIMARY) STRAIGHT_JOIN {} \
                  WHERE w.worker = {worker} AND w.turn = {turn} AND @dblock_turn = 1 AND @dblock_open = 1 AND d.queue = {} AND d.shard = {shard}{which} \
                  ORDER BY d.priority, d.job LIMIT {limit} FOR UPDATE{skips}",
                 insert_into(&self.table(&RUNNING), &carried, values, besides),
                 self.table(&WORKERS),
-                self.table(&DUE),
+                by_key(self.tables, &DUE, "d"),
                 self.queue.id
             ),
             format!(
-                "DELETE d FROM {} r STRAIGHT_JOIN {} d ON d.queue = r.queue AND d.shard = r.shard AND d.priority = r.priority \
+                "DELETE d FROM {} STRAIGHT_JOIN {} ON d.queue = r.queue AND d.shard = r.shard AND d.priority = r.priority \
                  AND d.job = r.job WHERE r.worker = {worker} AND r.turn = {turn}",
-                self.table(&RUNNING),
-                self.table(&DUE)
+                running_by_turn(self.tables),
+                by_key(self.tables, &DUE, "d")
             ),
         ]
     }
 
-    /// Asks what became of the turn, and for what was claimed in it.
+    /// Asks whether the turn was carried out, and what it has claimed.
     pub fn outcome(&self) -> [String; 2] {
-        let payload = match self.queue.claim {
-            Claim::Rows => "j.payload",
-            // A block's payloads are read by its numbers.
-            Claim::Blocks => "IF(r.block = 0, j.payload, NULL)",
-        };
         [
             standing(self.tables, self.worker),
+            // A block's payloads are read later. The first one is short enough to be sent twice.
             format!(
-                "SELECT {UNIT}, {payload}, r.priority FROM {} r LEFT JOIN {} j ON j.id = r.job WHERE r.worker = {} AND r.turn = {}",
-                self.table(&RUNNING),
+                "SELECT {UNIT}, {}, r.priority FROM {} LEFT JOIN {} j ON j.id = r.job WHERE r.worker = {} AND r.turn = {}",
+                Stored::columns("j"),
+                running_by_turn(self.tables),
                 self.table(&JOBS),
                 self.worker,
                 self.number
@@ -201,7 +204,7 @@ impl Turn<'_> {
     }
 }
 
-/// Asks what a worker's row says.
+/// Asks for the state of a worker's row.
 pub(super) fn standing(tables: &Tables, worker: u64) -> String {
     format!(
         "SELECT w.turn, w.expires_at IS NOT NULL, q.paused_at IS NOT NULL, q.id IS NOT NULL AND q.deleted_at IS NULL \
@@ -212,7 +215,7 @@ pub(super) fn standing(tables: &Tables, worker: u64) -> String {
 }
 
 impl Standing {
-    /// Reads the row of an answer.
+    /// Decodes the answer.
     pub(super) fn decode(rows: &[Row]) -> Result<Self, Fault> {
         let Some(row) = rows.first() else {
             return Ok(Self::default());
@@ -276,7 +279,7 @@ impl Batch for Turn<'_> {
     }
 }
 
-/// Looks what became of a turn whose answer was lost.
+/// Looks up a turn whose answer was lost.
 pub struct AskTurn<'a>(pub &'a Turn<'a>);
 
 impl Batch for AskTurn<'_> {
@@ -295,9 +298,9 @@ impl Batch for AskTurn<'_> {
     }
 }
 
-/// All that a worker has claimed.
+/// Everything that a worker has claimed.
 pub struct AskRunning<'a> {
-    /// Where.
+    /// dblock's tables.
     pub tables: &'a Tables,
     /// The worker's number.
     pub worker: u64,
@@ -310,25 +313,25 @@ impl Statement for AskRunning<'_> {
 
     fn sql(&self) -> String {
         format!(
-            "/* dblock queue ask running */ SELECT {UNIT} FROM {} r LEFT JOIN {} j ON j.id = r.job WHERE r.worker = {}",
-            self.tables.of(&RUNNING),
+            "/* dblock queue ask running */ SELECT {UNIT} FROM {} LEFT JOIN {} j ON j.id = r.job WHERE r.worker = {}",
+            running(self.tables),
             self.tables.of(&JOBS),
             self.worker
         )
     }
 
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        rows.iter().map(|row| Ok(decode_unit(row)?.0)).collect()
+        rows.iter().map(decode_unit).collect()
     }
 }
 
-/// The columns of a unit, and in how many parts its payload is.
+/// The columns of a unit.
 const UNIT: &str = "r.job, r.last_job, r.block, r.attempt, r.fence, r.every_us IS NOT NULL, j.job_key IS NOT NULL, j.parts";
 
-fn decode_unit(row: &Row) -> Result<(Unit, Option<u32>), Fault> {
+fn decode_unit(row: &Row) -> Result<Unit, Fault> {
     let parts: Option<u32> = row.get(7)?;
     let block = row.get(2)?.unwrap_or_default();
-    let unit = Unit {
+    Ok(Unit {
         job: row.get(0)?.unwrap_or_default(),
         last_job: row.get(1)?.unwrap_or_default(),
         block,
@@ -336,27 +339,28 @@ fn decode_unit(row: &Row) -> Result<(Unit, Option<u32>), Fault> {
         fence: row.get(4)?.unwrap_or_default(),
         repeats: row.get::<u8>(5)? == Some(1),
         has_key: row.get::<u8>(6)? == Some(1),
-        // Of a block nobody knows before its jobs are read.
+        // For a block this is only known once its jobs are read.
         has_parts: block != 0 || parts.is_some_and(|parts| parts > 0),
-    };
-    Ok((unit, parts))
+    })
 }
 
 fn decode(standing: &[Row], claimed: &[Row]) -> Result<TurnOver, Fault> {
     let mut units = Vec::new();
     for row in claimed {
-        let (unit, parts) = decode_unit(row)?;
-        let priority: i32 = row.get(9)?.unwrap_or_default();
-        units.push((priority, unit, parts, row.get(8)?));
+        let priority: i32 = row.get(11)?.unwrap_or_default();
+        units.push((priority, decode_unit(row)?, Stored::decode(row, 8)?));
     }
-    // The server would have to sort them, payloads and all.
+    // Sorting on the server would include the payloads.
     units.sort_by_key(|(priority, unit, ..)| (*priority, unit.job));
-    let claimed = units
-        .into_iter()
-        .map(|(_, unit, parts, payload)| (unit, parts, payload));
+    let places = units
+        .iter()
+        .map(|(priority, unit, ..)| (*priority, unit.job));
+    let places = places.collect();
+    let claimed = units.into_iter().map(|(_, unit, payload)| (unit, payload));
     Ok(TurnOver {
         standing: Standing::decode(standing)?,
         claimed: claimed.collect(),
+        places,
     })
 }
 

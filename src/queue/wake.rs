@@ -1,4 +1,4 @@
-//! Waking a worker that is idle: it waits with a lock of its queue held, and the statement that it waits in is interrupted.
+//! Wakes an idle worker: it holds a named lock of its queue, and the statement in which it sleeps is interrupted.
 
 use sha2::{Digest, Sha256};
 
@@ -6,24 +6,24 @@ use crate::base::text::cut_to_bytes;
 use crate::db::text_literal;
 use crate::lock::Name;
 
-/// What stands behind the queue's name, in front of the digits of the database.
+/// Follows the queue's name in the lock's name, before the digits for the database.
 const SUFFIX: &str = "#idle~";
 
-/// Hex digits of the SHA-256 that stand for the database.
+/// How many hex digits of the SHA-256 stand for the database.
 const DATABASE_DIGITS: usize = 8;
 
-/// Characters of a lock's name at most.
+/// Most characters in a lock's name.
 const LONGEST_LOCK_NAME: usize = 64;
 
-/// Hex digits of the SHA-256 that stand for a queue whose name cannot be used as it is.
+/// How many hex digits of the SHA-256 stand for a queue whose name cannot be used directly.
 const NAME_DIGITS: usize = 24;
 
-/// The server's name of the lock that is held by the idle worker of a queue which is to be woken: at most 64 bytes. The `queue` is one
-/// of those whose tables are in this database; all that a server has share its locks.
+/// The server's name of the lock that the head of the idle workers holds, with at most 64 bytes. The queue's tables are in this database;
+/// all databases of a server share its named locks.
 pub fn wake_lock(tables_database: &str, queue: &str) -> String {
     let room = LONGEST_LOCK_NAME - SUFFIX.len() - DATABASE_DIGITS;
     let on_server = Name::parse(queue).map(|name| name.on_server());
-    // MySQL takes no character beyond U+FFFF there.
+    // MySQL refuses characters above U+FFFF in lock names.
     let is_wide = |c: char| c.len_utf16() > 1;
     let name = match on_server {
         Ok(name) if name.len() <= room && !name.contains(is_wide) => name,
@@ -42,8 +42,8 @@ fn digits(text: &str, number: usize) -> String {
     hash
 }
 
-/// The statement that wakes one idle worker. With nobody idle it fails, and so it does on a server that lets no account end the
-/// statement of another: it is to be the last of its packet, and its failure to be ignored.
+/// The statement that wakes one idle worker. It fails if nobody is idle, or if the account may not interrupt others. So it must be the last
+/// of its packet, and its failure is ignored.
 pub fn wake(tables_database: &str, queue: &str) -> String {
     let lock = text_literal(&wake_lock(tables_database, queue));
     format!("/* dblock queue wake */ KILL QUERY IS_USED_LOCK({lock})")
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_name_stands_in_it_where_there_is_room() {
-        // The digits are those of: printf dblock | sha256sum
+        // To compute the digits: printf dblock | sha256sum
         assert_eq!(wake_lock("dblock", "mails"), "mails#idle~859b97c7");
         assert_ne!(wake_lock("dblock", "mails"), wake_lock("other", "mails"));
         let long = wake_lock("dblock", &"n".repeat(51));

@@ -1,14 +1,14 @@
-//! A worker's row: one lease for all that it has claimed. The jobs of a dead worker are found by any other when that lease is over.
+//! A worker's row, with one lease for everything that it has claimed. When the lease is over, any other worker may rescue the jobs.
 
 use super::Queue;
 use super::turn::{Standing, standing};
 use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
 use crate::schema::{RUNNING, Tables, WORKERS};
 
-/// What a worker says of itself.
+/// The facts that a worker registers.
 #[derive(Debug, Clone)]
 pub struct WorkerFacts {
-    /// 32 hex digits that no other worker has.
+    /// An id of 32 hex digits, which no other worker has.
     pub run: String,
     /// Its host.
     pub host: String,
@@ -18,14 +18,14 @@ pub struct WorkerFacts {
     pub user: String,
     /// The program that it runs.
     pub program: String,
-    /// How many of them at once.
+    /// How many commands it runs at once.
     pub slots: u32,
 }
 
-/// Registers a worker; its number.
+/// Registers a worker. Returns its number.
 #[derive(Clone, Copy)]
 pub struct Register<'a> {
-    /// Where.
+    /// dblock's tables.
     pub tables: &'a Tables,
     /// The queue.
     pub queue: &'a Queue,
@@ -67,7 +67,7 @@ impl Batch for Register<'_> {
     }
 }
 
-/// Finds a registration whose answer was lost; its number.
+/// Finds a registration whose answer was lost. Returns the worker's number.
 pub struct FindRegistration<'a>(pub Register<'a>);
 
 impl Statement for FindRegistration<'_> {
@@ -93,14 +93,13 @@ impl Statement for FindRegistration<'_> {
     }
 }
 
-/// Has a worker's lease last longer.
+/// Renews a worker's lease.
 pub struct Renew<'a> {
-    /// Where.
+    /// dblock's tables.
     pub tables: &'a Tables,
     /// The worker's number.
     pub worker: u64,
-    /// Whether the claimer takes over for another: the number of the last turn grows by one, so that a turn of that one which reaches
-    /// the server late changes nothing.
+    /// Whether a new claimer takes over. This increases the turn's number by one, so that a late turn of the dead claimer changes nothing.
     pub takes_over: bool,
 }
 
@@ -128,7 +127,7 @@ impl Batch for Renew<'_> {
     }
 }
 
-/// Deregisters a worker. If it has something still, against expectation, its lease is over at once, so that others rescue that.
+/// Deregisters a worker. If it unexpectedly still has jobs, its lease ends at once, so that others rescue them.
 pub fn deregister(tables: &Tables, worker: u64) -> Plain {
     let has_some = format!(
         "EXISTS (SELECT 1 FROM {} WHERE worker = {worker})",

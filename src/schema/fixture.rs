@@ -13,7 +13,7 @@ use mysql::{Conn, OptsBuilder};
 use super::{Installer, Tables, prepare};
 use crate::db::{ConnectOptions, Connector, Password, Session, SslMode, Target, TlsOptions};
 
-/// A server of these tests' own, which ends with this process.
+/// A server for these tests alone, which ends with this process.
 struct Server {
     socket: PathBuf,
     _script: Child,
@@ -50,7 +50,7 @@ fn start(kind: &str) -> Server {
 
 /// Empty tables.
 pub struct Fixture {
-    /// A session that is fit for them.
+    /// A session that is prepared for the tables.
     pub session: Session,
     /// Another client.
     pub client: Conn,
@@ -59,19 +59,21 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// New tables in a database of this name on the server of this kind, `mariadb` or `mysql`.
+    /// New tables in a database of this name, on a server of this kind, `mariadb` or `mysql`.
     pub fn new(kind: &str, database: &str) -> Self {
         let socket = &server(kind).socket;
         let options = OptsBuilder::new()
             .socket(Some(socket.display().to_string()))
             .user(Some("root"));
         let mut client = Conn::new(options).unwrap();
+        let drop = format!("DROP DATABASE IF EXISTS {database}");
+        client.query_drop(drop).unwrap();
         let installer = Installer {
             database,
             keep: None,
             only_checks: false,
         };
-        for statement in installer.script().split(";\n") {
+        for statement in installer.script("''").split(";\n") {
             if !statement.contains("GRANT") && !statement.trim().is_empty() {
                 client.query_drop(statement).unwrap();
             }

@@ -1,4 +1,4 @@
-//! `dblock init`: creates what is missing, in an order in which it may be interrupted anywhere and done again, by several at once.
+//! `dblock init`: creates what is missing. The order allows an interruption anywhere, repetition, and several at once.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -16,32 +16,32 @@ use crate::db::cluster::{AskHasNotJoined, AskMultiPrimary, NOT_JOINED};
 use crate::db::server_facts::{AskSessionInfo, READ_ONLY, is_read_only};
 use crate::db::{Connector, Fault, Session, quoted_identifier};
 
-/// How long another that creates the tables at the same time is waited for, in seconds.
+/// How long to wait for another init on the same tables, in seconds.
 const TURN_LIMIT: u32 = 30;
 
-/// From a server that cannot be used now to the next round.
+/// The pause before the next round when no server can be used now.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How often a change is tried that meets another init's.
+/// How often a change that conflicts with another init's is retried.
 const MOST_TRIES: u32 = 20;
 
 /// How long the history is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keep {
-    /// So long, in whole seconds.
+    /// This long, in whole seconds.
     pub time: Duration,
-    /// But at least so many runs of each name.
+    /// At least this many runs of each name.
     pub runs: u32,
 }
 
-/// What `dblock init` found and did.
+/// The result of `dblock init`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Installed {
     /// The server.
     pub server: String,
     /// The version of the tables.
     pub version: u32,
-    /// What was created or changed, or is missing, as the mysql client shows it; empty: everything was there.
+    /// What was created or changed, or is missing, as SQL for the mysql client; empty: everything existed.
     pub changes: Vec<String>,
 }
 
@@ -49,36 +49,43 @@ pub struct Installed {
 pub struct Installer<'a> {
     /// The database.
     pub database: &'a str,
-    /// How long the history is to be kept; `None`: as it is.
+    /// How long to keep the history; `None`: unchanged.
     pub keep: Option<Keep>,
-    /// Whether nothing is changed.
+    /// Whether to change nothing.
     pub only_checks: bool,
 }
 
 impl Installer<'_> {
-    /// How long another that does the same at the same time may keep this one waiting.
+    /// The longest wait for another init.
     pub const LONGEST_TURN: Duration = Duration::from_secs(TURN_LIMIT as u64);
 
-    /// The script that does the same on a server without the tables, and the privileges that an account needs.
-    pub fn script(&self) -> String {
+    /// The statement that grants an account the privileges on the tables. The account is named as in a GRANT statement.
+    pub fn grant(&self, account: &str) -> String {
+        let database = quoted_identifier(self.database);
+        format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.* TO {account}")
+    }
+
+    /// The script that does the same on a server without the tables, for this account, named as in a GRANT statement.
+    pub fn script(&self, account: &str) -> String {
         let database = quoted_identifier(self.database);
         let tables = TABLES.map(|table| table.create(&database) + ";\n");
         format!(
             "CREATE DATABASE IF NOT EXISTS {database};\n{}{};\n\n\
-             -- For each account that dblock uses, in the place of 'dblock'@'%':\n\
-             GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.* TO 'dblock'@'%';\n\
+             -- For the account of --user, and once more for each other one that uses the tables:\n\
+             {};\n\
              -- For an account that is to run dblock init, besides:\n\
-             -- GRANT CREATE, ALTER ON {database}.* TO 'admin'@'%';\n",
+             -- GRANT CREATE, ALTER ON {database}.* TO {account};\n",
             tables.concat(),
-            self.set_version(self.keep)
+            self.version_row(""),
+            self.grant(account)
         )
     }
 
-    /// Reaches the server through which tables are made, within the `patience`: one that takes writes, and in a group where all
-    /// members do, the first of them. Two members that create a table at the same time would break the group.
+    /// Connects, within the `patience`, to the server through which tables are created: one that takes writes, and in a multi-primary
+    /// group the first member. Two members that create a table at the same time would break the group.
     ///
     /// # Errors
-    /// What no further attempt can mend, or what was wrong last.
+    /// No further attempt can succeed, or the last problem.
     pub fn reach(&self, connector: &Connector, patience: Duration) -> Result<Session, Failure> {
         let begun = Moment::now();
         let mut accepts_read_only = false;
@@ -86,7 +93,7 @@ impl Installer<'_> {
             let reached = connector.connect(|session| {
                 prepare(session)?;
                 if is_read_only(session)? {
-                    // To look is no harm.
+                    // Checking does no harm on a read-only server.
                     let refused = || Fault::ReadOnly(READ_ONLY.to_owned());
                     return accepts_read_only.then_some(()).ok_or_else(refused);
                 }
@@ -135,14 +142,14 @@ impl Installer<'_> {
     /// Creates what is missing.
     ///
     /// # Errors
-    /// [`Reason::Configuration`] where the tables are a newer dblock's or another program's; [`Reason::AccountRefused`] with the
-    /// privileges that are missing.
+    /// [`Reason::Configuration`] if the tables belong to a newer dblock or another program; [`Reason::AccountRefused`] with the missing
+    /// privileges.
     pub fn install(&self, session: &mut Session) -> Result<Installed, Fault> {
         let turn = TakeTurn {
             database: self.database,
             limit: TURN_LIMIT,
         };
-        // Where there are no such locks, several at once do no harm either: each step may find its work done.
+        // Without named locks, several at once do no harm either: each step may find its work done.
         if !self.only_checks && matches!(session.try_run(&turn)?, Ok(false)) {
             let line = format!("another dblock init is at work on {session}; try again");
             return Err(Fault::Final(Failure::new(Reason::Unreachable, line)));
@@ -160,7 +167,7 @@ impl Installer<'_> {
             }
         }
         let version = self.version(session)?;
-        // A newer dblock knows what it has made of them.
+        // The tables of a newer dblock are left as they are.
         let is_newer = version.is_some_and(|found| found.version > VERSION);
         if !is_newer {
             self.complete(session, &mut changes)?;
@@ -172,13 +179,52 @@ impl Installer<'_> {
                 }
                 _ => format!("version {VERSION}"),
             };
-            self.change(session, &self.set_version(self.keep), &what, &mut changes)?;
+            self.change(session, &self.upgrade(), &what, &mut changes)?;
+        }
+        if !self.only_checks {
+            self.grant_to_itself(session, &mut changes)?;
         }
         let version = version.map_or(VERSION, |found| found.version.max(VERSION));
         Ok(installed(session, version, changes))
     }
 
-    /// Creates the tables, columns and keys that are missing.
+    /// Grants the privileges to the account itself. If it lacks them, it may still be allowed to grant them.
+    fn grant_to_itself(
+        &self,
+        session: &mut Session,
+        changes: &mut Vec<String>,
+    ) -> Result<(), Fault> {
+        let runs = Tables::new(self.database).runs();
+        let uses = [
+            format!("SELECT run FROM {runs} WHERE FALSE"),
+            format!(
+                "INSERT INTO {runs} (run, name, requested_at) SELECT run, name, requested_at FROM {runs} WHERE FALSE"
+            ),
+            format!("UPDATE {runs} SET attempt = attempt WHERE FALSE"),
+            format!("DELETE FROM {runs} WHERE FALSE"),
+        ];
+        for sql in uses {
+            let Err(fault) = session.run(&Execute(sql)) else {
+                continue;
+            };
+            if !is_refusal(&fault) {
+                return Err(fault);
+            }
+            let account = session.run(&AskSessionInfo)?.quoted_account();
+            let grant = self.grant(&account);
+            return match session.run(&Execute(grant.clone())) {
+                Ok(()) => {
+                    changes.push(grant);
+                    Ok(())
+                }
+                Err(refused) if is_refusal(&refused) => Err(self.explain(fault, session)),
+                Err(fault) => Err(fault),
+            };
+        }
+        Ok(())
+    }
+
+    /// Creates missing tables, columns, defaults and keys.
     fn complete(&self, session: &mut Session, changes: &mut Vec<String>) -> Result<(), Fault> {
         let found = session.run(&AskColumns {
             database: self.database,
@@ -188,13 +234,18 @@ impl Installer<'_> {
             database: self.database,
             tables: &TABLES,
         })?;
-        let exists = |table: &Table| found.iter().any(|(of, _)| of == table.name);
         let has = |table: &Table, column: &str| {
             let wanted = column.to_lowercase();
             let mut columns = found.iter();
             columns.any(|(of, found)| of == table.name && *found == wanted)
         };
-        // Nothing is changed where one of them is not ours.
+        // Another init may create a table while the server answers: its keys are then found, and no column. To create it says that it exists.
+        let is_column = |found: &str| !found.contains(' ');
+        let exists = |table: &Table| {
+            let mut found = found.iter();
+            found.any(|(of, found)| of == table.name && is_column(found))
+        };
+        // If one of the tables is not dblock's, nothing is changed.
         for table in TABLES.iter().filter(|table| exists(table)) {
             let mut keys = table.primary_key.split(", ");
             if let Some(key) = keys.find(|key| !has(table, key)) {
@@ -226,6 +277,19 @@ impl Installer<'_> {
                 let what = format!("column {}.{column}", table.name);
                 self.change(session, &add, &what, changes)?;
             }
+            let is_other = |column: &str, default: &str| {
+                has(table, column) && !has(table, &format!("default {column} {default}"))
+            };
+            let defaults = table.defaults();
+            for (column, default) in defaults.filter(|(column, default)| is_other(column, default))
+            {
+                let alter = format!(
+                    "ALTER TABLE {database}.{} ALTER COLUMN {column} SET DEFAULT {default}",
+                    table.name
+                );
+                let what = format!("default of {}.{column}", table.name);
+                self.change(session, &alter, &what, changes)?;
+            }
             let keys = table.keys.iter();
             for (key, columns) in keys.filter(|(key, _)| !has(table, &format!("key {key}"))) {
                 let add = format!(
@@ -251,7 +315,7 @@ impl Installer<'_> {
         Ok(found)
     }
 
-    /// Carries out a change, unless nothing is to be changed, and notes it.
+    /// Runs a change, unless nothing may be changed, and notes it.
     fn change(
         &self,
         session: &mut Session,
@@ -262,14 +326,14 @@ impl Installer<'_> {
         if !self.only_checks {
             let mut done = session.run(&Execute(sql.to_owned()));
             for _ in 1..MOST_TRIES {
-                // Another is at work at the same time, where named locks are a node's own.
+                // Another init is at work at the same time, if each node has its own named locks.
                 if matches!(done, Err(Fault::Conflict(_))) {
                     sleep(by_chance(PAUSE));
                     done = session.run(&Execute(sql.to_owned()));
                 }
             }
             match done {
-                // It was quicker.
+                // Another init was faster.
                 Err(Fault::Exists(_)) => return Ok(()),
                 done => done.map_err(|fault| self.explain(fault, session))?,
             }
@@ -278,7 +342,7 @@ impl Installer<'_> {
         Ok(())
     }
 
-    /// What an account needs that may not do this.
+    /// Adds the missing privileges to a refusal.
     fn explain(&self, fault: Fault, session: &mut Session) -> Fault {
         match fault {
             Fault::Final(failure) if failure.reason == Reason::AccountRefused => {
@@ -297,22 +361,33 @@ impl Installer<'_> {
         }
     }
 
-    fn set_version(&self, keep: Option<Keep>) -> String {
-        let meta = Tables::new(self.database);
+    /// Notes the version of tables that are complete. A newer dblock may have upgraded them meanwhile.
+    fn upgrade(&self) -> String {
+        self.version_row(&format!(
+            "usable_from = GREATEST(usable_from, {USABLE_FROM}), version = GREATEST(version, {VERSION}), \
+             upgraded_at = UTC_TIMESTAMP(6), "
+        ))
+    }
+
+    /// Inserts the row of new tables. If it is there, this changes how long the history is kept, and `besides`.
+    fn version_row(&self, besides: &str) -> String {
+        let meta = Tables::new(self.database).meta();
+        let keep = self.keep;
         let numbers = keep.map(|keep| [keep.time.as_secs().to_string(), keep.runs.to_string()]);
         let [seconds, runs] = numbers.clone().unwrap_or(["DEFAULT"; 2].map(str::to_owned));
         let kept = numbers.unwrap_or(["keep_seconds", "keep_runs"].map(str::to_owned));
-        // A newer dblock may have upgraded them meanwhile.
         format!(
-            "INSERT INTO {} (id, version, usable_from, keep_seconds, keep_runs, created_at) \
+            "INSERT INTO {meta} (id, version, usable_from, keep_seconds, keep_runs, created_at) \
              VALUES (1, {VERSION}, {USABLE_FROM}, {seconds}, {runs}, UTC_TIMESTAMP(6)) \
-             ON DUPLICATE KEY UPDATE usable_from = GREATEST(usable_from, {USABLE_FROM}), \
-             version = GREATEST(version, {VERSION}), keep_seconds = {}, keep_runs = {}, upgraded_at = UTC_TIMESTAMP(6)",
-            meta.meta(),
-            kept[0],
-            kept[1]
+             ON DUPLICATE KEY UPDATE {besides}keep_seconds = {}, keep_runs = {}",
+            kept[0], kept[1]
         )
     }
+}
+
+/// Whether the account lacks a privilege.
+fn is_refusal(fault: &Fault) -> bool {
+    matches!(fault, Fault::Final(failure) if failure.reason == Reason::AccountRefused)
 }
 
 fn installed(session: &Session, version: u32, changes: Vec<String>) -> Installed {

@@ -1,5 +1,5 @@
-//! dblock's tables: where they are, which version they have, and `dblock init`, which creates and upgrades them. Nothing else ever
-//! creates or changes one.
+//! dblock's tables: their database, their version, and `dblock init`, which creates and upgrades them. Nothing else ever creates or
+//! changes a table.
 
 #[cfg(test)]
 mod fixture;
@@ -12,12 +12,18 @@ pub use fixture::Fixture;
 pub use install::{Installed, Installer, Keep};
 pub use statements::{CATCH_UP_IN_GROUP, Node, prepare as prepare_sql};
 pub use tables::{
-    CRON_DAEMONS, CRON_JOBS, CRON_TICKS, DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS, PUTS,
-    QUEUE_MINUTES, QUEUES, RUNNING, RUNS, Table, VERSION, WORKERS,
+    CRON_DAEMONS, CRON_JOBS, CRON_TICKS, DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS,
+    OLDER_FENCE, PUTS, QUEUE_MINUTES, QUEUES, RUNNING, RUNS, Table, VERSION, WORKERS,
 };
 
 use statements::{AskOtherEngines, CATCH_UP, Prepare};
-use tables::{LOCKS, META, OLDEST_USABLE, SUCCESSES, TABLES, USABLE_FROM, WITH_CRON, WITH_QUEUES};
+use tables::{
+    LOCKS, META, OLDEST_USABLE, SUCCESSES, TABLES, USABLE_FROM, WITH_CRON, WITH_FLOOR, WITH_QUEUES,
+    WITH_TURNS,
+};
+
+use std::cell::Cell;
+use std::rc::Rc;
 
 use crate::base::exit::{Failure, Reason};
 use crate::db::{Fault, Plain, Row, Session, Statement, quoted_identifier};
@@ -26,14 +32,33 @@ use crate::db::{Fault, Plain, Row, Session, Statement, quoted_identifier};
 #[derive(Debug, Clone)]
 pub struct Tables {
     database: String,
+    /// The version that any clone read last; 0: not read yet.
+    version: Rc<Cell<u32>>,
 }
 
 impl Tables {
-    /// Those of the database of this name.
+    /// The tables in the database of this name.
     pub fn new(database: &str) -> Self {
         Self {
             database: database.to_owned(),
+            version: Rc::default(),
         }
+    }
+
+    /// Whether rows of unused names are deleted, so that new rows must begin above the floor. If that is not known yet, rows are written
+    /// as an older dblock does, which is right in both cases.
+    pub fn has_floor(&self) -> bool {
+        self.version.get() >= WITH_FLOOR
+    }
+
+    /// Whether running jobs have a key by the turn in which they were claimed. Where that is not known yet, they have none.
+    pub fn has_turns(&self) -> bool {
+        self.version.get() >= WITH_TURNS
+    }
+
+    /// Notes the tables' version.
+    pub fn note_version(&self, version: u32) {
+        self.version.set(version);
     }
 
     /// The durable locks.
@@ -51,12 +76,12 @@ impl Tables {
         self.named(SUCCESSES.name)
     }
 
-    /// The version, and what all dblocks have in common.
+    /// The version, and what all hosts have in common.
     pub fn meta(&self) -> String {
         self.named(META.name)
     }
 
-    /// One of them, as a statement names it.
+    /// A table's name, for a statement.
     pub fn of(&self, table: &Table) -> String {
         self.named(table.name)
     }
@@ -79,7 +104,7 @@ impl Tables {
         self.judge(found, session)
     }
 
-    /// As [`Tables::check`], where those of the queues are needed besides, which came with version 2.
+    /// As [`Tables::check`], and requires the tables of the queues, which version 2 added.
     ///
     /// # Errors
     /// As [`Tables::check`].
@@ -88,7 +113,7 @@ impl Tables {
         self.judge_since(WITH_QUEUES, found, session)
     }
 
-    /// As [`Tables::check`], where those of the crontab are needed besides, which came with version 3.
+    /// As [`Tables::check`], and requires the tables of the crontab, which version 3 added.
     ///
     /// # Errors
     /// As [`Tables::check`].
@@ -97,8 +122,7 @@ impl Tables {
         self.judge_since(WITH_CRON, found, session)
     }
 
-    /// Those that are of another engine than `InnoDB`, as far as the account is shown them: a crash may lose what was written to
-    /// them.
+    /// The tables whose engine is not `InnoDB`, as far as the account may see that: a crash may lose what was written to them.
     ///
     /// # Errors
     /// The session must be dropped.
@@ -110,7 +134,7 @@ impl Tables {
         Ok(session.try_run(&ask)?.unwrap_or_default())
     }
 
-    /// What follows from the answer to [`AskVersion`].
+    /// Judges the answer to [`AskVersion`].
     ///
     /// # Errors
     /// As [`Tables::check`].
@@ -130,6 +154,9 @@ impl Tables {
     ) -> Result<(), Fault> {
         let database = &self.database;
         let wrong = |line: String| Err(Fault::Final(Failure::new(Reason::Configuration, line)));
+        if let Ok(Some(found)) = found {
+            self.note_version(found.version);
+        }
         match found {
             Ok(Some(found)) if let Some(failure) = self.too_new(found, session) => {
                 Err(Fault::Final(failure))
@@ -146,7 +173,7 @@ impl Tables {
         }
     }
 
-    /// That only a newer dblock can use the tables.
+    /// The failure that only a newer dblock can use the tables.
     fn too_new(&self, found: Version, session: &Session) -> Option<Failure> {
         let line = format!(
             "the tables in the database {} of {session} are of a newer dblock (version {}); this one knows version {VERSION}",
@@ -155,7 +182,7 @@ impl Tables {
         (found.usable_from > VERSION).then(|| Failure::new(Reason::Configuration, line))
     }
 
-    /// A fault of a statement on the tables, with what to do about a table that is missing or may not be used.
+    /// Adds what to do to the fault of a statement, about a missing table or privilege.
     pub fn explain(&self, fault: Fault) -> Fault {
         let database = &self.database;
         match fault {
@@ -178,12 +205,30 @@ impl Tables {
     }
 }
 
-/// Makes a session fit for the tables, with [`prepare_sql`]; what its server is.
+/// Prepares a session for the tables, with [`prepare_sql`]. Returns the server's role in a Galera cluster.
 ///
 /// # Errors
 /// Those of a statement.
 pub fn prepare(session: &mut Session) -> Result<Node, Fault> {
-    let node = or_without(|catches_up| session.run_batch(&Prepare { catches_up }))?;
+    prepare_as(session, false)
+}
+
+/// As [`prepare`], for a session without a lock whose transactions take several round trips: if its host vanishes within one, the server
+/// soon rolls it back.
+///
+/// # Errors
+/// Those of a statement.
+pub fn prepare_for_transactions(session: &mut Session) -> Result<Node, Fault> {
+    prepare_as(session, true)
+}
+
+fn prepare_as(session: &mut Session, ends_when_idle: bool) -> Result<Node, Fault> {
+    let node = or_without(|catches_up| {
+        session.run_batch(&Prepare {
+            catches_up,
+            ends_when_idle,
+        })
+    })?;
     if node != Node::Single {
         session.send_one_by_one();
     }
@@ -193,8 +238,8 @@ pub fn prepare(session: &mut Session) -> Result<Node, Fault> {
     Ok(node)
 }
 
-/// Carries out what begins with [`prepare_sql`], with its argument; once more for a MariaDB that does not have a node catch up, for it
-/// is none.
+/// Runs something that begins with [`prepare_sql`] and gets its argument. Runs it again for a MariaDB without Galera, which does not know
+/// the variable.
 ///
 /// # Errors
 /// Those of a statement.
@@ -206,7 +251,7 @@ pub fn or_without<T>(mut prepare: impl FnMut(bool) -> Result<T, Fault>) -> Resul
     }
 }
 
-/// Has a node of a cluster answer only after it has caught up, if it can: whether it does.
+/// Has a node of a cluster answer only after it has caught up. Returns whether the server supports that.
 ///
 /// # Errors
 /// The session must be dropped.
@@ -214,16 +259,16 @@ pub fn catch_up(session: &mut Session) -> Result<bool, Fault> {
     Ok(session.try_run(&Plain(CATCH_UP.to_owned()))?.is_ok())
 }
 
-/// What the tables say of themselves.
+/// The version information in the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
     /// Their version.
     pub version: u32,
-    /// The version that a dblock must know to use them.
+    /// The version that a dblock must at least know to use them.
     pub usable_from: u32,
 }
 
-/// Asks for the version of the tables; `None`: there is none.
+/// Asks for the tables' version; `None`: it is missing.
 pub struct AskVersion<'a>(pub &'a Tables);
 
 impl Statement for AskVersion<'_> {

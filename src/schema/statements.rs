@@ -1,15 +1,14 @@
-//! What makes a session fit for the tables, and what `dblock init` asks and does.
+//! Prepares a session for the tables, and has the statements of `dblock init`.
 
 use super::tables::Table;
 use crate::db::cluster::is_wsrep;
 use crate::db::{Batch, Fault, LIST, Reply, Row, Statement, first_value, text_literal};
 
-/// Makes a session fit for the tables, whatever a server or an account is set to: texts are UTF-8, each statement is a transaction,
-/// and none waits for long, neither for a row that somebody has locked nor for a table that is being altered. A MariaDB ends the session
-/// of a host that vanishes between two statements of a transaction. A node of a cluster
-/// answers only after it has caught up (`wsrep_sync_wait`, which MariaDB is asked for here and others by [`CATCH_UP`];
-/// [`CATCH_UP_IN_GROUP`]): else a row that has changed elsewhere looks as it was. `catches_up`: `false` for a
-/// MariaDB that refuses that.
+/// Prepares a session for the tables, whatever the server's or account's settings: texts are UTF-8, each statement is a transaction, and
+/// none waits long for a locked row or a table that is being altered. MariaDB ends the session of a host that vanishes within a
+/// transaction. A node of a cluster answers only after it has caught up, otherwise a row that has changed elsewhere looks as before. This
+/// asks MariaDB for that (`wsrep_sync_wait`); others get [`CATCH_UP`] or [`CATCH_UP_IN_GROUP`]. `catches_up`: `false` for a MariaDB that
+/// refuses that.
 pub fn prepare(catches_up: bool) -> String {
     let catch_up = if catches_up {
         " /*M!100100 , SESSION wsrep_sync_wait=7 */"
@@ -23,29 +22,33 @@ pub fn prepare(catches_up: bool) -> String {
     )
 }
 
-/// Has a node of a cluster that is no MariaDB answer only after it has caught up.
+/// Added to [`prepare`] if the session holds no lock. MySQL has no timeout for idle transactions, so it ends the whole idle session when
+/// the host vanishes within one. Otherwise it would keep the rows locked until TCP gives up.
+const END_WHEN_IDLE: &str = " /*!50700 , SESSION wait_timeout=10 */";
+
+/// Has a node of a Galera cluster that is not MariaDB answer only after it has caught up.
 pub const CATCH_UP: &str = "/* dblock catch up */ SET SESSION wsrep_sync_wait=7";
 
 /// Has a member of a group answer only after it has caught up. A server without the plugin does not know the variable.
 pub const CATCH_UP_IN_GROUP: &str = "/* dblock catch up */ SET @dblock = 1 /*!80014 , SESSION group_replication_consistency = 'BEFORE' */";
 
-/// Asks what tells a node of a cluster: a server's comment on its version, or MariaDB's variable.
+/// Asks what identifies a node of a Galera cluster: the server's version comment, or MariaDB's variable.
 const WHICH_NODE: &str =
     "/* dblock which node */ SELECT @@global.version_comment, 0 /*M!100100 + @@global.wsrep_on */";
 
 /// Whether a server is a node of a Galera cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Node {
-    /// It is not.
+    /// It is not a node.
     Single,
-    /// It is one, and a MariaDB.
+    /// It is a node, and MariaDB.
     MariaDb,
-    /// It is one, and no MariaDB: [`CATCH_UP`] is to follow.
+    /// It is a node, and not MariaDB: [`CATCH_UP`] must follow.
     Other,
 }
 
 impl Node {
-    /// What a server's comment on its version says, and MariaDB's `@@wsrep_on`.
+    /// The node that the server's version comment and MariaDB's `@@wsrep_on` show.
     pub fn of(comment: Option<&str>, has_wsrep_on: bool) -> Self {
         if comment.is_some_and(is_wsrep) {
             Self::Other
@@ -57,23 +60,29 @@ impl Node {
     }
 }
 
-/// Carries out [`prepare`].
+/// Runs [`prepare`].
 pub struct Prepare {
-    /// As there.
+    /// As for [`prepare`].
     pub catches_up: bool,
+    /// Whether the server soon ends the idle session.
+    pub ends_when_idle: bool,
 }
 
 impl Batch for Prepare {
     type Answer = Node;
 
     fn statements(&self) -> Vec<String> {
-        let all = [&prepare(self.catches_up), WHICH_NODE, CATCH_UP_IN_GROUP];
+        let mut prepare = prepare(self.catches_up);
+        if self.ends_when_idle {
+            prepare += END_WHEN_IDLE;
+        }
+        let all = [&prepare, WHICH_NODE, CATCH_UP_IN_GROUP];
         all.map(str::to_owned).to_vec()
     }
 
     fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Node, Fault> {
         match fault {
-            // A MariaDB without Galera, or a MySQL without the plugin of groups.
+            // A MariaDB without Galera, or a MySQL without the group plugin.
             None | Some(Fault::NoSuchVariable(_)) if !replies.is_empty() => {}
             fault => return Err(fault.unwrap_or_else(|| Fault::Gone("no answer".to_owned()))),
         }
@@ -84,7 +93,7 @@ impl Batch for Prepare {
     }
 }
 
-/// Carries out a statement of `init`.
+/// Runs a statement of `init`.
 pub struct Execute(pub String);
 
 impl Statement for Execute {
@@ -99,7 +108,7 @@ impl Statement for Execute {
     }
 }
 
-/// Whether there is a database of this name.
+/// Whether a database with this name exists.
 pub struct AskDatabase<'a>(pub &'a str);
 
 impl Statement for AskDatabase<'_> {
@@ -117,12 +126,12 @@ impl Statement for AskDatabase<'_> {
     }
 }
 
-/// The columns of the tables of dblock's that are in a database, as `table` and `column`; an index is a column with its name
-/// behind `key `.
+/// The columns of dblock's tables in a database, as `table` and `column`. An index is listed as `key ` and its name in place of the
+/// column, and the default of a column as `default `, its name and the default.
 pub struct AskColumns<'a> {
     /// The database.
     pub database: &'a str,
-    /// The tables that are meant.
+    /// The tables to look for.
     pub tables: &'a [Table],
 }
 
@@ -138,7 +147,9 @@ impl Statement for AskColumns<'_> {
         let of = format!("WHERE TABLE_SCHEMA = {database} AND TABLE_NAME IN ({names})");
         format!(
             "/* dblock columns */ SELECT TABLE_NAME, COLUMN_NAME FROM information_schema.COLUMNS {of} \
-             UNION SELECT TABLE_NAME, CONCAT('key ', INDEX_NAME) FROM information_schema.STATISTICS {of}"
+             UNION SELECT TABLE_NAME, CONCAT('key ', INDEX_NAME) FROM information_schema.STATISTICS {of} \
+             UNION SELECT TABLE_NAME, CONCAT('default ', COLUMN_NAME, ' ', COLUMN_DEFAULT) FROM information_schema.COLUMNS {of} \
+             AND COLUMN_DEFAULT IS NOT NULL"
         )
     }
 
@@ -153,11 +164,11 @@ impl Statement for AskColumns<'_> {
     }
 }
 
-/// Those of dblock's tables in a database that have no transactions, for they are not of `InnoDB`.
+/// Those of dblock's tables in a database that have no transactions, because their engine is not `InnoDB`.
 pub struct AskOtherEngines<'a> {
     /// The database.
     pub database: &'a str,
-    /// The tables that are meant.
+    /// The tables to look for.
     pub tables: &'a [Table],
 }
 
@@ -182,8 +193,8 @@ impl Statement for AskOtherEngines<'_> {
     }
 }
 
-/// The member of a group that takes writes on all members through which tables are to be made: the first by its number. `None` where
-/// there is no such group, or this is the one.
+/// The member of a multi-primary group through which tables must be created: the first one. `None`: there is no such group, or this
+/// server is that member.
 pub struct AskFirstMember;
 
 impl Statement for AskFirstMember {
@@ -201,11 +212,11 @@ impl Statement for AskFirstMember {
     }
 }
 
-/// Waits for a named lock.
+/// Waits for the named lock of `dblock init`.
 pub struct TakeTurn<'a> {
-    /// The database that is meant.
+    /// The database whose tables are created.
     pub database: &'a str,
-    /// For so many seconds.
+    /// For this many seconds.
     pub limit: u32,
 }
 

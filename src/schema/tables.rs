@@ -1,13 +1,13 @@
-//! What dblock's tables look like. A later version adds columns, keys and tables here, and raises [`VERSION`]: `dblock init` brings what
-//! is there up to it, while older dblocks go on.
+//! The definitions of dblock's tables. A later version adds columns, keys and tables here, and raises [`VERSION`]: `dblock init` upgrades
+//! existing tables to it, while older dblocks continue to work.
 //!
-//! Every table has a primary key, for Galera and group replication want one. Times are the server's, in UTC, with microseconds.
-//! Names are compared byte by byte.
+//! Every table has a primary key, as Galera and group replication require. Times are the server's, in UTC, with microseconds. Names are
+//! compared byte by byte.
 
 use std::fmt::Write;
 
-/// The version of the tables that this dblock makes.
-pub const VERSION: u32 = 3;
+/// The version of the tables that this dblock creates.
+pub const VERSION: u32 = 4;
 
 /// The oldest version that this dblock can use.
 pub const OLDEST_USABLE: u32 = 1;
@@ -18,7 +18,17 @@ pub const WITH_QUEUES: u32 = 2;
 /// The version that brought the tables of the crontab.
 pub const WITH_CRON: u32 = 3;
 
-/// The version that a dblock must know, at least, to use the tables that this one makes.
+/// The version since which rows of unused names are deleted.
+pub const WITH_FLOOR: u32 = 4;
+
+/// The version with which running jobs have a key by the turn in which they were claimed.
+pub const WITH_TURNS: u32 = 4;
+
+/// The fence of a row that an older dblock creates, which does not know [`META`]'s floor. Rows below this never reach it by grants. Rows
+/// at or above it are never deleted. So a slot's fence never goes back, whoever creates its row again.
+pub const OLDER_FENCE: u64 = 1 << 40;
+
+/// The version that a dblock must at least know to use the tables that this one creates.
 pub const USABLE_FROM: u32 = 1;
 
 /// A table.
@@ -33,7 +43,7 @@ pub struct Table {
     pub keys: &'static [(&'static str, &'static str)],
 }
 
-/// Types that several columns have.
+/// Types that several columns share.
 const NAME: &str = "VARCHAR(200) NOT NULL";
 const ID: &str = "CHAR(32) CHARACTER SET ascii COLLATE ascii_bin";
 const ID_REQUIRED: &str = "CHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL";
@@ -41,17 +51,19 @@ const OPTIONAL_ID: &str = "CHAR(32) CHARACTER SET ascii COLLATE ascii_bin NULL";
 const MOMENT: &str = "DATETIME(6) NULL";
 const NUMBER: &str = "BIGINT UNSIGNED NULL";
 
-/// The version of the tables, and what all dblocks have in common: one row.
+/// The version of the tables, and what all hosts have in common: one row.
 pub const META: Table = Table {
     name: "dblock_meta",
     columns: &[
         ("id", "TINYINT UNSIGNED NOT NULL"),
         ("version", "INT UNSIGNED NOT NULL"),
-        // What a dblock must know to use these tables.
+        // The version that a dblock must at least know.
         ("usable_from", "INT UNSIGNED NOT NULL"),
-        // How long the history is kept, and how many runs of each name at least.
+        // How long the history is kept, and the least number of runs of each name.
         ("keep_seconds", "BIGINT UNSIGNED NOT NULL DEFAULT 2592000"),
         ("keep_runs", "INT UNSIGNED NOT NULL DEFAULT 100"),
+        // At least the fence of any deleted row, so that a slot whose row is created again continues above its last fence.
+        ("fence_floor", "BIGINT UNSIGNED NOT NULL DEFAULT 0"),
         ("created_at", "DATETIME(6) NOT NULL"),
         ("upgraded_at", MOMENT),
     ],
@@ -59,30 +71,30 @@ pub const META: Table = Table {
     keys: &[],
 };
 
-/// Durable locks: a row for each slot that was ever acquired.
+/// Durable locks: a row for each slot that was acquired, until nobody has used it for as long as the history is kept.
 pub const LOCKS: Table = Table {
     name: "dblock_locks",
     columns: &[
         ("name", NAME),
         ("slot", "SMALLINT UNSIGNED NOT NULL"),
-        // Grows with each grant of the slot.
-        ("fence", "BIGINT UNSIGNED NOT NULL DEFAULT 0"),
+        // Grows with each grant of the slot. The default is `OLDER_FENCE`.
+        ("fence", "BIGINT UNSIGNED NOT NULL DEFAULT 1099511627776"),
         // The run or the token that holds it; NULL: nobody.
         ("owner", OPTIONAL_ID),
-        // A number that the owner's latest write has chosen: by it a write whose answer was lost is known again.
+        // The number of the owner's latest write. It identifies a write whose answer was lost.
         ("write_id", "BIGINT UNSIGNED NOT NULL DEFAULT 0"),
-        // What holds it: the name of a `HolderKind`.
+        // The kind of the holder: the name of a `HolderKind`.
         ("kind", "VARCHAR(16) NULL"),
-        // The run whose command is under a script's grant, and until when that may go on without another renewal.
+        // The run whose command is under a script's grant, and until when it may run without another renewal.
         ("command_run", OPTIONAL_ID),
         ("command_until", MOMENT),
-        // What `acquire --owner` says.
+        // The owner's `acquire --owner`.
         ("owner_name", "VARCHAR(200) NULL"),
         ("ttl_seconds", "INT UNSIGNED NULL"),
         ("acquired_at", MOMENT),
         ("renewed_at", MOMENT),
         ("expires_at", MOMENT),
-        // Who asked for the end of the holder, and when.
+        // Who kills the holder, and since when.
         ("kill_requested_at", MOMENT),
         ("kill_requested_by", "VARCHAR(400) NULL"),
     ],
@@ -90,7 +102,7 @@ pub const LOCKS: Table = Table {
     keys: &[],
 };
 
-/// The history: a row for each run, skips included.
+/// The history: a row for each run, including skipped ones.
 pub const RUNS: Table = Table {
     name: "dblock_runs",
     columns: &[
@@ -102,7 +114,7 @@ pub const RUNS: Table = Table {
         ("slot", "SMALLINT UNSIGNED NULL"),
         ("slot_name", "VARCHAR(200) NULL"),
         ("fence", NUMBER),
-        // The tick that it was for, with `--once-at`.
+        // The tick that the run was for, with `--once-at`.
         ("tick", MOMENT),
         ("attempt", "INT UNSIGNED NOT NULL DEFAULT 1"),
         ("host", "VARCHAR(64) NULL"),
@@ -114,7 +126,7 @@ pub const RUNS: Table = Table {
         ("acquired_at", MOMENT),
         ("started_at", MOMENT),
         ("ended_at", MOMENT),
-        // As in `--report`; NULL while it runs, or if nobody knows how it ended.
+        // As in `--report`; NULL while it runs, or if its end is unknown.
         ("outcome", "VARCHAR(16) NULL"),
         ("exit_code", "SMALLINT UNSIGNED NULL"),
         ("signal_name", "VARCHAR(16) NULL"),
@@ -128,7 +140,7 @@ pub const RUNS: Table = Table {
     ],
 };
 
-/// The last run of each name that succeeded, for `--once-at` and `--once-per`.
+/// The last successful run of each name, for `--once-at` and `--once-per`.
 pub const SUCCESSES: Table = Table {
     name: "dblock_successes",
     columns: &[
@@ -140,6 +152,8 @@ pub const SUCCESSES: Table = Table {
         ("program", "VARCHAR(100) NULL"),
         ("started_at", "DATETIME(6) NOT NULL"),
         ("ended_at", "DATETIME(6) NOT NULL"),
+        // For how long after its start a run may ask for this success. A year in the records of an older dblock.
+        ("needed_seconds", "INT UNSIGNED NOT NULL DEFAULT 31622400"),
     ],
     primary_key: "name",
     keys: &[],
@@ -151,16 +165,16 @@ pub const QUEUES: Table = Table {
     columns: &[
         ("name", NAME),
         ("id", "INT UNSIGNED NOT NULL AUTO_INCREMENT"),
-        // rows: each job is claimed on its own; blocks: together with those that were put with it.
+        // rows: each job is claimed on its own; blocks: jobs are claimed together with those that were put with them.
         ("claim", "VARCHAR(8) NOT NULL"),
         ("shards", "SMALLINT UNSIGNED NOT NULL"),
         ("max_attempts", "INT UNSIGNED NOT NULL"),
         ("retry_delay_us", "BIGINT UNSIGNED NOT NULL"),
         ("ttl_seconds", "INT UNSIGNED NOT NULL"),
-        // How long jobs are kept that are done.
+        // How long finished jobs are kept.
         ("keep_seconds", "BIGINT UNSIGNED NOT NULL"),
         ("paused_at", MOMENT),
-        // It is being deleted: nothing is put and nothing is claimed any more.
+        // Being deleted: no job is put or claimed any more.
         ("deleted_at", MOMENT),
         ("created_at", "DATETIME(6) NOT NULL"),
     ],
@@ -168,7 +182,7 @@ pub const QUEUES: Table = Table {
     keys: &[("by_id", "id")],
 };
 
-/// Jobs, whatever their state. What is due, delayed, running, dead or done has a row in the narrow table of that name besides.
+/// Jobs in any state. A job that is due, delayed, running, dead or done also has a row in the narrow table of that name.
 pub const JOBS: Table = Table {
     name: "dblock_jobs",
     columns: &[
@@ -176,14 +190,14 @@ pub const JOBS: Table = Table {
         ("queue", "INT UNSIGNED NOT NULL"),
         ("shard", "SMALLINT UNSIGNED NOT NULL"),
         ("priority", "INT NOT NULL"),
-        // A number that all jobs have which were put by one statement; 0: a job that was taken out of its block.
+        // A number that all jobs of one statement share; 0: the job was taken out of its block.
         ("block", "BIGINT UNSIGNED NOT NULL"),
-        // NULL: it stands in `parts` rows of the table of parts.
+        // NULL: the payload is in `parts` rows of the table of parts.
         ("payload", "MEDIUMBLOB NULL"),
         ("parts", "INT UNSIGNED NOT NULL DEFAULT 0"),
         ("job_key", "VARCHAR(200) NULL"),
         ("put_at", "DATETIME(6) NOT NULL"),
-        // It is not to run again.
+        // Canceled: must not run again.
         ("canceled_at", MOMENT),
         ("failed_at", MOMENT),
         ("last_error", "VARCHAR(1000) NULL"),
@@ -204,7 +218,7 @@ pub const JOB_PARTS: Table = Table {
     keys: &[],
 };
 
-/// What a row of the narrow tables says: of one job, or of a block of jobs that are claimed together.
+/// The columns of the narrow tables. A row is one job, or a block of jobs that are claimed together.
 macro_rules! narrow {
     ($($column:expr),* $(,)?) => {
         &[
@@ -213,15 +227,15 @@ macro_rules! narrow {
             ("priority", "INT NOT NULL"),
             // The job, or the first of the block.
             ("job", "BIGINT UNSIGNED NOT NULL"),
-            // The last of the block: it has the jobs from the first to this one that have its number. 0: there is no block.
+            // The last job of the block. The block has the jobs from the first to this one that have its number. 0: no block.
             ("last_job", "BIGINT UNSIGNED NOT NULL DEFAULT 0"),
             ("block", "BIGINT UNSIGNED NOT NULL DEFAULT 0"),
             ("jobs", "INT UNSIGNED NOT NULL DEFAULT 1"),
-            // How often it was started.
+            // The number of starts.
             ("attempt", "INT UNSIGNED NOT NULL DEFAULT 0"),
             // Grows with every claim.
             ("fence", "BIGINT UNSIGNED NOT NULL DEFAULT 0"),
-            // It is due again so long after it was due; NULL: never.
+            // The job repeats this long after it was due; NULL: never.
             ("every_us", "BIGINT UNSIGNED NULL"),
             ("due_at", "DATETIME(6) NOT NULL"),
             $($column),*
@@ -229,7 +243,7 @@ macro_rules! narrow {
     };
 }
 
-/// What is due.
+/// Due jobs.
 pub const DUE: Table = Table {
     name: "dblock_due",
     columns: narrow!(),
@@ -237,7 +251,7 @@ pub const DUE: Table = Table {
     keys: &[],
 };
 
-/// What will be due.
+/// Jobs that will be due later.
 pub const DELAYED: Table = Table {
     name: "dblock_delayed",
     columns: narrow!(),
@@ -245,20 +259,20 @@ pub const DELAYED: Table = Table {
     keys: &[("by_job", "job")],
 };
 
-/// What workers have claimed.
+/// Jobs that workers have claimed.
 pub const RUNNING: Table = Table {
     name: "dblock_running",
     columns: narrow!(
         ("worker", "BIGINT UNSIGNED NOT NULL"),
-        // The turn of the worker in which it was claimed.
+        // The worker's exchange in which it was claimed.
         ("turn", "BIGINT UNSIGNED NOT NULL"),
         ("claimed_at", "DATETIME(6) NOT NULL"),
     ),
     primary_key: "worker, job",
-    keys: &[],
+    keys: &[("by_turn", "worker, turn")],
 };
 
-/// What is not tried any more.
+/// Jobs that are not tried any more.
 pub const DEAD: Table = Table {
     name: "dblock_dead",
     columns: narrow!(("died_at", "DATETIME(6) NOT NULL")),
@@ -266,7 +280,7 @@ pub const DEAD: Table = Table {
     keys: &[],
 };
 
-/// What is done, where that is kept.
+/// Finished jobs, if they are kept.
 pub const DONE: Table = Table {
     name: "dblock_done",
     columns: narrow!(("done_at", "DATETIME(6) NOT NULL")),
@@ -274,7 +288,7 @@ pub const DONE: Table = Table {
     keys: &[],
 };
 
-/// Keys of jobs that are not done.
+/// The keys of unfinished jobs.
 pub const JOB_KEYS: Table = Table {
     name: "dblock_job_keys",
     columns: &[
@@ -286,7 +300,7 @@ pub const JOB_KEYS: Table = Table {
     keys: &[],
 };
 
-/// Workers, each with one lease for all that it has claimed.
+/// Workers, each with one lease for all of its claims.
 pub const WORKERS: Table = Table {
     name: "dblock_workers",
     columns: &[
@@ -297,24 +311,24 @@ pub const WORKERS: Table = Table {
         ("pid", NUMBER),
         ("user", "VARCHAR(32) NULL"),
         ("program", "VARCHAR(100) NULL"),
-        // How many commands it runs at once.
+        // The most commands that it runs at once.
         ("slots", "INT UNSIGNED NOT NULL"),
-        // Grows by one with each exchange of what has ended for what is due: by it one whose answer was lost is known again.
+        // Grows by one with each exchange of finished jobs for due ones. It identifies an exchange whose answer was lost.
         ("turn", "BIGINT UNSIGNED NOT NULL DEFAULT 0"),
         ("ttl_seconds", "INT UNSIGNED NOT NULL"),
         ("started_at", "DATETIME(6) NOT NULL"),
         ("renewed_at", "DATETIME(6) NOT NULL"),
-        // NULL: it is gone, and has nothing any more.
+        // NULL: it has left, and has no claims.
         ("expires_at", MOMENT),
         ("gone_at", MOMENT),
-        // Whether it went without a word.
+        // Whether it vanished without deregistering.
         ("died", "TINYINT UNSIGNED NOT NULL DEFAULT 0"),
     ],
     primary_key: "worker",
     keys: &[("by_queue", "queue, expires_at")],
 };
 
-/// How many jobs each worker has done in each minute, and how many failed.
+/// The numbers of finished and failed jobs of each worker in each minute.
 pub const QUEUE_MINUTES: Table = Table {
     name: "dblock_queue_minutes",
     columns: &[
@@ -328,15 +342,15 @@ pub const QUEUE_MINUTES: Table = Table {
     keys: &[],
 };
 
-/// What each `queue put` has put so far: by it one whose answer was lost is known again.
+/// The progress of each `queue put`. It identifies a statement whose answer was lost.
 pub const PUTS: Table = Table {
     name: "dblock_puts",
     columns: &[
         ("put", ID),
-        // How many statements were carried out, and how many jobs they have put.
+        // The numbers of statements and jobs so far.
         ("turn", "BIGINT UNSIGNED NOT NULL"),
         ("jobs", "BIGINT UNSIGNED NOT NULL"),
-        // Of the last statement: its first job, and how far the number of the next one is.
+        // Of the last statement: its first job, and the step between the numbers of its jobs.
         ("first_job", "BIGINT UNSIGNED NOT NULL"),
         ("step", "INT UNSIGNED NOT NULL"),
         ("put_at", "DATETIME(6) NOT NULL"),
@@ -345,54 +359,54 @@ pub const PUTS: Table = Table {
     keys: &[("by_time", "put_at")],
 };
 
-/// Jobs of the fleet's crontab: a row each, which moves forward with each tick that is settled. Its command is in no table.
+/// Jobs of the fleet's crontab. Each row moves on with each tick that is settled. The command is in no table.
 pub const CRON_JOBS: Table = Table {
     name: "dblock_cron_jobs",
     columns: &[
         ("name", NAME),
-        // The five fields, or the nickname, and the zone, of the file that was read last.
+        // The five fields or the nickname, and the zone, from the file that was read last.
         ("schedule", "VARCHAR(1000) NOT NULL"),
         ("zone", "VARCHAR(64) NOT NULL"),
-        // A hash of all that the file says of the job, and by how much a tick may be put off.
+        // A hash of all that the file says of the job, and the longest delay of a tick by staggering.
         ("definition", "VARCHAR(32) NOT NULL"),
         ("jitter_seconds", "INT UNSIGNED NOT NULL DEFAULT 0"),
-        // The next tick to settle; NULL: there is none.
+        // The next tick to settle; NULL: none.
         ("next_at", MOMENT),
-        // The last tick that was settled, be it taken or skipped.
+        // The last settled tick, taken or skipped.
         ("settled_at", MOMENT),
-        // A number that the latest write has chosen: what goes with it is conditional on it.
+        // The number of the latest write. Writes that depend on it check it.
         ("change_id", OPTIONAL_ID),
         ("paused_at", MOMENT),
-        // Somebody wants it to run once, besides.
+        // Somebody wants one extra run.
         ("triggered_at", MOMENT),
-        // When the file of a daemon, or somebody, last changed it; and the host of that daemon.
+        // When a daemon's file, or a user, last changed the job; and the daemon's host.
         ("changed_at", "DATETIME(6) NOT NULL"),
         ("changed_by", "VARCHAR(64) NULL"),
-        // When a daemon last had it in its file.
+        // When it was last in a daemon's file.
         ("seen_at", "DATETIME(6) NOT NULL"),
     ],
     primary_key: "name",
     keys: &[("by_next", "next_at"), ("by_change", "changed_at")],
 };
 
-/// Ticks that run, that are to be tried again, or that wait for an earlier one of their job. What is over has no row.
+/// Ticks that run, that will be retried, or that wait for an earlier tick of their job. Finished ticks have no row.
 pub const CRON_TICKS: Table = Table {
     name: "dblock_cron_ticks",
     columns: &[
         ("name", NAME),
         ("tick", "DATETIME(6) NOT NULL"),
-        // The run of the latest attempt; before the first one a number that no run has.
+        // The run of the latest attempt; before the first one an id that no run has.
         ("run", ID_REQUIRED),
-        // How often it was started, and how many of these attempts count as failed.
+        // The numbers of started and of failed attempts.
         ("attempt", "INT UNSIGNED NOT NULL"),
         ("failures", "INT UNSIGNED NOT NULL DEFAULT 0"),
-        // Who has it; NULL: nobody.
+        // The daemon that has the tick; NULL: none.
         ("daemon", OPTIONAL_ID),
-        // While nobody has it: when it is to be tried again; NULL: when no other tick of its job has a row.
+        // For a tick without a daemon: when it is retried; NULL: when no other tick of its job has a row.
         ("start_at", MOMENT),
-        // When the command of this attempt was about to start; NULL: it was not yet.
+        // When the command of this attempt was about to start; NULL: not yet.
         ("started_at", MOMENT),
-        // Since when no attempt could be started; NULL: the latest was, or there was none.
+        // Since when no attempt could be started; NULL: the latest was started, or there was none.
         ("unstarted_at", MOMENT),
         ("ttl_seconds", "INT UNSIGNED NOT NULL"),
     ],
@@ -408,29 +422,29 @@ pub const CRON_DAEMONS: Table = Table {
         ("host", "VARCHAR(64) NULL"),
         ("pid", NUMBER),
         ("user", "VARCHAR(32) NULL"),
-        // How many commands it runs at once.
+        // The most commands that it runs at once.
         ("slots", "INT UNSIGNED NOT NULL"),
-        // How many jobs its file has, a hash of all of them, those of which another schedule is in force, and those of which the rest
-        // is another than was read last.
+        // The number of jobs in its file, a hash of all of them, those whose schedule in force differs, and those whose other settings
+        // differ from what was read last.
         ("jobs", "INT UNSIGNED NOT NULL"),
         ("definition", "VARCHAR(32) NOT NULL"),
         ("disagrees", "TEXT NULL"),
         ("differs", "TEXT NULL"),
         ("started_at", "DATETIME(6) NOT NULL"),
         ("renewed_at", "DATETIME(6) NOT NULL"),
-        // As long as it is taken for alive, and since when it is so without a break.
+        // Until when it counts as alive, and since when it has been alive without a break.
         ("expires_at", "DATETIME(6) NOT NULL"),
         ("alive_since", "DATETIME(6) NOT NULL"),
-        // It takes no more ticks; it is gone.
+        // When it stopped taking ticks, and when it ended.
         ("leaving_at", MOMENT),
         ("gone_at", MOMENT),
     ],
     primary_key: "daemon",
-    // Each daemon looks once a second which ones are alive; those that are gone stay for a while.
+    // Each daemon checks once a second which daemons are alive; rows of ended ones stay for a while.
     keys: &[("by_expiry", "expires_at"), ("by_host", "host, user")],
 };
 
-/// All of them. The one with the version comes last: it says that the others are there.
+/// All tables. The one with the version comes last: its existence shows that the others exist.
 pub const TABLES: [Table; 19] = [
     LOCKS,
     RUNS,
@@ -454,7 +468,7 @@ pub const TABLES: [Table; 19] = [
 ];
 
 impl Table {
-    /// The statement that creates it in this database, which is quoted.
+    /// The statement that creates the table in this database, whose name is quoted.
     pub fn create(&self, database: &str) -> String {
         let mut sql = format!("CREATE TABLE IF NOT EXISTS {database}.{} (\n", self.name);
         for (column, kind) in self.columns {
@@ -467,7 +481,13 @@ impl Table {
         sql + "\n) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin COMMENT='dblock'"
     }
 
-    /// How many characters a column of text takes.
+    /// The columns that have a number as their default, with that number.
+    pub fn defaults(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let columns = self.columns.iter();
+        columns.filter_map(|(column, kind)| Some((*column, kind.split_once(" DEFAULT ")?.1)))
+    }
+
+    /// The width of a text column in characters.
     ///
     /// # Panics
     /// If there is no such column.

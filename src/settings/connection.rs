@@ -1,4 +1,4 @@
-//! What the connection options mean: which hosts, which account, how encrypted.
+//! The meaning of the connection options: the hosts, the account, the encryption.
 
 use std::rc::Rc;
 
@@ -15,10 +15,10 @@ use crate::db::{
     ConnectOptions, DeferredPassword, Identity, Password, Protocol, SslMode, Target, TlsOptions,
 };
 
-/// The variables that name the CAs which the system trusts, in the place of its own; the same as with OpenSSL.
+/// The variables that replace the system's CAs, as with OpenSSL.
 const SYSTEM_CAS: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// Reads how the server is reached.
+/// Reads how to connect to the server.
 ///
 /// # Errors
 /// [`Reason::Usage`] or [`Reason::Configuration`].
@@ -63,7 +63,7 @@ pub fn read(sources: &mut Sources) -> Result<ConnectOptions, Failure> {
     })
 }
 
-/// Finds what is wrong in a source, also if a stronger one overrides it.
+/// Checks a source for errors, even if a stronger one overrides it.
 fn check_source(source: &Source) -> Result<(), Failure> {
     let given = |name| source.get(name);
     given("host").map_or(Ok(()), |given| given.read(value::host).map(drop))?;
@@ -91,9 +91,9 @@ fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
         let line = format!("the protocol is socket, but {} is not localhost", host.name);
         return Err(Failure::new(Reason::Configuration, line));
     }
-    // A port by itself beats one in a URL, unless the URL comes from a stronger source.
+    // A separate port overrides one in a URL, unless the URL comes from a stronger source.
     let is_strong = sources.precedence("port") >= Some(precedence);
-    // To the other clients a socket beside a host is nothing unusual, nor is a port beside localhost.
+    // The other clients accept a socket beside a host, and a port beside localhost.
     if precedence > Precedence::OtherClients {
         let has_port = |host: &Host| is_strong || host.port.is_some();
         if sources.source(precedence).get("socket").is_some() && !hosts.iter().any(is_local) {
@@ -104,7 +104,7 @@ fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
             sources.warn("localhost means the local socket, not a port; for TCP write 127.0.0.1");
         }
     }
-    // A weaker source does not give the port of a URL: it belongs to another host.
+    // A weaker source's port does not apply to a URL, as it belongs to another host.
     let port = if is_url && !is_strong {
         value::port_number(cli::default_of("port")).expect("a port")
     } else {
@@ -121,8 +121,8 @@ fn targets(sources: &mut Sources) -> Result<Vec<Target>, Failure> {
     Ok(hosts.iter().map(target).collect())
 }
 
-/// The strongest source that names a host or a socket, its hosts, and whether a URL names them. A socket
-/// that only the groups of all clients name does not count: distributions put one there.
+/// The strongest source that names a host or a socket, its hosts, and whether a URL names them. A socket in the groups of other clients
+/// alone does not count: distributions put one there.
 fn named(
     sources: &mut Sources,
     protocol: Option<Protocol>,
@@ -196,7 +196,7 @@ fn password(sources: &mut Sources) -> Result<Password, Failure> {
     Ok(Password::Given(Zeroizing::new(given.text()?.to_owned())))
 }
 
-/// The password of an option in a file, or of the URL there: read by the process that logs in.
+/// A password in an option file, or in a URL there. The process that logs in reads it.
 fn deferred(place: option_file::Place, name: String) -> Password {
     let place_name = format!("the password in {place}");
     let read = move || {
@@ -217,7 +217,7 @@ fn deferred(place: option_file::Place, name: String) -> Password {
 fn tls(sources: &mut Sources) -> Result<TlsOptions, Failure> {
     let (of_ca, of_mode) = (sources.precedence("ssl-ca"), sources.precedence("ssl-mode"));
     let mut mode = sources.value("ssl-mode", value::ssl_mode)?;
-    // A CA by itself means verify-ca. A mode of a weaker source that says less does not take that back.
+    // A CA alone means verify-ca. A weaker mode from a weaker source does not override that.
     if of_ca > of_mode && mode < SslMode::VerifyCa {
         mode = SslMode::VerifyCa;
         sources.correct("ssl-mode", "verify-ca", "ssl-ca");
@@ -253,10 +253,10 @@ fn tls(sources: &mut Sources) -> Result<TlsOptions, Failure> {
     })
 }
 
-/// Checks that the files that the settings name can be read. Their contents are not checked.
+/// Checks that the files in the settings can be read. Does not check their contents.
 ///
 /// # Errors
-/// [`Reason::Configuration`] for the first that is not.
+/// [`Reason::Configuration`] for the first one that cannot be read.
 pub fn check_files(connection: &ConnectOptions) -> Result<(), Failure> {
     let tls = &connection.tls;
     let is_used = connection
@@ -297,7 +297,7 @@ pub fn check_files(connection: &ConnectOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses options that secure the connections of other clients and that dblock does not know.
+/// Refuses TLS options of other clients that dblock does not know and that add security.
 fn refuse_unknown_tls_options(sources: &Sources) -> Result<(), Failure> {
     for given in sources
         .source(Precedence::OtherClients)
@@ -305,7 +305,7 @@ fn refuse_unknown_tls_options(sources: &Sources) -> Result<(), Failure> {
     {
         let value = String::from_utf8_lossy(&given.value).to_ascii_lowercase();
         let is_kept = match given.name.as_str() {
-            // The certificates of that folder are trusted besides.
+            // The certificates in that folder are trusted in addition.
             "ssl-capath" => sources.given("ssl-ca").is_some(),
             "ssl-fips-mode" => matches!(&*value, "off" | "0"),
             "tls-version" => ["tlsv1.2", "tlsv1.3"]

@@ -1,4 +1,4 @@
-//! What the options of `dblock cron` mean. Its own come from the command line alone.
+//! The meaning of `dblock cron`'s options.
 
 use std::path::PathBuf;
 
@@ -12,22 +12,22 @@ use crate::base::log::Log;
 use crate::crond::Spec;
 use crate::db::{ConnectOptions, Password};
 
-/// Commands that a daemon runs at once at most.
+/// The most commands that a daemon runs at once.
 const MOST_COMMANDS: u32 = 1000;
 
-/// Times that are shown of a job at most.
+/// The most times that are shown for a job.
 const MOST_TIMES: usize = 1000;
 
-/// Everything that `dblock cron check` was asked to do.
+/// The settings of `dblock cron check`.
 #[derive(Debug)]
 pub struct CronCheck {
     /// The crontab; `-` is stdin.
     pub file: PathBuf,
-    /// How many times are shown of each job.
+    /// How many times to show for each job.
     pub times: usize,
 }
 
-/// Everything that a command was asked to do which concerns one job.
+/// The settings of a command about one job.
 #[derive(Debug)]
 pub struct OfCronJob {
     /// The job.
@@ -36,12 +36,12 @@ pub struct OfCronJob {
     pub connection: ConnectOptions,
 }
 
-/// Everything that `dblock cron list` was asked to do.
+/// The settings of `dblock cron list`.
 #[derive(Debug)]
 pub struct CronList {
     /// The server.
     pub connection: ConnectOptions,
-    /// Whether a program reads what is found.
+    /// Whether to print JSON.
     pub json: bool,
 }
 
@@ -50,14 +50,14 @@ pub struct CronList {
 /// # Errors
 /// As [`run()`](super::run()).
 pub fn run(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
-    let slots = own(&mut line, &options::run::JOBS, commands)?;
-    let grace = own(&mut line, &options::run::GRACE, value::duration)?;
     let file = PathBuf::from(line.arguments.pop().unwrap_or_default());
     if file.as_os_str() == "-" {
         let line = "dblock cron run reads its crontab again upon SIGHUP, which stdin cannot be; name a file";
         return Err(Failure::new(Reason::Usage, line));
     }
     let (mut sources, log) = read_sources(line.settings)?;
+    let slots = own(&sources, &options::run::JOBS, commands)?;
+    let grace = own(&sources, &options::run::GRACE, value::duration)?;
     let variables = of_run::variables_of_the_server();
     let scrubbed = if sources.switch("scrub-env") {
         variables.clone()
@@ -77,7 +77,7 @@ pub fn run(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
     Ok((spec, log))
 }
 
-/// The password is read again for each run: what was opened for this process alone is gone by then.
+/// Refuses a password file that exists only for this process: each run reads the password again.
 fn check_password_file(password: &Password) -> Result<(), Failure> {
     let folders = ["/dev/fd", "/dev/stdin", "/proc/self/fd"];
     match password {
@@ -135,8 +135,11 @@ pub fn list(line: CommandLine) -> Result<(CronList, Log), Failure> {
 /// # Errors
 /// [`Reason::Usage`](crate::base::exit::Reason::Usage) names the option with a malformed value.
 pub fn check(mut line: CommandLine) -> Result<CronCheck, Failure> {
+    // This command reads no option files.
+    let default = options::check::NEXT.default.unwrap_or_default();
+    let next = line.settings.pop().map_or(default.into(), |(_, next)| next);
     Ok(CronCheck {
-        times: own(&mut line, &options::check::NEXT, times)?,
+        times: Given::new("next", next, Origin::Flag).read(times)?,
         file: line.arguments.pop().unwrap_or_default().into(),
     })
 }

@@ -26,123 +26,125 @@ use crate::history::Filter;
 use crate::lock::rows::Token;
 use crate::lock::{LockSpec, MOST_SLOTS, Name, OnLockLost, Wait};
 use crate::schema::Keep;
-use cli::{CommandLine, Setting};
+use cli::{CommandLine, Files, Setting};
 use option_file::FileStatus;
-use sources::{Given, Origin, Sources};
+use sources::{Given, Origin, Precedence, Sources};
 
-/// Everything that `dblock status` was asked to do.
+/// The settings of `dblock status`.
 #[derive(Debug)]
 pub struct Status {
-    /// The locks; none: all that can be seen.
+    /// The locks; empty: all that are visible.
     pub names: Vec<Name>,
     /// The server.
     pub connection: ConnectOptions,
-    /// Whether a program reads what is found.
+    /// Whether to print JSON.
     pub json: bool,
 }
 
-/// Everything that `dblock kill` was asked to do.
+/// The settings of `dblock kill`.
 #[derive(Debug)]
 pub struct Kill {
     /// The lock.
     pub name: Name,
-    /// Which of its slots; `None`: the one that is held.
+    /// The slot; `None`: the one that is held.
     pub slot: Option<u32>,
-    /// How long to wait until the command has ended.
+    /// How long to wait for the end of the command.
     pub wait: Wait,
-    /// Whether nobody is ended.
+    /// Whether to kill nobody.
     pub dry_run: bool,
-    /// Whether a durable lock is taken from its holder without asking it.
+    /// Whether to take a durable lock from its holder without asking it.
     pub force: bool,
     /// The server.
     pub connection: ConnectOptions,
 }
 
-/// Everything that `dblock check` was asked to do.
+/// The settings of `dblock check`.
 #[derive(Debug)]
 pub struct Check {
     /// The server.
     pub connection: ConnectOptions,
-    /// Whether a program reads what is found.
+    /// Whether to print JSON.
     pub json: bool,
 }
 
-/// Everything that `dblock config` was asked to do, and found.
+/// The settings of `dblock config`, and its results.
 #[derive(Debug)]
 pub struct Config {
-    /// Every setting in force, as far as they could be read, in the order of the help.
+    /// Every setting in force, as far as they can be read, in the order of the help.
     pub settings: Vec<InForce>,
-    /// The option files, and what became of each.
+    /// The option files, with their statuses.
     pub files: Vec<(Rc<Path>, FileStatus)>,
-    /// Whether a program reads what is found.
+    /// Whether to print JSON.
     pub json: bool,
-    /// What is wrong.
+    /// What is wrong with the settings.
     pub failure: Option<Failure>,
 }
 
-/// Everything that `dblock init` was asked to do.
+/// The settings of `dblock init`.
 #[derive(Debug)]
 pub enum Init {
-    /// Print what would be done on a new server, in this database.
+    /// Print the script for a new server and this database.
     Print {
         /// Its name.
         database: String,
-        /// How long the history is to be kept.
+        /// The account's user.
+        user: String,
+        /// How long to keep the history.
         keep: Option<Keep>,
     },
-    /// Do it, or look whether it is done.
+    /// Create the tables, or check them.
     Install {
         /// The server.
         connection: Box<ConnectOptions>,
-        /// How long the history is to be kept.
+        /// How long to keep the history.
         keep: Option<Keep>,
-        /// Whether nothing is changed.
+        /// Whether to change nothing.
         only_checks: bool,
     },
 }
 
-/// Everything that `dblock acquire` was asked to do.
+/// The settings of `dblock acquire`.
 #[derive(Debug)]
 pub struct Acquire {
-    /// The lock; its TTL is that of the token.
+    /// The lock, with the token's TTL.
     pub lock: LockSpec,
-    /// The names of the slots, in their order; empty where they have none.
+    /// The names of the slots, in order; empty if they have none.
     pub slot_names: Vec<String>,
-    /// Whoever says the same takes the lock over.
+    /// The owner name: another caller with the same one takes the lock over.
     pub owner: Option<String>,
     /// The server.
     pub connection: ConnectOptions,
-    /// Whether a program reads what is printed.
+    /// Whether to print JSON.
     pub json: bool,
 }
 
-/// Everything that `dblock renew` or `dblock release` was asked to do.
+/// The settings of `dblock renew` or `dblock release`.
 #[derive(Debug)]
 pub struct OfToken {
     /// The token.
     pub token: Token,
-    /// For how long the lock is to be held from now on; `None`: as it was acquired.
+    /// The new TTL; `None`: unchanged.
     pub ttl: Option<Duration>,
     /// The server.
     pub connection: ConnectOptions,
 }
 
-/// Everything that `dblock history` was asked to do.
+/// The settings of `dblock history`.
 #[derive(Debug)]
 pub struct History {
     /// Which runs to show.
     pub filter: Filter,
     /// The server.
     pub connection: ConnectOptions,
-    /// Whether a program reads what is found.
+    /// Whether to print JSON.
     pub json: bool,
 }
 
 /// Reads the settings of `dblock run`, and what is logged.
 ///
 /// # Errors
-/// [`Reason::Usage`] names the option or variable with a malformed value; [`Reason::Configuration`] the place in an option
-/// file, or that no server is named.
+/// [`Reason::Usage`] names the option or variable with a malformed value. [`Reason::Configuration`] names the place in an option file, or
+/// says that no server is named.
 pub fn run(command_line: CommandLine) -> Result<(Run, Log), Failure> {
     let (mut sources, log) = read_sources(command_line.settings)?;
     let token = token::of_run(&mut sources)?;
@@ -186,18 +188,15 @@ pub fn status(command_line: CommandLine) -> Result<(Status, Log), Failure> {
 ///
 /// # Errors
 /// As [`run()`].
-pub fn acquire(mut command_line: CommandLine) -> Result<(Acquire, Log), Failure> {
-    // Others than those of `run`, which an option file may give.
-    let wait = command_line.take(&cli::acquire::WAIT);
-    let ttl = command_line.take(&cli::acquire::TTL);
+pub fn acquire(command_line: CommandLine) -> Result<(Acquire, Log), Failure> {
     let (mut sources, log) = read_sources(command_line.settings)?;
     let name = required_name(&mut sources)?;
     let (slots, slot_names) = run::slots(&mut sources)?;
     let lock = LockSpec {
         name,
         slots,
-        wait: Given::new("wait", wait, Origin::Flag).read(value::wait)?,
-        ttl: Given::new("ttl", ttl, Origin::Flag).read(value::token_ttl)?,
+        wait: own(&sources, &cli::acquire::WAIT, value::wait)?,
+        ttl: own(&sources, &cli::acquire::TTL, value::token_ttl)?,
         on_lost: OnLockLost::Terminate,
         allow_unfit_server: false,
     };
@@ -216,18 +215,18 @@ pub fn acquire(mut command_line: CommandLine) -> Result<(Acquire, Log), Failure>
 /// # Errors
 /// As [`run()`].
 pub fn of_token(mut command_line: CommandLine) -> Result<(OfToken, Log), Failure> {
-    let given = command_line.gives("ttl");
-    let ttl = command_line.take(&cli::renew::TTL);
     let (mut sources, log) = read_sources(command_line.settings)?;
     let token = token::read(command_line.arguments.pop())?;
-    let ttl = given.then(|| Given::new("ttl", ttl, Origin::Flag).read(value::token_ttl));
     let of_token = OfToken {
         token,
-        ttl: ttl.transpose()?,
+        ttl: own_optional(&sources, &cli::renew::TTL, value::token_ttl)?,
         connection: connection(&mut sources, log)?,
     };
     Ok((of_token, log))
 }
+
+/// The default account in `init --print`.
+const ACCOUNT: &str = "dblock";
 
 /// Reads the settings of `dblock init`, and what is logged.
 ///
@@ -236,9 +235,12 @@ pub fn of_token(mut command_line: CommandLine) -> Result<(OfToken, Log), Failure
 pub fn init(command_line: CommandLine) -> Result<(Init, Log), Failure> {
     let (mut sources, log) = read_sources(command_line.settings)?;
     let keep = sources.optional("keep", value::keep)?;
-    let init = if sources.is_on("print") {
+    let init = if sources.is_on_rather_than("print", "check") {
         Init::Print {
             database: sources.value("database", value::database)?,
+            user: sources
+                .optional("user", value::any)?
+                .unwrap_or_else(|| ACCOUNT.to_owned()),
             keep,
         }
     } else {
@@ -276,16 +278,13 @@ pub fn history(command_line: CommandLine) -> Result<(History, Log), Failure> {
 /// # Errors
 /// As [`run()`].
 pub fn kill(mut command_line: CommandLine) -> Result<(Kill, Log), Failure> {
-    // Another wait than that of `run`, which an option file may give.
-    let wait = command_line.take(&cli::kill::WAIT);
     let (mut sources, log) = read_sources(command_line.settings)?;
     let holder = command_line.arguments.pop().unwrap_or_default();
     let (name, slot) = Given::new("NAME", holder, Origin::Argument).read(slot_of_lock)?;
-    let wait = Given::new("wait", wait, Origin::Flag).read(value::wait)?;
     let kill = Kill {
         name,
         slot,
-        wait,
+        wait: own(&sources, &cli::kill::WAIT, value::wait)?,
         dry_run: sources.is_on("dry-run"),
         force: sources.is_on("force"),
         connection: connection(&mut sources, log)?,
@@ -293,12 +292,12 @@ pub fn kill(mut command_line: CommandLine) -> Result<(Kill, Log), Failure> {
     Ok((kill, log))
 }
 
-/// Reads the settings of all commands, as far as that goes, and checks that the files that they name can be read.
+/// Reads the settings of all commands, as far as possible, and checks that the files in them can be read.
 pub fn config(command_line: CommandLine) -> Config {
     let (mut sources, read) = Sources::read(command_line.settings);
     sources.is_lenient = true;
     let log = log(&mut sources);
-    // Nothing else depends on the name, and it need not be given.
+    // No other setting depends on the name, and it may be missing.
     let unnamed = Name::parse("unnamed").expect("a name");
     let name = name(&mut sources).ok().flatten().unwrap_or(unnamed);
     let run = run::read(&mut sources, name, None, command_line.arguments);
@@ -310,6 +309,7 @@ pub fn config(command_line: CommandLine) -> Config {
         sources.log_warnings(*log);
     }
     sources.record_os_user();
+    sources.record_sendmail();
     sources.record_unknown_variables();
     let json = sources.is_on("json");
     let failures = [
@@ -327,14 +327,29 @@ pub fn config(command_line: CommandLine) -> Config {
     }
 }
 
-/// The value of a setting that only the command line gives, or its default.
+/// The value of a setting of one subcommand, or its default.
 fn own<T>(
-    line: &mut CommandLine,
+    sources: &Sources,
     setting: &Setting,
-    reader: impl FnOnce(&str) -> Result<T, String>,
+    reader: impl Fn(&str) -> Result<T, String>,
 ) -> Result<T, Failure> {
-    let given = line.take(setting);
-    Given::new(setting.name, given, Origin::Flag).read(reader)
+    let given = own_optional(sources, setting, &reader)?;
+    let default = || reader(setting.default.expect("it has a default"));
+    Ok(given.unwrap_or_else(|| default().expect("a default is well-formed")))
+}
+
+/// The value of a setting of one subcommand, if it is given. Settings of this kind are not read from option files, as those may have
+/// another subcommand's setting of the same name.
+fn own_optional<T>(
+    sources: &Sources,
+    setting: &Setting,
+    reader: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, Failure> {
+    let given = match setting.files {
+        Files::Never | Files::No => sources.source(Precedence::CommandLine).get(setting.name),
+        Files::Own | Files::All => sources.given(setting.name),
+    };
+    given.map(|given| given.read(reader)).transpose()
 }
 
 /// All sources, and what is logged.
@@ -345,14 +360,14 @@ fn read_sources(settings: cli::Values) -> Result<(Sources, Log), Failure> {
     Ok((sources, log))
 }
 
-/// Reads how the server is reached, and logs what the user should know of the settings.
+/// Reads how to connect to the server, and logs warnings about the settings.
 fn connection(sources: &mut Sources, log: Log) -> Result<ConnectOptions, Failure> {
     let connection = connection::read(sources);
     sources.log_warnings(log);
     connection
 }
 
-/// Of quiet and verbose the stronger one counts; a command line cannot have both.
+/// The stronger of quiet and verbose counts; a command line cannot have both.
 fn log(sources: &mut Sources) -> Result<Log, Failure> {
     let quiet = sources.precedence("quiet");
     if quiet.is_some() && quiet >= sources.precedence("verbose") && sources.switch("quiet") {
@@ -377,7 +392,7 @@ fn name(sources: &mut Sources) -> Result<Option<Name>, Failure> {
     sources.optional("name", lock_name)
 }
 
-/// Names that stand on the command line, each of them once.
+/// Lock names from the command line, without duplicates.
 fn lock_names(arguments: Vec<OsString>) -> Result<Vec<Name>, Failure> {
     let mut names = Vec::new();
     for name in arguments {
@@ -393,7 +408,7 @@ fn lock_name(text: &str) -> Result<Name, String> {
     Name::parse(text).map_err(|wrong| format!("the name {wrong}"))
 }
 
-/// A lock's name, and the number of one of its slots.
+/// A lock's name, and optionally the number of a slot.
 fn slot_of_lock(text: &str) -> Result<(Name, Option<u32>), String> {
     let Some((name, slot)) = text.split_once('#') else {
         return Ok((lock_name(text)?, None));

@@ -1,4 +1,4 @@
-//! What the options of `dblock queue` mean. Its own come from the command line alone.
+//! The meaning of `dblock queue`'s options.
 
 mod values;
 
@@ -6,10 +6,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::cli::CommandLine;
 use super::cli::queue as options;
-use super::cli::{CommandLine, Setting};
-use super::sources::{Given, Origin};
-use super::{connection, own, read_sources, run, value};
+use super::sources::{Given, Origin, Sources};
+use super::{connection, own, own_optional, read_sources, run, value};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
 use crate::db::ConnectOptions;
@@ -20,44 +20,44 @@ use values::{
     name, number, priority, shards, state, whole_seconds,
 };
 
-/// Everything that `dblock queue create` was asked to do.
+/// The settings of `dblock queue create`.
 #[derive(Debug)]
 pub struct QueueCreate {
     /// The queue.
     pub queue: String,
-    /// What it is to be like.
+    /// The properties of the new queue.
     pub properties: Properties,
     /// The server.
     pub connection: ConnectOptions,
 }
 
-/// Everything that `dblock queue put` was asked to do.
+/// The settings of `dblock queue put`.
 #[derive(Debug)]
 pub struct QueuePut {
     /// The queue.
     pub queue: String,
-    /// Where the payloads are.
+    /// The source of the payloads.
     pub source: Source,
-    /// What the jobs have in common.
+    /// The common properties of the jobs.
     pub traits: Traits,
     /// The server.
     pub connection: ConnectOptions,
 }
 
-/// Where payloads are.
+/// The source of payloads.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Source {
-    /// These.
+    /// The arguments.
     Arguments(Vec<OsString>),
-    /// The content of each file; `-` is stdin.
+    /// The contents of each file; `-` is stdin.
     Files(Vec<PathBuf>),
-    /// All of stdin is one.
+    /// All of stdin is one payload.
     Stdin,
-    /// The records of stdin, each of which ends in this byte.
+    /// The records of stdin, each with this byte at its end.
     Records(u8),
 }
 
-/// Everything that a command was asked to do which concerns a queue as a whole.
+/// The settings of a command about a whole queue.
 #[derive(Debug)]
 pub struct OfQueue {
     /// The queue.
@@ -66,7 +66,7 @@ pub struct OfQueue {
     pub connection: ConnectOptions,
 }
 
-/// Everything that a command was asked to do which concerns some jobs.
+/// The settings of a command about some jobs.
 #[derive(Debug)]
 pub struct OfJobs {
     /// The queue.
@@ -77,55 +77,55 @@ pub struct OfJobs {
     pub connection: ConnectOptions,
 }
 
-/// Which jobs.
+/// The selected jobs.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Jobs {
     /// These, each once.
     Ids(Vec<u64>),
-    /// All that are dead.
+    /// All dead jobs.
     Dead,
 }
 
-/// Everything that `dblock queue status` was asked to do.
+/// The settings of `dblock queue status`.
 #[derive(Debug)]
 pub struct QueueStatus {
-    /// The queues; none: all.
+    /// The queues; empty: all.
     pub queues: Vec<String>,
     /// The server.
     pub connection: ConnectOptions,
-    /// Whether a program reads what is found.
+    /// Whether to print JSON.
     pub json: bool,
 }
 
-/// Everything that `dblock queue list` was asked to do.
+/// The settings of `dblock queue list`.
 #[derive(Debug)]
 pub struct QueueList {
     /// The queue.
     pub queue: String,
-    /// Only jobs in this state; `None`: in any but done.
+    /// Only jobs in this state; `None`: all that are not done.
     pub state: Option<State>,
-    /// At most so many; `None`: all.
+    /// The most jobs to show; `None`: all.
     pub limit: Option<usize>,
     /// The server.
     pub connection: ConnectOptions,
-    /// Whether a program reads what is found.
+    /// Whether to print JSON.
     pub json: bool,
 }
 
-/// Everything that `dblock queue show` was asked to do.
+/// The settings of `dblock queue show`.
 #[derive(Debug)]
 pub struct QueueShow {
     /// The queue.
     pub queue: String,
     /// The job.
     pub job: u64,
-    /// What to print of it.
+    /// What to print about it.
     pub shown: Shown,
     /// The server.
     pub connection: ConnectOptions,
 }
 
-/// What is printed of a job.
+/// What is printed about a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// A table for people.
@@ -142,17 +142,17 @@ pub enum Shown {
 /// As [`run()`](super::run()).
 pub fn create(mut line: CommandLine) -> Result<(QueueCreate, Log), Failure> {
     let queue = queue_name(&mut line)?;
+    let (mut sources, log) = read_sources(line.settings)?;
     let properties = Properties {
-        claim: own(&mut line, &options::create::CLAIM, claim)?,
-        shards: own(&mut line, &options::create::SHARDS, shards)?,
-        max_attempts: own(&mut line, &options::create::MAX_ATTEMPTS, |text| {
+        claim: own(&sources, &options::create::CLAIM, claim)?,
+        shards: own(&sources, &options::create::SHARDS, shards)?,
+        max_attempts: own(&sources, &options::create::MAX_ATTEMPTS, |text| {
             number(text, MOST_ATTEMPTS)
         })?,
-        retry_delay: own(&mut line, &options::create::RETRY_DELAY, value::duration)?,
-        ttl: own(&mut line, &options::create::TTL, value::ttl)?,
-        keep: own(&mut line, &options::create::KEEP, whole_seconds)?,
+        retry_delay: own(&sources, &options::create::RETRY_DELAY, value::duration)?,
+        ttl: own(&sources, &options::create::TTL, value::ttl)?,
+        keep: own(&sources, &options::create::KEEP, whole_seconds)?,
     };
-    let (mut sources, log) = read_sources(line.settings)?;
     let create = QueueCreate {
         queue,
         properties,
@@ -167,24 +167,32 @@ pub fn create(mut line: CommandLine) -> Result<(QueueCreate, Log), Failure> {
 /// As [`run()`](super::run()).
 pub fn put(mut line: CommandLine) -> Result<(QueuePut, Log), Failure> {
     let queue = queue_name(&mut line)?;
+    let payloads = line.arguments;
+    let (mut sources, log) = read_sources(line.settings)?;
+    let is_on =
+        |name| sources.is_on(name) && is_strongest(&sources, name, &["lines", "null", "file"]);
     let records = [(&options::put::LINES, b'\n'), (&options::put::NULL, 0)];
     let records = records
         .into_iter()
-        .find_map(|(setting, end)| line.take_given(setting).map(|_| (setting.name, end)));
-    let are_files = line.take_given(&options::put::FILE).is_some();
-    let delay = optional(&mut line, &options::put::DELAY, value::duration)?;
-    let at = optional(&mut line, &options::put::AT, value::time)?;
+        .map(|(setting, end)| (setting.name, end));
+    // Payloads on the command line override an option file.
+    let records = records
+        .filter(|(name, _)| payloads.is_empty() || sources.is_from_command_line(name))
+        .find(|(name, _)| is_on(name));
+    let are_files = is_on(options::put::FILE.name);
+    let delay = own_optional(&sources, &options::put::DELAY, value::duration)?;
+    let at = own_optional(&sources, &options::put::AT, value::time)?;
+    let at = at.filter(|_| is_strongest(&sources, "at", &["delay"]));
     let traits = Traits {
         due: match (delay, at) {
             (_, Some(at)) => Due::At(at),
             (Some(Duration::ZERO) | None, None) => Due::Now,
             (Some(delay), None) => Due::After(delay),
         },
-        priority: own(&mut line, &options::put::PRIORITY, priority)?,
-        key: optional(&mut line, &options::put::KEY, |text| name(text, "the key"))?,
-        every: optional(&mut line, &options::put::EVERY, longer_than_nothing)?,
+        priority: own(&sources, &options::put::PRIORITY, priority)?,
+        key: own_optional(&sources, &options::put::KEY, |text| name(text, "the key"))?,
+        every: own_optional(&sources, &options::put::EVERY, longer_than_nothing)?,
     };
-    let payloads = line.arguments;
     let source = match (records, are_files, payloads.is_empty()) {
         (Some((option, _)), _, false) => {
             let cause =
@@ -203,13 +211,13 @@ pub fn put(mut line: CommandLine) -> Result<(QueuePut, Log), Failure> {
     let is_one = match &source {
         Source::Arguments(payloads) => payloads.len() == 1,
         Source::Files(files) => files.len() == 1,
-        Source::Stdin | Source::Records(_) => true,
+        Source::Stdin => true,
+        Source::Records(_) => false,
     };
     if traits.key.is_some() && !is_one {
         let cause = "--key takes one payload: there is at most one job of that key";
         return Err(Failure::new(Reason::Usage, cause));
     }
-    let (mut sources, log) = read_sources(line.settings)?;
     let put = QueuePut {
         queue,
         source,
@@ -225,10 +233,11 @@ pub fn put(mut line: CommandLine) -> Result<(QueuePut, Log), Failure> {
 /// As [`run()`](super::run()).
 pub fn work(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
     let queue = queue_name(&mut line)?;
-    let jobs = own(&mut line, &options::work::JOBS, |text| {
+    let (mut sources, log) = read_sources(line.settings)?;
+    let jobs = own(&sources, &options::work::JOBS, |text| {
         number(text, MOST_COMMANDS)
     })?;
-    let batch = optional(&mut line, &options::work::BATCH, |text| {
+    let batch = own_optional(&sources, &options::work::BATCH, |text| {
         number(text, LARGEST_BATCH)
     })?;
     if batch.is_some()
@@ -243,9 +252,9 @@ pub fn work(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
     }
     let mut separator = b'\n';
     for (setting, of_it) in [(&options::work::LINES, b'\n'), (&options::work::NULL, 0)] {
-        if line.take_given(setting).is_some() {
+        if sources.is_on(setting.name) && is_strongest(&sources, setting.name, &["lines", "null"]) {
             separator = of_it;
-            if batch.is_none() {
+            if batch.is_none() && sources.is_from_command_line(setting.name) {
                 let cause = format!(
                     "--{}: it is that of --batch, which is not given",
                     setting.name
@@ -254,18 +263,17 @@ pub fn work(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
             }
         }
     }
-    let timeout = optional(&mut line, &options::work::TIMEOUT, value::duration)?;
-    let kill_after = own(&mut line, &options::work::KILL_AFTER, value::duration)?;
-    let until = if line.take_given(&options::work::DRAIN).is_some() {
+    let timeout = own_optional(&sources, &options::work::TIMEOUT, value::duration)?;
+    let kill_after = own(&sources, &options::work::KILL_AFTER, value::duration)?;
+    let until = if sources.is_on_rather_than("drain", "once") {
         Until::Drained
-    } else if line.take_given(&options::work::ONCE).is_some() {
+    } else if sources.is_on("once") {
         Until::Once
     } else {
         Until::Stopped
     };
-    let grace = own(&mut line, &options::work::GRACE, value::duration)?;
-    let bury_on = optional(&mut line, &options::work::BURY_ON, exit_codes)?;
-    let (mut sources, log) = read_sources(line.settings)?;
+    let grace = own(&sources, &options::work::GRACE, value::duration)?;
+    let bury_on = own_optional(&sources, &options::work::BURY_ON, exit_codes)?;
     let scrubbed = if sources.switch("scrub-env") {
         run::variables_of_the_server()
     } else {
@@ -314,9 +322,9 @@ pub fn status(line: CommandLine) -> Result<(QueueStatus, Log), Failure> {
 /// As [`run()`](super::run()).
 pub fn list(mut line: CommandLine) -> Result<(QueueList, Log), Failure> {
     let queue = queue_name(&mut line)?;
-    let state = optional(&mut line, &options::list::STATE, state)?;
-    let limit = own(&mut line, &options::list::LIMIT, limit)?;
     let (mut sources, log) = read_sources(line.settings)?;
+    let state = own_optional(&sources, &options::list::STATE, state)?;
+    let limit = own(&sources, &options::list::LIMIT, limit)?;
     let list = QueueList {
         queue,
         state,
@@ -335,8 +343,8 @@ pub fn show(mut line: CommandLine) -> Result<(QueueShow, Log), Failure> {
     let queue = queue_name(&mut line)?;
     let job = line.arguments.pop().unwrap_or_default();
     let job = Given::new("ID", job, Origin::Argument).read(id)?;
-    let is_payload = line.take_given(&options::show::PAYLOAD).is_some();
     let (mut sources, log) = read_sources(line.settings)?;
+    let is_payload = sources.is_on_rather_than("payload", "json");
     let show = QueueShow {
         queue,
         job,
@@ -356,7 +364,9 @@ pub fn show(mut line: CommandLine) -> Result<(QueueShow, Log), Failure> {
 /// As [`run()`](super::run()).
 pub fn of_jobs(mut line: CommandLine) -> Result<(OfJobs, Log), Failure> {
     let queue = queue_name(&mut line)?;
-    let jobs = if line.take_given(&options::retry::DEAD).is_some() {
+    let (mut sources, log) = read_sources(line.settings)?;
+    // Jobs on the command line override an option file.
+    let jobs = if line.arguments.is_empty() && sources.is_on(options::retry::DEAD.name) {
         Jobs::Dead
     } else {
         let mut ids = Vec::new();
@@ -368,7 +378,6 @@ pub fn of_jobs(mut line: CommandLine) -> Result<(OfJobs, Log), Failure> {
         }
         Jobs::Ids(ids)
     };
-    let (mut sources, log) = read_sources(line.settings)?;
     let of_jobs = OfJobs {
         queue,
         jobs,
@@ -391,7 +400,7 @@ pub fn of_queue(mut line: CommandLine) -> Result<(OfQueue, Log), Failure> {
     Ok((of_queue, log))
 }
 
-/// The queue, which stands in front of all other arguments.
+/// The queue, which is the first argument.
 fn queue_name(line: &mut CommandLine) -> Result<String, Failure> {
     let name = if line.arguments.is_empty() {
         OsString::new()
@@ -405,13 +414,8 @@ fn parsed_queue(queue: OsString) -> Result<String, Failure> {
     Given::new("QUEUE", queue, Origin::Argument).read(|text| name(text, "the name"))
 }
 
-/// The value of a setting that only the command line gives, if it is given.
-fn optional<T>(
-    line: &mut CommandLine,
-    setting: &Setting,
-    reader: impl FnOnce(&str) -> Result<T, String>,
-) -> Result<Option<T>, Failure> {
-    let given = line.take_given(setting);
-    let read = |given| Given::new(setting.name, given, Origin::Flag).read(reader);
-    given.map(read).transpose()
+/// Whether no stronger source gives one of these `others`, which cannot be combined with the setting.
+fn is_strongest(sources: &Sources, name: &str, others: &[&str]) -> bool {
+    let own = sources.precedence(name);
+    others.iter().all(|other| sources.precedence(other) <= own)
 }

@@ -1,4 +1,4 @@
-//! What the options of `dblock run` mean. `dblock config` reads them, too.
+//! The meaning of `dblock run`'s options. `dblock config` reads them, too.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::lock::rows::Token;
 use crate::lock::{LockSpec, Name, limits};
 use crate::supervise::Job;
 
-/// Everything that `dblock run` was asked to do.
+/// The settings of `dblock run`.
 #[derive(Debug)]
 pub struct Run {
     /// The command, and the lock that it runs under.
@@ -25,16 +25,16 @@ pub struct Run {
     pub conflict_exit_code: u8,
     /// What to do without a server.
     pub if_unreachable: IfUnreachable,
-    /// Where one line of JSON goes at the end; `None`: nowhere.
+    /// Where to write one line of JSON at the end; `None`: nowhere.
     pub report: Option<ReportTo>,
 }
 
-/// Where the report of a run goes.
+/// The destination of a run's report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReportTo {
-    /// dblock's stdout, which is its command's, too.
+    /// dblock's stdout, which the command shares.
     Stdout,
-    /// The end of this file.
+    /// Appended to this file.
     File(PathBuf),
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for ReportTo {
 }
 
 impl Run {
-    /// How important it is that the lock was not acquired in time.
+    /// The level at which a skip is reported.
     pub fn level_of_skip(&self) -> Level {
         if self.conflict_exit_code == 0 {
             Level::Info
@@ -66,16 +66,16 @@ impl Run {
         }
     }
 
-    /// Whether a line or a report says so, if lines up to this level are `shown`.
+    /// Whether a line or a report shows a skip, if lines up to the level `shown` are shown.
     pub fn reports_skip(&self, shown: Level) -> bool {
         self.level_of_skip() <= shown || self.report.is_some()
     }
 }
 
-/// Reads all of them.
+/// Reads all settings of `dblock run`.
 ///
 /// # Errors
-/// That one is wrong, unless that is no reason to stop, or that no server is named.
+/// A value is wrong, unless reading continues after errors; or no server is named.
 pub fn read(
     sources: &mut Sources,
     name: Name,
@@ -141,14 +141,14 @@ pub fn read(
     })
 }
 
-/// The variables that give dblock the server, the password and a script's lock.
+/// The variables with the server, the password and a script's token.
 pub fn variables_of_the_server() -> Vec<&'static str> {
     let own = cli::variables().map(|(_, variable)| variable);
     let own = own.filter(|variable| variable.starts_with("DBLOCK_"));
     own.chain(["MYSQL_PWD", TOKEN]).collect()
 }
 
-/// How many slots there are, and their names if they have some. Of the two ways to give that the stronger one counts.
+/// The number of slots, and their names if they have some. If both options are given, the stronger source counts.
 ///
 /// # Errors
 /// [`Reason`](crate::base::exit::Reason)`::Usage`.
@@ -171,7 +171,7 @@ pub fn slots(sources: &mut Sources) -> Result<(u32, Vec<String>), Failure> {
     Ok((number, names))
 }
 
-/// When the run is not due. Of the two ways to say that the stronger one counts.
+/// When to skip the run. If both options are given, the stronger source counts.
 fn once(sources: &mut Sources, name: &Name) -> Result<Option<Once>, Failure> {
     let at = sources.precedence("once-at");
     let per = sources.precedence("once-per");

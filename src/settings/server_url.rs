@@ -1,5 +1,5 @@
-//! `mysql://[user[:password]@]host[:port][,host[:port]]…[/[database]][?option=value&…]`, with percent-encoding. No error quotes a
-//! part that may be a password.
+//! `mysql://[user[:password]@]host[:port][,host[:port]]…[/[database]][?option=value&…]`, with percent-encoding. No error quotes a part
+//! that may be a password.
 
 use std::fmt;
 
@@ -7,29 +7,29 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 use zeroize::Zeroizing;
 
-/// The options that may stand behind the `?`.
+/// The options after the `?`.
 const OPTIONS: [&str; 6] = [
     "socket", "protocol", "ssl-mode", "ssl-ca", "ssl-cert", "ssl-key",
 ];
 
 /// A URL's parts.
 pub struct Parts {
-    /// The hosts, in their order; `None` where none is named.
+    /// The hosts, in order; `None`: none is named.
     pub hosts: Option<Vec<Host>>,
-    /// The settings that it gives, user and password among them.
+    /// The settings in it, including user and password.
     pub settings: Vec<(&'static str, Zeroizing<String>)>,
 }
 
-/// A host as named; its port as far as the URL gives it.
+/// A host, with the port if the URL has one.
 #[derive(Debug, Clone)]
 pub struct Host {
-    /// Its name or address, an IPv6 address without brackets.
+    /// The name or address; an IPv6 address has no brackets.
     pub name: String,
-    /// Its port, never 0.
+    /// The port, never 0.
     pub port: Option<u16>,
 }
 
-/// Hosts as they stand in a URL.
+/// Hosts as in a URL.
 pub fn shown(hosts: &[Host]) -> String {
     let shown = hosts.iter().map(|host| {
         let name = if host.name.contains(':') {
@@ -43,7 +43,7 @@ pub fn shown(hosts: &[Host]) -> String {
     shown.collect::<Vec<_>>().join(",")
 }
 
-/// Takes a URL apart.
+/// Splits a URL into its parts.
 ///
 /// # Errors
 /// What is wrong with it, without quoting it.
@@ -83,7 +83,7 @@ pub fn parse(text: &str) -> Result<Parts, String> {
         .strip_prefix('/')
         .filter(|path| !path.is_empty())
     {
-        // An @ there is, as a rule, that behind a password with a /.
+        // Usually this is the @ after a password that contains a /.
         if path.contains(['/', '@']) {
             return Err("one name of a database may follow the / in the URL".to_owned());
         }
@@ -134,8 +134,8 @@ fn decoded(text: &str, what: &str) -> Result<Zeroizing<String>, String> {
     }
 }
 
-/// ` "word"`, unless it may be a part of a password: behind a `/`, `?` or `#` that was not encoded in one, the end of the
-/// password and its `@` follow.
+/// ` "word"`, or nothing if the word may be part of a password. If a password contains an unencoded `/`, `?` or `#`, the rest of it
+/// follows there, with its `@`.
 fn quoted(word: &str, url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let tail = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);
@@ -178,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// A password as it stands in a URL.
+    /// A password, encoded for a URL.
     fn encoded(text: &str) -> String {
         percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
     }

@@ -1,4 +1,4 @@
-//! Where a token comes from: an argument, stdin for `-`, or `DBLOCK_TOKEN`.
+//! The source of a token: an argument, stdin for `-`, or `DBLOCK_TOKEN`.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,13 +10,13 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::text::in_words;
 use crate::lock::rows::Token;
 
-/// Bytes of a line that may be a token at most.
+/// The most bytes of a line with a token.
 const LONGEST: usize = 4096;
 
-/// The token of an argument, or of the environment where there is none.
+/// The token in the argument, or in the environment if there is no argument.
 ///
 /// # Errors
-/// [`Reason::Usage`]: it is none, or none is given.
+/// [`Reason::Usage`]: it is not a token, or there is none.
 pub fn read(argument: Option<OsString>) -> Result<Token, Failure> {
     let given = match argument {
         Some(argument) => Given::new("TOKEN", argument, Origin::Argument),
@@ -28,10 +28,10 @@ pub fn read(argument: Option<OsString>) -> Result<Token, Failure> {
     read_given(&given)
 }
 
-/// The token that a run goes on with; `None`: it acquires a lock of its own. The environment counts where no lock is named.
+/// The token that a run uses; `None`: it acquires its own lock. The environment counts if no lock is named.
 ///
 /// # Errors
-/// [`Reason::Usage`]: it is none, or of another lock than the one that is named.
+/// [`Reason::Usage`]: it is not a token, or it belongs to another lock than the named one.
 pub fn of_run(sources: &mut Sources) -> Result<Option<Token>, Failure> {
     let named = sources.given("name").is_some();
     let given = match sources.given("token").cloned() {
@@ -62,7 +62,7 @@ fn read_given(given: &Given) -> Result<Token, Failure> {
     given.read(value::token)
 }
 
-/// The first line of stdin, and nothing of what follows it: that is the command's.
+/// Reads the first line of stdin, and nothing after it: the rest is for the command.
 fn first_line() -> std::io::Result<Vec<u8>> {
     let (mut line, mut byte) = (Vec::new(), [0]);
     let mut stdin =

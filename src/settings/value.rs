@@ -1,5 +1,4 @@
-//! Values as people write them, read into what they mean. An error is the end of a sentence about the value, and shows
-//! no URL, for that may hold a password.
+//! Parses values. An error ends a sentence about the value. It shows no URL, as that may contain a password.
 
 mod since;
 
@@ -17,16 +16,16 @@ use crate::lock::{MOST_SLOTS, OnLockLost, Wait};
 use crate::schema::Keep;
 pub use since::{since, time};
 
-/// The longest that may be said of the TTL of a lock that a script holds.
+/// The longest TTL of a lock that a script holds.
 const LONGEST_TOKEN_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Bytes of what `acquire --owner` takes at most.
+/// The most bytes of `acquire --owner`.
 const LONGEST_OWNER: usize = 200;
 
-/// Bytes of a slot's name at most, as of a lock's.
+/// The most bytes of a slot's name, as for a lock's name.
 const LONGEST_SLOT_NAME: usize = 200;
 
-/// A value to show, unless a URL with a password may have landed there.
+/// A value for display. It is hidden if it may be a URL with a password.
 pub fn without_password(text: String) -> String {
     match text.split_once('@') {
         Some((account, _)) if account.contains(':') => "(with a password)".to_owned(),
@@ -34,8 +33,8 @@ pub fn without_password(text: String) -> String {
     }
 }
 
-/// The value of `--host`: one name or address, an IPv6 address with or without brackets. The errors do not quote it: a
-/// URL with a password may have landed there.
+/// The value of `--host`: one name or address, an IPv6 address with or without brackets. The errors do not quote it, as it may be a URL
+/// with a password by mistake.
 pub fn host(text: &str) -> Result<Host, String> {
     let inner = text
         .strip_prefix('[')
@@ -65,7 +64,7 @@ pub fn port_number(text: &str) -> Result<u16, String> {
     }
 }
 
-/// A socket's path: `sun_path` holds 108 bytes with the closing zero.
+/// A socket's path: `sun_path` holds 108 bytes, including the final NUL.
 pub fn socket_path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() || text.len() > 107 || text.contains('\0') {
         return Err("a socket's path has 1 to 107 bytes".to_owned());
@@ -73,7 +72,7 @@ pub fn socket_path(text: &str) -> Result<PathBuf, String> {
     Ok(PathBuf::from(text))
 }
 
-/// In either case, and with either line, as MySQL's manual writes them and as options are written.
+/// In upper or lower case, and with `_` as in MySQL's manual or `-` as in options.
 pub fn ssl_mode(text: &str) -> Result<SslMode, String> {
     let words = [
         ("disabled", SslMode::Disabled),
@@ -85,7 +84,7 @@ pub fn ssl_mode(text: &str) -> Result<SslMode, String> {
     one_of(&words, &text.to_ascii_lowercase().replace('_', "-"))
 }
 
-/// The name of a database, as servers take it.
+/// The name of a database, by the rules of the servers.
 pub fn database(text: &str) -> Result<String, String> {
     if text.is_empty() || text.chars().count() > 64 || text.contains('\0') {
         return Err("a database's name has 1 to 64 characters".to_owned());
@@ -93,7 +92,7 @@ pub fn database(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// How long the history is kept: a duration, and a number of runs behind a comma.
+/// How long the history is kept: a duration, and optionally a comma and a number of runs.
 pub fn keep(text: &str) -> Result<Keep, String> {
     let (time, runs) = match text.split_once(',') {
         Some((time, runs)) => (time, runs.trim()),
@@ -110,7 +109,7 @@ pub fn keep(text: &str) -> Result<Keep, String> {
     }
 }
 
-/// How many runs are shown; `None`: all.
+/// The most runs to show; `None`: all.
 pub fn limit(text: &str) -> Result<Option<usize>, String> {
     match text.parse::<u32>() {
         Ok(0) => Ok(None),
@@ -142,7 +141,7 @@ pub fn token_ttl(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// What `acquire --owner` says of the one that acquires.
+/// The value of `acquire --owner`.
 pub fn owner(text: &str) -> Result<String, String> {
     match text {
         "" => Err("is empty".to_owned()),
@@ -153,7 +152,7 @@ pub fn owner(text: &str) -> Result<String, String> {
     }
 }
 
-/// What `acquire` has printed. A token is not shown.
+/// The token that `acquire` has printed. An error does not show it.
 pub fn token(text: &str) -> Result<Token, String> {
     Token::parse(text.trim_end_matches(['\n', '\r'])).map_err(|wrong| format!("the token {wrong}"))
 }
@@ -174,13 +173,13 @@ pub fn on_lock_lost(text: &str) -> Result<OnLockLost, String> {
     one_of(&words, text)
 }
 
-/// In either case, as MySQL's manual writes them in capitals.
+/// In upper or lower case; MySQL's manual has capitals.
 pub fn protocol(text: &str) -> Result<Protocol, String> {
     let words = [("tcp", Protocol::Tcp), ("socket", Protocol::Socket)];
     one_of(&words, &text.to_ascii_lowercase())
 }
 
-/// Whatever it is.
+/// Any text.
 #[expect(clippy::unnecessary_wraps, reason = "a reader of values")]
 pub fn any(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
@@ -196,7 +195,7 @@ pub fn exit_code(text: &str) -> Result<u8, String> {
         .map_err(|_| format!("{} is not an exit code from 0 to 255", shown_safely(text)))
 }
 
-/// How long to try to reach a server: `forever` is not taken, nor is 0.
+/// The connect timeout: neither `forever` nor 0 is accepted.
 pub fn connect_timeout(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("must be longer than 0".to_owned()),
@@ -214,7 +213,7 @@ pub fn max_concurrency(text: &str) -> Result<u32, String> {
     }
 }
 
-/// The names of a pool's slots. They go into a variable of the command's, not to the server.
+/// The names of a pool's slots. They go into a variable of the command, and not to the server.
 pub fn slot_names(text: &str) -> Result<Vec<String>, String> {
     let mut names: Vec<String> = Vec::new();
     for name in text.split(',') {

@@ -1,23 +1,23 @@
-//! While the keeper requests the lock: what it reports, how long it may take, and what follows.
+//! While the keeper requests the lock: what is reported, how long the request may take, and what follows.
 
 use nix::sys::signal::Signal;
 
-use super::event::Event;
+use super::event::{Event, is_over};
 use super::keeper_link::{KeeperLink, unexplained_end};
 use super::lock_state::LockState;
 use super::phase::{Acquiring, Conclusion, Phase};
 use super::signals::Received;
 use super::{LAST_CHANCE, RunOutcome, Supervisor};
 use crate::base::clock::Moment;
-use crate::base::exit::{Failure, Reason};
+use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::cron::AlreadyRan;
-use crate::keeper::message::{FromKeeper, ToKeeper};
-use crate::keeper::{self, TableUse, Work};
-use crate::lock::{Grant, Holders, Wait};
+use crate::keeper::message::{Answer, FromKeeper, ToKeeper};
+use crate::keeper::{self, TableUse, Task, Work};
+use crate::lock::{Grant, Holders, LockSpec, Wait};
 
-/// What became of the request for the lock.
+/// The result of the request for the lock.
 pub enum Acquisition {
     /// It is held.
     Acquired(Grant),
@@ -42,6 +42,7 @@ impl Supervisor<'_> {
             deadline: Some(begun + self.job.connection.connect_timeout),
             waiting: false,
             only_read_only: None,
+            answer: None,
             grant: None,
             last_note: "connecting".to_owned(),
         })
@@ -51,19 +52,10 @@ impl Supervisor<'_> {
         let decision = match event {
             Event::Message(message) => self.on_message_acquiring(&mut acquiring, message),
             Event::Signal(received) => self.on_signal_acquiring(&mut acquiring, received),
-            Event::KeeperGone => {
-                let end = unexplained_end(self.keeper.end());
-                let name = &self.job.lock.name;
-                let besides = if self.keeper.has_claimed() {
-                    format!("; if {name} was granted, it is free when the TTL is over")
-                } else {
-                    String::new()
-                };
-                let last_note = &acquiring.last_note;
-                let line = format!("{end} while this was under way: {last_note}{besides}");
-                Some(Err(Failure::new(Reason::Internal, line).into()))
-            }
-            Event::Deadline => Some(self.too_late(&acquiring)),
+            Event::KeeperGone => self.on_keeper_gone_acquiring(&acquiring),
+            Event::Deadline if is_over(acquiring.deadline) => Some(self.too_late(&acquiring)),
+            // This deadline belongs to the restart of a keeper.
+            Event::Deadline => None,
         };
         match decision {
             Some(decision) => self.end_acquiring(decision),
@@ -71,14 +63,63 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The request is decided: the command starts, or the run is over. Unless the lock is held the keeper is ended.
+    /// The keeper has died, and no command runs yet. If somebody killed the keeper, another one asks for the lock, but not for ever.
+    fn on_keeper_gone_acquiring(&mut self, acquiring: &Acquiring) -> Decision {
+        let end = self.keeper.end();
+        let was_killed = end == Some(Ending::Signal(libc::SIGKILL)) && acquiring.grant.is_none();
+        let end = unexplained_end(end);
+        if was_killed && self.replacing.on_death() {
+            self.log.info(format_args!("{end}; another one goes on"));
+            return None;
+        }
+        let again = if was_killed { ", again and again," } else { "" };
+        let name = &self.job.lock.name;
+        let besides = if self.keeper.has_claimed() {
+            format!("; if {name} was granted, it is free when the TTL is over")
+        } else {
+            String::new()
+        };
+        let last_note = &acquiring.last_note;
+        let line = format!("{end}{again} while this was under way: {last_note}{besides}");
+        Some(Err(Failure::new(Reason::Internal, line).into()))
+    }
+
+    /// Starts another keeper in the place of a dead one. It asks for the lock for the rest of the wait.
+    pub(super) fn ask_again(&mut self, acquiring: Acquiring) -> Phase {
+        let wait = match self.job.lock.wait {
+            Wait::For(wait) => Wait::For(wait.saturating_sub(acquiring.begun.elapsed())),
+            Wait::Forever => Wait::Forever,
+        };
+        let lock = LockSpec {
+            wait,
+            ..self.job.lock.clone()
+        };
+        let task = Task {
+            lock: &lock,
+            ..self
+                .job
+                .task(self.run_id, self.replacing.names_holders, self.log.shown)
+        };
+        let may_hold = self.keeper.has_claimed();
+        let work = Work::AcquireAgain(task, self.record.requested, may_hold);
+        match keeper::fork_off(work) {
+            Ok(keeper) => {
+                self.keeper.ask_again(keeper);
+                Phase::Acquiring(acquiring)
+            }
+            Err(failure) => self.end_acquiring(Err(failure.into())),
+        }
+    }
+
+    /// The request is decided: starts the command, or ends the run. Kills the keeper unless it holds the lock.
     pub(super) fn end_acquiring(&mut self, decision: anyhow::Result<Acquisition>) -> Phase {
         self.record.end_wait();
+        self.replacing.cancel();
         let is_acquired = matches!(decision, Ok(Acquisition::Acquired(_)));
         let is_to_release = self.keeper_is_to_release() && !is_acquired;
         if !is_acquired && !is_to_release {
             self.keeper.end();
-            // Signals come before messages: which server it had reached may not have been heard.
+            // Signals are handled before messages, so the name of the server may still be unread.
             while let Some(message) = self.keeper.left_behind() {
                 if matches!(message, FromKeeper::Reached(_)) {
                     self.record.on_message(&message);
@@ -94,7 +135,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Whether the keeper may have the lock, or has one that would outlive it: it is not to be ended before it has released that.
+    /// Whether the keeper may hold the lock, or holds one that would outlive it. Then it must not be killed before it has released the
+    /// lock.
     fn keeper_is_to_release(&self) -> bool {
         let has_it = self.lock.is_held() && self.is_durable() && !self.keeper.is_closed();
         self.keeper.claims() || has_it
@@ -160,14 +202,14 @@ impl Supervisor<'_> {
             FromKeeper::AreYouThere | FromKeeper::Claiming(true) => {
                 self.keeper.send(&ToKeeper::Here);
             }
+            FromKeeper::Answered(answer) => acquiring.answer = Some(answer),
             FromKeeper::OnlyReadOnly(server) => acquiring.only_read_only = server,
             message => self.lock.update(&message),
         }
         None
     }
 
-    /// Accepts a lock whose lease is fresh. dblock may have been stopped just now, or the machine have slept: then a renewal
-    /// must prove the lease first.
+    /// Accepts a lock whose lease is fresh. If dblock was stopped just now, or the machine slept, a renewal must prove the lease first.
     fn prove_lease(&self, acquiring: &mut Acquiring) -> Decision {
         let (Some(grant), LockState::Held(lease)) = (acquiring.grant, self.lock) else {
             return None;
@@ -193,8 +235,8 @@ impl Supervisor<'_> {
         let name = &self.job.lock.name;
         self.log.info(format_args!("{name} is {holders}; waiting"));
         acquiring.last_note = format!("{name} was last {holders}");
-        // Once: on a new session the keeper goes on with the same wait. It ends the wait to the millisecond itself; the
-        // deadline is for a server that has fallen silent by then.
+        // Only once, as the keeper continues the same wait on a new session. The keeper ends the wait itself, to the millisecond; this
+        // deadline is for a server that stops answering.
         if !std::mem::replace(&mut acquiring.waiting, true) {
             let limit = self.job.connection.connect_timeout;
             acquiring.deadline = match self.job.lock.wait {
@@ -209,7 +251,7 @@ impl Supervisor<'_> {
         if self.signals.act_on(received.signal) {
             return Some(Ok(Acquisition::Interrupted(received.signal)));
         }
-        // While dblock was stopped, so was its keeper, which has an answer of its own to a time that is over.
+        // While dblock was stopped, so was its keeper. Give the keeper time to report its own timeout.
         if acquiring.waiting && received.signal == Signal::SIGCONT {
             let at_least = Moment::now() + self.job.connection.connect_timeout;
             acquiring.deadline = acquiring.deadline.map(|deadline| deadline.max(at_least));
@@ -217,7 +259,7 @@ impl Supervisor<'_> {
         None
     }
 
-    /// What it means that the deadline has passed.
+    /// What to conclude when the deadline has passed.
     fn too_late(&self, acquiring: &Acquiring) -> anyhow::Result<Acquisition> {
         let last_note = &acquiring.last_note;
         if acquiring.grant.is_some() {
@@ -226,6 +268,22 @@ impl Supervisor<'_> {
                 self.job.lock.name
             );
             return Err(Failure::new(Reason::LockLost, line).into());
+        }
+        let name = &self.job.lock.name;
+        match &acquiring.answer {
+            Some(Answer::Taken(holders)) => {
+                self.log
+                    .warning("cannot record the skip: no answer in time");
+                return Ok(Acquisition::Taken(holders.clone()));
+            }
+            // Do not run without the lock here: every other host may get as far as this, and all would run.
+            Some(Answer::Granted) => {
+                let line = format!(
+                    "{name} was granted, but its history could not be asked in time: {last_note}"
+                );
+                return Err(Failure::new(Reason::Unreachable, line).into());
+            }
+            None => {}
         }
         let line = if acquiring.waiting {
             format!("the server did not answer when the wait was over: {last_note}")

@@ -1,48 +1,68 @@
-//! The command's process: spawned with the keeper's knowledge, signalled, and reaped as the very last thing.
+//! The command's process: announced to the keeper before it runs, signalled, and reaped last of all.
 
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
-use std::io;
-use std::os::fd::OwnedFd;
+use std::io::{self, PipeReader, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
-use nix::unistd::{AccessFlags, access, getpid, getppid};
+use nix::unistd::{AccessFlags, ForkResult, access, fork, getpid, getppid, setpgid};
 
 use super::environment::{self, Change};
 use super::inherited;
 use super::leash::Leash;
 use super::signals::Signals;
+use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
-use crate::base::processes::{Processes, children_of};
+use crate::base::processes::{Processes, children_of, sees_everybody};
 use crate::base::text::in_words;
 
-/// The command, running or ended but not yet reaped: as long as this value lives its number is nobody else's.
+/// How long dblock waits to learn whether the process could become the command. A file server may hang, or Ctrl-Z may have stopped the
+/// process.
+const START_LIMIT: Duration = Duration::from_secs(1);
+
+/// The command, running or ended. Until it is reaped no other process gets its pid.
 pub struct Child {
-    /// Whom signals go to.
+    /// The processes that signals go to until the command is reaped.
     pub processes: Processes,
+    reaped: Cell<Option<Reaped>>,
+    /// Says why the command could not be executed, if that was not known within the limit.
+    starting: Option<(OsString, PipeReader)>,
     _leash: Arc<Leash>,
 }
 
-/// What a command has in the place of dblock's own; `None`: it shares that.
+/// A command that was reaped so that only the rest of its group is left to be found.
+#[derive(Clone, Copy)]
+struct Reaped {
+    ending: Ending,
+    /// Whether this user was allowed to signal it.
+    was_ours: bool,
+}
+
+/// What the command has instead of dblock's own; `None`: it shares dblock's.
 #[derive(Debug, Default)]
 pub struct Surroundings {
-    /// What it reads.
+    /// Standard input.
     pub stdin: Option<OwnedFd>,
-    /// Where it says what is wrong.
+    /// Standard error.
     pub stderr: Option<OwnedFd>,
-    /// The folder where it starts.
+    /// The working directory.
     pub folder: Option<PathBuf>,
 }
 
 impl Child {
-    /// Starts the command, with these `changes` to the environment. Before its first instruction the new process calls `announce`
-    /// with its number, and whether it leads a group.
+    /// Starts the command with these `changes` to the environment. Before its first instruction the new process calls `announce` with its
+    /// pid, and whether it leads a group.
     ///
     /// # Errors
     /// [`Reason::NotFound`], [`Reason::NotExecutable`], [`Reason::OsRefused`].
@@ -85,7 +105,7 @@ impl Child {
         let prepare = move || -> io::Result<()> {
             let pid = getpid().as_raw();
             announce(pid, own_group)?;
-            // Should the keeper be killed together with the supervisor, the kernel ends the command.
+            // If keeper and supervisor are killed together, the kernel kills the command.
             tied.tie(if own_group { -pid } else { pid })?;
             environment::apply(&changes)?;
             inherited::restore(has_streams);
@@ -102,34 +122,141 @@ impl Child {
         };
         // SAFETY: this process has no threads, so what runs between fork and exec may do anything.
         unsafe { process.pre_exec(last_steps) };
-        match process.spawn() {
-            Ok(child) => {
-                let pid = i32::try_from(child.id()).expect("process numbers are positive and fit");
-                Ok(Self {
-                    processes: Processes { pid, own_group },
-                    _leash: leash,
-                })
+        let started = start(process, own_group).and_then(|(pid, pipe)| {
+            if is_readable_within(&pipe, START_LIMIT) {
+                match start_error(&pipe) {
+                    Some(error) => {
+                        reap_within(pid, START_LIMIT);
+                        return Err(error);
+                    }
+                    None => return Ok((pid, None)),
+                }
             }
-            Err(error) => Err(cannot_run(program, &error)),
+            Ok((pid, Some(pipe)))
+        });
+        let (pid, starting) = started.map_err(|error| cannot_run(program, &error))?;
+        Ok(Self {
+            processes: Processes { pid, own_group },
+            reaped: Cell::new(None),
+            starting: starting.map(|pipe| (program.clone(), pipe)),
+            _leash: leash,
+        })
+    }
+
+    /// Why the command could not be executed, if that was not known within the limit. Only after its process has ended.
+    pub fn late_failure(&self) -> Option<Failure> {
+        let (program, pipe) = self.starting.as_ref()?;
+        if self.ended().is_none() || !is_readable_within(pipe, Duration::ZERO) {
+            return None;
+        }
+        start_error(pipe).map(|error| cannot_run(program, &error))
+    }
+
+    /// How the command ended, if it has. It stays a zombie, so its pid is not reused.
+    pub fn ended(&self) -> Option<Ending> {
+        if let Some(reaped) = self.reaped.get() {
+            return Some(reaped.ending);
+        }
+        peek(libc::P_PID, self.processes.pid).map(|(_, ending)| ending)
+    }
+
+    /// Whether the command and all of its group are gone.
+    pub fn is_gone(&self) -> bool {
+        let Some(ending) = self.ended() else {
+            return false;
+        };
+        if self.processes.is_seen() {
+            return false;
+        }
+        if !self.processes.own_group || sees_everybody() {
+            return true;
+        }
+        // /proc may hide processes. kill(2) finds them, but also finds the zombie: reap it first.
+        if self.reaped.get().is_none() {
+            let was_ours = self.processes.signal(0);
+            self.reaped.set(Some(Reaped { ending, was_ours }));
+            reap(self.processes.pid);
+        }
+        !self.processes.group_lives_on()
+    }
+
+    /// Kills the command and its group, and returns when all are gone. It waits even for one that this user may not signal.
+    pub fn kill_and_wait(&self) {
+        let mut pause = Duration::from_millis(1);
+        loop {
+            self.signal(libc::SIGKILL);
+            if self.is_gone() {
+                return;
+            }
+            sleep(pause);
+            pause = (2 * pause).min(Duration::from_secs(1));
         }
     }
 
-    /// How the command ended, if it has. It stays a zombie: its number is still its own.
-    pub fn ended(&self) -> Option<Ending> {
-        peek(libc::P_PID, self.processes.pid).map(|(_, ending)| ending)
+    /// Sends a signal. `false` if this user may not signal any of them.
+    pub fn signal(&self, signal: i32) -> bool {
+        match self.reaped.get() {
+            None => self.processes.signal(signal),
+            Some(reaped) => {
+                if self.processes.group_lives_on() {
+                    self.processes.signal(signal);
+                }
+                reaped.was_ours
+            }
+        }
     }
 
     /// Reaps the ended command.
     pub fn reap(self) {
-        reap(self.processes.pid);
+        if self.reaped.get().is_none() {
+            reap(self.processes.pid);
+        }
     }
 }
 
-/// Reaps the ended children that are none of dblock's `own`. As process 1 of a container dblock inherits every orphan.
+/// Forks the process that becomes the command. Returns its pid, and a pipe that tells why it could not: an empty end means that it did.
+fn start(mut process: Command, own_group: bool) -> io::Result<(i32, PipeReader)> {
+    let (read, mut write) = io::pipe()?;
+    // SAFETY: this process has no threads, so the child may do whatever it may.
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => {
+            if own_group {
+                // The child does this itself, but a signal for its group may be sent before that.
+                let _ = setpgid(child, child);
+            }
+            Ok((child.as_raw(), read))
+        }
+        ForkResult::Child => {
+            drop(read);
+            let error = process.exec();
+            let code = error.raw_os_error().unwrap_or(libc::EINVAL);
+            let _ = write.write_all(&code.to_ne_bytes());
+            // SAFETY: ends this process, and nothing else: what it owns is the supervisor's.
+            unsafe { libc::_exit(reason_of(&error).code().into()) }
+        }
+    }
+}
+
+/// Whether the pipe has data, or has ended, within this time.
+fn is_readable_within(pipe: &PipeReader, limit: Duration) -> bool {
+    let millis = u16::try_from(limit.as_millis()).unwrap_or(u16::MAX);
+    let mut descriptors = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+    matches!(poll(&mut descriptors, PollTimeout::from(millis)), Ok(1..))
+}
+
+/// Why the process could not become the command; `None`: it did.
+fn start_error(mut pipe: &PipeReader) -> Option<io::Error> {
+    let mut code = [0; 4];
+    let read = pipe.read_exact(&mut code);
+    read.ok()
+        .map(|()| io::Error::from_raw_os_error(i32::from_ne_bytes(code)))
+}
+
+/// Reaps the ended children that are not dblock's `own`. As process 1 of a container dblock inherits every orphan.
 pub fn reap_orphans(own: &[Option<i32>]) {
     while let Some((pid, _)) = peek(libc::P_ALL, 0) {
         if own.contains(&Some(pid)) {
-            // It hides those behind it, and may do so for as long as the rest of its group lives.
+            // waitid(2) returns this one first, and hides those behind it, for as long as dblock does not reap it.
             let mut others = children_of(getpid().as_raw());
             others.retain(|pid| !own.contains(&Some(*pid)) && peek(libc::P_PID, *pid).is_some());
             for pid in others {
@@ -141,17 +268,30 @@ pub fn reap_orphans(own: &[Option<i32>]) {
     }
 }
 
-/// Waits for the end of a child, which must be near, and reaps it; how it ended.
+/// Waits for the end of a child, which must be near, and reaps it. Returns how it ended.
 pub fn reap(pid: i32) -> Option<Ending> {
     wait(libc::P_PID, pid, libc::WEXITED).map(|(_, ending)| ending)
 }
 
-/// An ended child among those meant, and how it ended; it is not reaped.
+/// As [`reap`], but waits no longer than `limit`. A process in an uninterruptible call dies only after the call, and is reaped as an
+/// orphan then.
+pub fn reap_within(pid: i32, limit: Duration) -> Option<Ending> {
+    let begun = Moment::now();
+    while peek(libc::P_PID, pid).is_none() {
+        if begun.elapsed() > limit {
+            return None;
+        }
+        sleep(Duration::from_millis(1));
+    }
+    reap(pid)
+}
+
+/// An ended child among those meant, and how it ended. Does not reap it.
 fn peek(kind: libc::idtype_t, id: i32) -> Option<(i32, Ending)> {
     wait(kind, id, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)
 }
 
-/// waitid(2). Raw numbers, for a command may die of a real-time signal, which has no name.
+/// waitid(2), with raw signal numbers: a command may die of a real-time signal, which has no name.
 fn wait(kind: libc::idtype_t, id: i32, options: i32) -> Option<(i32, Ending)> {
     let id = libc::id_t::try_from(id).ok()?;
     // SAFETY: all-zero bytes are a valid siginfo_t, and waitid fills it for a child's end.
@@ -174,8 +314,8 @@ fn wait(kind: libc::idtype_t, id: i32, options: i32) -> Option<(i32, Ending)> {
     Some((pid, ending))
 }
 
-/// Whether there is a controlling terminal. Without one the command gets a process group of its own; with one it must
-/// stay in dblock's, as with `timeout --foreground`, for the terminal to read and for job control.
+/// Whether there is a controlling terminal. Without one the command gets its own process group. With one it stays in dblock's group, as
+/// with `timeout --foreground`, so that it can read the terminal and job control works.
 fn has_terminal() -> bool {
     open(
         "/dev/tty",
@@ -185,7 +325,7 @@ fn has_terminal() -> bool {
     .is_ok()
 }
 
-/// Checks that a program can be executed, before there is a reason to do so.
+/// Checks early that a program can be executed.
 ///
 /// # Errors
 /// [`Reason::NotFound`], [`Reason::NotExecutable`].
@@ -193,7 +333,7 @@ pub fn check_program(program: &OsStr) -> Result<(), Failure> {
     find(program).map_err(|error| cannot_run(program, &error.into()))
 }
 
-/// Looks for a program where exec(3) would.
+/// Looks for a program as exec(3) does.
 fn find(program: &OsStr) -> Result<(), Errno> {
     if program.is_empty() {
         return Err(Errno::ENOENT);
@@ -207,7 +347,7 @@ fn find(program: &OsStr) -> Result<(), Errno> {
             Ok(())
         };
     }
-    // Without one, where some C library looks.
+    // The path that some C libraries use without this variable.
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/bin:/usr/bin".into());
     let mut why = Errno::ENOENT;
     for folder in std::env::split_paths(&path) {
@@ -237,13 +377,29 @@ fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     Failure::new(reason, message)
 }
 
-/// As a shell and `timeout(1)` tell them apart; what the system refuses for want of means is its own reason.
+/// The reasons that a shell and `timeout(1)` distinguish, and one for a system that is out of resources.
 fn reason_of(error: &io::Error) -> Reason {
     match error.raw_os_error() {
-        // From the message to the keeper; executing a file has no pipe to break.
+        // Sending the message to the keeper failed: executing a file has no pipe that could break.
         Some(libc::EPIPE | libc::ECONNRESET) => Reason::LockLost,
         Some(libc::ENOENT) => Reason::NotFound,
         Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE) => Reason::OsRefused,
         _ => Reason::NotExecutable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::zombie_processes, reason = "it is reaped by its number")]
+    fn one_that_does_not_end_is_not_waited_for_without_limit() {
+        let mut sleep = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = sleep.id().cast_signed();
+        assert!(reap_within(pid, Duration::from_millis(20)).is_none());
+        sleep.kill().unwrap();
+        let ending = reap_within(pid, Duration::from_secs(20));
+        assert_eq!(ending, Some(Ending::Signal(libc::SIGKILL)));
     }
 }

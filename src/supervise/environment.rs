@@ -1,4 +1,4 @@
-//! What the command's environment has beyond dblock's own, and what it does not get.
+//! How the command's environment differs from dblock's.
 
 use std::ffi::CString;
 use std::io;
@@ -8,10 +8,10 @@ use nix::errno::Errno;
 use super::Job;
 use crate::lock::Grant;
 
-/// A variable of the command: to set, or with `None` to remove.
+/// A variable of the command: its value, or `None` to remove it.
 pub type Change = (CString, Option<CString>);
 
-/// The job's own variables, those that describe the grant, and those that are kept from the command.
+/// The job's own variables, those that describe the grant, and those that the command must not see.
 ///
 /// # Panics
 /// Where a text has a NUL, which neither an argument nor a name of a lock can have.
@@ -45,18 +45,18 @@ pub fn change(name: &str, value: Option<&str>) -> Change {
     (text(name), value.map(text))
 }
 
-/// In the command's process, between fork and exec: changes what the command gets, and nothing of dblock's. Unlike
-/// `Command::env` that leaves the order, and entries that are no `name=value`, as they were.
+/// Changes the command's environment. For the command's process, between fork and exec. Unlike `Command::env` this keeps the order, and
+/// keeps entries that are not `name=value`.
 ///
 /// # Errors
 /// As `setenv(3)`.
 pub fn apply(changes: &[Change]) -> io::Result<()> {
     for (name, value) in changes {
-        // SAFETY: this process has no threads. Not std's functions, whose lock is held here since before the fork.
+        // SAFETY: this process has no threads. std's functions would block: their lock is held since before the fork.
         let result = unsafe {
             match value {
                 Some(value) => libc::setenv(name.as_ptr(), value.as_ptr(), 1),
-                // A dblock around this one may have set it.
+                // An outer dblock may have set it.
                 None => libc::unsetenv(name.as_ptr()),
             }
         };

@@ -1,4 +1,4 @@
-//! What a supervisor waits for: one place that turns its descriptors into events.
+//! The events of a supervisor: this is the one place that turns its descriptors into events.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -15,11 +15,11 @@ use crate::keeper::message::FromKeeper;
 pub enum Event {
     /// A signal for dblock, or SIGCHLD.
     Signal(Received),
-    /// The keeper says something.
+    /// A message from the keeper.
     Message(FromKeeper),
-    /// The keeper has closed its end.
+    /// The keeper has closed its end of the link.
     KeeperGone,
-    /// The deadline has passed, and nothing else is there.
+    /// The deadline has passed without another event.
     Deadline,
 }
 
@@ -34,7 +34,7 @@ impl Supervisor<'_> {
             if let Some(received) = self.signals.next()? {
                 return Ok(Event::Signal(received));
             }
-            // Until it is reaped.
+            // The event repeats until the keeper is reaped.
             if self.keeper.is_unreaped() {
                 return Ok(Event::KeeperGone);
             }
@@ -67,7 +67,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// A message of the keeper's that is there already. Its end comes as an event.
+    /// A message from the keeper that has already arrived. The end of the link is not a message; it comes as an event.
     pub(super) fn pending_message(&mut self) -> Option<FromKeeper> {
         if self.keeper.is_readable() {
             self.receive()

@@ -1,4 +1,4 @@
-//! Holding the lock after the command's end (`--hold-at-least`), until its time is over or a signal asks for the end.
+//! Holding the lock after the command's end (`--hold-at-least`), until the time is over or a signal asks dblock to end.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
@@ -25,19 +25,19 @@ impl Supervisor<'_> {
             self.job.lock.name,
             shown(until.since(Moment::now()))
         ));
-        // The keeper learns of the end before the command's number is free for another process: it never kills a stranger.
+        // The keeper learns of the end before the pid is free for another process, so it never kills a stranger.
         let end = self.run_end(&conclusion);
         self.keeper.send(&ToKeeper::Hold(end));
         child.reap();
-        // A reader of what the command wrote waits until the last copy of that pipe is closed, and dblock has inherited one:
-        // it closes stdin, stdout, stderr and everything else that it does not need itself.
+        // Whoever reads the command's output through a pipe waits until the last copy of the pipe is closed, and dblock has inherited
+        // one. So it closes stdin, stdout, stderr, and all else that it does not need.
         match descriptors::close_all_except(&self.own_descriptors()) {
             Ok(()) => Phase::Holding(Holding { until, conclusion }),
             Err(error) => self.begin_release(None, LAST_CHANCE, Err(error.into())),
         }
     }
 
-    /// What the supervisor still needs when its command has ended: all that it has opened itself.
+    /// The descriptors that the supervisor still needs when its command has ended: all that it opened itself.
     fn own_descriptors(&self) -> Vec<RawFd> {
         let report = self.record.report_output.as_ref();
         [self.signals.as_fd(), self.alarm.as_fd()]
@@ -55,22 +55,24 @@ impl Supervisor<'_> {
                 self.reap_orphans(None);
             }
             Event::Signal(received) if self.signals.asks_to_end(received.signal) => {
+                self.asked_to_end = true;
                 return self.begin_release(None, LAST_CHANCE.min(limit), holding.conclusion);
             }
             Event::Signal(received) => {
                 self.signals.act_on(received.signal);
             }
-            // Its session stays open here for a while. A keeper that was still reacquiring is not replaced: another would not do better.
+            // The supervisor keeps the session open for a while. A keeper that was still reacquiring is not replaced: another one would
+            // have no better chance.
             Event::KeeperGone => {
-                self.keeper.reap();
-                if let (Some(grant), true) = (self.grant, self.lock.is_held()) {
-                    if grant.fence.is_none() {
+                let end = self.keeper.reap();
+                if self.grant.is_some() && self.lock.is_held() {
+                    if self.grant_that_outlives().is_none() {
                         self.lock.lose();
                     }
-                    let _ = self.replace_keeper(grant, None);
+                    self.schedule_keeper(end);
                 }
             }
-            // A lost lock is reacquired by the keeper; the command is not concerned any more.
+            // The keeper reacquires a lost lock; that no longer concerns the command.
             Event::Message(message) => {
                 self.update(&message);
                 if self.killed {

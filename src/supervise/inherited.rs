@@ -1,14 +1,14 @@
-//! What dblock was started with and what Rust's start-up code changes before `main`: restored in the command.
+//! What dblock was started with, and what Rust's start-up code changes before `main`. The command gets the original state.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::base::descriptors;
 
-/// Whether descriptors 0 to 2 were closed; `std` opens /dev/null in their place.
+/// Whether descriptors 0 to 2 were closed. `std` opens /dev/null in their place.
 static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
-/// Whether SIGPIPE was ignored; `std` ignores it always.
+/// Whether SIGPIPE was ignored. `std` always ignores it.
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
-/// Whether SIGCHLD was ignored; then no child could be waited for.
+/// Whether SIGCHLD was ignored. Then no child could be waited for.
 static CHILD_IGNORED: AtomicBool = AtomicBool::new(false);
 
 /// The C library runs what is in this section before `main`.
@@ -36,7 +36,7 @@ pub fn was_closed(descriptor: i32) -> bool {
         .is_some_and(|closed| closed.load(Relaxed))
 }
 
-/// From here on this process has streams of its own, which its command shares, whatever dblock was started with.
+/// Notes that this process now has its own streams, which its command shares.
 pub fn have_streams() {
     for closed in &CLOSED {
         closed.store(false, Relaxed);
@@ -53,14 +53,14 @@ pub fn is_ignored(signal: i32) -> bool {
     }
 }
 
-/// Makes children waitable, whatever was inherited.
+/// Makes children waitable, even if SIGCHLD was ignored.
 pub fn make_children_waitable() {
     // SAFETY: sets a default disposition.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// In the command's process, between fork and exec: the limit of descriptors and the dispositions as dblock got them, and the closed
-/// descriptors, unless the command has streams of its own.
+/// Restores the descriptor limit and the dispositions that dblock was started with, and closes the descriptors that were closed, unless
+/// the command has streams of its own. For the command's process, between fork and exec.
 pub fn restore(has_streams: bool) {
     restore_limit_and_dispositions();
     for (descriptor, closed) in (0..).zip(&CLOSED) {
@@ -72,7 +72,7 @@ pub fn restore(has_streams: bool) {
     }
 }
 
-/// The same without the descriptors.
+/// As [`restore`], without the descriptors.
 pub fn restore_limit_and_dispositions() {
     descriptors::restore_limit();
     for (signal, ignored) in [

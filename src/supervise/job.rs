@@ -17,7 +17,7 @@ use crate::lock::{Introduction, LockSpec, Wait};
 pub struct Job {
     /// The lock.
     pub lock: LockSpec,
-    /// The server that has it.
+    /// The servers that keep it.
     pub connection: ConnectOptions,
     /// The names of the slots, in their order; empty where they have none.
     pub slot_names: Vec<String>,
@@ -25,23 +25,23 @@ pub struct Job {
     pub timeout: Option<Duration>,
     /// From SIGTERM to SIGKILL when dblock ends the command; zero sends both at once.
     pub kill_after: Duration,
-    /// How long the lock is held at least, from when it was acquired.
+    /// The minimum time to hold the lock, from its acquisition.
     pub hold_at_least: Duration,
-    /// How long a server may take to answer that the lock is released, and how the run ended.
+    /// How long a server may take to confirm the release and the record of the run.
     pub release_within: Duration,
-    /// Variables that the command does not get.
+    /// Variables that the command must not see.
     pub scrubbed: Vec<&'static str>,
-    /// How its environment differs from dblock's besides.
+    /// Other changes to its environment.
     pub variables: Vec<Change>,
-    /// Where it starts; `None`: where dblock is.
+    /// Its working directory; `None`: dblock's.
     pub folder: Option<PathBuf>,
     /// What to run: program and arguments, never empty.
     pub command: Vec<OsString>,
     /// When dblock was started.
     pub started: SystemTime,
-    /// What it does with dblock's tables; `None`: it needs none.
+    /// How the run uses dblock's tables; `None`: not at all.
     pub tables: Option<TableUse>,
-    /// What others are told of the program; `None`: its own name.
+    /// The program's name as others see it; `None`: the command's own.
     pub program: Option<String>,
 }
 
@@ -56,20 +56,20 @@ impl Job {
         name.unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// The tick of the fleet's crontab that it is for, as text.
+    /// The tick of the fleet's crontab that the job is for, as text.
     pub fn shown_tick(&self) -> Option<String> {
         let claim = self.tables.as_ref()?.claim.as_ref()?;
         Some(claim.shown.clone())
     }
 
-    /// Whether it is an attempt of a daemon's.
+    /// Whether a daemon started this attempt.
     pub fn has_daemon(&self) -> bool {
         let tables = self.tables.as_ref();
         tables.is_some_and(|tables| tables.claim.is_some())
     }
 
-    /// What a keeper is to do for it, on sessions that all have this `run_id`. `name_holder`: whether the user is told who
-    /// holds the lock when it is taken.
+    /// What a keeper does for this job. All of its sessions have this `run_id`. `name_holder`: whether the user learns who holds the lock
+    /// when it is taken.
     pub fn task<'a>(&'a self, run_id: &'a str, name_holder: bool, shown: Level) -> Task<'a> {
         Task {
             lock: &self.lock,

@@ -1,7 +1,8 @@
-//! The keeper as the supervisor knows it: its process, the link to it, and a copy of its session's descriptor.
+//! The keeper as the supervisor sees it: its process, the link to it, and a copy of its session's descriptor.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
@@ -9,26 +10,29 @@ use nix::unistd::Pid;
 
 use super::child;
 use crate::base::exit::Ending;
-use crate::isolated::link::Link;
+use crate::isolated::link::{Link, refusal};
 use crate::keeper::message::{FromKeeper, ToKeeper};
+
+/// How long a keeper that was killed may take to end.
+const REAP_LIMIT: Duration = Duration::from_secs(1);
 
 /// A keeper, or the latest of several.
 pub struct KeeperLink {
-    /// Its process until it is reaped.
+    /// The process, until it is reaped.
     pid: Option<Pid>,
-    /// Shared with the command's process, which sends its own number before it becomes the command.
+    /// Shared with the command's process, which sends its own pid before it becomes the command.
     link: Arc<Link>,
-    /// Whether it has closed its end. Then it has ended, or is about to.
+    /// Whether the keeper has closed its end. Then it has ended, or is about to.
     closed: bool,
-    /// The session's descriptor, which nothing is done with: should the keeper die, the server sees the session live, and
-    /// gives the lock to nobody before the command is gone.
+    /// A copy of the session's descriptor, which is never read or written. If the keeper dies, it keeps the session alive on the server,
+    /// so nobody gets the lock before the command is gone.
     session: Option<OwnedFd>,
-    /// Whether it may hold the lock without having said so.
+    /// Whether the keeper may hold the lock without having reported that.
     claims: bool,
 }
 
 impl KeeperLink {
-    /// That of a keeper which was just forked.
+    /// The link to a keeper that was just forked.
     pub fn new((pid, link): (Pid, Link)) -> Self {
         Self {
             pid: Some(pid),
@@ -39,8 +43,16 @@ impl KeeperLink {
         }
     }
 
-    /// Another keeper takes over from one that was reaped. The session of the one before stays open until the new one has
-    /// the lock.
+    /// Another keeper requests the lock. The one before may have been granted it.
+    pub fn ask_again(&mut self, keeper: (Pid, Link)) {
+        let claims = self.claims;
+        *self = Self {
+            claims,
+            ..Self::new(keeper)
+        };
+    }
+
+    /// Another keeper takes over from one that was reaped. The old session stays open until the new keeper has the lock.
     pub fn replace(&mut self, keeper: (Pid, Link)) {
         let session = self.session.take();
         *self = Self {
@@ -49,58 +61,66 @@ impl KeeperLink {
         };
     }
 
-    /// The link itself, for the command's process.
+    /// The link, for the command's process.
     pub fn link(&self) -> &Arc<Link> {
         &self.link
     }
 
-    /// The number of its process until it is reaped.
+    /// The keeper's pid, until it is reaped.
     pub fn pid(&self) -> Option<i32> {
         self.pid.map(Pid::as_raw)
     }
 
-    /// Whether it may hold the lock without having said so: then it is not to be ended before it has released it.
+    /// Whether the keeper may hold the lock without having reported that. Then it must not be killed before it has released the lock.
     pub fn claims(&self) -> bool {
         self.claims && !self.closed
     }
 
-    /// Whether it may have held the lock, without having said so, when it ended.
+    /// Whether the keeper, when it ended, may have held the lock without having reported that.
     pub fn has_claimed(&self) -> bool {
         self.claims
     }
 
-    /// Whether it has closed its end.
+    /// Whether the keeper has closed its end.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Whether it has closed its end and is still to be reaped.
+    /// Whether the keeper has closed its end and must still be reaped.
     pub fn is_unreaped(&self) -> bool {
         self.closed && self.pid.is_some()
     }
 
-    /// The descriptors without which the keeper or its session is lost.
+    /// The descriptors that keep the keeper and its session alive.
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         let session = self.session.as_ref().map(AsRawFd::as_raw_fd);
         [self.link.as_fd().as_raw_fd()].into_iter().chain(session)
     }
 
-    /// Sends a message. Whether the keeper is gone is noticed by the end of the link.
+    /// Sends a message. If the keeper is gone, the end of the link shows that.
     pub fn send(&self, message: &ToKeeper) {
         let _ = self.link.send(message);
     }
 
-    /// Whether a message, or the end of the link, is there already.
+    /// Whether a message, or the end of the link, has arrived.
     pub fn is_readable(&self) -> bool {
         let mut link = [PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
         !self.closed && matches!(poll(&mut link, PollTimeout::ZERO), Ok(1))
     }
 
-    /// The next message; `None` when the keeper is gone. One that sends what is no message counts as gone, too.
+    /// The next message; `None`: the keeper is gone. One that sends an invalid message counts as gone, too.
     pub fn receive(&mut self) -> Option<FromKeeper> {
-        let Some((message, descriptor)) = self.link.receive().unwrap_or_default() else {
-            self.closed = true;
-            return None;
+        let (message, descriptor) = match self.link.receive() {
+            Ok(Some(received)) => received,
+            Ok(None) => {
+                self.closed = true;
+                return None;
+            }
+            Err(error) => {
+                let refused = refusal(&error).map(FromKeeper::Failed);
+                self.closed = refused.is_none();
+                return refused;
+            }
         };
         match message {
             FromKeeper::Held(..) => {
@@ -114,7 +134,7 @@ impl KeeperLink {
         Some(message)
     }
 
-    /// A message of a keeper that was ended, sent before that and not received yet.
+    /// A message that the keeper sent before it was killed, and that was not read yet.
     pub fn left_behind(&self) -> Option<FromKeeper> {
         if !self.link.is_readable() {
             return None;
@@ -123,7 +143,7 @@ impl KeeperLink {
         Some(message)
     }
 
-    /// Whether the keeper has ended, whatever it has said before; then it is reaped.
+    /// Reads and drops all messages. Whether the keeper has ended; then it is reaped.
     pub fn has_gone(&mut self) -> bool {
         while self.is_readable() {
             self.receive();
@@ -134,26 +154,26 @@ impl KeeperLink {
         self.closed
     }
 
-    /// Ends the keeper, and with it its session; how it ended. Nothing is waited for but the kernel.
+    /// Kills the keeper, and closes its session. Returns how the keeper ended. It waits only for the kernel, and not for long.
     pub fn end(&mut self) -> Option<Ending> {
         let ending = self.reap();
         self.session = None;
         ending
     }
 
-    /// Ends the keeper, but not the session that it had. One that has ended must not stay a zombie.
+    /// Kills and reaps the keeper, but keeps its session open. A keeper that has ended must not stay a zombie.
     pub fn reap(&mut self) -> Option<Ending> {
         let pid = self.pid.take()?;
         let _ = kill(pid, Signal::SIGKILL);
         self.closed = true;
-        child::reap(pid.as_raw())
+        child::reap_within(pid.as_raw(), REAP_LIMIT)
     }
 }
 
-/// How a keeper ended that sent no reason.
+/// How a keeper ended that has sent no reason.
 pub fn unexplained_end(ending: Option<Ending>) -> String {
     match ending {
-        // It has a limit on its memory, and hits it by an abort.
+        // The keeper has a memory limit, and aborts when it hits it.
         Some(Ending::Signal(libc::SIGABRT)) => {
             "the keeper aborted: it may use no more than 64 MB of memory".to_owned()
         }

@@ -1,33 +1,33 @@
-//! A tie between the supervisor's life and the command's: when the supervisor is gone the kernel kills the command's
-//! processes, and only then closes the session that the supervisor has open.
+//! Ties the command's life to the supervisor's: when the supervisor dies the kernel kills the command's processes, and only then closes
+//! the session that the supervisor has open.
 //!
-//! The keeper does the same, but it may be killed together with the supervisor, and a parent-death signal reaches the direct
-//! child alone, after the descriptors of the dead have been closed. A socket can send a signal when its other end closes
-//! (`F_SETSIG`, fcntl(2)); a process that ends closes its latest descriptors first, and this pair is later than the session.
+//! The keeper kills the command, too, but may be killed together with the supervisor. A parent-death signal reaches only the direct
+//! child, and only after the dead process's descriptors were closed. A socket can send a signal when its other end closes (`F_SETSIG`,
+//! fcntl(2)). A process that ends closes its highest descriptors first, and this pair is higher than the session.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 
-/// Where its descriptors begin.
+/// The lowest number for its descriptors.
 const HIGH: i32 = 128;
 
 /// fcntl(2) on every architecture of Linux; the libc crate does not have it.
 const F_SETSIG: i32 = 10;
 
-/// Without effect until it is tied to a process, and again when it is dropped.
+/// A pair of sockets. It has an effect only while it is tied to a process, and not dropped.
 pub struct Leash([OwnedFd; 2]);
 
 impl Leash {
-    /// No other program inherits it.
+    /// Makes a pair that no other program inherits.
     ///
     /// # Errors
     /// As `socketpair(2)`.
     pub fn new() -> nix::Result<Self> {
         let (family, kind) = (AddressFamily::Unix, SockType::Stream);
         let (one, other) = socketpair(family, kind, None, SockFlag::SOCK_CLOEXEC)?;
-        // Behind every session that is still to come, unless that is more than this process may have open.
+        // Above every session that will be opened, unless the process may not have that many open.
         let behind = |end: OwnedFd| match fcntl_dup(&end) {
             Ok(higher) => higher,
             Err(_) => end,
@@ -35,8 +35,8 @@ impl Leash {
         Ok(Self([behind(one), behind(other)]))
     }
 
-    /// Ties a process, or its group when the number is negative. Done by the new process itself, before it becomes the
-    /// command: what it does to the pair that it shares with the supervisor lasts when its own copy is closed.
+    /// Ties a process, or its group if the number is negative. The new process does this itself, before it becomes the command: it shares
+    /// the pair with the supervisor, and what it sets stays when its own copy is closed.
     ///
     /// # Errors
     /// As `fcntl(2)`.
@@ -59,7 +59,7 @@ impl Drop for Leash {
 }
 
 fn fcntl_dup(end: &OwnedFd) -> nix::Result<OwnedFd> {
-    // SAFETY: makes a descriptor of this process's, which nobody else owns.
+    // SAFETY: makes a new descriptor of this process, which nothing else owns.
     unsafe {
         let higher = libc::fcntl(end.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH);
         Errno::result(higher).map(|higher| OwnedFd::from_raw_fd(higher))

@@ -1,4 +1,4 @@
-//! The lock as the supervisor knows it: what the keeper has reported of it so far.
+//! The lock as the supervisor sees it: what the keeper has reported so far.
 
 use crate::base::clock::Moment;
 use crate::keeper::message::FromKeeper;
@@ -7,11 +7,11 @@ use crate::lock::Lease;
 /// Whether the lock is held.
 #[derive(Debug, Clone, Copy)]
 pub enum LockState {
-    /// There is none: not yet, or the command runs without one, or it was released.
+    /// No lock: not yet, or the command runs without one, or it was released.
     None,
-    /// It is ours.
+    /// Held.
     Held(Lease),
-    /// It was lost at that moment. The lease says until when it may be reacquired.
+    /// Lost at that moment. The lease says until when it may be reacquired.
     Lost(Moment, Lease),
 }
 
@@ -24,19 +24,19 @@ impl LockState {
         }
     }
 
-    /// Whether it is ours.
+    /// Whether the lock is held.
     pub fn is_held(self) -> bool {
         matches!(self, Self::Held(_))
     }
 
-    /// It is lost now, if it was held.
+    /// Notes that a held lock is lost.
     pub fn lose(&mut self) {
         if let Self::Held(lease) = *self {
             *self = Self::Lost(Moment::now(), lease);
         }
     }
 
-    /// Follows what the keeper reports.
+    /// Follows the keeper's reports.
     pub fn update(&mut self, message: &FromKeeper) {
         match (*self, message) {
             (_, &FromKeeper::Held(_, lease)) => *self = Self::Held(lease),

@@ -1,5 +1,5 @@
-//! The process that cron sees: waits for the lock, runs the command, keeps every deadline, and never waits for a server.
-//! One event loop, one phase at a time.
+//! The process that cron sees. It waits for the lock, runs the command, keeps every deadline, and never waits for a server. It has one
+//! event loop, and is in one phase at a time.
 
 mod acquiring;
 mod child;
@@ -14,6 +14,7 @@ mod lock_state;
 mod phase;
 mod record;
 mod releasing;
+mod replacing;
 mod running;
 mod signals;
 mod terminating;
@@ -42,42 +43,44 @@ use event::Event;
 use keeper_link::KeeperLink;
 use lock_state::LockState;
 use phase::Phase;
+use replacing::Replacing;
 
-/// How much longer the server's answer is waited for when a signal asks dblock to end.
+/// How much longer dblock waits for the server's answer after a signal has asked dblock to end.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
 
 /// How long a server may take to record that a signal ended the wait for the lock.
 const RECORD_LIMIT: Duration = Duration::from_millis(500);
 
-/// Watches over one keeper and one command. It changes nothing of its process that another supervisor in the same process
-/// tree could notice: the command's environment is made in the command's process.
+/// Supervises one keeper and one command. It changes nothing in its process that another supervisor in the same process tree could
+/// notice: the command's environment is made in the command's process.
 pub struct Supervisor<'a> {
     job: &'a Job,
-    /// What all sessions of this dblock have in common.
+    /// The run id, which all sessions of this dblock share.
     run_id: &'a str,
     record: &'a mut RunRecord,
     log: Log,
     signals: Signals,
     alarm: Alarm,
     keeper: KeeperLink,
-    /// The keeper of a command that runs without the lock, from before: it may have acquired the lock all the same, and releases it.
+    /// Replaces keepers that end early.
+    replacing: Replacing,
+    /// The former keeper of a command that runs without the lock. If it has acquired the lock after all, it releases it.
     former_keeper: Option<KeeperLink>,
     lock: LockState,
     /// The latest grant of the lock that the command was started for; `None` without a lock.
     grant: Option<Grant>,
     /// The tick that the run is for, as text.
     tick: Option<String>,
-    /// Whether the command runs without the lock where no server can be reached.
+    /// Whether to run the command without the lock if no server can be reached.
     run_if_unreachable: bool,
-    /// Whether a signal asked the command, or dblock after it, to end.
+    /// Whether a signal has asked the command to end, or dblock after the command's end.
     asked_to_end: bool,
-    /// Whether somebody has ended this holder, and waits to hear that the command is gone.
+    /// Whether somebody kills this holder, and waits for the command's end.
     killed: bool,
 }
 
 impl<'a> Supervisor<'a> {
-    /// Takes over the signals, and forks the keeper. `name_holder`: whether the user is told who holds the lock when it is
-    /// taken.
+    /// Takes over the signals, and forks the keeper. `name_holder`: whether to find out who holds the lock when it is taken.
     ///
     /// # Errors
     /// [`Reason::OsRefused`].
@@ -104,6 +107,7 @@ impl<'a> Supervisor<'a> {
             signals,
             alarm,
             keeper,
+            replacing: Replacing::begin(name_holder),
             former_keeper: None,
             lock: LockState::None,
             grant: None,
@@ -117,11 +121,12 @@ impl<'a> Supervisor<'a> {
     /// Waits for the lock, runs the command, and releases the lock. Afterwards the keeper is gone.
     ///
     /// # Errors
-    /// What the keeper failed of; the command could not be started, or was ended because the lock was lost.
+    /// The keeper's failure, or the command could not be started, or was ended because the lock was lost.
     pub fn supervise(mut self) -> anyhow::Result<Conclusion> {
         let mut phase = self.begin_acquiring();
         loop {
             phase = self.advance(phase);
+            phase = self.replace_due_keeper(phase);
             if let Phase::Done(conclusion) = phase {
                 return conclusion;
             }
@@ -133,7 +138,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Goes as far as the clock and the command's state demand, without waiting for an event.
+    /// Advances as far as the clock and the command's state require, without waiting for an event.
     fn advance(&mut self, mut phase: Phase) -> Phase {
         loop {
             phase = match phase {
@@ -172,13 +177,14 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Follows what the keeper says of the lock.
+    /// Updates the lock's state from a message of the keeper.
     fn update(&mut self, message: &FromKeeper) {
         self.lock.update(message);
         if let (FromKeeper::Held(grant, _), Some(_)) = (message, self.grant) {
             self.grant = Some(*grant);
         }
         self.killed |= matches!(message, FromKeeper::Killed(_));
+        self.note_keeper_works(message);
     }
 
     /// Whether the lock outlives its session and its keeper.
@@ -187,7 +193,7 @@ impl<'a> Supervisor<'a> {
         grant.is_some_and(|grant| grant.fence.is_some())
     }
 
-    /// Reaps orphans, which process 1 of a container inherits.
+    /// Reaps orphans, which dblock inherits as process 1 of a container.
     fn reap_orphans(&mut self, command: Option<&Child>) {
         if self
             .former_keeper

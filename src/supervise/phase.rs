@@ -10,6 +10,7 @@ use super::termination::Termination;
 use crate::base::clock::Moment;
 use crate::base::exit::Ending;
 use crate::cron::AlreadyRan;
+use crate::keeper::message::Answer;
 use crate::lock::{Grant, Holders, OnLockLost};
 
 /// What a supervisor is doing.
@@ -28,9 +29,9 @@ pub enum Phase {
     Done(anyhow::Result<Conclusion>),
 }
 
-/// What came of a run that did not fail.
+/// The result of a run that did not fail.
 pub enum Conclusion {
-    /// The command ran; how dblock is to end.
+    /// The command ran; how dblock will end.
     Ran(Ending),
     /// The lock was not acquired in time: these hold it.
     Taken(Holders),
@@ -43,14 +44,16 @@ pub enum Conclusion {
 /// While the keeper requests the lock.
 pub struct Acquiring {
     pub begun: Moment,
-    /// When the request has failed; `None` waits for ever.
+    /// When the request has failed; `None`: never.
     pub deadline: Option<Moment>,
-    /// Whether the server has said that somebody else holds the lock.
+    /// Whether the server has reported that somebody else holds the lock.
     pub waiting: bool,
-    /// Set as long as every server is read-only; names one.
+    /// Names a server while every server is read-only.
     pub only_read_only: Option<String>,
+    /// What a server has answered, while the history is still read or written.
+    pub answer: Option<Answer>,
     pub grant: Option<Grant>,
-    /// What was under way last, for the error when the deadline passes.
+    /// The latest note, for the error when the deadline passes.
     pub last_note: String,
 }
 
@@ -58,7 +61,7 @@ pub struct Acquiring {
 pub struct Command {
     pub child: Child,
     pub started: Moment,
-    /// When the lock was acquired: `--hold-at-least` counts from here.
+    /// When the lock was acquired; `--hold-at-least` counts from here.
     pub acquired: Moment,
 }
 
@@ -67,7 +70,7 @@ pub struct Running {
     pub command: Command,
     /// When `--timeout` is over.
     pub time_over: Option<Moment>,
-    /// Until when a lease that was found over on waking may turn out not to be.
+    /// After a wake-up: until when the keeper may prove that an expired lease still holds.
     pub grace: Option<Moment>,
 }
 
@@ -78,13 +81,11 @@ pub struct Terminating {
     pub termination: Termination,
 }
 
-/// Why a command is no longer only watched.
+/// Why the supervisor stops watching a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     /// It ended by itself.
     OwnEnd,
-    /// The keeper killed it for the lost lock, while the supervisor was stopped.
-    EndedByKeeper,
     /// Its `--timeout` is over.
     TimedOut,
     /// The lock was lost, or taken away by `dblock kill`.
@@ -101,21 +102,23 @@ pub struct Holding {
 
 /// While the lock is being released.
 pub struct Releasing {
-    /// How long the server's answer is waited for.
+    /// How long dblock waits for the server's answer.
     pub deadline: Moment,
-    /// How many keepers have been told to release it.
+    /// How many keepers were asked to release the lock.
     pub keepers: u32,
-    /// Whether there is no lock, and its keeper only records that a signal ended the wait for it.
+    /// Whether there is no lock, and the keeper only records that a signal ended the wait for it.
     pub only_records: bool,
-    /// Whether nothing more is waited for.
+    /// Whether the end of the run is recorded, or the reason why not was reported.
+    pub is_recorded: bool,
+    /// Whether dblock waits for nothing more.
     pub finished: bool,
     pub conclusion: anyhow::Result<Conclusion>,
 }
 
 impl Supervisor<'_> {
-    /// When a phase has something to do unless an event comes before; `None` if never.
+    /// When a phase must act unless an event comes first; `None`: never.
     pub(super) fn deadline(&self, phase: &Phase) -> Option<Moment> {
-        match phase {
+        let own = match phase {
             Phase::Acquiring(acquiring) => acquiring.deadline,
             Phase::Running(running) => {
                 let lease = running.grace.or(self.lease_over());
@@ -125,23 +128,26 @@ impl Supervisor<'_> {
             Phase::Holding(holding) => Some(holding.until),
             Phase::Releasing(releasing) => Some(releasing.deadline),
             Phase::Done(_) => None,
-        }
+        };
+        own.into_iter().chain(self.replacing.next()).min()
     }
 
-    /// When the end of the command must begin unless a renewal is confirmed, or the lock is reacquired, before. `None`
-    /// where there is no lock, or its loss is to be ignored.
+    /// When dblock must begin to end the command, unless the keeper confirms or reacquires the lock before. `None`: there is no lock, or
+    /// its loss is ignored.
     pub(super) fn lease_over(&self) -> Option<Moment> {
         let lease = self.lock.lease()?;
         (self.job.lock.on_lost != OnLockLost::Ignore)
             .then(|| lease.end_command(self.job.kill_after))
     }
 
-    /// The phase after one in which the system refused to wait for an event. No command runs on unwatched.
+    /// The next phase after an error of the system while waiting for an event. No command runs on unwatched.
     pub(super) fn fail(&mut self, phase: Phase, error: io::Error) -> Phase {
         match phase {
             Phase::Acquiring(_) => self.end_acquiring(Err(error.into())),
             Phase::Running(Running { command, .. })
             | Phase::Terminating(Terminating { command, .. }) => {
+                // Before the release is sent.
+                command.child.kill_and_wait();
                 self.finish_command(command, Err(error), false)
             }
             Phase::Holding(_) => self.begin_release(None, super::LAST_CHANCE, Err(error.into())),

@@ -1,4 +1,4 @@
-//! What happened to a run and its lock, for the report at its end.
+//! What happened to a run and its lock, for the report.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime};
@@ -14,16 +14,16 @@ use crate::isolated::link::cut;
 use crate::keeper::message::FromKeeper;
 use crate::lock::Grant;
 
-/// Events that are kept. A server that restarts all night has more.
+/// The number of events that are kept. A server that restarts all night causes more.
 const MOST_EVENTS: usize = 10;
 
-/// How a run came out, as far as it is no error.
+/// How a run ended, if not with an error.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RunOutcome {
     /// The command ended by itself.
     #[default]
     Ran,
-    /// Its time was over, and it was ended.
+    /// The `--timeout` was over, and dblock ended the command.
     TimedOut,
     /// The lock was not acquired in time.
     Skipped,
@@ -38,9 +38,9 @@ pub enum LockEventKind {
     Lost,
     /// It was reacquired.
     Reacquired,
-    /// It was not reacquired in time, or cannot be.
+    /// It was not, or cannot be, reacquired.
     Abandoned,
-    /// Somebody ended its holder (`dblock kill`).
+    /// Somebody killed the holder (`dblock kill`).
     Killed,
 }
 
@@ -57,17 +57,17 @@ pub struct LockEvent {
 /// How a run ended.
 #[derive(Debug)]
 pub struct Summary {
-    /// In a word.
+    /// The outcome in one word.
     pub outcome: Outcome,
-    /// dblock's, as a shell sees it.
+    /// dblock's exit code.
     pub exit_code: u8,
-    /// The signal that the command died of, or dblock while it waited.
+    /// The signal that the command died of, or that ended dblock's wait.
     pub signal: Option<String>,
     /// The line of a skip or an error.
     pub message: Option<String>,
 }
 
-/// A real-time signal has no name.
+/// The signal's name, or its number: a real-time signal has no name.
 fn name_of(signal: i32) -> String {
     Signal::try_from(signal).map_or_else(|_| signal.to_string(), |signal| signal.to_string())
 }
@@ -79,41 +79,41 @@ pub struct RunRecord {
     pub requested: Moment,
     /// The server that was reached last.
     pub server: Option<String>,
-    /// The slot that was acquired, and on which session at first.
+    /// The slot that was acquired, and the first session that held it.
     pub grant: Option<Grant>,
     /// When it was acquired.
     pub acquired: Option<SystemTime>,
-    /// How long that took, or until the request failed.
+    /// How long it took to acquire the lock, or until the request failed.
     pub waited: Duration,
     /// When the command was started.
     pub started: Option<SystemTime>,
     /// When the command ended, and how; its processes in the background may run on.
     pub ended: Option<(SystemTime, Ending)>,
-    /// When it ended, by a clock that nobody sets.
+    /// When the command ended, by the monotonic clock.
     pub ended_at: Option<Moment>,
-    /// How long it ran.
+    /// How long the command ran.
     pub ran: Option<Duration>,
     pub outcome: RunOutcome,
     /// The line of a skip.
     pub message: Option<String>,
     pub events: Vec<LockEvent>,
-    /// How many events there were beyond those.
+    /// The number of events that were not kept.
     pub events_omitted: u32,
-    /// Where the report goes, if that is to stay open when stdout is closed; `None` for a file.
+    /// The report's destination if it must stay open when stdout is closed; `None` for a file.
     pub report_output: Option<OwnedFd>,
     lost: Option<Moment>,
-    /// Why the lock is lost, or may be; `None`: it is not.
+    /// Why the lock is lost, or may be; `None`: it is not lost.
     loss: Option<String>,
     /// The tick that the run is for, as text.
     pub tick: Option<String>,
-    /// Whether it was to be recorded how the run ended, and no server has answered that it is.
+    /// Whether the end of the run should be recorded, and no server has confirmed that.
     pub is_unrecorded: bool,
-    /// Whether its daemon has asked the command to end: a failure is not the command's own then.
+    /// Whether the run's daemon asked the command to end. Then a failure does not count as the command's own.
     pub is_interrupted: bool,
 }
 
 impl RunRecord {
-    /// That of a run that begins now.
+    /// The record of a run that begins now.
     pub fn begin() -> Self {
         Self {
             requested: Moment::now(),
@@ -168,7 +168,7 @@ impl RunRecord {
         }
     }
 
-    /// How the run ended, in a word, with dblock's exit code and the signal that the command, or dblock while it waited, died of.
+    /// The outcome, dblock's exit code, and the signal that the command died of, or that ended dblock's wait.
     pub fn summary(&self, ended: Result<Ending, &anyhow::Error>) -> Summary {
         let reason = ended.err().map(|error| {
             let failure = error.downcast_ref::<Failure>();
@@ -207,11 +207,11 @@ impl RunRecord {
         }
     }
 
-    /// What the history is to remember of the end.
+    /// What the history records of the end.
     pub fn run_end(&self, conclusion: &anyhow::Result<Conclusion>) -> RunEnd {
         let ended = match conclusion {
             Ok(Conclusion::Ran(ending)) => Ok(*ending),
-            // None of these had the lock.
+            // None of these held the lock.
             Ok(_) => Ok(Ending::Code(CONFLICT)),
             Err(error) => Err(error),
         };
@@ -229,7 +229,7 @@ impl RunRecord {
         }
     }
 
-    /// The line of the end, with why the lock was lost, also where the command ran on without it.
+    /// The last message, together with the reason for the loss, even if the command ran on without the lock.
     fn with_loss(&self, outcome: Outcome, message: Option<String>) -> Option<String> {
         let Some(loss) = &self.loss else {
             return message;
@@ -241,7 +241,7 @@ impl RunRecord {
         })
     }
 
-    /// Notes why the lock is lost: the first cause, or who has ended the holder, and why it was not reacquired, where that is tried.
+    /// Notes why the lock is lost: the first cause or the killer, and why it was not reacquired where that was tried.
     fn note_loss(&mut self, kind: LockEventKind, detail: &str) {
         let is_durable = self.grant.is_some_and(|grant| grant.fence.is_some());
         self.loss = match (kind, self.loss.take()) {

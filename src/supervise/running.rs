@@ -1,5 +1,5 @@
-//! While the command runs: its end, its time and its lease are watched, signals are forwarded to it, and it is
-//! ended when its time is over, or when the keeper says that the lock is lost and the policy wants that.
+//! While the command runs: watches its end, its timeout and its lease, and forwards signals to it. Ends it when the timeout is over, or
+//! when the lock is lost and the policy says so.
 
 use std::io;
 use std::sync::Arc;
@@ -17,13 +17,11 @@ use super::signals::Received;
 use super::{RunOutcome, Supervisor, environment};
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason, TIMED_OUT, TIMED_OUT_KILLED};
-use crate::base::processes::Processes;
 use crate::base::text::shown;
 use crate::keeper::message::{FromKeeper, ToKeeper};
-use crate::keeper::{self, Task, Work};
 use crate::lock::{Grant, OnLockLost};
 
-/// A supervisor that finds the lease over so long after its time was stopped, or the machine slept.
+/// If the supervisor notices so late that the lease is over, it was stopped, or the machine slept.
 const OVERSLEPT: Duration = Duration::from_millis(500);
 
 impl Supervisor<'_> {
@@ -62,8 +60,8 @@ impl Supervisor<'_> {
         })
     }
 
-    /// Why the command is to be watched no longer, as far as that needs no event. By the clock, for signals come before a
-    /// deadline, and there may be no end of them.
+    /// Checks the command's end and the clock. `Some`: stop watching the command, for this cause. The deadlines are checked here and not
+    /// as events, because a flood of signals would always come before them.
     pub(super) fn check_running(&mut self, running: &mut Running) -> Option<Cause> {
         loop {
             if let Some(ending) = running.command.child.ended() {
@@ -80,7 +78,7 @@ impl Supervisor<'_> {
                 running.grace = None;
                 return None;
             };
-            // What the keeper has said meanwhile comes first.
+            // Reads the messages that the keeper has sent first.
             let Some(message) = self.pending_message() else {
                 return self.check_grace(running, lease_over);
             };
@@ -90,20 +88,21 @@ impl Supervisor<'_> {
         }
     }
 
-    /// A command that died of SIGKILL may have been ended by the keeper, while dblock was stopped.
+    /// The keeper may have sent the SIGKILL while dblock was stopped.
     fn who_ended_it(&mut self, ending: Ending) -> Cause {
         while ending == Ending::Signal(libc::SIGKILL)
             && let Some(message) = self.pending_message()
         {
             if matches!(message, FromKeeper::EndsCommand) {
-                return Cause::EndedByKeeper;
+                // Others of its group may not be dead yet.
+                return Cause::LockLost;
             }
             self.on_message(message);
         }
         Cause::OwnEnd
     }
 
-    /// The lease is over and the keeper says nothing: after a sleep it gets a moment to prove the lock.
+    /// The lease is over and the keeper is silent. After a sleep the keeper gets a moment to prove the lock.
     fn check_grace(&mut self, running: &mut Running, lease_over: Moment) -> Option<Cause> {
         if lease_over.elapsed() > OVERSLEPT && running.grace.is_none() {
             self.keeper.send(&ToKeeper::Check);
@@ -132,15 +131,15 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The phase after [`Running`].
+    /// Starts the phase after [`Running`].
     pub(super) fn end_running(&mut self, command: Command, cause: Cause) -> Phase {
         match cause {
-            Cause::OwnEnd | Cause::EndedByKeeper => self.finish_command(command, Ok(cause), false),
+            Cause::OwnEnd => self.finish_command(command, Ok(cause), false),
             _ => self.begin_termination(command, cause),
         }
     }
 
-    /// A signal while there is a command: SIGCHLD is dblock's own, the others go on to the command, once.
+    /// Handles a signal while there is a command. SIGCHLD is dblock's own; the others are forwarded to the command once.
     pub(super) fn on_signal(&mut self, received: Received, child: &Child) {
         let Received {
             signal,
@@ -152,25 +151,25 @@ impl Supervisor<'_> {
             return self.reap_orphans(Some(child));
         }
         self.asked_to_end |= self.signals.asks_to_end(signal);
-        // Before the command gets it: whoever finds the end of the run learns that it counts as no attempt.
+        // Before the command gets it: whoever records the end of the run then knows that it does not count as an attempt.
         if signal == Signal::SIGTERM && from_parent && self.job.has_daemon() {
             self.record.is_interrupted = true;
             self.keeper.send(&ToKeeper::Interrupt);
         }
         if signal == Signal::SIGTSTP && from_terminal {
-            // Who stops for longer than the TTL gives the lock away.
+            // The keeper stops renewing meanwhile: a stop for longer than the TTL gives the lock away.
             self.keeper.send(&ToKeeper::Pause);
             self.signals.stop();
             self.keeper.send(&ToKeeper::Check);
         }
-        if received.is_for(child.processes) && !child.processes.signal(signal as i32) {
+        if received.is_for(child.processes) && !child.signal(signal as i32) {
             self.log.warning(format_args!(
                 "cannot forward {signal} to the command: it runs as another user"
             ));
         }
     }
 
-    /// What the keeper says while there is a command. Whether the command is to be ended for it.
+    /// Handles a message of the keeper while there is a command. `true`: the command must end for it.
     pub(super) fn on_message(&mut self, message: FromKeeper) -> bool {
         let (before, was_killed) = (self.lock, self.killed);
         self.update(&message);
@@ -188,7 +187,7 @@ impl Supervisor<'_> {
                     grant.connection_id
                 ));
             }
-            // A keeper that goes on for another finds it out again.
+            // Reported before: a keeper that replaces another one finds the kill again.
             FromKeeper::Killed(_) if was_killed => return true,
             FromKeeper::Killed(who) => {
                 self.log.error(format_args!(
@@ -196,32 +195,35 @@ impl Supervisor<'_> {
                 ));
                 return true;
             }
-            // The end of a durable lock was said when it was lost.
+            // The end of a durable lock was reported when it was lost.
             FromKeeper::Abandoned(_) if self.is_durable() => {}
             FromKeeper::Abandoned(why) if self.job.lock.on_lost == OnLockLost::Reacquire => {
                 self.log
                     .error(format_args!("{name} {why}; ending the command"));
                 return true;
             }
-            // A keeper that reacquires cannot even begin; what a renewal failed of is followed by the keeper's end.
+            // Only where the lock was lost: this keeper cannot even begin to reacquire it. A keeper that fails in a renewal is gone next,
+            // which is handled there.
             FromKeeper::Failed(failure) if !before.is_held() => {
                 self.log
                     .error(format_args!("{failure}; ending the command"));
                 return self.job.lock.on_lost == OnLockLost::Reacquire;
             }
-            FromKeeper::Failed(failure) => self.log.error(failure),
+            FromKeeper::Failed(failure) => self.on_keeper_fault(&failure),
+            // The command may not be dead yet. Whatever it dies of, the lost lock was the cause.
+            FromKeeper::EndsCommand => return true,
             FromKeeper::Note(level, text) => self.log.say(level, text),
             _ => {}
         }
         false
     }
 
-    /// The keeper has died while the command runs: another one takes the slot again, where that is wanted.
+    /// The keeper has died while the command runs. Another one reacquires the slot where the policy says so.
     fn on_keeper_gone(&mut self, child: &Child) -> Option<Cause> {
         let end = self.keeper.reap();
-        // Without a lock there is nothing to lose, and what ended with the keeper's death is reported afterwards.
-        let grant = self.grant.filter(|_| child.ended().is_none())?;
-        let outlives = self.grant_that_outlives(end).is_some();
+        // Without a lock there is nothing to lose. If the command has ended, too, the end of the run reports it.
+        self.grant.filter(|_| child.ended().is_none())?;
+        let outlives = self.grant_that_outlives().is_some();
         if !outlives && self.lock.is_held() {
             let cause = unexplained_end(end);
             self.lock.lose();
@@ -231,50 +233,16 @@ impl Supervisor<'_> {
             }
         }
         let goes_on = outlives || self.job.lock.on_lost == OnLockLost::Reacquire;
-        if goes_on && let Err(failure) = self.replace_keeper(grant, Some(child.processes)) {
-            self.log
-                .error(format_args!("{failure}; ending the command"));
-            return Some(Cause::LockLost);
-        }
-        None
+        let is_over = goes_on && !self.schedule_keeper(end) && !outlives;
+        is_over.then_some(Cause::LockLost)
     }
 
-    /// The grant, if it does not end with its keeper, which has ended so: another one is to go on with it.
-    pub(super) fn grant_that_outlives(&self, end: Option<Ending>) -> Option<Grant> {
-        let grant = self.grant.filter(|_| self.is_durable())?;
-        let end = unexplained_end(end);
-        self.log.info(format_args!("{end}; another one goes on"));
-        Some(grant)
-    }
-
-    /// Starts another keeper, which takes the slot again, for the command if it still runs.
-    pub(super) fn replace_keeper(
-        &mut self,
-        grant: Grant,
-        command: Option<Processes>,
-    ) -> Result<(), Failure> {
-        let task = Task {
-            tick: self.tick.as_deref(),
-            ..self.job.task(self.run_id, false, self.log.shown)
-        };
-        self.keeper.replace(keeper::fork_off(Work::Resume(
-            task,
-            grant,
-            self.lock.lease(),
-            command,
-        ))?);
-        if self.record.is_interrupted {
-            self.keeper.send(&ToKeeper::Interrupt);
-        }
-        Ok(())
-    }
-
-    /// Says that the lock was lost. Whether the command is to be ended for it.
+    /// Reports the loss. `true`: the command must end for it.
     fn report_loss(&self, cause: &str) -> bool {
         let policy = self.job.lock.on_lost;
         let is_durable = self.is_durable();
         let consequence = match policy {
-            // Others may have held it since.
+            // Another run may have held the lock since.
             OnLockLost::Reacquire if is_durable => "ending the command",
             OnLockLost::Reacquire => "reacquiring it",
             OnLockLost::Terminate => "ending the command",
@@ -287,7 +255,7 @@ impl Supervisor<'_> {
         policy == OnLockLost::Terminate || is_durable && policy == OnLockLost::Reacquire
     }
 
-    /// Says why the lease is over.
+    /// Reports why the lease is over.
     fn abandon_lock(&mut self) {
         let why = match self.lock {
             LockState::Lost(since, _) => {
@@ -306,8 +274,8 @@ impl Supervisor<'_> {
         ));
     }
 
-    /// The command has ended, or after an error of the system's is killed: no command runs on behind dblock's back. The lock
-    /// is held on where that was asked for, or released.
+    /// The command has ended; or the system reported an error, and the command is killed so that it does not run on unwatched. Holds the
+    /// lock on with `--hold-at-least`, otherwise releases it.
     pub(super) fn finish_command(
         &mut self,
         command: Command,
@@ -320,7 +288,9 @@ impl Supervisor<'_> {
             acquired,
         } = command;
         let ending = child.ended();
+        let late_failure = child.late_failure();
         match ending {
+            Some(_) if late_failure.is_some() => self.record.started = None,
             Some(ending) => {
                 let ran = started.elapsed();
                 self.record.ended = Some((SystemTime::now(), ending));
@@ -333,14 +303,18 @@ impl Supervisor<'_> {
                 ));
             }
             None => {
-                child.processes.signal(libc::SIGKILL);
+                child.signal(libc::SIGKILL);
             }
         }
-        let is_due = matches!(cause, Ok(Cause::OwnEnd | Cause::TimedOut));
+        let was_started = late_failure.is_none();
+        let is_due = was_started && matches!(cause, Ok(Cause::OwnEnd | Cause::TimedOut));
         let may_hold = is_due && self.grant.is_some() && !self.killed && !self.asked_to_end;
-        let conclusion = cause
-            .map_err(anyhow::Error::from)
-            .and_then(|cause| self.conclude(cause, ending, killed));
+        let conclusion = match late_failure {
+            Some(failure) => Err(failure.into()),
+            None => cause
+                .map_err(anyhow::Error::from)
+                .and_then(|cause| self.conclude(cause, ending, killed)),
+        };
         let until = acquired + self.job.hold_at_least;
         if may_hold && until > Moment::now() {
             self.begin_hold(child, until, conclusion)
@@ -362,7 +336,7 @@ impl Supervisor<'_> {
                 self.record.outcome = RunOutcome::TimedOut;
                 Ending::Code(if killed { TIMED_OUT_KILLED } else { TIMED_OUT })
             }
-            Cause::EndedByKeeper | Cause::LockLost | Cause::LeaseOver => {
+            Cause::LockLost | Cause::LeaseOver => {
                 let line = format!(
                     "{} was lost, and the command was ended for it",
                     self.job.lock.name

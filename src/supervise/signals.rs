@@ -1,4 +1,4 @@
-//! Signals as events: blocked from the start and read from a descriptor, so that none is lost and none interrupts.
+//! Signals as events: blocked from the start and read from a descriptor. None is lost, and none interrupts a system call.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,7 +10,7 @@ use nix::unistd::{getpid, getppid, getsid};
 use super::inherited;
 use crate::base::processes::Processes;
 
-/// What goes on to the command.
+/// The signals that dblock forwards to the command.
 const FORWARDED: [Signal; 8] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -25,7 +25,7 @@ const FORWARDED: [Signal; 8] = [
 /// The signals of this process.
 pub struct Signals {
     descriptor: SignalFd,
-    /// The mask that dblock was started with, and the command gets.
+    /// The mask that dblock was started with; the command gets it, too.
     inherited: SigSet,
     ignored: SigSet,
     /// Whether this process was stopped, and SIGCONT has not been read since.
@@ -35,9 +35,9 @@ pub struct Signals {
 /// A signal that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// Which.
+    /// The signal.
     pub signal: Signal,
-    /// Whether the kernel sent it, as a terminal's driver makes it do, to the whole foreground group at once.
+    /// Whether the kernel sent it. The driver of a terminal has it do so, for the whole foreground group at once.
     pub from_terminal: bool,
     /// Whether dblock's parent process sent it.
     pub from_parent: bool,
@@ -46,14 +46,14 @@ pub struct Received {
 }
 
 impl Received {
-    /// Whether dblock is to pass this on to the command: not what reaches a command in dblock's group without dblock.
+    /// Whether dblock must forward this to the command. A command in dblock's group gets some signals without dblock.
     pub fn is_for(self, command: Processes) -> bool {
         match self.signal {
             _ if command.own_group => true,
             // A terminal that hangs up signals the leader of the session alone.
             Signal::SIGHUP if getsid(None) == Ok(getpid()) => true,
-            // The shell continues the whole group; only if somebody continued dblock alone the command is still stopped. Or Ctrl-Z
-            // has stopped it once more, and is about to stop dblock.
+            // The shell continues the whole group. Only if somebody continued dblock alone is the command still stopped. Do not forward
+            // while our own SIGTSTP is pending: Ctrl-Z has stopped the command again, and is about to stop dblock.
             Signal::SIGCONT => {
                 (!self.ends_stop || command.is_stopped()) && !is_pending(Signal::SIGTSTP)
             }
@@ -64,8 +64,8 @@ impl Received {
 }
 
 impl Signals {
-    /// Blocks what dblock handles and begins to collect it. What was blocked already stays out until a command runs: a
-    /// program that blocks a signal does not die of it either.
+    /// Blocks the signals that dblock handles, and begins to collect them. A signal that was blocked before is not collected until a
+    /// command runs: a program does not die of a signal that it blocks.
     ///
     /// # Errors
     /// As `signalfd(2)`.
@@ -95,7 +95,7 @@ impl Signals {
         })
     }
 
-    /// From here on everything that is forwarded is collected, also what was blocked from the start.
+    /// Collects every forwarded signal from here on, including those that were blocked from the start.
     ///
     /// # Errors
     /// As `signalfd(2)`.
@@ -123,8 +123,7 @@ impl Signals {
         }))
     }
 
-    /// Has a signal do to dblock itself, while no command runs, what it does to any program: TSTP stops it here. `true`:
-    /// dblock is to die of it.
+    /// Does to dblock what this signal does to any program, while no command runs: TSTP stops it here. `true`: dblock must die of it.
     pub fn act_on(&mut self, signal: Signal) -> bool {
         match signal {
             _ if self.ignored.contains(signal) => false,
@@ -146,7 +145,7 @@ impl Signals {
         let _ = only.thread_block();
     }
 
-    /// Whether this signal asks a program to end, and is not ignored, as by nohup(1).
+    /// Whether this signal asks a program to end, and is not ignored. nohup(1), for one, ignores SIGHUP.
     pub fn asks_to_end(&self, signal: Signal) -> bool {
         let asks = [
             Signal::SIGHUP,
@@ -157,7 +156,7 @@ impl Signals {
         asks.contains(&signal) && !self.ignored.contains(signal)
     }
 
-    /// In the command's process, between fork and exec: the mask as dblock got it.
+    /// Restores the mask that dblock was started with. For the command's process, between fork and exec.
     ///
     /// # Errors
     /// As `sigprocmask(2)`.
@@ -177,7 +176,7 @@ impl AsFd for Signals {
     }
 }
 
-/// Whether this signal has come and is not read yet.
+/// Whether this signal was sent and not read yet.
 fn is_pending(signal: Signal) -> bool {
     let mut pending = SigSet::empty().as_ref().to_owned();
     // SAFETY: `pending` is a set of signals, which is written to and then read.

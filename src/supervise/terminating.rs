@@ -1,4 +1,4 @@
-//! Ending the command: SIGTERM, then SIGKILL. All of its group must be gone before dblock says so.
+//! Ending the command: SIGTERM, then SIGKILL. dblock goes on only when all of the command's group is gone.
 
 use super::Supervisor;
 use super::event::{Event, is_over};
@@ -13,7 +13,7 @@ impl Supervisor<'_> {
     pub(super) fn begin_termination(&mut self, command: Command, cause: Cause) -> Phase {
         let now = Moment::now();
         let kill_after = match (self.lock, self.job.lock.on_lost) {
-            // One that ignores SIGTERM is gone before another host may have the lock.
+            // A command that ignores SIGTERM must be gone before another host may get the lock.
             (LockState::Held(lease) | LockState::Lost(_, lease), policy)
                 if policy != OnLockLost::Ignore =>
             {
@@ -43,9 +43,8 @@ impl Supervisor<'_> {
             }
             Event::KeeperGone => {
                 let end = self.keeper.reap();
-                let command = terminating.command.child.processes;
-                if let Some(grant) = self.grant_that_outlives(end) {
-                    let _ = self.replace_keeper(grant, Some(command));
+                if self.grant_that_outlives().is_some() {
+                    self.schedule_keeper(end);
                 }
             }
             Event::Deadline => {}
@@ -64,12 +63,12 @@ impl Supervisor<'_> {
             while let Some(message) = self.pending_message() {
                 self.on_message(message);
             }
-            // Unless it was renewed since there is nobody to take it back from us.
+            // Unless the lock was renewed since, there is nothing to release.
             if !self.lock.is_held() || is_over(self.lease_over()) {
                 self.lock = LockState::None;
             }
         }
-        // As timeout(1) has it, also when the command's SIGKILL came from elsewhere.
+        // As timeout(1) does, also when somebody else sent the command's SIGKILL.
         let killed =
             termination.killed || command.child.ended() == Some(Ending::Signal(libc::SIGKILL));
         self.finish_command(command, Ok(cause), killed)

@@ -1,4 +1,4 @@
-//! Ending a command: SIGTERM, then SIGKILL, and looks at its group until all of it is gone.
+//! Ending a command: SIGTERM, then SIGKILL, then checks until all of its group is gone.
 
 use std::time::Duration;
 
@@ -6,39 +6,38 @@ use super::child::Child;
 use super::event::is_over;
 use crate::base::clock::Moment;
 
-/// From one look at a group that is ending to the next: the first, and at most.
+/// How often a group that is ending is checked: the first pause, and the longest.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const LOOK_AGAIN_AT_MOST: Duration = Duration::from_secs(1);
 
-/// The same before SIGKILL: whoever waits for the lock waits for this, too.
+/// The longest pause before SIGKILL: waiters for the lock wait for this, too.
 const LOOK_AGAIN_IN_GRACE: Duration = Duration::from_millis(100);
 
 /// A command that is being ended.
 pub struct Termination {
-    /// When SIGKILL follows.
+    /// When SIGKILL is sent.
     kill_at: Moment,
     kill_sent: bool,
-    /// Whether SIGKILL reached it.
+    /// Whether SIGKILL was delivered.
     pub killed: bool,
-    /// From one look at the command's group to the next.
+    /// The pause before the next check of the command's group.
     pause: Duration,
-    /// When it is to be looked at again.
+    /// When the next check is due.
     pub look_again: Moment,
 }
 
 impl Termination {
-    /// Sends SIGTERM; SIGKILL follows after so long. And whether this user may signal the command.
+    /// Sends SIGTERM; SIGKILL follows after `kill_after`. The second value: whether this user may signal the command.
     pub fn begin(child: &Child, kill_after: Duration) -> (Self, bool) {
-        let processes = child.processes;
-        let may_signal = processes.signal(libc::SIGTERM);
-        // A stopped process takes SIGTERM only when it is continued.
-        processes.signal(libc::SIGCONT);
+        let may_signal = child.signal(libc::SIGTERM);
+        // A stopped process handles SIGTERM only when it is continued.
+        child.signal(libc::SIGCONT);
         let kill_at = Moment::now() + kill_after;
         let termination = Self {
             kill_at,
             kill_sent: false,
-            // Without a time for SIGTERM the code does not depend on which of the two came first.
-            killed: kill_after.is_zero() && processes.signal(libc::SIGKILL),
+            // With no time for SIGTERM, both go out now, and the exit code does not depend on which arrived first.
+            killed: kill_after.is_zero() && child.signal(libc::SIGKILL),
             pause: LOOK_AGAIN,
             look_again: kill_at,
         };
@@ -51,21 +50,21 @@ impl Termination {
         self.look_again = self.kill_at;
     }
 
-    /// Whether the command and its group are gone; otherwise sends SIGKILL when it is due, and sets the next look.
+    /// Whether the command and its group are gone. If not, sends SIGKILL when that is due, and sets the next check.
     pub fn check(&mut self, child: &Child) -> bool {
-        let has_ended = child.ended().is_some();
-        if has_ended && !child.processes.alive() {
+        if child.is_gone() {
             return true;
         }
+        let has_ended = child.ended().is_some();
         let kill_now = is_over(Some(self.kill_at));
         if kill_now {
-            // From the first one on the end is near; but one that may not be killed can take hours.
+            // After the first SIGKILL the end is near, but a process that may not be killed can take hours.
             if !std::mem::replace(&mut self.kill_sent, true) {
                 self.pause = LOOK_AGAIN;
             }
-            self.killed |= child.processes.signal(libc::SIGKILL);
+            self.killed |= child.signal(libc::SIGKILL);
         }
-        // The ends of the command's own children are not announced to us.
+        // dblock gets no SIGCHLD for the command's own children.
         self.look_again = if kill_now || has_ended {
             let most = if kill_now {
                 LOOK_AGAIN_AT_MOST

@@ -1,34 +1,34 @@
-//! How many jobs a worker claims before it can start them. What it has claimed nobody else starts: so no more than it will start soon,
-//! and none as long as it does not know how long a command takes. What it does not come to after all goes back.
+//! How many jobs a worker claims before it can start them. No other worker can start a claimed job, so it claims only what it will start
+//! soon, and nothing while it does not know how long a command takes. It returns the jobs that it does not get to.
 
 use std::time::Duration;
 
-/// What is claimed ahead is started within this time, if commands take as long as they did.
+/// Jobs that are claimed ahead should start within this time, if commands keep their pace.
 const SOON: Duration = Duration::from_millis(250);
 
-/// Jobs that are claimed ahead at most: each of them counts an attempt if this worker dies.
+/// Most jobs to claim ahead. Each of them counts an attempt if this worker dies.
 const MOST_AHEAD: u32 = 500;
 
-/// Where all commands have run so long, and none has ended, what is claimed ahead goes back.
+/// If no command has started for this long while all slots are busy, the worker returns what it has claimed ahead.
 pub const STALLED: Duration = Duration::from_secs(1);
 
-/// How long commands take, as far as is known.
+/// The average duration of commands, as far as it is known.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Pace {
     average: Option<Duration>,
 }
 
 impl Pace {
-    /// A command took so long.
+    /// Notes the duration of a command.
     pub fn note(&mut self, took: Duration) {
         self.average = Some(match self.average {
-            // The latest ones count most, and a long one at once: it may be the first of many.
+            // The average follows slowly, but a slow command counts in full: it may be the first of many.
             Some(average) if took < average => average.mul_f64(0.9) + took.mul_f64(0.1),
             _ => took,
         });
     }
 
-    /// How many jobs to have ready, beside those that are running, where so many commands run at once, each for so many jobs.
+    /// How many jobs to have ready besides the running ones, with `slots` commands at once and `jobs` jobs for each command.
     pub fn ahead(self, slots: u32, jobs: u32) -> u32 {
         let Some(average) = self.average else {
             return 0;

@@ -1,10 +1,11 @@
-//! The process that has a worker's session: it registers the worker, claims jobs, renews the lease of all of them, and hands in what
-//! has ended. It knows no command. A session that is lost loses no job: it connects again, and goes on.
+//! The process with a worker's session. It registers the worker, claims jobs, renews the lease on all of them, and records the outcomes. It
+//! knows nothing of commands. If it loses the session, it connects again, and no job is lost.
 
 mod exchange;
 mod idle;
 mod lease;
 mod payloads;
+mod pruning;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
@@ -14,68 +15,77 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 
-use idle::EarlyPrune;
+use pruning::{EarlyPrune, Pruning};
 
+use super::board::Board;
 use super::message::{FromClaimer, ToClaimer, Trouble};
 use super::{SESSION_LIMIT, Spec};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Listener};
+use crate::base::processes::Processes;
 use crate::base::text::in_words;
-use crate::db::{Connector, Fault, Plain, Session};
+use crate::db::{Connector, Fault, Plain, Session, may_pass};
 use crate::isolated::link::{Link, Next, cut, next};
 use crate::isolated::process::{detach, fork_isolated, harden};
 use crate::lock::{Introduction, Lease};
-use crate::queue::{self, Ended, Opened, Queue, WorkerFacts, wake_lock};
+use crate::queue::{self, Ended, Marks, Opened, Queue, WorkerFacts, wake_lock};
 use crate::schema::Tables;
 
-/// Before a worker that has jobs claims again while there was nothing, and from one look at other workers to the next.
+/// The interval between looks for delayed jobs and dead workers, and between records of the counts.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long an idle worker waits behind others at most.
+/// How long an idle worker waits for the head's place at most.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// From one attempt to the next.
+/// Pause after a server has refused the account. It may count refusals.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+
+/// Bounds of the pause between attempts.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// Waits so long; how long to wait the next time.
+/// Sleeps, and returns the next pause.
 fn sleep_longer(pause: Duration) -> Duration {
     sleep(pause);
     (2 * pause).min(LONGEST_PAUSE)
 }
 
-/// Forks the claimer: its process, and the link to it. One that takes over for another goes on with its worker.
+/// Forks the claimer. Returns its process and the link to it. With `resumed`, it takes over a worker from a claimer that has died.
 ///
 /// # Errors
 /// [`Reason::OsRefused`].
 pub fn fork_off(
     spec: &Spec,
     facts: &WorkerFacts,
+    board: Board,
     shown: Level,
     resumed: Option<Resumed>,
 ) -> Result<(Pid, Link), Failure> {
     fork_isolated(
-        |link, parent| claim(spec, facts, shown, resumed, &link, parent),
+        |link, parent| claim(spec, facts, board, shown, resumed, &link, parent),
         FromClaimer::Failed,
     )
 }
 
-/// What a claimer has left that died.
+/// What a claimer that died has left behind.
 #[derive(Debug, Clone)]
 pub struct Resumed {
     /// The queue.
     pub queue: Queue,
     /// The worker's number.
     pub worker: u64,
-    /// What the coordinator knows that it has, each by its first job and its fence. What else there is goes back.
+    /// The lease, as the coordinator knows it.
+    pub lease: Option<Lease>,
+    /// The claims that the coordinator knows, each by its first job and its fence. All other claims are returned.
     pub known: Vec<(u64, u64)>,
 }
 
 fn claim(
     spec: &Spec,
     facts: &WorkerFacts,
+    board: Board,
     shown: Level,
     resumed: Option<Resumed>,
     link: &Rc<Link>,
@@ -97,11 +107,17 @@ fn claim(
     let mut claimer = Claimer {
         spec,
         facts,
+        board,
+        coordinator: Processes {
+            pid: parent.as_raw(),
+            own_group: false,
+        },
         link,
         connector,
         tables,
         lock,
         session: None,
+        capped: None,
         fault: None,
         opened: None,
         worker: resumed.map(|resumed| Worker {
@@ -109,6 +125,7 @@ fn claim(
             queue: resumed.queue,
             turn: None,
             lease: None,
+            held_until: resumed.lease.map_or(Moment::START, Lease::over),
             known: Some(resumed.known),
         }),
         ended: Vec::new(),
@@ -121,8 +138,8 @@ fn claim(
         head: Head::No,
         timeout: Timeout::OfLease,
         looked: Moment::START,
-        pruned: Moment::now(),
-        early_prune: EarlyPrune::of(spec.until),
+        marks: Marks::default(),
+        pruning: Pruning::new(EarlyPrune::of(spec.until)),
         has_said_paused: false,
         is_stuck: false,
     };
@@ -133,65 +150,73 @@ fn claim(
 struct Worker {
     number: u64,
     queue: Queue,
-    /// The number of the last turn; `None`: it is to be asked.
+    /// The number of the last turn; `None`: unknown until the worker's row is read.
     turn: Option<u64>,
-    /// `None`: it is to be renewed before anything else.
+    /// `None`: must be renewed before anything else.
     lease: Option<Lease>,
-    /// What another claimer has left of which the coordinator knows; `None`: all that there is.
+    /// When its commands must have ended if no further renewal is confirmed.
+    held_until: Moment,
+    /// After a takeover: the claims that the coordinator knows. `None`: there is nothing to compare.
     known: Option<Vec<(u64, u64)>>,
 }
 
 struct Claimer<'a> {
     spec: &'a Spec,
     facts: &'a WorkerFacts,
+    /// The running commands.
+    board: Board,
+    /// The process that ends them.
+    coordinator: Processes,
     link: &'a Link,
     connector: Connector,
     tables: Tables,
-    /// The named lock of the idle worker that is woken next.
+    /// The named lock that the head of the idle workers holds.
     lock: String,
     session: Option<Session>,
+    /// The session's answer limit, if it was shortened because the lease may end first.
+    capped: Option<Duration>,
     /// Why nothing was recorded, as the coordinator knows it.
     fault: Option<Trouble>,
     /// What the session's server can do.
     opened: Option<Opened>,
     worker: Option<Worker>,
     ended: Vec<Ended>,
-    /// How many jobs are done and have failed since it was recorded last.
+    /// Jobs done and attempts failed since the counts were last recorded.
     counts: (u64, u64),
     counted: Moment,
-    /// Whether more may be due in the shard that was turned to last.
+    /// Whether more may be due in the shard of the last turn.
     has_more: bool,
-    /// How long to wait after the next look that said there is something, while nothing is claimed: others have it locked.
+    /// The next pause after a look that found something due, but nothing could be claimed: others have it locked.
     fruitless_pause: Duration,
-    /// How long to wait the next time that the server has no room.
+    /// The next pause when the server has no room.
     no_room: Duration,
     shard: u16,
-    /// Whether this is the idle worker that is woken next.
+    /// Whether this worker is the head of the idle workers.
     head: Head,
     /// How long the server keeps the session without a statement.
     timeout: Timeout,
-    /// When it was last looked for delayed jobs and dead workers.
+    /// When it last looked for delayed jobs and dead workers.
     looked: Moment,
-    /// When what is too old was last deleted.
-    pruned: Moment,
-    /// Whether that is to be done sooner, by a worker that may end soon.
-    early_prune: EarlyPrune,
-    /// Whether a worker that is to end by itself has said that its queue is paused.
+    /// Where claims start in the index.
+    marks: Marks,
+    /// The deletion of old jobs.
+    pruning: Pruning,
+    /// Whether a worker that ends by itself has logged that its queue is paused.
     has_said_paused: bool,
-    /// Whether there was no room for payloads: nothing more is claimed.
+    /// Whether there was no room for payloads. Then nothing more is claimed.
     is_stuck: bool,
 }
 
-/// Whether a worker is the idle one that is woken next.
+/// Whether this worker is the head of the idle workers, which is the next to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Head {
     /// It is not.
     No,
-    /// Its session holds the lock that says so.
+    /// Its session holds the head's lock.
     Holds,
-    /// There are no such locks: each looks for itself.
+    /// The server has no named locks: each worker looks for itself.
     WithoutLock,
-    /// It may hold the lock: the answer is not known.
+    /// It may hold the lock; the answer is not known.
     Unknown,
 }
 
@@ -200,17 +225,17 @@ enum Head {
 enum Timeout {
     /// As long as the lease lasts.
     OfLease,
-    /// That, or briefly: the answer of the statement that was to set it is not known.
+    /// Either of the two: the answer to the statement that sets it is not known.
     Unknown,
-    /// Briefly, as an idle worker's.
+    /// Short, as for an idle worker.
     Short,
 }
 
-/// Why a turn comes to nothing.
+/// Why a turn failed.
 enum Stop {
-    /// The worker's lease was over, and others have its jobs.
+    /// The lease was over, and others have the jobs.
     Lost,
-    /// The server has lost what it had confirmed: another claimer goes on with what the coordinator knows that the worker has.
+    /// The server has lost turns that it had confirmed. The next claimer continues with the claims that the coordinator knows.
     Forgotten,
     /// There is no room for the payloads of what was claimed.
     NoPayloads(Failure),
@@ -251,7 +276,7 @@ impl Claimer<'_> {
                     self.count(counts);
                     let turned = self.deregister();
                     if turned.is_ok() {
-                        // The coordinator ends this process at once: the server has the good-bye by then.
+                        // The coordinator ends this process at once, so close the session first.
                         self.session = None;
                         self.say(&FromClaimer::Deregistered);
                     }
@@ -281,7 +306,7 @@ impl Claimer<'_> {
         Ok(true)
     }
 
-    /// The next message, or that a renewal is due: it is at once when the server has ended the session.
+    /// The next message. `Late`: a renewal is due, or the server has ended the session.
     fn next(&mut self) -> Next<ToClaimer> {
         let due = self.renewal_due();
         while let Some(session) = &self.session {
@@ -308,20 +333,21 @@ impl Claimer<'_> {
     fn count(&mut self, (done, failed): (u64, u64)) {
         self.counts.0 += done;
         self.counts.1 += failed;
+        self.pruning.count(done);
     }
 
     fn say(&self, message: &FromClaimer) {
         let _ = self.link.send(message);
     }
 
-    /// Says something, and renews the lease as long as there is no room for it on the link: a coordinator that is stopped keeps its jobs.
+    /// Sends a message. While the link is full it renews the lease, so that a worker with a stopped coordinator keeps its jobs.
     fn send_in_time(
         &mut self,
         message: &FromClaimer,
         descriptor: Option<BorrowedFd>,
     ) -> Turned<()> {
         let mut has_waited = false;
-        // Where the coordinator is gone, the next message says so.
+        // If the coordinator is gone, receiving the next message shows that.
         while !self.link.try_send(message, descriptor).unwrap_or(true) {
             has_waited = true;
             let due = self.renewal_due();
@@ -335,7 +361,7 @@ impl Claimer<'_> {
         Ok(())
     }
 
-    /// Says again what there may have been no room for.
+    /// Sends again what the full link may have dropped.
     fn repeat_unheard(&mut self) {
         if let Some(lease) = self.worker.as_ref().and_then(|worker| worker.lease) {
             self.link
@@ -348,7 +374,7 @@ impl Claimer<'_> {
         }
     }
 
-    /// Says why there is no session, unless the coordinator knows it.
+    /// Tells the coordinator why there is no session, unless it knows.
     fn say_fault(&mut self, line: &str) {
         self.set_fault(Some(Trouble {
             line: cut(line),
@@ -356,7 +382,7 @@ impl Claimer<'_> {
         }));
     }
 
-    /// Says why nothing is recorded, or that something was, unless the coordinator knows it.
+    /// Tells the coordinator why nothing is recorded, or that recording works again, unless it knows.
     fn set_fault(&mut self, fault: Option<Trouble>) {
         if self.fault != fault {
             self.link.send_if_heard(&FromClaimer::Fault(fault.clone()));
@@ -364,12 +390,12 @@ impl Claimer<'_> {
         }
     }
 
-    /// Adds what has ended to what is to be handed in.
+    /// Adds outcomes to those that the next turn records.
     fn take_in(&mut self, ended: Vec<Ended>) {
         for mut one in ended {
             match self.ended.last_mut() {
                 Some(last) if last.unit == one.unit => {
-                    // A block that was still running may have ended since.
+                    // The block may have ended since its first message.
                     last.outcome = one.outcome;
                     last.others.append(&mut one.others);
                 }
@@ -378,7 +404,7 @@ impl Claimer<'_> {
         }
     }
 
-    /// A session, if need be a new one. The attempts go on without end: it is the coordinator that sets a limit.
+    /// The session, or a new one. It retries without limit: the coordinator sets the limits.
     fn session(&mut self) -> Turned<&mut Session> {
         let session = match self.session.take() {
             Some(session) => session,
@@ -389,11 +415,14 @@ impl Claimer<'_> {
 
     fn connect(&mut self) -> Turned<Session> {
         (self.head, self.timeout) = (Head::No, Timeout::OfLease);
+        let begun = Moment::now();
+        self.marks.forget();
         loop {
+            self.end_commands_of_the_stopped();
             let (tables, name) = (&self.tables, &self.spec.queue);
-            let opened = self.connector.connect(|session| {
-                // An idle worker's answer takes its time.
-                let limit = self.connector.attempt_limit() + LONGEST_WAIT;
+            let limit = self.limit_by_lease(self.answer_limit());
+            self.capped = Some(limit);
+            let opened = self.connector.connect_within(limit, |session| {
                 session
                     .answer_within(limit)
                     .map_err(|error| Fault::Gone(in_words(&error)))?;
@@ -401,7 +430,7 @@ impl Claimer<'_> {
             });
             match opened {
                 Ok((session, opened)) => {
-                    // Where there is no room for it, it is said when there is.
+                    // If the link is full, this is sent later.
                     let _ = self
                         .link
                         .try_send(&FromClaimer::Session, Some(session.as_fd()));
@@ -409,16 +438,64 @@ impl Claimer<'_> {
                     self.opened = Some(opened);
                     return Ok(session);
                 }
+                // A server that is still starting may not know the account yet. That must not end commands before the lease does.
+                Err(Fault::Final(failure))
+                    if may_pass(&failure)
+                        && let Some(worker) = &self.worker
+                        && begun.elapsed() < worker.queue.ttl =>
+                {
+                    self.say_fault(&failure.line);
+                    sleep(self.limit_by_lease(REFUSED_PAUSE));
+                }
                 Err(Fault::Final(failure)) => return Err(Stop::Failed(failure)),
                 Err(fault) => {
                     self.report_read_only(&fault);
                     if let Some(last) = self.connector.passed_over().pop() {
                         self.say_fault(&last.line);
                     }
-                    sleep(self.connector.pause());
+                    sleep(self.limit_by_lease(self.connector.pause()));
                 }
             }
         }
+    }
+
+    /// How long to wait for an answer, with time for an idle worker's wait.
+    fn answer_limit(&self) -> Duration {
+        self.connector.attempt_limit() + LONGEST_WAIT
+    }
+
+    /// Shortens a limit to the moment when the running commands must have ended, since the coordinator may be stopped by then.
+    fn limit_by_lease(&self, limit: Duration) -> Duration {
+        let held_until = self.worker.as_ref().map(|worker| worker.held_until);
+        let left = held_until.map(|until| until.since(Moment::now()));
+        match left.filter(|left| !left.is_zero() && self.board.has_others_than(None)) {
+            Some(left) => limit.min(left.max(SHORTEST_PAUSE)),
+            None => limit,
+        }
+    }
+
+    /// Kills the commands whose jobs others may have, if the coordinator is stopped. A running coordinator ends them itself, and may reap
+    /// them at any moment.
+    fn end_commands_of_the_stopped(&self) {
+        let held = |worker: &&Worker| worker.held_until > Moment::now();
+        let held = self.worker.as_ref().filter(held);
+        let held = held.map(|worker| worker.number);
+        if self.board.has_others_than(held) && self.coordinator.is_stopped() {
+            self.board.kill_others_than(held);
+        }
+    }
+
+    /// Limits the session's wait for the next answer to the remaining lease.
+    fn cap_answer(&mut self) -> Turned<()> {
+        let limit = self.answer_limit();
+        let capped = self.limit_by_lease(limit);
+        if capped == limit && self.capped.is_none() {
+            return Ok(());
+        }
+        // If this fails, the session has ended, and the statement reports it.
+        let _ = self.session()?.answer_within(capped);
+        self.capped = (capped < limit).then_some(capped);
+        Ok(())
     }
 
     /// Tells the coordinator whether a round of all servers came to nothing because they are read-only.
@@ -431,9 +508,12 @@ impl Claimer<'_> {
             .send_if_heard(&FromClaimer::OnlyReadOnly(read_only));
     }
 
-    /// Carries out a statement on a session; one that is lost is replaced, and the fault returned, for what it did is unknown.
+    /// Runs a statement on the session. `None`: its effect is unknown, or it was rolled back. A lost session is dropped.
     fn ask<T>(&mut self, ask: impl FnOnce(&mut Session) -> Result<T, Fault>) -> Turned<Option<T>> {
+        self.end_commands_of_the_stopped();
         let tables = self.tables.clone();
+        self.session()?;
+        self.cap_answer()?;
         let session = self.session()?;
         let fault = match ask(session) {
             Ok(answer) => return Ok(Some(answer)),
@@ -475,7 +555,7 @@ impl Claimer<'_> {
         self.no_room = (2 * self.no_room).min(LONGEST_WAIT);
     }
 
-    /// Asks as often as it takes. Only for what may be carried out twice. The lease is renewed meanwhile.
+    /// Repeats a statement until it is answered, and renews the lease meanwhile. Only for statements that may run twice.
     fn ask_until_answered<T>(
         &mut self,
         mut ask: impl FnMut(&mut Session) -> Result<T, Fault>,
@@ -494,7 +574,7 @@ impl Claimer<'_> {
         self.worker.as_mut().ok_or(Stop::Lost)
     }
 
-    /// Hands in what has ended and the counts, and deregisters the worker.
+    /// Records the last outcomes and counts, and deregisters the worker.
     fn deregister(&mut self) -> Turned<()> {
         if !self.ended.is_empty() || self.counts != (0, 0) {
             self.counted = Moment::START;
@@ -503,7 +583,7 @@ impl Claimer<'_> {
                     self.ended.clear();
                     self.check_queue(over.standing.has_queue)?;
                 }
-                // What it has by that is others' at once.
+                // Deregistering hands its remaining jobs to others at once.
                 Err(Stop::Forgotten) => {}
                 Err(stop) => return Err(stop),
             }
@@ -516,7 +596,7 @@ impl Claimer<'_> {
             session.run(&deregister)
         });
         match deregistered {
-            // Its answer was lost: it is not there any more because it was carried out.
+            // An earlier attempt deregistered it, and its answer was lost.
             Err(Stop::Lost) if was_tried => Ok(()),
             other => other,
         }

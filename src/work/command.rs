@@ -1,4 +1,4 @@
-//! A command of a worker: what it gets, how it is ended, and what its end means for its jobs.
+//! A worker's command: its input, its termination, and what its end means for its jobs.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -12,6 +12,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::pipe2;
 
 use super::Spec;
+use super::board::Place;
 use super::payload::{self, Payload};
 use super::stderr::Round;
 use crate::base::clock::Moment;
@@ -20,67 +21,76 @@ use crate::base::text::{in_words, shown};
 use crate::queue::{JobEnd, LONGEST_ERROR, Queue, retry_delay};
 use crate::supervise::{Child, Signals, Surroundings, Termination, change};
 
-/// Bytes of an argument at most (execve(2)), with the one that ends it.
+/// Longest argument in bytes, with its final NUL (execve(2)).
 const LONGEST_ARGUMENT: u64 = 131_072;
 
 /// A job that was claimed.
 #[derive(Debug, Clone)]
 pub struct Task {
-    /// The first job of what it was claimed as.
+    /// The first job of its unit.
     pub unit: u64,
-    /// Its number.
+    /// Its id.
     pub id: u64,
-    /// How often it was started, with this time.
+    /// The number of this attempt, from 1.
     pub attempt: u32,
-    /// Grows with every claim.
+    /// The fence of this claim.
     pub fence: u64,
     /// Its payload.
     pub payload: Payload,
+    /// Whether the payload is complete.
+    pub is_whole: bool,
 }
 
-/// Why a command is being ended.
+/// Why dblock ends a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// Its time is over.
+    /// It has reached its timeout.
     TimedOut,
-    /// The worker ends.
+    /// The worker is ending.
     Stopped,
-    /// The lease of its jobs is over, or was.
+    /// The lease on its jobs is over, or was lost.
     LeaseOver,
 }
 
-/// A command that was started.
+/// A started command.
 pub struct Command {
     /// Its process.
     pub child: Child,
+    /// Its place on the board, where the claimer finds it.
+    pub place: Place,
     /// Its jobs.
     pub tasks: Vec<Task>,
     /// When it was started.
     pub started: Moment,
-    /// When its time is over; `None`: never.
+    /// When it times out; `None`: never.
     pub time_over: Option<Moment>,
-    /// Set once it is being ended.
+    /// Set while dblock ends it.
     pub termination: Option<(Cause, Termination)>,
-    /// What it says is wrong; `None`: the end of that was read.
+    /// Its stderr; `None`: read to its end.
     pub stderr: Option<File>,
-    /// The end of that.
+    /// The last part of its stderr.
     said: VecDeque<u8>,
 }
 
-/// Why a command could not be started.
+/// Why a command did not start.
 pub enum Unstarted {
-    /// The job cannot be run by it.
+    /// This job cannot be run.
     Job(String),
-    /// No job can.
+    /// The worker cannot start any command.
     Worker(Failure),
 }
 
 impl Command {
-    /// Starts it for these jobs, of which there is at least one.
+    /// Starts a command for these jobs, at least one.
     ///
     /// # Errors
-    /// The jobs are as they were.
-    pub fn start(spec: &Spec, tasks: Vec<Task>, signals: &Signals) -> Result<Self, Unstarted> {
+    /// The command was not started, and the jobs are unchanged.
+    pub fn start(
+        spec: &Spec,
+        tasks: Vec<Task>,
+        signals: &Signals,
+        place: Place,
+    ) -> Result<Self, Unstarted> {
         let refused = |error: &io::Error| {
             let line = format!("cannot run the command: {}", in_words(error));
             Unstarted::Worker(Failure::new(Reason::OsRefused, line))
@@ -113,10 +123,12 @@ impl Command {
         ];
         changes.extend(spec.scrubbed.iter().map(|&name| change(name, None)));
         let started = Moment::now();
-        let child = Child::spawn(&arguments, changes, signals, surroundings, |_, _| Ok(()))
+        let announce = place.announce();
+        let child = Child::spawn(&arguments, changes, signals, surroundings, announce)
             .map_err(Unstarted::Worker)?;
         Ok(Self {
             child,
+            place,
             tasks,
             started,
             time_over: spec.timeout.map(|timeout| started + timeout),
@@ -126,7 +138,7 @@ impl Command {
         })
     }
 
-    /// The numbers of its jobs, for people.
+    /// The ids of its jobs, as text.
     pub fn jobs(&self) -> String {
         let jobs: Vec<_> = self.tasks.iter().map(|task| task.id.to_string()).collect();
         jobs.join(" ")
@@ -140,7 +152,15 @@ impl Command {
         }
     }
 
-    /// Whether it has ended, and, where it was ended, all of its group is gone.
+    /// Why dblock ends or has ended it; `None`: it does not.
+    pub fn cause(&self) -> Option<Cause> {
+        if self.place.was_killed() {
+            return Some(Cause::LeaseOver);
+        }
+        self.termination.as_ref().map(|(cause, _)| *cause)
+    }
+
+    /// Whether it has ended. If dblock ends it, its whole group must be gone.
     pub fn is_over(&mut self) -> bool {
         match &mut self.termination {
             Some((_, termination)) => termination.check(&self.child),
@@ -148,7 +168,7 @@ impl Command {
         }
     }
 
-    /// When it is to be looked at, unless something happens before.
+    /// When to check it next, unless something happens before.
     pub fn deadline(&self) -> Option<Moment> {
         match &self.termination {
             Some((_, termination)) => Some(termination.look_again),
@@ -156,7 +176,7 @@ impl Command {
         }
     }
 
-    /// Passes on some of what it says is wrong, as far as that is there, and keeps the end of it.
+    /// Copies available stderr to dblock's own, and keeps the last part.
     pub fn pass_on_stderr(&mut self, round: Round) {
         let Some(stderr) = &mut self.stderr else {
             return;
@@ -167,8 +187,7 @@ impl Command {
         }
     }
 
-    /// What became of its jobs, each; and how it ended, as `dblock run` tells it. It must be over. The rest of what it says is wrong is
-    /// passed on.
+    /// The outcome of each job, and the exit of the command, as for `dblock run`. The command must be over. Copies the rest of its stderr.
     pub fn outcome(
         &mut self,
         spec: &Spec,
@@ -187,8 +206,8 @@ impl Command {
         }
         let said: Vec<u8> = self.said.iter().copied().collect();
         let said = String::from_utf8_lossy(&said).trim().to_owned();
-        let cause = self.termination.as_ref().map(|(cause, _)| *cause);
-        // Who asks the worker to end from a terminal asks its commands, too.
+        let cause = self.cause();
+        // A terminal sends the signal that ends the worker to its commands, too.
         let was_asked = is_stopping
             && matches!(
                 ending,
@@ -232,19 +251,19 @@ impl Command {
     }
 }
 
-/// Keeps the end of what was said.
+/// Keeps the last part of stderr.
 fn keep_end(said: &mut VecDeque<u8>, piece: &[u8]) {
     said.extend(piece);
     let excess = said.len().saturating_sub(LONGEST_ERROR);
     said.drain(..excess);
 }
 
-/// How a command ended, as far as its jobs are concerned.
+/// What a command's end means for its jobs.
 enum End {
     Done,
     Later,
     GivenBack,
-    /// Why, and whether for good.
+    /// The reason, and whether the job must not be tried again.
     Failed(String, bool),
 }
 
@@ -259,12 +278,12 @@ impl End {
     }
 }
 
-/// What becomes of a job that has failed.
+/// The outcome of a failed attempt.
 pub fn failed(task: &Task, queue: &Queue, why: &str, said: &str, for_good: bool) -> JobEnd {
     let error = if said.is_empty() {
         why.to_owned()
     } else {
-        // Of what it said the end is kept.
+        // Keeps the last part of stderr.
         let room = LONGEST_ERROR.saturating_sub(why.chars().count() + 2);
         let excess = said.chars().count().saturating_sub(room);
         let end: String = said.chars().skip(excess).collect();
@@ -277,7 +296,7 @@ pub fn failed(task: &Task, queue: &Queue, why: &str, said: &str, for_good: bool)
     JobEnd::Retry(retry_delay(queue.retry_delay, task.attempt, chance), error)
 }
 
-/// The command's arguments; in place of each that is `{}` stands the payload.
+/// The command's arguments, with the payload in place of each `{}`.
 fn arguments(spec: &Spec, tasks: &[Task]) -> Result<Vec<OsString>, Unstarted> {
     let mut arguments = Vec::with_capacity(spec.command.len());
     for (at, argument) in spec.command.iter().enumerate() {
@@ -305,7 +324,7 @@ fn arguments(spec: &Spec, tasks: &[Task]) -> Result<Vec<OsString>, Unstarted> {
     Ok(arguments)
 }
 
-/// A pipe whose reader does not wait.
+/// A pipe with a nonblocking read end.
 fn pipe() -> io::Result<(File, OwnedFd)> {
     let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
     fcntl(&read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;

@@ -1,5 +1,5 @@
-//! The process of a worker that a user sees: it starts commands for the jobs that its claimer has claimed, watches over them, and says
-//! what became of each. It never waits for a server.
+//! The process of a worker that a user sees. It starts commands for the jobs that its claimer has claimed, supervises them, and reports the
+//! outcome of each job. It never waits for a server.
 
 mod deadlines;
 mod events;
@@ -21,9 +21,11 @@ use jobs::OpenUnit;
 
 use super::Spec;
 use super::ahead::Pace;
+use super::board::Board;
 use super::claimer;
 use super::command::{Command, Task};
 use super::message::{ToClaimer, Trouble};
+use super::payload::Gathered;
 use crate::base::clock::{Alarm, Moment};
 use crate::base::descriptors;
 use crate::base::exit::{Ending, Failure, Reason};
@@ -32,33 +34,35 @@ use crate::base::text::in_words;
 use crate::base::user::local_user;
 use crate::isolated::link::Link;
 use crate::isolated::process::end_within;
+use crate::isolated::restarts::Restarts;
 use crate::lock::{Lease, own_host, run_id_lock};
 use crate::queue::{Ended, JobEnd, Queue, WorkerFacts};
 use crate::supervise::{Signals, check_program};
 
-/// How long the coordinator waits for the end of a claimer that it has killed.
+/// How long the coordinator waits for a killed claimer to end.
 const END_LIMIT: Duration = Duration::from_millis(200);
 
-/// Descriptors that a command needs here: its stderr, its leash, the file with its payload. And those of everything else.
+/// Descriptors for each command: its stderr, its leash, and the file with its payload. The second number is for everything else.
 const DESCRIPTORS: u64 = 4;
 const OWN_DESCRIPTORS: u64 = 128;
 
-/// Runs a worker to its end, and returns how dblock is to end.
+/// Runs a worker to its end, and returns dblock's own exit.
 ///
 /// # Errors
-/// What kept it from going on.
+/// Why it could not continue.
 pub fn work(mut spec: Spec, log: Log) -> anyhow::Result<Ending> {
-    // Not only when the first job is there.
+    // Fail now, not only when the first job comes.
     if let Some(program) = spec.command.first() {
         check_program(program)?;
     }
     let signals = Signals::collect().map_err(|error| refused("collect signals", &error))?;
-    // A limit on the size of files (`ulimit -f`) is to be an error. The commands have the mask that was inherited.
+    // With this signal blocked, the file size limit (`ulimit -f`) is an error. Commands get the inherited mask.
     let limit = SigSet::from_iter([Signal::SIGXFSZ]).thread_block();
     limit.map_err(|error| refused("collect signals", &error.into()))?;
     let alarm = Alarm::new().map_err(|error| refused("make a timer", &error))?;
     spec.jobs = descriptors::allow(spec.jobs, [DESCRIPTORS, OWN_DESCRIPTORS], log);
     let spec = &spec;
+    let board = Board::new(spec.jobs).map_err(|error| refused("share memory", &error))?;
     let facts = WorkerFacts {
         run: run_id_lock()?.trim_start_matches('#').to_owned(),
         host: own_host(),
@@ -67,21 +71,23 @@ pub fn work(mut spec: Spec, log: Log) -> anyhow::Result<Ending> {
         program: spec.program(),
         slots: spec.jobs,
     };
-    let claimer = claimer::fork_off(spec, &facts, log.shown, None)?;
+    let claimer = claimer::fork_off(spec, &facts, board, log.shown, None)?;
     let coordinator = Coordinator {
         spec,
         facts,
         log,
         signals,
         alarm,
+        board,
         claimer: Some(claimer),
-        restart_at: None,
-        claimer_since: Moment::now(),
+        unsent: VecDeque::new(),
+        restarts: Restarts::begin(),
         session: None,
         registered: None,
         lease: None,
         grace: None,
         buffer: VecDeque::new(),
+        gathered: None,
         units: HashMap::new(),
         commands: Vec::new(),
         lingering: Vec::new(),
@@ -97,7 +103,6 @@ pub fn work(mut spec: Spec, log: Log) -> anyhow::Result<Ending> {
         wait_limit: DEREGISTER_LIMIT,
         begun: Some(Moment::now()),
         is_silent: false,
-        deaths: 0,
         only_read_only: None,
         last_note: "connecting".to_owned(),
         fault: None,
@@ -113,22 +118,22 @@ fn refused(what: &str, error: &io::Error) -> Failure {
     Failure::new(Reason::OsRefused, line)
 }
 
-/// What the claimer does, as far as the coordinator has asked for it.
+/// The claimer's current request from the coordinator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ClaimerState {
     /// It is ready for a turn.
     Ready,
-    /// It takes a turn; whether it waits until something is due.
+    /// It takes a turn; with whether it waits until something is due.
     TakingTurn(bool),
     /// It deregisters the worker.
     Deregistering,
 }
 
-/// Whether commands are started.
+/// Whether new commands start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Working,
-    /// No more; those that run may go on until then.
+    /// No. Running commands may continue until this moment.
     Ending(Moment),
 }
 
@@ -138,57 +143,58 @@ struct Coordinator<'a> {
     log: Log,
     signals: Signals,
     alarm: Alarm,
-    /// Its process, until it is reaped, and the link to it.
+    board: Board,
+    /// The claimer's process, until it is reaped, and the link to it.
     claimer: Option<(Pid, Link)>,
-    /// When another one is started in the place of one that died.
-    restart_at: Option<Moment>,
-    /// When the claimer was started.
-    claimer_since: Moment,
-    /// A copy of the claimer's session, to interrupt what is asked on it.
+    /// Messages that the link had no room for.
+    unsent: VecDeque<ToClaimer>,
+    /// When to replace a claimer that has died.
+    restarts: Restarts,
+    /// A copy of the claimer's session, to interrupt its statement.
     session: Option<OwnedFd>,
     /// The queue, and the worker's number.
     registered: Option<(Queue, u64)>,
     lease: Option<Lease>,
-    /// Until when a lease that was found over on waking may turn out not to be.
+    /// After a pause of this process the lease may look over although it is not. Until then a renewal may still arrive.
     grace: Option<Moment>,
-    /// Jobs that are to be started.
+    /// Jobs that wait for a command.
     buffer: VecDeque<Task>,
+    /// The shared file for payloads that came in many messages.
+    gathered: Option<Gathered>,
     units: HashMap<u64, OpenUnit>,
     commands: Vec<Command>,
-    /// What commands that have ended left open, for processes that they have left behind.
+    /// The stderr of ended commands, while processes that they left behind have it open.
     lingering: Vec<File>,
-    /// What is to be handed in.
+    /// Outcomes for the next turn.
     ended: Vec<Ended>,
-    /// What is being handed in.
+    /// Outcomes in the current turn.
     handed: Vec<Ended>,
-    /// How many jobs are done and how many attempts have failed since the last turn.
+    /// Jobs done and attempts failed since the last turn.
     counts: (u64, u64),
     claimer_state: ClaimerState,
-    /// When to take a turn although nothing was due.
+    /// When to take the next turn although nothing was due.
     turn_at: Moment,
     nothing_due: bool,
     pace: Pace,
     mode: Mode,
-    /// Since when the claimer alone has something to do, or the next thing; `None`: something runs, or more is to be run.
+    /// Since when only the claimer has something to do; each of its steps starts this anew. `None`: commands run, or may start.
     ends_since: Option<Moment>,
-    /// How long a turn that waits may take once it is interrupted.
+    /// How long an interrupted idle turn may take.
     wait_limit: Duration,
-    /// When it began to seek a server; `None`: it was registered since.
+    /// Since when it looks for a first server; `None`: it has been registered.
     begun: Option<Moment>,
-    /// Whether it was said that no server answers.
+    /// Whether it has logged that no server answers.
     is_silent: bool,
-    /// How many claimers have died since the last turn was over, each soon after its start.
-    deaths: u32,
-    /// That every server is read-only, as the latest round has shown.
+    /// Set if every server was read-only in the latest round.
     only_read_only: Option<String>,
-    /// What was under way last.
+    /// The last step that was logged.
     last_note: String,
-    /// Why nothing is recorded; `None`: it is, or the first session is sought.
+    /// Why nothing is recorded; `None`: recording works, or there was no session yet.
     fault: Option<Trouble>,
-    /// How long commands may go on when the claimer cannot.
+    /// How long commands may continue if the claimer cannot.
     failure_grace: Duration,
     started_any: bool,
-    /// How dblock ends, once that is known.
+    /// dblock's exit, once it is known.
     conclusion: Option<anyhow::Result<Ending>>,
 }
 
@@ -205,7 +211,7 @@ impl Coordinator<'_> {
             }
             if let Err(error) = self.wait() {
                 for command in &self.commands {
-                    command.child.processes.signal(libc::SIGKILL);
+                    command.child.signal(libc::SIGKILL);
                 }
                 self.end_claimer();
                 return Err(error.into());
@@ -213,7 +219,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Stops to start commands. How dblock ends, unless that is known already; what has failed is not hidden by what went well.
+    /// Starts no more commands, and notes dblock's exit. An error replaces a success, but nothing replaces an error.
     fn stop(&mut self, grace: Duration, conclusion: anyhow::Result<Ending>) {
         let until = Moment::now() + grace;
         self.mode = match self.mode {
@@ -228,25 +234,26 @@ impl Coordinator<'_> {
         for task in std::mem::take(&mut self.buffer) {
             self.note_outcome(&task, JobEnd::GivenBack);
         }
-        // An idle worker waits for the server.
+        // Interrupt an idle worker's wait on the server.
         if self.claimer_state == ClaimerState::TakingTurn(true)
-            && let Some(session) = &self.session
+            && let Some(session) = self.session.as_ref().map(AsRawFd::as_raw_fd)
         {
-            // Where the server answers, it may have just claimed something.
+            // If the server answers, the worker may just have claimed something.
             let answers = self.fault.is_none() && !self.is_silent;
             self.wait_limit = if answers {
                 self.spec.connection.connect_timeout
             } else {
                 DEREGISTER_LIMIT
             };
-            self.send(&ToClaimer::Stop);
-            let _ = shutdown(session.as_raw_fd(), Shutdown::Both);
+            self.send(ToClaimer::Stop);
+            let _ = shutdown(session, Shutdown::Both);
         }
     }
 
-    /// Ends the claimer's process; how it ended.
+    /// Ends the claimer's process, and returns how it ended.
     fn end_claimer(&mut self) -> String {
         self.session = None;
+        self.unsent.clear();
         match self.claimer.take() {
             Some((pid, _)) => end_within(pid, END_LIMIT),
             None => "is gone".to_owned(),

@@ -1,4 +1,4 @@
-//! What crosses between the claimer and the coordinator of a worker.
+//! The messages between a worker's claimer and its coordinator.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,35 +11,34 @@ use crate::queue::{Ended, Queue, Unit};
 /// From the claimer to the coordinator.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromClaimer {
-    /// What is being done or has just failed.
+    /// For the log: a step, or a failure.
     Note(Level, String),
-    /// Why nothing is recorded, when that is new; `None`: something was. It was noted already.
+    /// Why nothing is recorded, when that changes; `None`: recording works again. It has been logged.
     Fault(Option<Trouble>),
-    /// A session is open. Its descriptor comes with the message: who shuts it down interrupts what is asked on it.
+    /// A session is open. Its descriptor comes with the message: shutting it down interrupts the current statement.
     Session,
-    /// The worker is registered under this number, as of this lease. It has nothing.
+    /// The worker is registered under this number, with this lease. It has no jobs yet.
     Registered(Box<Queue>, u64, Lease),
-    /// A renewal that was sent then was answered: all that the worker has is still its own.
+    /// The server has answered a renewal that was sent at this moment: the worker still has all of its jobs.
     Confirmed(Moment),
-    /// These claims, each by its first job and its fence, are not in the tables any more: they were handed in, or the server has lost
-    /// them.
+    /// These claims, each by its first job and its fence, are not in the tables: their outcomes were recorded, or the server has lost them.
     Gone(Vec<(u64, u64)>),
-    /// Jobs were claimed. Their payloads come with the message, in a file, one behind the other.
+    /// Jobs were claimed. Their payloads come with the message, one after the other in a file.
     Claimed(Vec<Claimed>),
     /// The turn is over.
     TurnOver {
-        /// Whether there was less than was wanted.
+        /// Whether it claimed less than requested.
         nothing_due: bool,
     },
-    /// Every server is read-only, as the latest round of all of them has shown, and why; or no longer.
+    /// Why every server was unfit in the latest round, if all were read-only; `None`: they were not.
     OnlyReadOnly(Option<String>),
-    /// The worker's lease was over, and others have its jobs. The text is the cause. It registers again.
+    /// The lease was over, and others have the jobs; with the cause. The worker registers again.
     Lost(String),
-    /// The queue was deleted, with all that the worker has. The claimer fails of that.
+    /// The queue was deleted, with the worker's claims. The claimer then fails.
     QueueDeleted,
-    /// The payloads of what was claimed cannot be kept: it goes back, and nothing more is claimed.
+    /// There is no room for the payloads. The claimer returns the jobs, and claims no more.
     Stuck(Failure),
-    /// The claimer cannot go on.
+    /// The claimer cannot continue.
     Failed(Failure),
     /// The worker is deregistered.
     Deregistered,
@@ -48,63 +47,65 @@ pub enum FromClaimer {
 /// Why nothing is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
-    /// The line that says it.
+    /// A line for people.
     pub line: String,
-    /// Whether a server answers, and has no room; else there is no session.
+    /// Whether a server answers, but cannot record; otherwise there is no session.
     pub answers: bool,
 }
 
-/// Jobs of one unit.
+/// Jobs of one unit, or some of them.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Claimed {
-    /// What they were claimed as.
+    /// The unit.
     pub unit: Unit,
-    /// How many jobs that has.
+    /// The number of all its jobs.
     pub of: u32,
-    /// These of them.
+    /// The jobs in this message.
     pub jobs: Vec<ClaimedJob>,
 }
 
-/// One of them.
+/// A claimed job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimedJob {
-    /// Its number.
+    /// Its id.
     pub id: u64,
     /// Where its payload begins in the file.
     pub offset: u64,
     /// Bytes of its payload.
     pub length: u64,
+    /// Whether the payload is complete; otherwise a part is missing in the tables.
+    pub is_whole: bool,
 }
 
-/// To the claimer. What is meant for one worker is nothing to the one that it has registered since: each but [`Self::Stop`] names it.
+/// To the claimer. All but [`Self::Stop`] name their worker, because the claimer may have registered a new one since.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToClaimer {
-    /// These have ended; they are handed in with the next turn. One whose unit is that of the one before goes on with it.
+    /// Outcomes for the next turn. If an outcome has the same unit as the last one, it continues that.
     Ended(u64, Vec<Ended>),
     /// Take a turn.
     Turn {
         /// The worker's number.
         worker: u64,
-        /// So many jobs are wanted.
+        /// How many jobs it should claim.
         want: u32,
-        /// Whether to wait until there is one: nothing runs, so that nothing can end meanwhile.
+        /// Whether to wait until something is due. Only if nothing runs, so that there is no outcome to record meanwhile.
         waits: bool,
-        /// How many jobs are done, and how many attempts have failed, since the last turn.
+        /// Jobs done and attempts failed since the last turn.
         counts: (u64, u64),
     },
-    /// Wait no longer for something to be due.
+    /// Stop waiting for something to be due.
     Stop,
-    /// Hand in what has ended, and deregister the worker: nothing runs any more.
+    /// Record the last outcomes, and deregister the worker. Nothing runs any more.
     Deregister {
         /// The worker's number.
         worker: u64,
-        /// As with a turn.
+        /// As in [`Self::Turn`].
         counts: (u64, u64),
     },
 }
 
 impl ToClaimer {
-    /// Whether it is meant for this worker, and not for one that was lost before.
+    /// Whether the message is for this worker, and not for an earlier one that was lost.
     pub fn is_for(&self, number: u64) -> bool {
         match self {
             Self::Ended(worker, _)

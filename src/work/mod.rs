@@ -1,7 +1,8 @@
-//! `dblock queue work`: a worker. Its coordinator runs commands, each for a job or some; its claimer, a process of its own, has the
+//! `dblock queue work`: a worker. Its coordinator runs commands, each for one or more jobs. Its claimer, a separate process, has the
 //! session. The coordinator knows no SQL and never waits for a server.
 
 mod ahead;
+mod board;
 mod claimer;
 mod command;
 mod coordinator;
@@ -17,39 +18,39 @@ pub use coordinator::work;
 
 use crate::db::ConnectOptions;
 
-/// What a worker is asked to do.
+/// The settings of a worker.
 #[derive(Debug)]
 pub struct Spec {
-    /// The queue: a name by the rules of [`crate::lock::Name`].
+    /// The queue's name, by the rules of [`crate::lock::Name`].
     pub queue: String,
     /// The server.
     pub connection: ConnectOptions,
     /// How many commands run at once, 1 to 1000.
     pub jobs: u32,
-    /// Whether one command gets several jobs; `None`: each has a command of its own.
+    /// How many jobs one command gets; `None`: one each.
     pub batch: Option<Batch>,
-    /// How long a command may run, from its start; `None` without limit. Never zero.
+    /// How long a command may run; `None`: without limit. Never zero.
     pub timeout: Option<Duration>,
     /// From SIGTERM to SIGKILL when dblock ends a command; zero sends both at once.
     pub kill_after: Duration,
     /// When the worker ends by itself.
     pub until: Until,
-    /// How long after the first signal that asks it to end its commands may go on.
+    /// How long running commands may continue after the first signal that asks the worker to end.
     pub grace: Duration,
-    /// The exit codes of a command that bury its job, each from 1 to 255 and once; 75 is never among them.
+    /// Exit codes that make a job dead at once, each from 1 to 255 and only once; never 75.
     pub bury_on: Vec<u8>,
-    /// Variables that the commands do not get.
+    /// Variables that commands do not get.
     pub scrubbed: Vec<&'static str>,
-    /// What to run: program and arguments, never empty. An argument that is exactly `{}` stands for the payload.
+    /// The program and its arguments, never empty. An argument `{}` is replaced by the payload.
     pub command: Vec<OsString>,
 }
 
-/// Several jobs for one command.
+/// Several jobs for each command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batch {
-    /// So many at most, 1 to 10000.
+    /// Most jobs for a command, 1 to 10000.
     pub jobs: u32,
-    /// What stands behind each payload on the command's stdin: a line break or NUL.
+    /// The byte after each payload on the command's stdin: a line break or NUL.
     pub separator: u8,
 }
 
@@ -64,7 +65,7 @@ pub enum Until {
     Once,
 }
 
-/// The server keeps a claimer's session for so long without a statement before it is known how long the queue's leases last.
+/// How long the server keeps a silent claimer's session, until the queue's lease is known.
 const SESSION_LIMIT: Duration = Duration::from_secs(60);
 
 impl Spec {

@@ -1,4 +1,4 @@
-//! Payloads, in files that only memory has: of what was claimed together in one, and of each command in one of its own, its stdin.
+//! Payloads, in files in memory: one file for each message of claims, and one as the stdin of each command.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,11 +13,11 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 /// The payload of one job.
 #[derive(Debug, Clone)]
 pub struct Payload {
-    /// Where it stands, with others.
+    /// The file, which payloads may share.
     pub file: Rc<File>,
-    /// From this byte on.
+    /// Where the payload starts, in bytes.
     pub offset: u64,
-    /// So many bytes.
+    /// Its length in bytes.
     pub length: u64,
 }
 
@@ -34,7 +34,7 @@ pub fn file() -> io::Result<File> {
 const PIECE: u64 = 256 * 1024;
 
 impl Payload {
-    /// All of it, as an argument of a command.
+    /// The whole payload, as an argument of a command.
     ///
     /// # Errors
     /// As `read(2)`.
@@ -44,7 +44,7 @@ impl Payload {
         Ok(OsString::from_vec(bytes))
     }
 
-    /// Whether it has this byte.
+    /// Whether the payload contains this byte.
     ///
     /// # Errors
     /// As `read(2)`.
@@ -62,7 +62,7 @@ impl Payload {
         Ok(false)
     }
 
-    fn copy_to(&self, to: &mut File) -> io::Result<()> {
+    fn copy_to(&self, mut to: &File) -> io::Result<()> {
         let mut at = 0;
         while at < self.length {
             let piece = (self.length - at).min(PIECE);
@@ -75,14 +75,50 @@ impl Payload {
     }
 }
 
-/// What a command reads: the payloads, each with the byte behind it that ends it, where there is one.
+/// Payloads of several messages, copied into one file. There may be thousands of messages, too many to keep a file open for each.
+pub struct Gathered {
+    file: Rc<File>,
+    length: u64,
+}
+
+/// From this size in bytes on, payloads keep their own file, and a file takes no more payloads.
+const MUCH: u64 = 16 * 1024 * 1024;
+
+impl Gathered {
+    /// Adds payloads to the shared file. Returns their new place, or `None` if they stay where they are.
+    pub fn add(gathered: &mut Option<Self>, payloads: &Payload) -> Option<Payload> {
+        if payloads.length >= MUCH {
+            return None;
+        }
+        let mut to = match gathered.take().filter(|there| there.length < MUCH) {
+            Some(there) => there,
+            None => Self {
+                file: Rc::new(file().ok()?),
+                length: 0,
+            },
+        };
+        // After a failed copy it is unknown how much was written, so the file is not used again.
+        payloads.copy_to(&to.file).ok()?;
+        let offset = to.length;
+        to.length += payloads.length;
+        let now = Payload {
+            file: Rc::clone(&to.file),
+            offset,
+            length: payloads.length,
+        };
+        *gathered = Some(to);
+        Some(now)
+    }
+}
+
+/// A command's stdin: the payloads, each followed by the byte `end`, if there is one.
 ///
 /// # Errors
 /// As `memfd_create(2)` and `write(2)`.
 pub fn stdin(payloads: &[Payload], end: Option<u8>) -> io::Result<OwnedFd> {
     let mut input = file()?;
     for payload in payloads {
-        payload.copy_to(&mut input)?;
+        payload.copy_to(&input)?;
         if let Some(end) = end {
             input.write_all(&[end])?;
         }

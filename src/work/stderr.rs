@@ -1,4 +1,4 @@
-//! What commands say is wrong, which is passed on to dblock's own stderr.
+//! The stderr of commands, which is copied to dblock's own.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,29 +6,29 @@ use std::io::{self, Read};
 use crate::base::clock::Moment;
 use crate::base::log::{PATIENCE, write_stderr};
 
-/// Bytes that are passed on at once: a pipe takes so many as a whole (`PIPE_BUF`).
+/// Bytes that are copied at once: a pipe takes this many as a whole (`PIPE_BUF`).
 const PIECE: usize = 4096;
 
-/// Bytes that are passed on before something else has its turn. A pipe holds so many: of a command that has ended nothing is left.
+/// Bytes that are copied before anything else is handled. A pipe holds this many, so that nothing of an ended command remains.
 const MOST: usize = 64 * 1024;
 
-/// One round in which streams are passed on. All of it waits hardly longer for whoever reads dblock's stderr than a single write does.
+/// One round of copying. If the reader of dblock's stderr is slow, a round waits hardly longer than one write does.
 #[derive(Debug, Clone, Copy)]
 pub struct Round(Moment);
 
 impl Round {
-    /// One that begins now.
+    /// A round that begins now.
     pub fn begin() -> Self {
         Self(Moment::now() + PATIENCE)
     }
 
-    /// Whether it has taken so long that the rest is left to the next one.
+    /// Whether the round's time is over. The rest is left to the next round.
     pub fn is_over(self) -> bool {
         self.0 <= Moment::now()
     }
 
-    /// Passes on what there is by now, up to a limit and the end of the round, and has each piece kept; whether it was the end. The file
-    /// must not block.
+    /// Copies available bytes, up to a limit and the end of the round, and passes each piece to `keep`. Returns whether the stream has
+    /// ended. The file must be nonblocking.
     pub fn pass_on(self, stderr: &mut File, keep: impl FnMut(&[u8])) -> bool {
         pass_on_to(
             |piece| write_stderr(piece, true),
@@ -38,7 +38,7 @@ impl Round {
         )
     }
 
-    /// As [`Round::pass_on`] for a command that has ended: nothing is left to another round, but after this one nothing waits.
+    /// As [`Round::pass_on`] for an ended command: copies the rest, but waits for the reader only until the end of the round.
     pub fn pass_on_rest(self, stderr: &mut File, keep: impl FnMut(&[u8])) -> bool {
         pass_on_to(
             |piece| write_stderr(piece, !self.is_over()),

@@ -64,6 +64,8 @@ pub struct OfQueue {
     pub growth: [usize; 3],
     pub growth_jobs: usize,
     pub growth_rounds: usize,
+    /// Jobs that are worked off beside a snapshot before claims are counted.
+    pub past: usize,
     /// Blocks that are due again and again, and each after how many seconds; their claimers, and for how many seconds.
     pub blocks: usize,
     pub period: u64,
@@ -82,6 +84,7 @@ impl OfQueue {
         growth: [10_000, 1_000_000, 0],
         growth_jobs: 5000,
         growth_rounds: 9,
+        past: 100_000,
         blocks: 1000,
         period: 10,
         claimers: 100,
@@ -98,6 +101,7 @@ impl OfQueue {
         growth: [2000, 4000, 0],
         growth_jobs: 1000,
         growth_rounds: 1,
+        past: 1000,
         blocks: 4,
         period: 1,
         claimers: 3,

@@ -263,3 +263,28 @@ fn each_variable_is_described_and_none_that_does_not_exist() {
         .collect();
     assert_eq!(described, known);
 }
+
+#[test]
+fn each_table_is_named_by_the_page_of_init() {
+    // `    name: "dblock_meta",`
+    let source = include_str!("../../../src/schema/tables.rs");
+    let names = source
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("name: \"")?.strip_suffix("\","));
+    let tables: BTreeSet<_> = names.filter(|name| name.starts_with("dblock_")).collect();
+    assert!(tables.contains("dblock_meta"), "{tables:?}");
+    let description = section(&page_of("init"), "DESCRIPTION");
+    let described: BTreeSet<_> = words(&description)
+        .filter(|word| word.starts_with("dblock_"))
+        .collect();
+    assert_eq!(described, tables);
+}
+
+#[test]
+fn the_page_of_the_daemon_names_the_variable_of_its_sendmail() {
+    let source = include_str!("../../../src/crond/mail.rs");
+    let variable = source.split("SENDMAIL_VARIABLE: &str = \"").nth(1);
+    let variable = variable.and_then(|text| text.split('"').next());
+    let variable = variable.expect("a constant");
+    assert!(section(&page_of("cron-run"), "ENVIRONMENT").contains(variable));
+}

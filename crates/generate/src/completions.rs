@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell;
 
 use super::{at, command_line, with_subcommands};
+
+/// The shells of Linux that have completions.
+const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
 
 /// The file of each shell.
 pub fn all() -> Vec<(PathBuf, String)> {
@@ -20,15 +22,13 @@ pub fn all() -> Vec<(PathBuf, String)> {
             Shell::Bash => ("dblock.bash", bash()),
             Shell::Zsh => ("_dblock", zsh()),
             Shell::Fish => ("dblock.fish", fish()),
-            Shell::Elvish => ("dblock.elv", by_clap(Shell::Elvish)),
-            Shell::PowerShell => ("_dblock.ps1", by_clap(Shell::PowerShell)),
             other => panic!("which file completes in {other}?"),
         };
         // Some of what clap makes has spaces at the ends of lines.
         let lines = text.lines().map(|line| format!("{}\n", line.trim_end()));
         (folder.join(name), lines.collect())
     };
-    Shell::value_variants().iter().map(made).collect()
+    SHELLS.iter().map(made).collect()
 }
 
 /// What can be typed as a value.

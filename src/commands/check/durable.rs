@@ -1,4 +1,4 @@
-//! dblock's tables on a server, in words: whether durable locks work there, and what they cost.
+//! The findings about dblock's tables: whether durable locks work on the server, and how long they take.
 
 use std::time::Duration;
 
@@ -7,45 +7,45 @@ use crate::base::exit::Reason;
 use crate::db::{Fault, SessionInfo, quoted_identifier};
 use crate::lock::rows::TablesFound;
 
-/// What became of a durable lock of its own.
+/// What is known about durable locks on the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rows {
-    /// It was committed.
+    /// A durable lock was committed.
     Work,
-    /// There are no tables.
+    /// The tables do not exist.
     NotSetUp,
-    /// There are tables, and nothing was written to them.
+    /// The tables exist, but nothing was written to them.
     Unknown,
     /// The tables cannot be used.
     Unusable,
 }
 
 impl Rows {
-    /// What is known from a look at the tables.
+    /// What the tables alone show, before a durable lock is tried.
     pub fn before_a_try(tables: &TablesFound) -> Self {
         match tables {
             TablesFound::Usable(_) => Self::Unknown,
-            // Whoever may not read them is not told whether they are there.
+            // The server does not tell an account that may not read them whether they exist.
             TablesFound::Missing | TablesFound::Hidden => Self::NotSetUp,
             TablesFound::Unusable(_) | TablesFound::Refused(_) => Self::Unusable,
         }
     }
 }
 
-/// dblock's tables.
+/// dblock's tables on a server.
 pub struct TablesHere<'a> {
-    /// Their database.
+    /// The database with the tables.
     pub database: &'a str,
-    /// What the server says of itself.
+    /// The server's facts about this session.
     pub info: &'a SessionInfo,
-    /// What was read of them.
+    /// The findings about the tables.
     pub found: &'a TablesFound,
-    /// Why no row could be written.
+    /// Why a row could not be written.
     pub fault: Option<&'a Fault>,
 }
 
 impl TablesHere<'_> {
-    /// Which tables are there, and what is to be done about them. Who uses named locks alone needs none.
+    /// Which tables exist, and what to do about them. Named locks need none.
     pub fn finding(&self) -> Finding {
         let database = quoted_identifier(self.database);
         let grant = format!(
@@ -57,7 +57,7 @@ impl TablesHere<'_> {
         let found = match (self.found, self.fault) {
             (TablesFound::Usable(found), None) => {
                 let value = format!("version {}, in {database}", found.version);
-                Finding::ok("tables", &value).with("version", found.version)
+                Finding::ok("tables", &value).with("tables_version", found.version)
             }
             (TablesFound::Usable(_), Some(Fault::Final(failure)))
                 if failure.reason == Reason::AccountRefused =>

@@ -1,5 +1,5 @@
-//! The process that talks to the server: it reaches one as `dblock run` does, asks it about itself, and takes and frees a
-//! lock of its own, once on this session and once against a second one.
+//! The process that talks to the server. It connects as `dblock run` does, asks the server about itself, and acquires and releases a lock
+//! of its own, first in one session and then between two.
 
 use std::cell::Cell;
 use std::os::fd::AsFd;
@@ -32,31 +32,31 @@ use crate::lock::rows::{RowProbe, clock_of};
 use crate::lock::{DEFAULT_TTL, Introduction};
 use crate::schema::Tables;
 
-/// How long the second session waits for the lock at most, and a message or an end is waited for: with a second to spare.
+/// Longest wait of the second session for the lock, and for each message between the two.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(2);
 
-/// From the process that talks to the server.
+/// A message from the process that talks to the server.
 type FromExaminer = Message<Finding>;
 
-/// From the process with the second session.
+/// A message from the process with the second session.
 #[derive(Debug, Serialize, Deserialize)]
 enum FromSecond {
-    /// It sees that the lock is taken, and asks for it; its session's number.
+    /// It sees that the lock is held, and requests it; with its connection id.
     Asking(u64),
-    /// It does not see that the lock is taken.
+    /// It does not see that the lock is held.
     Stranger,
-    /// The lock was granted then.
+    /// The lock was granted at this moment.
     Granted(Moment),
-    /// Its session was ended.
+    /// Its session has ended.
     Ended,
-    /// It came to nothing.
+    /// It failed.
     Failed(Failure),
 }
 
-/// Finds out all there is to know about a server, and reports it over the link.
+/// Examines a server, and reports all findings over the link.
 ///
 /// # Errors
-/// What kept the server from being examined.
+/// Why the server could not be examined.
 pub fn examine(
     connection: &ConnectOptions,
     shown: Level,
@@ -71,11 +71,11 @@ pub fn examine(
         Verbosity::NoWarnings | Verbosity::Nothing => {}
     });
     harden(parent)?;
-    // Before the descriptors are closed, for a password's file may be named by a descriptor that dblock inherited.
+    // Read the options before the descriptors are closed: a password file may be named by an inherited descriptor.
     let attributes = Introduction::of_command("dblock check", parent, DEFAULT_TTL).attributes();
     let connector = Connector::new(connection, attributes, DEFAULT_TTL, listener)?;
     detach(link, c"dblock-check")?;
-    // The findings report what is wrong with a server.
+    // From here on warnings would repeat the findings.
     verbosity.set(Verbosity::NoWarnings);
     let probe = Probe::new()?;
     let rows = RowProbe::new(&Tables::new(&connection.database), probe.name())?;
@@ -101,7 +101,7 @@ pub fn examine(
         survey: Survey {
             connector: &connector,
             connect_timeout: connection.connect_timeout,
-            // It is the first that was not passed over.
+            // It is the first server that was not passed over.
             place: connector.passed_over().len(),
             probe: &probe,
             rows: &rows,
@@ -112,35 +112,35 @@ pub fn examine(
     let done = examiner.examine(&opening);
     done.and_then(|()| probe.release_marker(&mut examiner.session))
         .map_err(|fault| fault.into_failure(&server))?;
-    // The good-bye to the server comes before the last message.
+    // Say goodbye to the server before the last message.
     drop(examiner);
     let _ = link.send(&FromExaminer::Done);
     Ok(())
 }
 
-/// Which steps are reported to the process that prints.
+/// Which messages are sent to the process that prints.
 #[derive(Clone, Copy)]
 enum Verbosity {
     All,
     NoWarnings,
-    /// In the process with the second session, which has no link to it.
+    /// For the process with the second session.
     Nothing,
 }
 
-/// Has a session, and asks.
+/// The session that examines the server.
 struct Examiner<'a> {
     session: Session,
     link: &'a Link,
     connection: &'a ConnectOptions,
     survey: Survey<'a>,
-    /// Whether a server that is read-only will do.
+    /// Whether a read-only server is acceptable.
     read_only: bool,
     verbosity: Rc<Cell<Verbosity>>,
 }
 
 impl Examiner<'_> {
     /// # Errors
-    /// The session is lost.
+    /// The session was lost.
     fn examine(&mut self, opening: &Result<Opening, Failure>) -> Result<(), Fault> {
         let (info, product, comment) = who(&mut self.session)?;
         let is_mariadb = is_mariadb(&info.version, &comment);
@@ -206,7 +206,7 @@ impl Examiner<'_> {
         Ok(())
     }
 
-    /// Which locks exclude on which server, and what time it is there.
+    /// Reports which locks exclude on each server, and compares the clocks.
     fn servers(
         &mut self,
         examined: &str,
@@ -240,7 +240,7 @@ impl Examiner<'_> {
         }
     }
 
-    /// How long things take. The lock is free before and after.
+    /// Measures how long things take. The lock is free before and after.
     fn times(&mut self, has_locks: bool) -> Result<(), Fault> {
         let limit = self.connection.connect_timeout / 4;
         let opened = self.session.opened_in();
@@ -258,9 +258,9 @@ impl Examiner<'_> {
         Ok(())
     }
 
-    /// Has a second session wait for the lock, which is held, hands it over, and ends that session. The lock is free then.
-    /// `durable`: it does not matter that several servers give it.
-    /// How long the hand-over took, if there was one.
+    /// Has a second session wait for the held lock, hands it over, and ends that session. The lock is free afterwards. `durable`: durable
+    /// locks exclude here, so a second session that does not see the lock is only a warning. Returns the time of the hand-over, if it
+    /// succeeded.
     fn two_sessions(&mut self, durable: bool) -> Result<Option<Duration>, Fault> {
         let (pid, link) = fork_isolated(
             |link, first| {
@@ -290,8 +290,8 @@ impl Examiner<'_> {
         })
     }
 
-    /// From the moment when one session releases the lock to the moment when the other knows that it has it; and whether the one
-    /// could end the other.
+    /// Returns the time from the release in the first session until the second one knows that it holds the lock, and whether the first
+    /// could end the second.
     fn hand_over(&mut self, link: &Link) -> Result<Result<(Duration, bool), NotSeen>, Fault> {
         let begun = Moment::now();
         let (probe, session) = (self.survey.probe, &mut self.session);
@@ -302,7 +302,7 @@ impl Examiner<'_> {
                 return Ok(Err(not_seen(other)));
             }
         };
-        // It waits as soon as its statement has arrived.
+        // Wait until its statement has arrived.
         await_waiter(session, id, HAND_OVER_LIMIT / 2)?;
         let released = Moment::now();
         probe.release(session)?;
@@ -322,7 +322,7 @@ impl Examiner<'_> {
     }
 }
 
-/// What the answer of a second session says, where it is not the expected one.
+/// The meaning of an unexpected message from the second session.
 fn not_seen(next: Next<FromSecond>) -> NotSeen {
     match next {
         Next::Message(FromSecond::Stranger) => NotSeen::Stranger,
@@ -331,7 +331,7 @@ fn not_seen(next: Next<FromSecond>) -> NotSeen {
     }
 }
 
-/// The process with the second session.
+/// The main function of the process with the second session.
 fn wait_in_line(
     connector: &Connector,
     probe: &Probe,

@@ -1,31 +1,32 @@
-//! What was found about a server, as a table for people and as JSON for programs.
+//! The findings about a server, as a table for people and as JSON for programs.
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::base::text::printable;
+use crate::commands::in_json;
 
-/// A statement should not take longer.
+/// A statement that takes longer is a warning.
 pub const SLOW: Duration = Duration::from_millis(500);
 
-/// Columns of the table at most, where no single word is longer.
+/// Most columns of the table, unless a single word is longer.
 const WIDTH: usize = 96;
 
-/// Bytes of a value, and of an advice, at most: it may come from the server.
+/// Most bytes of a value or an advice: either may come from the server.
 const LONGEST: usize = 500;
 
-/// What a finding means for a lock. The order is that of the weight.
+/// What a finding means for locks, in order of severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// As it should be, or of no weight.
+    /// Fine, or without effect on locks.
     Ok,
-    /// A lock excludes, but something is to be known or done.
+    /// Locks exclude, but there is something to know or to do.
     Warning,
-    /// A lock would not exclude.
+    /// Locks would not exclude.
     Unfit,
 }
 
@@ -39,23 +40,23 @@ impl State {
     }
 }
 
-/// One thing that was found.
+/// A finding about a server.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Finding {
-    /// What was looked at, in words joined by `_`.
+    /// The name of the check, in words joined by `_`.
     check: String,
     state: State,
     value: String,
-    /// What to do, or to know.
+    /// What to do, or what to know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
-    /// For programs: numbers, and texts by themselves.
+    /// Further members for programs: numbers, and single texts.
     #[serde(flatten)]
     data: Map<String, Value>,
 }
 
 impl Finding {
-    /// As it should be.
+    /// A finding that is fine.
     pub fn ok(check: &str, value: &str) -> Self {
         Self {
             check: check.to_owned(),
@@ -66,7 +67,7 @@ impl Finding {
         }
     }
 
-    /// A time, which is a warning where it is longer than `slow`.
+    /// A duration, which is a warning if it is longer than `slow`.
     pub fn time(check: &str, span: Duration, slow: Duration, advice: &str) -> Self {
         let seconds = span.as_secs_f64();
         let found =
@@ -78,7 +79,7 @@ impl Finding {
         }
     }
 
-    /// With something to know that is no fault.
+    /// Adds something to know that is no fault.
     pub fn note(self, advice: &str) -> Self {
         let advice = Some(short(advice));
         Self { advice, ..self }
@@ -90,13 +91,13 @@ impl Finding {
         Self { state, ..self }.note(advice)
     }
 
-    /// Turns it into the reason why a lock would not exclude; `why` goes on from the server's name.
+    /// Turns it into a reason why locks would not exclude. `why` continues a sentence that starts with the server's name.
     pub fn unfit(self, why: &impl ToString) -> Self {
         let state = State::Unfit;
         Self { state, ..self }.note(&format!("it {}", why.to_string()))
     }
 
-    /// With something for programs.
+    /// Adds a member for programs.
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         let value = match value.into() {
             Value::String(text) => short(&text).into(),
@@ -106,13 +107,13 @@ impl Finding {
         self
     }
 
-    /// What was looked at, for people.
+    /// The name of the check, for people.
     pub fn label(&self) -> String {
         self.check.replace('_', " ")
     }
 }
 
-/// What a server says can neither steer a terminal nor flood it.
+/// Texts from the server must not control the terminal, or flood it.
 fn short(text: &str) -> String {
     let text = printable(text);
     match text.char_indices().find(|(at, _)| *at >= LONGEST) {
@@ -121,36 +122,43 @@ fn short(text: &str) -> String {
     }
 }
 
-/// All that was found about a server.
+/// What `--json` prints, as `docs/check.schema.json` says.
+#[derive(Serialize)]
+struct CheckJson<'a> {
+    server: String,
+    verdict: State,
+    findings: &'a [Finding],
+}
+
+/// All findings about a server.
 pub struct Findings {
-    /// Its address.
+    /// The server's address.
     pub server: String,
     all: Vec<Finding>,
 }
 
 impl Findings {
-    /// What was found about this server.
+    /// The findings about this server.
     pub fn new(server: String, all: Vec<Finding>) -> Self {
         Self { server, all }
     }
 
-    /// The weightiest state.
+    /// The most severe state.
     pub fn verdict(&self) -> State {
         let states = self.all.iter().map(|finding| finding.state);
         states.max().unwrap_or(State::Ok)
     }
 
-    /// One object, in lines.
+    /// One JSON object, in several lines.
     pub fn json(&self) -> String {
-        let whole = json!({
-            "server": printable(&self.server),
-            "verdict": self.verdict(),
-            "findings": self.all,
-        });
-        format!("{whole:#}\n")
+        in_json(&CheckJson {
+            server: printable(&self.server),
+            verdict: self.verdict(),
+            findings: &self.all,
+        })
     }
 
-    /// The verdict, and a line or more for each finding.
+    /// The verdict, and one or more lines for each finding.
     pub fn table(&self) -> String {
         let warnings = self
             .all
@@ -183,7 +191,7 @@ impl Findings {
     }
 }
 
-/// Lines of at most so many characters, broken between words.
+/// Breaks a text between words into lines of at most `width` characters.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

@@ -1,4 +1,4 @@
-//! Which locks exclude on each of the servers that are named, and how far their clocks are apart, in words.
+//! The findings about several servers: which locks exclude on each, and how far their clocks differ.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::lock::DEFAULT_TTL;
 use crate::lock::named::Unfit;
 use crate::lock::rows::{Clock, disagreement};
 
-/// What a server is to a lock.
+/// What kind of server it is for locks.
 #[derive(Debug)]
 pub struct Assessment {
     /// Why its named locks would not exclude; empty if they would.
@@ -22,34 +22,34 @@ pub struct Assessment {
     pub read_only: bool,
     /// Whether it is in a replication group.
     pub in_group: bool,
-    /// Whose it is.
+    /// The server's product.
     pub product: Product,
-    /// What became of a durable lock.
+    /// What is known about durable locks on it.
     pub rows: Rows,
 }
 
-/// Another server than the one that is examined.
+/// A server other than the examined one.
 pub struct Other {
     /// Its address.
     pub server: String,
-    /// What was found; or why nothing was.
+    /// The findings, or why there are none.
     pub found: Result<Seen, String>,
 }
 
-/// What was found on another server.
+/// The findings about another server.
 pub struct Seen {
-    /// What it is.
+    /// What kind of server it is.
     pub assessment: Assessment,
-    /// Whether it knows the named locks of the server that is examined.
+    /// Whether it knows the named locks of the examined server.
     pub shares_locks: bool,
-    /// Whether it knows a durable lock of that server; `None`: none was there to see.
+    /// Whether it sees a durable lock of the examined server; `None`: there was none to see.
     pub sees_row: Option<bool>,
     /// Its clock.
     pub clock: Option<Clock>,
 }
 
 impl Assessment {
-    /// Whether it is one of several servers that take writes, and have named locks of their own each.
+    /// Whether it is one of several servers that take writes, each with its own named locks.
     pub fn is_clustered(&self) -> bool {
         let clustered = |why: &Unfit| matches!(why, Unfit::Galera | Unfit::MultiPrimary);
         self.product == Product::XtraDbCluster || self.unfit.iter().any(clustered)
@@ -65,18 +65,18 @@ impl Assessment {
         self.rows == Rows::Work && self.could_be_durable()
     }
 
-    /// Whether durable locks would exclude with tables that can be used.
+    /// Whether durable locks would exclude if the tables could be used.
     fn could_be_durable(&self) -> bool {
         let harmless = |why: &Unfit| matches!(why, Unfit::Galera | Unfit::MultiPrimary);
         self.promises_rows() && !self.read_only && self.unfit.iter().all(harmless)
     }
 
-    /// Whether it is of a kind on which durable locks were seen to exclude.
+    /// Whether durable locks were seen to exclude on this product.
     pub fn promises_rows(&self) -> bool {
         !matches!(self.product, Product::TiDb | Product::Vitess)
     }
 
-    /// For programs.
+    /// The kind of server, as a word for programs.
     fn kind(&self) -> &'static str {
         match self.unfit.first() {
             _ if self.read_only => "read-only",
@@ -104,7 +104,7 @@ impl Assessment {
         }
     }
 
-    /// Which locks exclude.
+    /// Which locks exclude, as text.
     fn in_words(&self) -> String {
         let (cause, can_be) = (self.cause(), self.could_be_durable());
         let durable = match &self.rows {
@@ -130,7 +130,7 @@ impl Assessment {
             .with("durable", self.durable())
     }
 
-    /// Which locks exclude on the server that is examined.
+    /// The finding about the examined server.
     pub fn finding(&self, server: &str) -> Finding {
         let found = self.found(server, &self.in_words());
         if self.named() || self.durable() {
@@ -142,7 +142,7 @@ impl Assessment {
 }
 
 impl Other {
-    /// Which locks exclude on it, beside those of the server that is examined.
+    /// The finding about another server, compared with the examined one.
     pub fn finding(&self, examined: &str, its: &Assessment) -> Finding {
         let server = &self.server;
         let seen = match &self.found {
@@ -180,7 +180,7 @@ impl Other {
     }
 }
 
-/// How far the clocks of several servers are apart at most; `None`: there are no two.
+/// The largest difference between the clocks of several servers; `None`: there are fewer than two.
 pub fn clocks(clocks: &[(&str, Clock)]) -> Option<Finding> {
     let pairs = clocks
         .iter()
@@ -218,7 +218,7 @@ pub fn clocks(clocks: &[(&str, Clock)]) -> Option<Finding> {
     })
 }
 
-/// How far this host's clock is from the server's.
+/// The difference between this host's clock and the server's.
 pub fn host_clock(server: Clock) -> Finding {
     let (ahead, error) = Clock::of_this_host().ahead_of(server);
     let off = Duration::from_micros(ahead.unsigned_abs());
@@ -244,7 +244,7 @@ pub fn host_clock(server: Clock) -> Finding {
     }
 }
 
-/// In milliseconds below a second, and in seconds above.
+/// In milliseconds if below a second, otherwise in seconds.
 fn rounded(span: Duration) -> String {
     if span < Duration::from_secs(1) {
         format!("{:.1} ms", span.as_secs_f64() * 1000.0)

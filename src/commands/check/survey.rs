@@ -1,4 +1,4 @@
-//! Asks every server that is named what it is to a lock, while a durable lock is held, if there are tables for one.
+//! Asks every named server what kind of server it is for locks. Meanwhile a durable lock is held, if there are tables for one.
 
 use std::time::Duration;
 
@@ -10,33 +10,33 @@ use crate::db::{AskSessionInfo, Connector, Fault, Session, SessionInfo};
 use crate::lock::named::{Exclusion, Opening, Probe, exclusion};
 use crate::lock::rows::{RowProbe, TablesFound, clock_of};
 
-/// What part of the connect timeout all servers have together for each answer.
+/// All servers together have this fraction of the connect timeout for each answer.
 const PART: u32 = 3;
 
-/// What it takes to ask every server.
+/// Everything needed to ask the servers.
 #[derive(Clone, Copy)]
 pub struct Survey<'a> {
     /// Knows the servers.
     pub connector: &'a Connector,
     /// How long they may take.
     pub connect_timeout: Duration,
-    /// The place of the server that is examined in the list.
+    /// The position of the examined server in the list.
     pub place: usize,
-    /// The named lock.
+    /// The named lock to look for.
     pub probe: &'a Probe,
-    /// The durable lock.
+    /// The durable lock to look for.
     pub rows: &'a RowProbe,
 }
 
 impl Survey<'_> {
-    /// How long each answer of each of the servers may take.
+    /// The time limit for each answer of a single server.
     fn share(&self) -> Duration {
         let servers = u32::try_from(self.connector.targets().len()).unwrap_or(u32::MAX);
         self.connect_timeout / PART / servers
     }
 
-    /// Acquires a durable lock where there are tables for it, has the other servers look at it, and deletes it; in a session of its
-    /// own, so that one that does not commit ends no other.
+    /// Acquires a durable lock if there are tables for it, has the other servers look at it, and deletes it. This uses a separate session,
+    /// so that a hanging commit does not end the main one.
     pub fn try_rows(
         &self,
         tables: &TablesFound,
@@ -44,7 +44,7 @@ impl Survey<'_> {
         is_replica: bool,
     ) -> Tried {
         assessment.rows = Rows::before_a_try(tables);
-        // What is written to a replica parts it from its primary.
+        // A write to a replica would make it differ from its primary.
         let writes = assessment.rows == Rows::Unknown
             && !assessment.read_only
             && assessment.promises_rows()
@@ -84,7 +84,7 @@ impl Survey<'_> {
         }
     }
 
-    /// What each other server is, those apart that did not answer before. `has_row`: there is a durable lock to see.
+    /// Asks the other servers, without those that failed to answer before. `has_row`: there is a durable lock to see.
     fn others(&self, has_row: bool) -> Vec<Other> {
         let failed = self.connector.passed_over();
         let failed = |server: &str| {
@@ -113,7 +113,7 @@ impl Survey<'_> {
         asked.collect()
     }
 
-    /// What another server is.
+    /// Examines another server.
     fn look(&self, session: &mut Session, has_row: bool) -> Result<Seen, Fault> {
         let opening = self.probe.ask(session)?;
         let shares_locks = self.probe.sees_marker(session)?;
@@ -145,13 +145,13 @@ impl Survey<'_> {
     }
 }
 
-/// What became of a durable lock.
+/// The result of trying a durable lock.
 pub struct Tried {
-    /// How long it took to acquire it; `None`: it was not tried.
+    /// How long the acquisition took; `None`: it was not tried.
     pub span: Option<Duration>,
-    /// Why it came to nothing.
+    /// Why it failed.
     pub fault: Option<Fault>,
-    /// The other servers, while it was held.
+    /// The findings about the other servers, while it was held.
     pub others: Vec<Other>,
 }
 
@@ -165,7 +165,7 @@ impl Tried {
     }
 }
 
-/// Who the account is, whose server it is, and what that says of itself. One that does not tell is examined all the same.
+/// The account, the product, and the server's own description. A server that refuses to answer is examined all the same.
 ///
 /// # Errors
 /// The session must be dropped.
@@ -177,7 +177,7 @@ pub fn who(session: &mut Session) -> Result<(SessionInfo, Product, String), Faul
     Ok((info, product, comment))
 }
 
-/// Whether a named lock excludes; `None`: there are none.
+/// Whether named locks exclude; `None`: the server has none.
 ///
 /// # Errors
 /// The session must be dropped.
@@ -191,7 +191,7 @@ pub fn judge(
         .transpose()
 }
 
-/// What a server is, before a durable lock was tried.
+/// What kind of server it is, before a durable lock is tried.
 pub fn assessment(
     opening: &Result<Opening, Failure>,
     exclusion: Option<&Exclusion>,

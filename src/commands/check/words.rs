@@ -1,4 +1,4 @@
-//! What was found of a server, in words: what it is, and what to do about it.
+//! The texts of the findings: what was found, and what to do about it.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::db::{PassedOver, Session, SslMode};
 use crate::lock::DEFAULT_TTL;
 use crate::lock::named::{Exclusion, Opening, Unfit};
 
-/// Connections that should be free at least: each holder and each waiter is one.
+/// With fewer free connections there is a warning: each holder and each waiter needs one.
 const FEW_FREE: u64 = 20;
 
-/// Which server it is.
+/// The server's product and version.
 pub fn server(product: Product, version: String, comment: &str) -> Finding {
     let advice = match product {
         Product::TiDb => {
@@ -42,7 +42,7 @@ pub fn server(product: Product, version: String, comment: &str) -> Finding {
     }
 }
 
-/// A server that another was taken for.
+/// A server that was passed over for the examined one.
 pub fn passed_over(server: &PassedOver) -> Finding {
     let found = Finding::ok("passed_over", &server.line);
     if server.read_only {
@@ -52,12 +52,12 @@ pub fn passed_over(server: &PassedOver) -> Finding {
     }
 }
 
-/// TLS as dblock sees it: behind a proxy the server would describe the proxy's own connection.
+/// TLS as dblock sees it. The server would describe a proxy's own connection.
 pub fn tls(session: &Session, mode: SslMode) -> Finding {
     let is_local = session.is_local();
     let Some(how) = session.encryption() else {
         let found = |value| Finding::ok("TLS", value).with("encrypted", false);
-        // With this mode TLS is tried first, on a connection of its own.
+        // In this mode TLS is tried first, on a separate connection.
         let is_tried = mode == SslMode::Preferred && session.is_tcp();
         return match mode {
             _ if is_local && is_tried => found("no; the connection is local").note(
@@ -86,7 +86,7 @@ pub fn tls(session: &Session, mode: SslMode) -> Finding {
     }
 }
 
-/// How the account logs in.
+/// How the account authenticates.
 pub fn authentication(login: &Login, is_mariadb: bool) -> Finding {
     let plugin = login.plugin.as_deref();
     let found = Finding::ok("authentication", plugin.unwrap_or("not told"));
@@ -101,13 +101,13 @@ pub fn authentication(login: &Login, is_mariadb: bool) -> Finding {
     }
 }
 
-/// That the server refuses named locks.
+/// The server refuses named locks.
 pub fn no_locks(failure: &Failure, rows: &Rows) -> Finding {
     let why = format!("has no named locks: {}; use another server", failure.line);
     without_named_locks(Finding::ok("locks", "none"), &why, rows)
 }
 
-/// That named locks do not exclude on a server on which durable ones do, with tables.
+/// Named locks do not exclude on a server on which durable locks do, if it has the tables.
 fn without_named_locks(found: Finding, why: &impl ToString, rows: &Rows) -> Finding {
     let why = why.to_string();
     match rows {
@@ -121,7 +121,7 @@ fn without_named_locks(found: Finding, why: &impl ToString, rows: &Rows) -> Find
     }
 }
 
-/// Whether a lock would exclude; `handshake` is the session's number in the handshake.
+/// Whether locks would exclude. `handshake` is the connection id in the handshake.
 pub fn exclusion(
     opening: &Opening,
     exclusion: &Exclusion,
@@ -190,7 +190,7 @@ pub fn exclusion(
 }
 
 fn proxy(opening: &Opening, unfit: &[Unfit], handshake: u64) -> Finding {
-    // A number of more than 32 bits does not fit into a handshake.
+    // The handshake only has the lower 32 bits.
     let own = opening.connection_id() & u64::from(u32::MAX);
     let seen = format!("suspected: the handshake says connection {handshake}, the server {own}");
     if unfit.contains(&Unfit::SessionsShared) {
@@ -204,7 +204,7 @@ fn proxy(opening: &Opening, unfit: &[Unfit], handshake: u64) -> Finding {
     }
 }
 
-/// Whether another server writes to this one, which takes writes itself.
+/// Whether this server, which takes writes, is a replica of another one.
 pub fn replica(is_replica: Option<bool>, is_mariadb: bool) -> Finding {
     let grant = if is_mariadb {
         "SLAVE MONITOR"
@@ -222,7 +222,7 @@ pub fn replica(is_replica: Option<bool>, is_mariadb: bool) -> Finding {
     }
 }
 
-/// What two sessions saw of each other; `killed`: the one could end the other.
+/// What two sessions saw of each other. `killed`: whether the first could end the second.
 pub fn second_session(killed: bool) -> [Finding; 2] {
     let kill = if killed {
         Finding::ok("kill", "ends a session of this account")
@@ -234,20 +234,20 @@ pub fn second_session(killed: bool) -> [Finding; 2] {
     [Finding::ok("second_session", "sees the lock"), kill]
 }
 
-/// Why two sessions showed nothing.
+/// Why the test with two sessions failed.
 #[derive(Debug, thiserror::Error)]
 pub enum NotSeen {
-    /// The second does not see the first one's lock.
+    /// The second session does not see the first one's lock.
     #[error(
         "gives a lock to two sessions at once: something in between leads them to different servers; name the server itself"
     )]
     Stranger,
-    /// There was no second session, or no answer.
+    /// There was no second session, or it did not answer.
     #[error("{0}; locks were not tried between two sessions")]
     Failed(String),
 }
 
-/// Why there was nothing to see.
+/// Reports why the test with two sessions failed.
 pub fn no_second_session(why: &NotSeen, durable: bool) -> Finding {
     match why {
         // One address may lead to several nodes of a cluster.
@@ -260,7 +260,7 @@ pub fn no_second_session(why: &NotSeen, durable: bool) -> Finding {
     }
 }
 
-/// What a waiter learns about a holder.
+/// What a waiter can learn about a holder.
 pub fn holders(keeps_attributes: bool, sees_all: bool) -> Finding {
     let whose = if sees_all {
         "of every account"
@@ -276,11 +276,11 @@ pub fn holders(keeps_attributes: bool, sees_all: bool) -> Finding {
             .note("performance_schema=ON in the server's configuration would show its program, too")
     };
     found
-        .with("program", keeps_attributes)
+        .with("tells_program", keeps_attributes)
         .with("every_account", sees_all)
 }
 
-/// Whether the server, and the account, may have more connections.
+/// Whether the server and the account allow more connections.
 pub fn connections(server: Option<Usage>, account: Option<Usage>) -> Finding {
     let Some(server) = server else {
         return Finding::ok("connections", "not told");
@@ -313,20 +313,20 @@ pub fn connections(server: Option<Usage>, account: Option<Usage>) -> Finding {
     }
 }
 
-/// How long a part of connecting takes.
+/// How long a step of connecting took.
 pub fn connecting(check: &str, span: Duration, limit: Duration) -> Finding {
     let advice = "a good part of --connect-timeout; raise that, or look at the network and the server's load";
     Finding::time(check, span, limit, advice)
 }
 
-/// How long a statement takes.
+/// How long a statement took.
 pub fn statement(check: &str, span: Duration) -> Finding {
     let advice =
         "each lock and each renewal takes as long; look at the network and the server's load";
     Finding::time(check, span, SLOW, advice)
 }
 
-/// From the release of a lock to the moment when the next session knows that it has it.
+/// The time from the release of a lock until the next session knows that it holds it.
 pub fn hand_over(span: Duration) -> Finding {
     let advice = "look at the network and the server's load";
     Finding::time("hand_over", span, SLOW, advice)

@@ -1,4 +1,4 @@
-//! `dblock cron check`: reads a crontab, and shows what is wrong in it, or when its jobs are due.
+//! `dblock cron check`: reads a crontab, and shows its mistakes, or when its jobs are due.
 
 use std::fmt::Write;
 use std::iter::successors;
@@ -13,10 +13,10 @@ use crate::cron::{Job, load};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
-/// Prints what was found, and returns how dblock is to end.
+/// Prints the result, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from that.
+/// What is wrong with the crontab.
 pub fn check(command_line: CommandLine) -> anyhow::Result<Ending> {
     let check = settings::cron::check(command_line)?;
     let crontab = match load(&check.file) {
@@ -38,7 +38,7 @@ pub fn check(command_line: CommandLine) -> anyhow::Result<Ending> {
     Ok(Ending::Code(0))
 }
 
-/// The job, and its next times, a line each.
+/// The job and its next ticks, one in each line.
 fn shown(job: &Job, now: Timestamp, times: usize) -> String {
     let (name, fields) = (job.name.to_string(), &job.fields);
     let mut text = printable(&format!("{name} (line {}): {fields}", job.line));

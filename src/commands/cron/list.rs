@@ -3,25 +3,25 @@
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::base::exit::Ending;
-use crate::base::text::{in_seconds, json_printable, moment, printable, seconds};
+use crate::base::text::{in_seconds, moment, printable, seconds};
 use crate::commands::inquiry::ask_server_reached_by;
-use crate::commands::{in_columns, print, to_the_second};
+use crate::commands::{in_columns, in_json, print, to_the_second};
 use crate::cron::{self, FRESH, LastRun, Listed, ListedDaemon, ListedJob, ListedTick, UNSEEN};
 use crate::isolated::query::{self, Limits};
 use crate::schema::Tables;
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
-/// All of it takes at most so many connect time-outs.
+/// Limit for everything, as a multiple of the connect timeout.
 const WHOLE: u32 = 3;
 
 const NOTHING: &str = "no dblock cron run has been here";
 const NOBODY: &str = "no dblock cron run is alive";
 
-/// What was found.
+/// The answer of the server.
 #[derive(Default)]
 struct Found {
     now: i64,
@@ -30,10 +30,10 @@ struct Found {
     daemons: Vec<ListedDaemon>,
 }
 
-/// Asks the server, prints the answer, and returns how dblock is to end.
+/// Asks the server, prints the answer, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept the server from being asked.
+/// Why the server could not be asked.
 pub fn list(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (list, log) = settings::cron::list(command_line)?;
     let connect = list.connection.connect_timeout;
@@ -91,7 +91,7 @@ fn text(micros: Option<i64>) -> Option<String> {
     micros.map(|at| moment(time(at)))
 }
 
-/// How a run ended, in a word; `None`: it has not.
+/// The outcome of a run as a word; `None`: it has not ended.
 fn ended(run: &LastRun) -> Option<String> {
     Some(
         match (run.outcome.as_deref()?, &run.signal, run.exit_code) {
@@ -111,7 +111,7 @@ fn took(run: &LastRun, now: i64) -> Option<Duration> {
 }
 
 impl Found {
-    /// Whether no daemon has had a job in its file for a while. Where no daemon is alive nobody knows.
+    /// Whether no daemon has had the job in its file for a while. Unknown, and thus `false`, if no daemon is alive.
     fn is_in_no_file(&self, job: &ListedJob) -> bool {
         let is_old = |seen: i64| {
             Duration::from_micros(self.now.saturating_sub(seen).unsigned_abs()) > UNSEEN
@@ -124,10 +124,10 @@ impl Found {
         self.daemons.iter().any(|daemon| daemon.is_alive)
     }
 
-    /// How late the next tick of a job is; `None`: it is not.
+    /// How late the next tick of a job is; `None`: it is not late.
     fn late(&self, job: &ListedJob) -> Option<Duration> {
         let next = job.next?;
-        // While daemons are alive one of those that have it in their files says so each minute. If none has since, it was taken out.
+        // Every minute some living daemon notes each job in its file. A job that was not noted since its tick has been removed.
         if self.is_in_no_file(job) || self.is_served() && job.seen.is_none_or(|seen| seen < next) {
             return None;
         }
@@ -136,7 +136,7 @@ impl Found {
         (late > FRESH + job.jitter && job.paused.is_none()).then_some(late)
     }
 
-    /// What a job does now.
+    /// What the job is doing now.
     fn state(&self, job: &ListedJob) -> String {
         let mut parts = Vec::new();
         parts.extend(job.paused.map(|_| "paused".to_owned()));
@@ -221,65 +221,129 @@ impl Found {
     }
 
     fn as_json(&self, server: &str) -> String {
-        let jobs: Vec<Value> = self.jobs.iter().map(|job| self.job(job)).collect();
-        let daemons: Vec<Value> = self.daemons.iter().map(daemon).collect();
-        let whole = json!({ "server": server, "now": text(Some(self.now)), "jobs": jobs, "daemons": daemons });
-        format!("{}\n", json_printable(&format!("{whole:#}")))
+        in_json(&CronListJson {
+            server,
+            now: moment(time(self.now)),
+            jobs: self.jobs.iter().map(|job| self.job_json(job)).collect(),
+            daemons: self.daemons.iter().map(daemon_json).collect(),
+        })
     }
 
-    fn job(&self, job: &ListedJob) -> Value {
+    fn job_json<'a>(&'a self, job: &'a ListedJob) -> CronJobJson<'a> {
         let ticks = self.ticks.iter().filter(|tick| tick.name == job.name);
-        let ticks = ticks.map(|tick| {
-            json!({
-                "tick": text(Some(tick.tick)),
-                "attempt": tick.attempt,
-                "host": tick.host,
-                "retry": text(tick.retry),
-            })
+        let ticks = ticks.map(|tick| TickJson {
+            tick: moment(time(tick.tick)),
+            attempt: tick.attempt,
+            host: tick.host.as_deref(),
+            retry: text(tick.retry),
         });
-        let last = job.last.as_ref().map(|run| {
-            json!({
-                "run": run.run,
-                "tick": text(run.tick),
-                "attempt": run.attempt,
-                "host": run.host,
-                "started": text(run.started.or(run.acquired)),
-                "ended": text(run.ended),
-                "ran_seconds": took(run, self.now).map(seconds),
-                "outcome": run.outcome,
-                "exit_code": run.exit_code,
-                "signal": run.signal,
-            })
+        let last = job.last.as_ref().map(|run| LastRunJson {
+            run: &run.run,
+            tick: text(run.tick),
+            attempt: run.attempt,
+            host: run.host.as_deref(),
+            started: text(run.started.or(run.acquired)),
+            ended: text(run.ended),
+            ran_seconds: took(run, self.now).map(seconds),
+            outcome: run.outcome.as_deref(),
+            exit_code: run.exit_code,
+            signal: run.signal.as_deref(),
         });
-        json!({
-            "name": job.name,
-            "schedule": job.schedule,
-            "time_zone": job.zone,
-            "next": text(job.next),
-            "in_no_file": self.is_in_no_file(job),
-            "late_seconds": self.late(job).map(seconds),
-            "paused": text(job.paused),
-            "triggered": text(job.triggered),
-            "seen": text(job.seen),
-            "changed_by": job.changed_by,
-            "under_way": ticks.collect::<Vec<_>>(),
-            "last": last,
-        })
+        CronJobJson {
+            name: &job.name,
+            schedule: &job.schedule,
+            time_zone: &job.zone,
+            next: text(job.next),
+            in_no_file: self.is_in_no_file(job),
+            late_seconds: self.late(job).map(seconds),
+            paused: text(job.paused),
+            triggered: text(job.triggered),
+            seen: text(job.seen),
+            changed_by: job.changed_by.as_deref(),
+            under_way: ticks.collect(),
+            last,
+        }
     }
 }
 
-fn daemon(daemon: &ListedDaemon) -> Value {
-    json!({
-        "host": daemon.host,
-        "pid": daemon.pid,
-        "slots": daemon.slots,
-        "jobs": daemon.jobs,
-        "file": daemon.file,
-        "started": text(daemon.started),
-        "renewed": text(daemon.renewed),
-        "alive": daemon.is_alive,
-        "leaving": daemon.is_leaving,
-        "disagrees": daemon.disagrees,
-        "differs": daemon.differs,
-    })
+fn daemon_json(daemon: &ListedDaemon) -> DaemonJson<'_> {
+    DaemonJson {
+        host: daemon.host.as_deref(),
+        pid: daemon.pid,
+        max_commands: daemon.slots,
+        jobs: daemon.jobs,
+        file: &daemon.file,
+        started: text(daemon.started),
+        renewed: text(daemon.renewed),
+        alive: daemon.is_alive,
+        leaving: daemon.is_leaving,
+        disagrees: &daemon.disagrees,
+        differs: &daemon.differs,
+    }
+}
+
+/// What `--json` prints, as `docs/cron-list.schema.json` says.
+#[derive(Serialize)]
+struct CronListJson<'a> {
+    server: &'a str,
+    now: String,
+    jobs: Vec<CronJobJson<'a>>,
+    daemons: Vec<DaemonJson<'a>>,
+}
+
+/// A job, for programs.
+#[derive(Serialize)]
+struct CronJobJson<'a> {
+    name: &'a str,
+    schedule: &'a str,
+    time_zone: &'a str,
+    next: Option<String>,
+    in_no_file: bool,
+    late_seconds: Option<f64>,
+    paused: Option<String>,
+    triggered: Option<String>,
+    seen: Option<String>,
+    changed_by: Option<&'a str>,
+    under_way: Vec<TickJson<'a>>,
+    last: Option<LastRunJson<'a>>,
+}
+
+/// A tick in progress, for programs.
+#[derive(Serialize)]
+struct TickJson<'a> {
+    tick: String,
+    attempt: u32,
+    host: Option<&'a str>,
+    retry: Option<String>,
+}
+
+/// A job's last run, for programs.
+#[derive(Serialize)]
+struct LastRunJson<'a> {
+    run: &'a str,
+    tick: Option<String>,
+    attempt: u32,
+    host: Option<&'a str>,
+    started: Option<String>,
+    ended: Option<String>,
+    ran_seconds: Option<f64>,
+    outcome: Option<&'a str>,
+    exit_code: Option<u32>,
+    signal: Option<&'a str>,
+}
+
+/// A daemon, for programs.
+#[derive(Serialize)]
+struct DaemonJson<'a> {
+    host: Option<&'a str>,
+    pid: Option<u64>,
+    max_commands: u32,
+    jobs: u32,
+    file: &'a str,
+    started: Option<String>,
+    renewed: Option<String>,
+    alive: bool,
+    leaving: bool,
+    disagrees: &'a [String],
+    differs: &'a [String],
 }

@@ -12,6 +12,7 @@ use crate::base::exit::{Ending, Failure};
 use crate::base::log::{Level, Log};
 use crate::base::user::local_user;
 use crate::commands::inquiry::ask_server_reached_by;
+use crate::commands::print_done;
 use crate::cron::{self, DaemonFacts};
 use crate::db::{Fault, Session};
 use crate::isolated::query::{self, Limits};
@@ -21,16 +22,16 @@ use crate::settings;
 use crate::settings::cli::CommandLine;
 use crate::settings::cron::OfCronJob;
 
-/// All of it takes at most so many connect time-outs.
+/// Limit for everything, as a multiple of the connect timeout.
 const WHOLE: u32 = 3;
 
-/// From one try to the next after another transaction was in the way.
+/// Pause before another try after a conflict with another transaction.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Pauses a job, and returns how dblock is to end.
+/// Pauses a job, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from that.
+/// Why it could not be paused.
 pub fn pause(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (of_job, log) = settings::cron::of_job(command_line)?;
     let name = &of_job.name;
@@ -40,14 +41,14 @@ pub fn pause(command_line: CommandLine) -> anyhow::Result<Ending> {
         log,
         |tables, session| cron::pause(name, tables, session),
     )?;
-    log.info(format_args!("paused {name}"));
+    print_done(log, format_args!("paused {name}"))?;
     Ok(Ending::Code(0))
 }
 
-/// Resumes a job, and returns how dblock is to end.
+/// Resumes a job, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from that.
+/// Why it could not be resumed.
 pub fn resume(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (of_job, log) = settings::cron::of_job(command_line)?;
     let (name, id) = (&of_job.name, random_id()?);
@@ -64,14 +65,17 @@ pub fn resume(command_line: CommandLine) -> anyhow::Result<Ending> {
         log,
         |tables, session| cron::resume(name, &facts, &id, tables, session),
     )?;
-    log.info(format_args!("resumed {name}; {skipped} ticks were skipped"));
+    print_done(
+        log,
+        format_args!("resumed {name}; {skipped} ticks were skipped"),
+    )?;
     Ok(Ending::Code(0))
 }
 
-/// Has a job run once besides, and returns how dblock is to end.
+/// Has a job run once more, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from that.
+/// Why it could not be triggered.
 pub fn trigger(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (of_job, log) = settings::cron::of_job(command_line)?;
     let name = &of_job.name;
@@ -90,12 +94,12 @@ pub fn trigger(command_line: CommandLine) -> anyhow::Result<Ending> {
             "no dblock cron run has {name} in its file any more; it does not run"
         ));
     }
-    log.info(format_args!("triggered {name}"));
+    print_done(log, format_args!("triggered {name}"))?;
     Ok(Ending::Code(0))
 }
 
-/// Does something, again after a fault that is of the moment, and returns its answer. What it is either may be done twice, or has then
-/// done nothing.
+/// Runs `work`, again after each temporary fault, and returns its answer. After such a fault `work` must have changed nothing, or be
+/// repeatable.
 fn change<T: Serialize + DeserializeOwned>(
     names: (&'static str, &'static CStr),
     of_job: &OfCronJob,

@@ -1,4 +1,4 @@
-//! `dblock cron`: one file a subcommand of it.
+//! `dblock cron`: one file for each subcommand.
 
 mod check;
 mod list;
@@ -8,10 +8,10 @@ mod run;
 use crate::base::exit::Ending;
 use crate::settings::cli::{CommandLine, Cron};
 
-/// Does what is asked for, and returns how dblock is to end.
+/// Runs the subcommand, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from that.
+/// Why it failed.
 pub fn cron(action: Cron, command_line: CommandLine) -> anyhow::Result<Ending> {
     match action {
         Cron::Run => run::run(command_line),

@@ -5,10 +5,10 @@ use crate::crond;
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
-/// Runs the daemon, and returns how dblock is to end.
+/// Runs the daemon, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from going on.
+/// Why it could not continue.
 pub fn run(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (spec, log) = settings::cron::run(command_line)?;
     crond::run(&spec, log)

@@ -1,16 +1,17 @@
-//! `dblock queue cancel`: deletes jobs that wait or are dead, and lets those that run not run again.
+//! `dblock queue cancel`: deletes jobs that are waiting or dead. Running jobs will not run again.
 
 use super::{Question, Worst, again, find, jobs};
 use crate::base::exit::Ending;
+use crate::commands::print_done;
 use crate::queue::{Changed, For, cancel as cancel_job};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 use crate::settings::queue::Jobs;
 
-/// Cancels them, and returns how dblock is to end.
+/// Cancels the jobs, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from that.
+/// Why it failed.
 pub fn cancel(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (of_jobs, log) = settings::queue::of_jobs(command_line)?;
     let name = &of_jobs.queue;
@@ -44,15 +45,17 @@ pub fn cancel(command_line: CommandLine) -> anyhow::Result<Ending> {
                 "job {id} of {name} is running: its command goes on to its end, but is not run again"
             )),
             Changed::Not(state) => {
-                log.warning(format_args!("job {id} of {name} is {}", state.word()));
+                log.error(format_args!("job {id} of {name} is {}", state.word()));
                 worst.missing();
             }
             Changed::Unknown | Changed::Retried(_) => {
-                log.warning(format_args!("{name} has no job {id}"));
+                log.error(format_args!("{name} has no job {id}"));
                 worst.missing();
             }
         },
     )?;
-    log.info(format_args!("deleted {}", jobs(deleted)));
+    if deleted > 0 {
+        print_done(log, format_args!("deleted {}", jobs(deleted)))?;
+    }
     Ok(worst.ending())
 }

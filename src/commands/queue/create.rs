@@ -2,14 +2,15 @@
 
 use super::{Question, again};
 use crate::base::exit::{Ending, Failure, Reason};
+use crate::commands::print_done;
 use crate::queue::{Created, For, being_deleted, create as create_queue};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
-/// Creates the queue, and returns how dblock is to end.
+/// Creates the queue, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from that; that the queue is there with other properties.
+/// Why it failed, or that the queue exists with other properties.
 pub fn create(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (create, log) = settings::queue::create(command_line)?;
     let name = &create.queue;
@@ -33,8 +34,8 @@ pub fn create(command_line: CommandLine) -> anyhow::Result<Ending> {
     )?;
     let wrong = |line| Err(Failure::new(Reason::Configuration, line).into());
     match created {
-        Created::New => log.info(format_args!("created the queue {name}")),
-        Created::Same => log.info(format_args!("the queue {name} is there already")),
+        Created::New => print_done(log, format_args!("created the queue {name}"))?,
+        Created::Same => print_done(log, format_args!("the queue {name} is there already"))?,
         Created::Different(how) => {
             return wrong(format!("the queue {name} is there already, but with {how}"));
         }

@@ -2,15 +2,16 @@
 
 use super::{Question, again, jobs};
 use crate::base::exit::Ending;
+use crate::commands::print_done;
 use crate::db::Fault;
 use crate::queue::{For, delete as delete_queue, no_such_queue};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
-/// Deletes the queue, and returns how dblock is to end.
+/// Deletes the queue, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from that.
+/// Why it failed.
 pub fn delete(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (of_queue, log) = settings::queue::of_queue(command_line)?;
     let name = &of_queue.queue;
@@ -24,7 +25,7 @@ pub fn delete(command_line: CommandLine) -> anyhow::Result<Ending> {
     let mut deleted = 0;
     question.ask(
         |asker, tables| {
-            // A try that came to nothing has begun to delete it, and may have come to the end of that.
+            // A failed try may have deleted a part, or everything.
             let mut deleted: Option<u64> = None;
             again(&mut asker.inspector.session, |session| {
                 delete_queue(name, tables, session, |jobs| {
@@ -40,9 +41,9 @@ pub fn delete(command_line: CommandLine) -> anyhow::Result<Ending> {
         },
         |jobs: u64| deleted += jobs,
     )?;
-    log.info(format_args!(
-        "deleted the queue {name} with {}",
-        jobs(deleted)
-    ));
+    print_done(
+        log,
+        format_args!("deleted the queue {name} with {}", jobs(deleted)),
+    )?;
     Ok(Ending::Code(0))
 }

@@ -1,11 +1,11 @@
 //! `dblock queue list`: the jobs of a queue.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::{Question, find};
 use crate::base::exit::Ending;
-use crate::base::text::{json_printable, moment, printable};
-use crate::commands::{in_columns, print, to_the_second};
+use crate::base::text::{moment, printable};
+use crate::commands::{in_columns, in_json, print, to_the_second};
 use crate::isolated::query::Message;
 use crate::queue::{For, Listed, list as list_jobs};
 use crate::settings;
@@ -13,10 +13,10 @@ use crate::settings::cli::CommandLine;
 
 const NOTHING: &str = "there is no such job";
 
-/// Asks the server, prints the answer, and returns how dblock is to end.
+/// Asks the server, prints the answer, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept the server from being asked.
+/// Why the server could not be asked.
 pub fn list(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (list, log) = settings::queue::list(command_line)?;
     let question = Question {
@@ -39,16 +39,18 @@ pub fn list(command_line: CommandLine) -> anyhow::Result<Ending> {
         |job: Listed| jobs.push(job),
     )?;
     print(&if list.json {
-        let jobs: Vec<_> = jobs.iter().map(entry).collect();
-        let whole = json!({ "server": server, "queue": list.queue, "jobs": jobs });
-        format!("{}\n", json_printable(&format!("{whole:#}")))
+        in_json(&QueueListJson {
+            server: &server,
+            queue: &list.queue,
+            jobs: jobs.iter().map(job_json).collect(),
+        })
     } else {
         as_table(&jobs)
     })?;
     Ok(Ending::Code(0))
 }
 
-/// The worker of a job that runs.
+/// The worker of a running job.
 pub fn worker(job: &Listed) -> Option<String> {
     let host = job.host.as_deref()?;
     Some(format!("{host}:{}", job.pid.unwrap_or_default()))
@@ -85,7 +87,7 @@ fn as_table(jobs: &[Listed]) -> String {
     in_columns(&rows)
 }
 
-/// The state, and whether the job is not to run again.
+/// The state as text, and whether the job was canceled.
 pub fn state(job: &Listed) -> String {
     let word = job.state.word();
     if job.canceled {
@@ -95,18 +97,40 @@ pub fn state(job: &Listed) -> String {
     }
 }
 
-/// What a program is told of a job.
-pub fn entry(job: &Listed) -> Value {
-    json!({
-        "id": job.id,
-        "state": job.state.word(),
-        "priority": job.priority,
-        "due": job.due.map(moment),
-        "since": job.since.map(moment),
-        "attempt": job.attempt,
-        "key": job.key,
-        "worker": worker(job),
-        "canceled": job.canceled,
-        "last_error": job.last_error,
-    })
+/// What `--json` prints, as `docs/queue-list.schema.json` says.
+#[derive(Serialize)]
+struct QueueListJson<'a> {
+    server: &'a str,
+    queue: &'a str,
+    jobs: Vec<JobJson<'a>>,
+}
+
+/// A job, for programs.
+#[derive(Serialize)]
+pub struct JobJson<'a> {
+    id: u64,
+    state: &'static str,
+    priority: i32,
+    due: Option<String>,
+    since: Option<String>,
+    attempt: u32,
+    key: Option<&'a str>,
+    worker: Option<String>,
+    canceled: bool,
+    last_error: Option<&'a str>,
+}
+
+pub fn job_json(job: &Listed) -> JobJson<'_> {
+    JobJson {
+        id: job.id,
+        state: job.state.word(),
+        priority: job.priority,
+        due: job.due.map(moment),
+        since: job.since.map(moment),
+        attempt: job.attempt,
+        key: job.key.as_deref(),
+        worker: worker(job),
+        canceled: job.canceled,
+        last_error: job.last_error.as_deref(),
+    }
 }

@@ -1,4 +1,4 @@
-//! `dblock queue`: one file a subcommand of it, and what those share that ask a server and print its answer.
+//! `dblock queue`: one file for each subcommand, and the shared part of those that ask a server and print its answer.
 
 mod cancel;
 mod create;
@@ -30,16 +30,16 @@ use crate::queue::{FindQueue, For, Queue as Found, missing_queue, reach};
 use crate::schema::Tables;
 use crate::settings::cli::{CommandLine, Queue};
 
-/// All of a command that asks little takes at most so many connect time-outs.
+/// Limit for a short command, as a multiple of the connect timeout.
 const WHOLE: u32 = 3;
 
-/// From one try to the next after another transaction was in the way.
+/// Pause before another try after a conflict with another transaction.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Does what is asked for, and returns how dblock is to end.
+/// Runs the subcommand, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from that.
+/// Why it failed.
 pub fn queue(action: Queue, command_line: CommandLine) -> anyhow::Result<Ending> {
     match action {
         Queue::Create => create::create(command_line),
@@ -58,17 +58,17 @@ pub fn queue(action: Queue, command_line: CommandLine) -> anyhow::Result<Ending>
 
 /// A command that asks a server.
 struct Question<'a> {
-    /// Its name, and that of the process that asks, of at most 15 bytes.
+    /// The names of the command and of its process, the latter with at most 15 bytes.
     names: (&'static str, &'static CStr),
     what_for: For,
     connection: &'a ConnectOptions,
-    /// Whether it may take as long as it takes.
+    /// Whether there is no time limit.
     is_long: bool,
     log: Log,
 }
 
 impl Question<'_> {
-    /// Asks; each item goes to `on_item`. The server's name.
+    /// Asks the server, and passes each item to `on_item`. Returns the server's name.
     fn ask<T: Serialize + DeserializeOwned>(
         &self,
         work: impl FnOnce(&mut Asker, &Tables) -> Result<(), Fault>,
@@ -112,7 +112,7 @@ fn explain(fault: Fault, tables: &Tables, session: &Session) -> Fault {
     }
 }
 
-/// Does something that may be done again, however often another transaction is in the way.
+/// Runs `work`, which must be repeatable, until no other transaction is in conflict.
 fn again<T>(
     session: &mut Session,
     mut work: impl FnMut(&mut Session) -> Result<T, Fault>,
@@ -136,7 +136,7 @@ fn find(name: &str, tables: &Tables, session: &mut Session) -> Result<Found, Fau
     }
 }
 
-/// The exit code of several things of which some could not be done: the greatest.
+/// The exit code for several jobs of which some could not be changed: the greatest code counts.
 struct Worst(RefCell<u8>);
 
 impl Worst {
@@ -144,12 +144,12 @@ impl Worst {
         Self(RefCell::new(0))
     }
 
-    /// Something is running: later.
+    /// A job is running: try again later.
     fn later(&self) {
         self.0.replace_with(|code| CONFLICT.max(*code));
     }
 
-    /// Something is not there.
+    /// A job does not exist.
     fn missing(&self) {
         self.0
             .replace_with(|code| Reason::Configuration.code().max(*code));

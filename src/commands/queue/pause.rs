@@ -1,26 +1,27 @@
-//! `dblock queue pause` and `resume`: workers claim nothing for now, or claim again.
+//! `dblock queue pause` and `resume`: workers claim no more jobs, or claim again.
 
 use std::ffi::CStr;
 
 use super::{Question, again};
 use crate::base::exit::Ending;
+use crate::commands::print_done;
 use crate::db::Fault;
 use crate::queue::{For, missing_queue, pause as pause_queue};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
-/// Pauses the queue, and returns how dblock is to end.
+/// Pauses the queue, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from that.
+/// Why it failed.
 pub fn pause(command_line: CommandLine) -> anyhow::Result<Ending> {
     set(command_line, true, ("dblock queue pause", c"dblock-pause"))
 }
 
-/// Has the queue go on, and returns how dblock is to end.
+/// Resumes the queue, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from that.
+/// Why it failed.
 pub fn resume(command_line: CommandLine) -> anyhow::Result<Ending> {
     set(
         command_line,
@@ -58,6 +59,6 @@ fn set(
         |()| {},
     )?;
     let done = if pauses { "paused" } else { "resumed" };
-    log.info(format_args!("{done} the queue {name}"));
+    print_done(log, format_args!("{done} the queue {name}"))?;
     Ok(Ending::Code(0))
 }

@@ -1,4 +1,4 @@
-//! `dblock queue put`: puts jobs into a queue. A process of its own reads the payloads and has the session; this one prints the ids.
+//! `dblock queue put`: puts jobs into a queue. A separate process reads the payloads and has the session; this one prints the ids.
 
 mod feeder;
 mod printer;
@@ -23,31 +23,31 @@ use crate::supervise::{Signals, was_closed};
 use feeder::feed;
 use printer::{Finished, Printer};
 
-/// What became of some payloads.
+/// The result for some payloads, or a change of the session.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 enum Fed {
-    /// They are put.
+    /// The jobs are put.
     Put(Put),
-    /// Nothing is put: this job has the key.
+    /// Nothing was put: this job has the key.
     HasKey(u64),
-    /// The server has lost what it had committed: nobody knows what is put.
+    /// The server has lost commits, so it is unknown which jobs are put.
     Forgotten,
-    /// It is not known whether so many are put.
+    /// It is unknown whether this many jobs are put.
     InDoubt(u64),
-    /// The server is lost, and sought again.
+    /// A try has failed: the time limit for further tries begins.
     Seeking,
-    /// It is found.
+    /// A further try succeeded.
     Found,
 }
 
-/// To the process that has the session: no more payloads are to be put.
+/// Tells the process with the session to put no more payloads.
 #[derive(Serialize, Deserialize)]
 struct Stop;
 
-/// Puts the jobs, prints their ids, and returns how dblock is to end.
+/// Puts the jobs, prints their ids, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from that.
+/// Why it failed.
 pub fn put(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (put, log) = settings::queue::put(command_line)?;
     if put.source.reads_stdin() && was_closed(libc::STDIN_FILENO) {
@@ -82,7 +82,7 @@ pub fn put(command_line: CommandLine) -> anyhow::Result<Ending> {
     match outcome? {
         Finished::All => Ok(Ending::Code(0)),
         Finished::Signal(signal) => {
-            // Where nothing has begun there is nothing to say.
+            // Without a session nothing has begun, so there is nothing to report.
             if printer.has_session {
                 let put = printer.what_is_put_if_any();
                 log.error(format_args!("stopped by a signal{put}"));

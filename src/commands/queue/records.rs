@@ -1,4 +1,4 @@
-//! The payloads of `dblock queue put`: a few at a time, as they come in.
+//! The payloads of `dblock queue put`, a few at a time, as they arrive.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -17,40 +17,40 @@ use crate::isolated::link::Link;
 use crate::queue::{LONGEST_PAYLOAD, MOST_BYTES, MOST_JOBS};
 use crate::settings::queue::Source;
 
-/// Bytes that are read at once.
+/// How many bytes are read at once.
 const PIECE: usize = 64 * 1024;
 
-/// What is to be put next.
+/// The next payloads.
 pub enum Next {
-    /// Payloads, as many as are there, and no more than go into one transaction.
+    /// There are some: those available, up to the limit of a transaction.
     Some,
     /// There are no more.
     End,
-    /// Whoever asked for them wants no more.
+    /// The process that prints wants no more.
     Stopped,
 }
 
-/// The payloads that are still to be put.
+/// The payloads to put.
 pub struct Records {
     kind: Kind,
-    /// What was read and is not put yet, and in it the payloads that are to be put next.
+    /// The bytes that are read but not put yet, and the ranges of the next payloads in them.
     buffer: Vec<u8>,
     next: Vec<(usize, usize)>,
-    /// How many payloads came before these.
+    /// The number of payloads before these.
     before: u64,
 }
 
 enum Kind {
-    /// These.
+    /// These arguments.
     Arguments(VecDeque<OsString>),
-    /// The content of each file.
+    /// The contents of these files.
     Files(VecDeque<PathBuf>),
-    /// What a descriptor has. `end`: the byte that ends a payload; `None`: all of it is one.
+    /// The bytes of a descriptor. `end`: the byte that ends a payload; `None`: all bytes are one payload.
     Stream { end: Option<u8>, is_over: bool },
 }
 
 impl Records {
-    /// All that a source has.
+    /// All payloads of a source.
     pub fn of(source: &Source) -> Self {
         let stream = |end| Kind::Stream {
             end,
@@ -69,16 +69,16 @@ impl Records {
         }
     }
 
-    /// The payloads that are to be put now.
+    /// The payloads to put next.
     pub fn payloads(&self) -> Vec<&[u8]> {
         let next = self.next.iter();
         next.map(|&(from, to)| &self.buffer[from..to]).collect()
     }
 
-    /// Goes on behind those that are put.
+    /// Moves on to the next payloads, after the previous ones were put.
     ///
     /// # Errors
-    /// A payload that is too long, or cannot be read; those before it have been put.
+    /// A payload is too long, or cannot be read. Those before it were put.
     pub fn advance(&mut self, link: &Link) -> Result<Next, Failure> {
         self.before += self.next.len() as u64;
         if link.is_readable() {
@@ -167,7 +167,7 @@ impl Records {
             }
             if *is_over {
                 let rest = self.buffer.len() - from.min(self.buffer.len());
-                // Behind the last record stands nothing; without records nothing is a payload, too.
+                // After the last separator there is no further record. Without separators even empty input is a payload.
                 let is_one = match separator {
                     Some(_) => rest > 0,
                     None => self.before == 0 && self.next.is_empty(),
@@ -205,7 +205,7 @@ impl Records {
         }
     }
 
-    /// The payload that is being read, in words.
+    /// Which payload is being read, as text.
     fn place(&self, separator: Option<u8>) -> String {
         let number = self.before + 1;
         match separator {
@@ -216,19 +216,19 @@ impl Records {
     }
 }
 
-/// Whether payloads with so many bytes more go into one transaction.
+/// Whether this many more bytes fit into the transaction.
 fn fits(buffer: &[u8], more: usize) -> bool {
     buffer.len() + more <= MOST_BYTES
 }
 
-/// What came first.
+/// Which came first.
 enum Ready {
     Input,
     Nothing,
     Stop,
 }
 
-/// Waits for input, or only looks whether there is some.
+/// Waits for input, or only checks for it.
 fn wait(input: BorrowedFd, link: &Link, waits: bool) -> Ready {
     let timeout = if waits {
         PollTimeout::NONE
@@ -244,7 +244,7 @@ fn wait(input: BorrowedFd, link: &Link, waits: bool) -> Ready {
             Ok(0) if waits => {}
             Ok(0) => return Ready::Nothing,
             Err(Errno::EINTR) => {}
-            // Reading says what is wrong.
+            // The read will report the error.
             Err(_) => return Ready::Input,
             Ok(_) if waits && ready[1].any().unwrap_or(false) => return Ready::Stop,
             Ok(_) if ready[0].any().unwrap_or(true) => return Ready::Input,
@@ -253,10 +253,10 @@ fn wait(input: BorrowedFd, link: &Link, waits: bool) -> Ready {
     }
 }
 
-/// Looks whether the files can be read, and are not too long, before anything is put.
+/// Checks that all files can be read and are not too long, before anything is put.
 ///
 /// # Errors
-/// Which is not, and why.
+/// Which file fails, and why.
 pub fn check_files(files: &[PathBuf]) -> Result<(), Failure> {
     for path in files.iter().filter(|path| path.as_os_str() != "-") {
         let name = path.display().to_string();

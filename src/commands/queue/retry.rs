@@ -1,16 +1,17 @@
-//! `dblock queue retry`: has dead and delayed jobs tried now.
+//! `dblock queue retry`: makes dead and delayed jobs due now.
 
 use super::{Question, Worst, again, find, jobs};
 use crate::base::exit::Ending;
+use crate::commands::print_done;
 use crate::queue::{Changed, For, State, retry as retry_job, retry_dead};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 use crate::settings::queue::Jobs;
 
-/// Has them tried again, and returns how dblock is to end.
+/// Retries the jobs, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from that.
+/// Why it failed.
 pub fn retry(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (of_jobs, log) = settings::queue::of_jobs(command_line)?;
     let name = &of_jobs.queue;
@@ -22,6 +23,7 @@ pub fn retry(command_line: CommandLine) -> anyhow::Result<Ending> {
         log,
     };
     let mut retried = 0;
+    let mut due = Vec::new();
     let worst = Worst::new();
     match &of_jobs.jobs {
         Jobs::Dead => {
@@ -53,7 +55,7 @@ pub fn retry(command_line: CommandLine) -> anyhow::Result<Ending> {
                 |(id, changed): (u64, Changed)| match changed {
                     Changed::Retried(_) => retried += 1,
                     Changed::Not(State::Due) => {
-                        log.info(format_args!("job {id} of {name} is due already"));
+                        due.push(id);
                     }
                     Changed::Not(State::Running) => {
                         log.warning(format_args!(
@@ -62,17 +64,22 @@ pub fn retry(command_line: CommandLine) -> anyhow::Result<Ending> {
                         worst.later();
                     }
                     Changed::Not(state) => {
-                        log.warning(format_args!("job {id} of {name} is {}", state.word()));
+                        log.error(format_args!("job {id} of {name} is {}", state.word()));
                         worst.missing();
                     }
                     Changed::Unknown | Changed::Deleted(_) | Changed::Canceled => {
-                        log.warning(format_args!("{name} has no job {id}"));
+                        log.error(format_args!("{name} has no job {id}"));
                         worst.missing();
                     }
                 },
             )?;
         }
     }
-    log.info(format_args!("{} due again", jobs(retried)));
+    for id in due {
+        print_done(log, format_args!("job {id} of {name} is due already"))?;
+    }
+    if retried > 0 || of_jobs.jobs == Jobs::Dead {
+        print_done(log, format_args!("{} due again", jobs(retried)))?;
+    }
     Ok(worst.ending())
 }

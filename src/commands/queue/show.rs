@@ -1,15 +1,14 @@
-//! `dblock queue show`: all about a job, or its payload.
+//! `dblock queue show`: the details of a job, or its payload.
 
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-use super::list::{entry, state, worker};
+use super::list::{JobJson, job_json, state, worker};
 use super::{Question, find};
 use crate::base::exit::{Ending, Failure, Reason};
-use crate::base::text::{json_printable, moment, printable, seconds, shown};
-use crate::commands::{in_columns, print, print_bytes, to_the_second};
+use crate::base::text::{moment, printable, seconds, shown};
+use crate::commands::{in_columns, in_json, print, print_bytes, to_the_second};
 use crate::db::Fault;
 use crate::isolated::query::Message;
 use crate::queue::{Details, For, show as show_job};
@@ -17,24 +16,24 @@ use crate::settings;
 use crate::settings::cli::CommandLine;
 use crate::settings::queue::Shown;
 
-/// Bytes of a payload that cross to the process that prints at once.
+/// Bytes of a payload in each message to the process that prints.
 const PIECE: usize = 12 * 1024;
 
-/// Characters of a payload that people are shown.
+/// How many characters of a payload are shown to people.
 const LONGEST_SHOWN: usize = 500;
 
-/// From the process that asks.
+/// A message from the process that asks.
 #[derive(Serialize, Deserialize)]
 enum Found {
     Job(Box<Details>),
-    /// Bytes of the payload, in hex digits.
+    /// A piece of the payload, in hex digits.
     Payload(String),
 }
 
-/// Asks the server, prints the answer, and returns how dblock is to end.
+/// Asks the server, prints the answer, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept the server from being asked; that there is no such job.
+/// Why the server could not be asked, or that there is no such job.
 pub fn show(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (show, log) = settings::queue::show(command_line)?;
     let question = Question {
@@ -143,25 +142,50 @@ fn as_table(queue: &str, job: &Details, payload: &[u8]) -> String {
     in_columns(&rows)
 }
 
+/// What `--json` prints, as `docs/queue-show.schema.json` says.
+#[derive(Serialize)]
+struct QueueShowJson<'a> {
+    server: &'a str,
+    queue: &'a str,
+    #[serde(flatten)]
+    job: JobJson<'a>,
+    shard: u16,
+    block_jobs: Option<u32>,
+    fence: u64,
+    every_seconds: Option<f64>,
+    put: String,
+    canceled_at: Option<String>,
+    failed_at: Option<String>,
+    payload_bytes: u64,
+    #[serde(flatten)]
+    payload: PayloadJson<'a>,
+}
+
+/// A payload, for programs.
+#[derive(Serialize)]
+enum PayloadJson<'a> {
+    #[serde(rename = "payload")]
+    Text(&'a str),
+    #[serde(rename = "payload_hex")]
+    Hex(String),
+}
+
 fn as_json(server: &str, queue: &str, job: &Details, payload: &[u8]) -> String {
-    let mut whole = json!({
-        "server": server,
-        "queue": queue,
-        "shard": job.shard,
-        "block_jobs": job.block_jobs,
-        "fence": job.fence,
-        "every_seconds": job.every.map(seconds),
-        "put": moment(job.put),
-        "canceled_at": job.canceled.map(moment),
-        "failed_at": job.failed.map(moment),
-        "payload_bytes": job.payload_bytes,
-    });
-    if let (Value::Object(whole), Value::Object(listed)) = (&mut whole, entry(&job.listed)) {
-        whole.extend(listed);
-        match str::from_utf8(payload) {
-            Ok(text) => whole.insert("payload".to_owned(), text.into()),
-            Err(_) => whole.insert("payload_hex".to_owned(), hex(payload).into()),
-        };
-    }
-    format!("{}\n", json_printable(&format!("{whole:#}")))
+    in_json(&QueueShowJson {
+        server,
+        queue,
+        job: job_json(&job.listed),
+        shard: job.shard,
+        block_jobs: job.block_jobs,
+        fence: job.fence,
+        every_seconds: job.every.map(seconds),
+        put: moment(job.put),
+        canceled_at: job.canceled.map(moment),
+        failed_at: job.failed.map(moment),
+        payload_bytes: job.payload_bytes,
+        payload: match str::from_utf8(payload) {
+            Ok(text) => PayloadJson::Text(text),
+            Err(_) => PayloadJson::Hex(hex(payload)),
+        },
+    })
 }

@@ -1,11 +1,11 @@
-//! `dblock queue status`: how much there is to do, and who does it.
+//! `dblock queue status`: the jobs and workers of each queue.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::Question;
 use crate::base::exit::{Ending, Failure, Reason};
-use crate::base::text::{in_seconds, json_printable, moment, printable, seconds};
-use crate::commands::{in_columns, print};
+use crate::base::text::{in_seconds, moment, printable, seconds};
+use crate::commands::{in_columns, in_json, print};
 use crate::queue::{Count, For, Found, MINUTES, Summary, Worker, no_such_queue, status as ask};
 use crate::settings;
 use crate::settings::cli::CommandLine;
@@ -15,10 +15,10 @@ const NOTHING: &str = "there is no queue";
 /// A queue and its workers.
 type OfQueue = (Summary, Vec<Worker>);
 
-/// Asks the server, prints the answer, and returns how dblock is to end.
+/// Asks the server, prints the answer, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept the server from being asked; that there is no such queue.
+/// Why the server could not be asked, or that there is no such queue.
 pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (status, log) = settings::queue::status(command_line)?;
     let question = Question {
@@ -69,7 +69,7 @@ pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
     Ok(Ending::Code(0))
 }
 
-/// By the minute.
+/// The rate per minute.
 fn rate(count: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "no queue is that fast")]
     let count = count as f64;
@@ -139,51 +139,86 @@ fn row(queue: &str, worker: &Worker) -> Vec<String> {
     ]
 }
 
-fn as_json(server: &str, queues: &[OfQueue]) -> String {
-    let queues: Vec<Value> = queues.iter().map(entry).collect();
-    let whole = json!({ "server": server, "queues": queues });
-    format!("{}\n", json_printable(&format!("{whole:#}")))
+/// What `--json` prints, as `docs/queue-status.schema.json` says.
+#[derive(Serialize)]
+struct QueueStatusJson<'a> {
+    server: &'a str,
+    queues: Vec<QueueJson<'a>>,
 }
 
-fn entry((queue, workers): &OfQueue) -> Value {
+/// A queue, for programs.
+#[derive(Serialize)]
+struct QueueJson<'a> {
+    name: &'a str,
+    paused: Option<String>,
+    deleting: Option<String>,
+    due: u64,
+    delayed: u64,
+    running: u64,
+    dead: u64,
+    /// The states with more jobs than were counted.
+    incomplete: Vec<&'static str>,
+    oldest_due_seconds: Option<f64>,
+    done_per_minute: f64,
+    failed_per_minute: f64,
+    workers: Vec<WorkerJson<'a>>,
+}
+
+/// A worker, for programs.
+#[derive(Serialize)]
+struct WorkerJson<'a> {
+    id: u64,
+    host: Option<&'a str>,
+    pid: Option<u64>,
+    user: Option<&'a str>,
+    program: Option<&'a str>,
+    max_commands: u32,
+    running: u64,
+    started: String,
+    renewed: String,
+    alive: bool,
+}
+
+fn as_json(server: &str, queues: &[OfQueue]) -> String {
+    let queues = queues.iter().map(queue_json).collect();
+    in_json(&QueueStatusJson { server, queues })
+}
+
+fn queue_json((queue, workers): &OfQueue) -> QueueJson<'_> {
     let counts = [
         ("due", queue.due),
         ("delayed", queue.delayed),
         ("running", queue.running),
         ("dead", queue.dead),
     ];
-    let incomplete: Vec<_> = counts
-        .iter()
-        .filter(|(_, count)| count.more)
-        .map(|(name, _)| name)
-        .collect();
-    json!({
-        "name": queue.name,
-        "paused": queue.paused.map(moment),
-        "deleting": queue.deleted.map(moment),
-        "due": queue.due.jobs,
-        "delayed": queue.delayed.jobs,
-        "running": queue.running.jobs,
-        "dead": queue.dead.jobs,
-        "incomplete": incomplete,
-        "oldest_due_seconds": queue.oldest_due.map(seconds),
-        "done_per_minute": rate(queue.done),
-        "failed_per_minute": rate(queue.failed),
-        "workers": workers.iter().map(worker).collect::<Vec<_>>(),
-    })
+    let incomplete = counts.into_iter().filter(|(_, count)| count.more);
+    QueueJson {
+        name: &queue.name,
+        paused: queue.paused.map(moment),
+        deleting: queue.deleted.map(moment),
+        due: queue.due.jobs,
+        delayed: queue.delayed.jobs,
+        running: queue.running.jobs,
+        dead: queue.dead.jobs,
+        incomplete: incomplete.map(|(name, _)| name).collect(),
+        oldest_due_seconds: queue.oldest_due.map(seconds),
+        done_per_minute: rate(queue.done),
+        failed_per_minute: rate(queue.failed),
+        workers: workers.iter().map(worker_json).collect(),
+    }
 }
 
-fn worker(worker: &Worker) -> Value {
-    json!({
-        "worker": worker.number,
-        "host": worker.host,
-        "pid": worker.pid,
-        "user": worker.user,
-        "program": worker.program,
-        "slots": worker.slots,
-        "running": worker.running,
-        "started": moment(worker.started),
-        "renewed": moment(worker.renewed),
-        "gone": worker.gone,
-    })
+fn worker_json(worker: &Worker) -> WorkerJson<'_> {
+    WorkerJson {
+        id: worker.number,
+        host: worker.host.as_deref(),
+        pid: worker.pid,
+        user: worker.user.as_deref(),
+        program: worker.program.as_deref(),
+        max_commands: worker.slots,
+        running: worker.running,
+        started: moment(worker.started),
+        renewed: moment(worker.renewed),
+        alive: !worker.gone,
+    }
 }

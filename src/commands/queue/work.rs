@@ -4,10 +4,10 @@ use crate::base::exit::Ending;
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
-/// Works off the queue, and returns how dblock is to end.
+/// Runs a worker, and returns dblock's exit.
 ///
 /// # Errors
-/// What kept it from that.
+/// Why it could not continue.
 pub fn work(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (spec, log) = settings::queue::work(command_line)?;
     crate::work::work(spec, log)

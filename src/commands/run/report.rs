@@ -12,31 +12,32 @@ use std::time::{Duration, UNIX_EPOCH};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::{gethostname, getpid};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::base::clock::Moment;
 use crate::base::exit::Ending;
 use crate::base::log::write_at_once;
 use crate::base::text::{json_printable, moment, seconds};
 use crate::base::user::local_user;
+use crate::commands::json_value;
 use crate::cron::tick_in_micros;
 use crate::settings::{ReportTo, Run};
 use crate::supervise::{LockEvent, LockEventKind, RunRecord, Summary};
 
-/// Bytes of the line at most, so that a pipe takes it at once: `PIPE_BUF`, less the end of the line.
+/// Longest line in bytes, without its end, so that a pipe takes it at once: `PIPE_BUF`.
 const LONGEST_LINE: usize = 4095;
 
-/// How long others that write to the same file are waited for, and from one try to the next.
+/// How long to wait for others that write to the same file, and the pause between tries.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Characters of a text at most; half of that, and so on, where the line would be longer.
+/// Longest text in characters. It is halved until the line is short enough.
 const LONGEST_TEXT: usize = 400;
 
 /// Appends the line of a run that has `ended`.
 ///
 /// # Errors
-/// As `open(2)` and `write(2)`; and when only a part was written.
+/// As `open(2)` and `write(2)`, or that only a part was written.
 pub fn append(
     to: &ReportTo,
     run: &Run,
@@ -47,14 +48,14 @@ pub fn append(
     match (to, &record.report_output) {
         (ReportTo::File(path), _) => {
             let open = |reads: bool| {
-                // A pipe without a reader is no reason to wait.
+                // Do not wait for a pipe's reader.
                 let mut options = File::options();
                 options.read(reads).append(true).create(true);
                 options
                     .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
                     .open(path)
             };
-            // What a full disk has left of a line is not to spoil this one, too.
+            // A full disk may have left an incomplete line, which must not spoil this one.
             let is_regular = path.metadata().is_ok_and(|file| file.is_file());
             let file = open(is_regular).or_else(|_| open(false))?;
             if !is_regular {
@@ -70,7 +71,7 @@ pub fn append(
         }
         (ReportTo::Stdout, Some(stdout)) => {
             let written = write_whole(stdout.as_fd(), &line);
-            // A reader that has seen enough, as `head`, is no error.
+            // A reader that stops early, such as `head`, is no error.
             written.or_else(|error| match error.kind() {
                 io::ErrorKind::BrokenPipe => Ok(()),
                 _ => Err(error),
@@ -80,13 +81,13 @@ pub fn append(
     }
 }
 
-/// dblock's stdout, on a number of its own that no program inherits.
+/// dblock's stdout, on a separate descriptor that no program inherits.
 pub fn own_stdout() -> Option<OwnedFd> {
     io::stdout().as_fd().try_clone_to_owned().ok()
 }
 
-/// A file that no other dblock writes to meanwhile, as far as that can be had soon: the end of a line that another one is writing is
-/// not to be taken for what a full disk has left.
+/// Locks the file against other dblocks, if that is possible soon. Otherwise a line that another one is still writing could look like the
+/// rest of a line from a full disk.
 fn alone(file: File) -> Alone {
     let deadline = Moment::now() + PATIENCE;
     let mut file = file;
@@ -119,17 +120,17 @@ impl Deref for Alone {
     }
 }
 
-/// Whether a file does not end with the end of a line.
+/// Whether the last line of the file is incomplete.
 fn is_torn(file: &File) -> bool {
     let length = file.metadata().map_or(0, |file| file.len());
     let mut last = [b'\n'];
     length > 0 && file.read_exact_at(&mut last, length - 1).is_ok() && last != [b'\n']
 }
 
-/// One write(2): what others append at the same time comes before it or after it.
+/// Writes all with one write(2), so that lines of others come before or after it.
 fn write_whole(descriptor: BorrowedFd, line: &str) -> io::Result<()> {
-    // A limit on the size of files (`ulimit -f`) is to be an error.
-    // SAFETY: sets a disposition that has no handler; the command has its own by now.
+    // The file size limit (`ulimit -f`) must be an error.
+    // SAFETY: this sets a disposition without a handler. The command already has its own.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     if write_at_once(descriptor, line.as_bytes())? < line.len() {
         return Err(io::Error::other("only a part of it could be written"));
@@ -137,11 +138,11 @@ fn write_whole(descriptor: BorrowedFd, line: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The line of a run, with texts as long as fit into it.
+/// The line of a run, with texts as long as they fit.
 fn whole_line(run: &Run, record: &RunRecord, ended: &anyhow::Result<Ending>) -> String {
     let mut longest = LONGEST_TEXT;
     loop {
-        let line = json_printable(&line(run, record, ended, longest).to_string());
+        let line = json_printable(&json_value(&line(run, record, ended, longest)).to_string());
         if line.len() <= LONGEST_LINE || longest == 0 {
             return line + "\n";
         }
@@ -149,9 +150,52 @@ fn whole_line(run: &Run, record: &RunRecord, ended: &anyhow::Result<Ending>) -> 
     }
 }
 
-fn line(run: &Run, record: &RunRecord, ended: &anyhow::Result<Ending>, longest: usize) -> Value {
+/// The line, as `docs/report.schema.json` says.
+#[derive(Serialize)]
+struct ReportJson<'a> {
+    name: String,
+    slot: Option<u32>,
+    slot_name: Option<&'a str>,
+    fence: Option<u64>,
+    tick: Option<String>,
+    host: String,
+    pid: i32,
+    user: String,
+    program: String,
+    server: Option<String>,
+    connection: Option<u64>,
+    requested: String,
+    acquired: Option<String>,
+    started: Option<String>,
+    ended: Option<String>,
+    waited_seconds: f64,
+    ran_seconds: Option<f64>,
+    outcome: &'static str,
+    exit_code: u8,
+    signal: Option<String>,
+    lock_events: Vec<LockEventJson>,
+    lock_events_omitted: u32,
+    message: Option<String>,
+    dblock_version: &'static str,
+}
+
+/// A change of the lock, for programs.
+#[derive(Serialize)]
+struct LockEventJson {
+    at: String,
+    event: &'static str,
+    detail: String,
+}
+
+fn line<'a>(
+    run: &'a Run,
+    record: &RunRecord,
+    ended: &anyhow::Result<Ending>,
+    longest: usize,
+) -> ReportJson<'a> {
     let host = gethostname().unwrap_or_default();
     let slot = record.grant.map(|grant| grant.slot);
+    let slot_name = slot.and_then(|slot| run.job.slot_names.get(slot as usize));
     let Summary {
         outcome,
         exit_code,
@@ -160,48 +204,55 @@ fn line(run: &Run, record: &RunRecord, ended: &anyhow::Result<Ending>, longest: 
     } = record.summary(ended.as_ref().copied());
     let events = record.events.iter();
     let events = events.map(|event| lock_event(event, longest));
-    json!({
-        "name": run.job.lock.name.to_string(),
-        "slot": slot,
-        "slot_name": slot.and_then(|slot| run.job.slot_names.get(slot as usize)),
-        "fence": record.grant.and_then(|grant| grant.fence),
-        "tick": record.tick.as_deref().and_then(tick_moment),
-        "host": host.to_string_lossy(),
-        "pid": getpid().as_raw(),
-        "user": local_user(),
-        "program": short(&run.job.program(), longest),
-        "server": record.server.as_deref().map(|server| short(server, longest)),
-        "connection": record.grant.map(|grant| grant.connection_id),
-        "requested": moment(run.job.started),
-        "acquired": record.acquired.map(moment),
-        "started": record.started.map(moment),
-        "ended": record.ended.map(|(at, _)| moment(at)),
-        "waited_seconds": seconds(record.waited),
-        "ran_seconds": record.ran.map(seconds),
-        "outcome": outcome.word(),
-        "exit_code": exit_code,
-        "signal": signal,
-        "lock_events": events.collect::<Vec<_>>(),
-        "lock_events_omitted": record.events_omitted,
-        "message": message.map(|message| short(&message, longest)),
-        "dblock_version": env!("CARGO_PKG_VERSION"),
-    })
+    ReportJson {
+        name: run.job.lock.name.to_string(),
+        slot,
+        slot_name: slot_name.map(String::as_str),
+        fence: record.grant.and_then(|grant| grant.fence),
+        tick: record.tick.as_deref().and_then(tick_moment),
+        host: host.to_string_lossy().into_owned(),
+        pid: getpid().as_raw(),
+        user: local_user(),
+        program: short(&run.job.program(), longest),
+        server: record
+            .server
+            .as_deref()
+            .map(|server| short(server, longest)),
+        connection: record.grant.map(|grant| grant.connection_id),
+        requested: moment(run.job.started),
+        acquired: record.acquired.map(moment),
+        started: record.started.map(moment),
+        ended: record.ended.map(|(at, _)| moment(at)),
+        waited_seconds: seconds(record.waited),
+        ran_seconds: record.ran.map(seconds),
+        outcome: outcome.word(),
+        exit_code,
+        signal,
+        lock_events: events.collect(),
+        lock_events_omitted: record.events_omitted,
+        message: message.map(|message| short(&message, longest)),
+        dblock_version: env!("CARGO_PKG_VERSION"),
+    }
 }
 
-/// A tick as a moment of the report.
+/// A tick, as a moment in the report.
 fn tick_moment(tick: &str) -> Option<String> {
     let micros = u64::try_from(tick_in_micros(tick)?).ok()?;
     Some(moment(UNIX_EPOCH + Duration::from_micros(micros)))
 }
 
-fn lock_event(event: &LockEvent, longest: usize) -> Value {
+fn lock_event(event: &LockEvent, longest: usize) -> LockEventJson {
     let kind = match event.kind {
         LockEventKind::Lost => "lost",
         LockEventKind::Reacquired => "reacquired",
         LockEventKind::Abandoned => "abandoned",
         LockEventKind::Killed => "killed",
     };
-    json!({"at": moment(event.at), "event": kind, "detail": short(&event.detail, longest)})
+    LockEventJson {
+        at: moment(event.at),
+        event: kind,
+        detail: short(&event.detail, longest),
+    }
 }
 
 fn short(text: &str, longest: usize) -> String {

@@ -7,13 +7,13 @@ use crate::base::file;
 use crate::base::text::in_words;
 use crate::cron::Zone;
 
-/// What stands for stdin.
+/// The name of stdin.
 const STDIN: &str = "-";
 
-/// Reads the crontab of this path; `-` is stdin. Its jobs are in the host's zone where no `CRON_TZ` is set.
+/// Reads the crontab at this path; `-` is stdin. Jobs without `CRON_TZ` are in the host's zone.
 ///
 /// # Errors
-/// Each thing that is wrong, as a line with the file in front, and with the number of its line.
+/// Each mistake, as a line that begins with the file and the line number.
 pub fn load(path: &Path) -> Result<Crontab, Vec<String>> {
     let is_stdin = path.as_os_str() == STDIN;
     let shown = if is_stdin {

@@ -1,14 +1,14 @@
-//! One line of a crontab: a setting of a variable, or a schedule and a command; as cronie reads them (`src/env.c`, `src/entry.c`,
+//! One line of a crontab: a variable's setting, or a schedule and a command. They are read as in cronie (`src/env.c`, `src/entry.c`,
 //! `src/do_command.c`).
 
-/// What `isspace` takes for white space.
+/// The characters that `isspace` accepts.
 const SPACE: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
 
-/// What stands between the fields of a job's line, and in front of any line.
+/// The characters between the fields of a job's line, and before any line.
 pub const BLANK: [char; 2] = [' ', '\t'];
 
-/// The name and the value of a line that sets a variable, without their quotes; `None` for any other line. White space around the `=`
-/// and behind the value does not count, unless it is in quotes.
+/// The name and the value of a variable's setting, without their quotes; `None` for any other line. White space around the `=` and after
+/// the value is dropped, unless it is in quotes.
 pub fn setting(line: &str) -> Option<(&str, &str)> {
     let (name, rest) = match quoted(line) {
         Some((name, rest)) => (name, rest),
@@ -28,13 +28,13 @@ pub fn setting(line: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// What stands in quotes at the beginning of a text, and what follows.
+/// The quoted text at the start, and the rest.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let quote = text.chars().next().filter(|c| ['"', '\''].contains(c))?;
     text[1..].split_once(quote)
 }
 
-/// Whether a line that is no setting was most likely meant for one: the name of a variable, and `=`.
+/// Whether a line that is no setting was probably meant as one: a variable's name and `=`.
 pub fn looks_like_setting(line: &str) -> bool {
     let Some((name, _)) = line.split_once('=') else {
         return false;
@@ -48,7 +48,7 @@ pub fn looks_like_setting(line: &str) -> bool {
         && letters.all(is_of_name)
 }
 
-/// The schedule of a job's line, its five fields or its nickname, as they stand there, and the rest of the line. Fields may be missing.
+/// The schedule of a job's line, as its five fields or its nickname, and the rest of the line. Fields may be missing.
 pub fn schedule_and_rest(line: &str) -> (Vec<&str>, &str) {
     let count = if line.starts_with('@') { 1 } else { 5 };
     let mut fields = Vec::new();
@@ -61,8 +61,8 @@ pub fn schedule_and_rest(line: &str) -> (Vec<&str>, &str) {
     (fields, rest)
 }
 
-/// What the shell runs, and what it gets on stdin. The first `%` without a backslash in front ends the command; each later one is a
-/// line break, and the last line has one. `\%` is a `%`. Every other backslash stays.
+/// The command for the shell, and its stdin. The first `%` without a backslash ends the command. Each later one is a line break, and the
+/// last line ends with one. `\%` is a `%`. Every other backslash is kept.
 pub fn command_and_input(text: &str) -> (String, String) {
     let mut command = String::new();
     let mut letters = text.chars();
@@ -81,7 +81,7 @@ pub fn command_and_input(text: &str) -> (String, String) {
     (command, String::new())
 }
 
-/// What stands behind the first `%`. Of two backslashes the second one escapes, too: cronie does so here, and not in the command.
+/// The text after the first `%`. Here the second of two backslashes also escapes; in the command it does not. This is as in cronie.
 fn input(text: &str) -> String {
     let mut input = String::new();
     let mut is_escaped = false;

@@ -1,12 +1,12 @@
-//! Reads a crontab(5) as a user's own: bytes in, and jobs out, or everything that is wrong. What plain cron reads in the file is read
-//! as cronie reads it; `#:` comments are dblock's.
+//! Reads a user's crontab(5). The input is bytes, and the result is its jobs, or all of its mistakes. Everything that plain cron reads is
+//! read as in cronie; `#:` comments are dblock's own.
 //!
 //! The differences to cronie:
 //!
-//! - A job has a name, which is unique: from a `#:` comment, or made of its line.
-//! - A schedule is refused where `cron` says so. So are `-` in front of a line, and `-n` in front of a command.
-//! - A line that ends in CR LF is refused: cron runs the command with a CR at its end.
-//! - `RANDOM_DELAY` is a variable as any other: `--jitter` is a job's own.
+//! - Each job has a unique name, from a `#:` comment or derived from its line.
+//! - A schedule is refused where `cron` says so. So are `-` at the start of a line, and `-n` before a command.
+//! - A line that ends in CR LF is refused: cron would run the command with a CR at its end.
+//! - `RANDOM_DELAY` is an ordinary variable. Each job has its own `--jitter`.
 
 mod file;
 mod line;
@@ -31,7 +31,7 @@ pub use program::program;
 /// The jobs of a crontab.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crontab {
-    /// In the order of the file; at least one, and no two with one name, whatever the case of its letters.
+    /// In the order of the file. At least one, and no two with the same name, regardless of case.
     pub jobs: Vec<Job>,
 }
 
@@ -43,24 +43,24 @@ pub type Variables = Rc<[(Rc<str>, Rc<str>)]>;
 pub struct Job {
     /// Its name.
     pub name: Name,
-    /// The line of its schedule and command, from 1.
+    /// The number of its line, from 1.
     pub line: usize,
     /// Its five fields, or its nickname, with one space between them.
     pub fields: String,
     /// When it is due.
     pub schedule: Schedule,
-    /// What the shell runs, without the part behind the first `%`.
+    /// The command for the shell, without the part after the first `%`.
     pub command: String,
-    /// What the command gets on stdin; empty: nothing.
+    /// The command's stdin; may be empty.
     pub input: String,
-    /// What is set above its line, `CRON_TZ` too; each name once, in the order in which they were first set. The defaults of cron, `SHELL`,
-    /// `HOME`, `PATH` and `LOGNAME`, are not among them.
+    /// The variables set above its line, including `CRON_TZ`. Each name appears once, in the order of its first setting. Cron's defaults
+    /// `SHELL`, `HOME`, `PATH` and `LOGNAME` are not included.
     pub variables: Variables,
     /// How it is run.
     pub options: Options,
 }
 
-/// Something that is wrong in a crontab.
+/// A mistake in a crontab.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// The line, from 1; `None`: the file as a whole.
@@ -70,10 +70,11 @@ pub struct Mistake {
 }
 
 impl Crontab {
-    /// Reads a crontab. Jobs above which no `CRON_TZ` is set are in the host's zone.
+    /// Reads a crontab. Jobs without `CRON_TZ` are in the host's zone.
     ///
     /// # Errors
-    /// Everything that is wrong, by lines. There is no crontab then, as some jobs without the others are not what was meant.
+    /// All mistakes, in the order of their lines. Then there is no crontab at all, because some of its jobs without the others are not what
+    /// was meant.
     pub fn parse(bytes: &[u8], zone_of_host: Option<&Zone>) -> Result<Self, Vec<Mistake>> {
         let (jobs, mut mistakes) = Reader::new(zone_of_host.cloned()).read(bytes);
         if jobs.is_empty() && mistakes.is_empty() {

@@ -1,5 +1,4 @@
-//! The comment above a job's line: `#: NAME [OPTION]...`. A new option is a name in `OPTIONS`, its field, and a line of
-//! [`Options::read`].
+//! The comment above a job's line: `#: NAME [OPTION]...`. A new option needs a name in `OPTIONS`, a field, and a line in [`Options::read`].
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -7,52 +6,52 @@ use std::time::Duration;
 use crate::base::value::{duration, one_of, shown_safely, word_of};
 use crate::lock::{DEFAULT_TTL, limits};
 
-/// How a job is run.
+/// The options of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// After how long the command is ended, by SIGTERM; `None`: never.
+    /// How long the command may run before SIGTERM; `None`: without limit.
     pub timeout: Option<Duration>,
-    /// From SIGTERM to SIGKILL whenever dblock ends the command: at most a third of the TTL.
+    /// The time from SIGTERM to SIGKILL whenever dblock ends the command. At most a third of the TTL.
     pub kill_after: Duration,
-    /// After how long without a sign of life a host is taken for dead, and its run is another host's: whole seconds.
+    /// How long before a silent host counts as dead, and another host may take over its run. In whole seconds.
     pub ttl: Duration,
-    /// How often a run that fails is tried again.
+    /// How often a failed run is tried again.
     pub retries: u32,
-    /// From the first failure to the next attempt. It doubles with each.
+    /// The delay after the first failure. It doubles with each attempt.
     pub retry_delay: Duration,
-    /// What becomes of the ticks at which no dblock ran.
+    /// What to do with ticks at which no dblock was running.
     pub missed: Missed,
-    /// How old a missed tick may be to be made up for; `None`: of any age.
+    /// How old a missed tick may be to be made up for; `None`: without limit.
     pub deadline: Option<Duration>,
-    /// What becomes of a tick while the run of an earlier one is not over.
+    /// What to do with a tick while an earlier one still runs.
     pub overlap: Overlap,
-    /// A tick is started at a random moment up to so long after it is due; zero: at once.
+    /// The longest random delay of a tick's start; zero: none.
     pub jitter: Duration,
 }
 
-/// What becomes of the ticks at which no dblock ran.
+/// What to do with ticks at which no dblock was running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missed {
-    /// The latest one is made up for.
+    /// Make up for the latest one.
     Once,
-    /// None is.
+    /// Make up for none.
     Skip,
-    /// Each is, the oldest first.
+    /// Make up for each, the oldest first.
     All,
 }
 
-/// What becomes of a tick while the run of an earlier one is not over.
+/// What to do with a tick while an earlier one still runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overlap {
-    /// It is skipped.
+    /// Skip the tick.
     Skip,
-    /// One tick waits.
+    /// One tick waits, and others are skipped.
     Wait,
-    /// It runs besides.
+    /// Run both at the same time.
     Allow,
 }
 
-/// The words of an option, and what each means.
+/// The words of an option, with their meanings.
 const MISSED: [(&str, Missed); 3] = [
     ("once", Missed::Once),
     ("skip", Missed::Skip),
@@ -64,7 +63,7 @@ const OVERLAP: [(&str, Overlap); 3] = [
     ("allow", Overlap::Allow),
 ];
 
-/// The options of a job, and the letter of those that `dblock run` has one for.
+/// The options of a job. Those that `dblock run` also has a letter for have it here.
 pub const OPTIONS: [(&str, Option<char>); 9] = [
     ("timeout", Some('t')),
     ("kill-after", Some('k')),
@@ -77,7 +76,7 @@ pub const OPTIONS: [(&str, Option<char>); 9] = [
     ("jitter", None),
 ];
 
-/// Options of `dblock run` that a crontab has another way for, and which.
+/// Options of `dblock run` that are not for a crontab, and what to use instead.
 const REFUSED: [(&[&str], &str); 4] = [
     (
         &["name", "n"],
@@ -104,25 +103,25 @@ const REFUSED: [(&[&str], &str); 4] = [
     ),
 ];
 
-/// How old a missed tick may be where nothing says so and the latest one is made up for.
+/// The default deadline if the latest missed tick is made up for.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(3600);
 const DEFAULT_RETRY_DELAY: Duration = Duration::from_secs(10);
 const MOST_RETRIES: u32 = 1000;
 
 impl Options {
-    /// Those of a job that has none.
+    /// The options of a job without any.
     pub fn default_ones() -> Self {
         let (options, _) = Self::read(Given::default());
         options
     }
 
-    /// Reads the words behind the name, and what is wrong with them, each the rest of a line.
+    /// Reads the words after the name. Also returns the mistakes in them, each as the end of a line.
     pub fn parse(words: &[String]) -> (Self, Vec<String>) {
         Self::read(Given::parse(words))
     }
 
-    /// Those that are not as in a job without options, a line each, by their names: an option that a later dblock brings changes
-    /// nothing for jobs that do not have it.
+    /// The options that differ from the default, one in each line, by name. So an option added by a later dblock does not change jobs
+    /// without it.
     pub fn described(&self) -> String {
         let (own, default) = (self.texts(), Self::default_ones().texts());
         let mut lines = String::new();
@@ -135,7 +134,7 @@ impl Options {
         lines
     }
 
-    /// Their names, and values as text.
+    /// The names of all options, with their values as text.
     fn texts(&self) -> [(&'static str, String); 9] {
         let Self {
             timeout,
@@ -209,7 +208,7 @@ fn retries(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Options with their values as text, and what is wrong.
+/// The given options, with their values as text, and the mistakes.
 #[derive(Default)]
 struct Given {
     values: Vec<(&'static str, String)>,
@@ -217,7 +216,7 @@ struct Given {
 }
 
 impl Given {
-    /// `--option VALUE`, `--option=VALUE`, `-o VALUE` and `-oVALUE`, as of any command.
+    /// Parses `--option VALUE`, `--option=VALUE`, `-o VALUE` and `-oVALUE`, as usual for commands.
     fn parse(words: &[String]) -> Self {
         let mut given = Self::default();
         let mut words = words.iter().peekable();
@@ -231,7 +230,7 @@ impl Given {
                 option.strip_prefix("--") == Some(name)
                     || letter.is_some_and(|letter| *option == format!("-{letter}"))
             });
-            // A number below zero is a value.
+            // A negative number is a value.
             let is_option = |word: &str| {
                 let rest = word.strip_prefix('-');
                 rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
@@ -256,7 +255,7 @@ impl Given {
         self.values.iter().any(|(name, _)| *name == option)
     }
 
-    /// The value of an option; `None` if it is not given, or wrong.
+    /// The value of an option; `None` if it is missing or wrong.
     fn take<T>(&mut self, option: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         let (_, text) = self.values.iter().find(|(name, _)| *name == option)?;
         match read(text) {
@@ -273,7 +272,7 @@ impl Given {
     }
 }
 
-/// The option that a word names, with its dashes, and the value that stands in the same word; `None` if it names none.
+/// The option that a word names, with its dashes, and the value in the same word; `None` if it names none.
 fn option(word: &str) -> Option<(&str, Option<&str>)> {
     if word.starts_with("--") {
         return Some(match word.split_once('=') {
@@ -298,10 +297,10 @@ fn why_refused(option: &str) -> String {
     )
 }
 
-/// The words of a text. White space in quotes, single or double, is part of a word.
+/// The words of a text. White space in single or double quotes is part of a word.
 ///
 /// # Errors
-/// A quote has no end; the rest of a line.
+/// A quote does not end; with the end of a line.
 pub fn words(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,24 +1,24 @@
-//! Which program a command of the shell runs first, as far as that can be told without a shell. What is set for it alone, `NAME=value` in
-//! front of it, may be a secret, and is never part of the answer.
+//! Which program a shell command runs first, if that is clear without a shell. Variables set for it alone, as `NAME=value` before it, may
+//! be secrets. They are never part of the answer.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Words behind which a command begins.
+/// A command begins after these words.
 const IN_FRONT: [&str; 11] = [
     "!", "{", "if", "then", "else", "elif", "while", "until", "do", "time", "exec",
 ];
 
-/// Words that begin something else than a command of one program.
+/// After these words there is no simple command.
 const OTHERS: [&str; 5] = ["for", "case", "select", "function", "[["];
 
-/// What ends a word, besides white space.
+/// The characters that end a word, besides white space.
 const OPERATORS: [char; 7] = [';', '&', '|', '(', ')', '<', '>'];
 
-/// Stands for what only the shell can tell.
+/// Stands for a part that only the shell knows.
 const UNKNOWN: char = '\0';
 
-/// The program, without its folder; `None`: that cannot be told.
+/// The program without its folder; `None`: it is not clear.
 pub fn program(command: &str) -> Option<String> {
     let mut letters = command.chars().peekable();
     loop {
@@ -56,13 +56,13 @@ fn of_path(word: &str) -> Option<String> {
 /// A word of the shell.
 #[derive(Default)]
 struct Word {
-    /// Without its quotes, and [`UNKNOWN`] in place of `$NAME` and its like.
+    /// The word without its quotes, and with [`UNKNOWN`] in place of `$NAME` and similar.
     text: String,
     /// Whether it sets a variable.
     is_assignment: bool,
 }
 
-/// The next word; `None`: it does not end.
+/// The next word; `None`: it has no end.
 fn word(letters: &mut Peekable<Chars>) -> Option<Word> {
     let mut word = Word::default();
     let mut is_name = true;
@@ -80,12 +80,12 @@ fn word(letters: &mut Peekable<Chars>) -> Option<Word> {
                 word.text.push(UNKNOWN);
                 expansion(letter, letters)?;
             }
-            // `NAME[1]=`, of bash.
+            // `NAME[1]=` of bash.
             '[' if is_name && !is_first => until(letters, ']', None)?,
             '+' if is_name && letters.peek() == Some(&'=') => {}
             '=' if is_name && !is_first => {
                 word.is_assignment = true;
-                // `NAME=(a b)`, of bash.
+                // `NAME=(a b)` of bash.
                 if letters.next_if_eq(&'(').is_some() {
                     until(letters, ')', None)?;
                 }
@@ -98,7 +98,7 @@ fn word(letters: &mut Peekable<Chars>) -> Option<Word> {
     Some(word)
 }
 
-/// Passes over what the shell replaces, behind its first letter.
+/// Skips an expansion of the shell, after its first character.
 fn expansion(first: char, letters: &mut Peekable<Chars>) -> Option<()> {
     match (first, letters.peek()) {
         ('`', _) => until(letters, '`', None),
@@ -118,8 +118,8 @@ fn expansion(first: char, letters: &mut Peekable<Chars>) -> Option<()> {
     }
 }
 
-/// Passes over everything up to this letter, and what is quoted or in brackets within; `None`: it does not come. The text as it is
-/// meant goes to `text`.
+/// Skips everything up to this character, with quoted and bracketed parts in between. `None`: it is missing. The unquoted text is added to
+/// `text`.
 fn until(letters: &mut Peekable<Chars>, end: char, mut text: Option<&mut String>) -> Option<()> {
     loop {
         let letter = letters.next()?;

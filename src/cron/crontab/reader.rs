@@ -1,4 +1,4 @@
-//! Reads a crontab line by line: the jobs, and everything that is wrong.
+//! Reads a crontab line by line. Returns its jobs and its mistakes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,49 +14,49 @@ use crate::base::text::cut_to_bytes;
 use crate::cron::{Schedule, Zone};
 use crate::lock::Name;
 
-/// Jobs of a crontab at most, and settings, as in cronie.
+/// Most jobs in a crontab, and most settings, as in cronie.
 const MOST_JOBS: usize = 10_000;
 const MOST_SETTINGS: usize = 1000;
 
-/// Bytes of a line at most. The kernel takes no longer command or variable (`MAX_ARG_STRLEN`, with the closing zero).
+/// Longest line in bytes. The kernel accepts no longer command or variable (`MAX_ARG_STRLEN`, including the final NUL).
 const LONGEST_LINE: usize = 128 * 1024 - 1;
 
-/// Characters of a schedule at most: the tables have no more room for it.
+/// Longest schedule in characters: the tables' column has no more room.
 pub const LONGEST_SCHEDULE: usize = 1000;
 
-/// Mistakes after which the rest is not read.
+/// After this many mistakes the rest is not read.
 const MOST_MISTAKES: usize = 100;
 
-/// The variable that names the time zone of the lines below.
+/// The variable with the time zone of the lines below it.
 const ZONE: &str = "CRON_TZ";
 
-/// How a comment begins that is dblock's.
+/// The start of dblock's own comments.
 const NAMING: &str = "#:";
 
-/// Bytes of a command's name, and digits of a hash, that the name of a job has which no comment names.
+/// For the derived name of a job: most bytes of its program's name, and the number of hash digits.
 const LONGEST_STEM: usize = 40;
 const HASH_DIGITS: usize = 8;
 
-/// What has been read of a crontab.
+/// The state of reading a crontab.
 pub struct Reader {
     jobs: Vec<Job>,
     mistakes: Vec<Mistake>,
-    /// The jobs' names in small letters, each with the name and its line.
+    /// The jobs' names in lower case, each with the name as written and its line.
     names: HashMap<String, (Name, usize)>,
-    /// That of the lines to come; `None`: it is not known.
+    /// The zone of the following lines; `None`: unknown.
     zone: Option<Zone>,
     has_told_of_zone: bool,
     variables: Variables,
     settings: usize,
-    /// Whether the rest is not read.
+    /// Whether the rest is skipped.
     is_over: bool,
     comment: Option<Comment>,
 }
 
-/// A `#:` comment, until the line below it is read.
+/// A `#:` comment, until the next line is read.
 struct Comment {
     line: usize,
-    /// `None` if it is wrong.
+    /// `None`: it is not valid.
     name: Option<Name>,
     options: Options,
 }
@@ -76,7 +76,7 @@ impl Reader {
         }
     }
 
-    /// The jobs of a file, and what is wrong in it.
+    /// Reads a file. Returns its jobs and its mistakes.
     pub fn read(mut self, bytes: &[u8]) -> (Vec<Job>, Vec<Mistake>) {
         let mark = bytes.strip_prefix(b"\xef\xbb\xbf");
         if mark.is_some() {
@@ -135,7 +135,7 @@ impl Reader {
             Ok(line) => return self.text(line.trim_start_matches(BLANK), number),
         };
         self.is_wrong(number, why);
-        // It may be the job that was named.
+        // The comment may have been for this line.
         self.comment = None;
     }
 
@@ -157,7 +157,7 @@ impl Reader {
         }
     }
 
-    /// A comment that names a job, when no job has followed it.
+    /// Reports a comment that names a job, but is not followed by one.
     fn end_of_comment(&mut self) {
         if let Some(comment) = self.comment.take() {
             let why = "#: names the job in the line right below it, and there is none";
@@ -278,8 +278,8 @@ impl Reader {
         }
     }
 
-    /// The name of a job that no comment names: that of its program, and a hash of the line and of the time zone that is set for it. So
-    /// it is the same on every host, and stays as long as the line does, wherever that stands.
+    /// The name of a job without a comment: its program's name, and a hash of the line and of its time zone. It is the same on every host,
+    /// and stays the same wherever the line stands in the file.
     fn derived_name(&self, fields: &str, rest: &str) -> Name {
         let zone = self.variables.iter().find(|(name, _)| **name == *ZONE);
         let zone = zone.map_or("", |(_, zone)| zone);
@@ -290,7 +290,7 @@ impl Reader {
         Name::parse(&name).expect("letters, digits and dots")
     }
 
-    /// Notes a name. One that another job has is wrong.
+    /// Notes a name. It is a mistake if another job has it.
     fn is_new(&mut self, name: &Name, line: usize, is_written: bool) -> bool {
         let (other, line_of_other) = match self.names.entry(name.to_string().to_lowercase()) {
             Entry::Vacant(free) => {
@@ -315,7 +315,7 @@ impl Reader {
     }
 }
 
-/// What a derived name begins with: the name of the program, as far as it is letters, digits, dots, dashes and underscores.
+/// The start of a derived name: the program's name, as far as it consists of letters, digits, dots, dashes and underscores.
 fn stem(command: &str) -> String {
     let is_other = |c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c);
     let program = program(command).unwrap_or_default();

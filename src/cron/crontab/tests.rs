@@ -1,4 +1,4 @@
-//! Whole files: the jobs that they have, and everything that is wrong in them.
+//! Whole files, with their jobs and all of their mistakes.
 
 use std::time::Duration;
 
@@ -110,12 +110,12 @@ fn blanks_comments_and_nicknames_are_read_as_by_cron() {
 fn a_job_without_a_name_has_one_of_its_line() {
     let text = "0 1 * * * /usr/bin/report --all\n0  2 * * *   /usr/bin/report --all\n";
     let names_of = names(text);
-    // The digits are those of: printf '\n0 1 * * *\n/usr/bin/report --all' | sha256sum
+    // To compute the digits: printf '\n0 1 * * *\n/usr/bin/report --all' | sha256sum
     assert_eq!(names_of, ["report-3a36bafb", "report-373c91ff"]);
-    // Wherever it stands, whatever is set above it.
+    // The name depends neither on the position nor on other settings.
     let moved = "MAILTO=x\n\n0 2 * * * /usr/bin/report --all\n@daily y\n";
     assert_eq!(names(moved)[0], names_of[1]);
-    // But not in another zone: both may stand in one file.
+    // It depends on the zone, so the same line may appear in several zones.
     let zones = "0 1 * * * a\nCRON_TZ=Asia/Tokyo\n0 1 * * * a\nCRON_TZ=UTC\n0 1 * * * a\n";
     assert_eq!(parsed(zones).unwrap().len(), 3);
     for (command, stem) in [
@@ -191,7 +191,7 @@ fn a_naming_comment_stands_right_above_its_job() {
         is_wrong(&format!("#: a\n{between}* * * * * x\n"), &[alone]);
     }
     is_wrong("#: a\n", &[alone]);
-    // A comment that begins otherwise is none.
+    // Any other comment is ignored.
     assert_eq!(parsed("# : a\n##: b\n* * * * * x\n").unwrap().len(), 1);
 }
 
@@ -362,7 +362,7 @@ proptest! {
     }
 }
 
-/// What says whether a file is another one does not change with a dblock that has more options.
+/// This text decides whether a file has changed. It must stay the same when dblock gets more options.
 #[test]
 fn options_are_described_by_their_names_and_only_where_they_are_other_than_without_any() {
     for (words, described) in [

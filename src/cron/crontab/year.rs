@@ -1,4 +1,4 @@
-//! Compares the ticks of real-looking crontabs with those of an independent reader, over a year.
+//! Compares the ticks of realistic crontabs with those of an independent reader, over a year.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use jiff::Timestamp;
 use super::{Crontab, Job};
 use crate::cron::Tick;
 
-/// Its clocks change as in most years; that of Casablanca for Ramadan, too.
+/// The clocks change as in most years, and in Casablanca also for Ramadan.
 const YEAR: i64 = 2026;
 
 fn begin(year: i64) -> Timestamp {
     format!("{year}-01-01T00:00:00Z").parse().unwrap()
 }
 
-/// The ticks of the year, in minutes since its beginning.
+/// The ticks of the year, in minutes since its start.
 fn ticks(job: &Job) -> Vec<i64> {
     let (first, end) = (begin(YEAR), begin(YEAR + 1));
     let next = |after| job.schedule.next_after(after).map(Tick::at);
@@ -73,6 +73,6 @@ fn a_year_of_300_lines_is_that_of_another_reader() {
         }
     }
     assert_eq!((lines, expected.next()), (300, None));
-    // Each of those that are not of a leap year has some.
+    // Each line has some ticks, unless it needs a leap year.
     assert!(count > 1_000_000, "{count}");
 }

@@ -1,11 +1,11 @@
-//! Rules, one by one. Times are minutes and seconds of an hour.
+//! Tests of single rules. Times are minutes and seconds of an hour.
 
 use super::*;
 use crate::cron::Zone;
 
 const HOUR: i64 = 1_795_000_000 / 3600 * 3600;
 
-/// A moment, as `10:30`, minutes and seconds.
+/// A moment, written as minutes and seconds, such as `10:30`.
 fn at(time: &str) -> i64 {
     let (minutes, seconds) = time.split_once(':').unwrap();
     (HOUR + minutes.parse::<i64>().unwrap() * 60 + seconds.parse::<i64>().unwrap()) * 1_000_000
@@ -50,7 +50,7 @@ fn decided(fields: &str, words: &str, next: &str, under_way: UnderWay, now: Now)
     decide(("job", &schedule, &options(words)), &row, under_way, now)
 }
 
-/// What is settled: what is skipped as `FIRST-LAST xCOUNT WHY`, what runs, and what comes next.
+/// The settlement as text: skips as `FIRST-LAST xCOUNT WHY`, then the tick that runs, and the next tick.
 fn settled(fields: &str, words: &str, next: &str, under_way: UnderWay, now: Now) -> String {
     let shown = |at: i64| {
         let seconds = at / 1_000_000 - HOUR;
@@ -131,7 +131,7 @@ fn the_latest_missed_tick_is_made_up_for() {
         settled(EVERY_5, "--deadline 1m", "10:00", IDLE, now("32:00")),
         "10:00-30:00 x5 Missed, next 35:00"
     );
-    // What is a little late is in time.
+    // A slight delay still counts as in time.
     assert_eq!(
         settled(EVERY_5, "--deadline 1s", "10:00", IDLE, now("10:04")),
         "run 10:00, next 15:00"
@@ -199,7 +199,7 @@ fn ticks_that_are_made_up_for_wait_for_one_another_and_for_their_part_of_the_cro
 
 #[test]
 fn a_tick_is_no_older_for_being_put_off_after_an_outage() {
-    // The deadline is over while the crowd starts.
+    // The deadline ends while many jobs are starting.
     let back = Now {
         back_at: at("59:50"),
         ..now("60:10")
@@ -210,7 +210,7 @@ fn a_tick_is_no_older_for_being_put_off_after_an_outage() {
             .next(),
         Some("run 00:00")
     );
-    // Nobody has put it off so long.
+    // The delay is longer than catching up can take.
     let late = Now {
         at: at("61:00"),
         ..back
@@ -258,7 +258,7 @@ fn a_tick_during_an_earlier_one_is_skipped_or_waits_or_runs() {
         let found = settled(EVERY_5, words, "10:00", under_way, now("10:02"));
         assert_eq!(found, format!("{what}{next}"), "{words}");
     }
-    // That needs no room.
+    // Waiting and skipping need no room.
     let full = Now {
         has_room: false,
         ..now("10:02")
@@ -341,7 +341,7 @@ fn what_failed_is_tried_again_as_often_as_asked_for() {
     assert_eq!(retry(&tries, AttemptEnd::Lost, 3), (None, 4));
     assert_eq!(retry(&tries, AttemptEnd::GivenBack, 3), (second(0), 3));
     assert_eq!(retry(&tries, AttemptEnd::Over, 0), (None, 0));
-    // One host that dies takes no tick along; a tick that takes down every host is given up.
+    // A tick survives the death of one host. A tick that takes down every host is given up.
     let none = options("");
     assert_eq!(retry(&none, AttemptEnd::Failed, 0), (None, 1));
     assert_eq!(retry(&none, AttemptEnd::Lost, 0), (second(0), 1));
@@ -350,7 +350,7 @@ fn what_failed_is_tried_again_as_often_as_asked_for() {
     assert_eq!(retry(&many, AttemptEnd::Failed, 50).0, second(7200));
 }
 
-/// It counts as no attempt, and the pauses double, within bounds.
+/// This does not count as a failure, and the pauses double within bounds.
 #[test]
 fn what_cannot_be_started_is_tried_less_and_less_often() {
     let none = options("");
@@ -361,7 +361,7 @@ fn what_cannot_be_started_is_tried_less_and_less_often() {
     }
 }
 
-/// What a look costs does not depend on how long nobody was there, and neither does which tick is taken for the latest.
+/// The cost of a look does not depend on the length of the outage, and neither does the choice of the latest tick.
 #[test]
 fn however_many_were_missed_the_latest_is_found_and_no_more_are_counted_than_said() {
     let month = Now {
@@ -379,7 +379,7 @@ fn however_many_were_missed_the_latest_is_found_and_no_more_are_counted_than_sai
     assert_eq!(settlement.next, Some(last + minute));
     assert_eq!(settlement.skips[0].ticks, (at("10:00"), last - minute));
     assert_eq!(settlement.skips[0].count.to_string(), "at least 100000");
-    // They are not counted while they are put off.
+    // While ticks are put off they are not counted.
     let crowd = Now {
         made_up_from: month.at + 20_000_000,
         has_room: false,
@@ -399,7 +399,7 @@ fn however_many_were_missed_the_latest_is_found_and_no_more_are_counted_than_sai
     );
 }
 
-/// As each tick from the first on finds it.
+/// Finds the same ticks as walking through them from the first one.
 #[test]
 fn the_latest_ticks_are_those_that_come_one_after_the_other() {
     let hours = |hours: i64| hours * 3600 * 1_000_000;

@@ -1,6 +1,7 @@
-//! What the contract says of each tick: it ran once, or was skipped for a reason that is true.
+//! Checks each tick against the contract: it ran once, was skipped for a true reason, or was held back by a pause.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::time::Duration;
 
 use super::super::crontab::{Missed, Overlap};
@@ -8,18 +9,27 @@ use super::super::rules::{AttemptEnd, FRESH, Why, next_after};
 use super::server::{Event, Skipped};
 use super::{Job, SECOND, START, World, micros};
 
-/// Looks at each tick of each job, from the first to the last that must be settled.
+/// Checks each tick of each job, from the first to the last that must be settled.
 pub(super) fn check(world: &World, until: i64) {
     for (at, job) in world.jobs.iter().enumerate() {
         let (events, skips) = (&world.server.events[at], &world.server.skips[at]);
-        let mut next = next_after(&job.schedule, START);
+        let first = next_after(&job.schedule, START);
+        let of_schedule = iter::successors(first, |tick| next_after(&job.schedule, *tick));
+        let ticks = of_schedule.take_while(|tick| *tick <= until);
         let mut counted = 0;
-        while let Some(tick) = next.filter(|tick| *tick <= until) {
-            next = next_after(&job.schedule, tick);
+        for tick in ticks.chain(world.server.triggers[at].iter().copied()) {
+            let is_trigger = world.server.triggers[at].contains(&tick);
+            // A skip may include several ticks of the schedule, but only a single trigger.
             let of_skip: Vec<&Skipped> = skips
                 .iter()
                 .filter(|skip| skip.first <= tick && tick <= skip.last)
+                .filter(|skip| !is_trigger || skip.first == tick)
                 .collect();
+            let paused = &world.server.paused[at];
+            let is_held_back = !is_trigger
+                && paused
+                    .iter()
+                    .any(|(from, to)| (*from..=*to).contains(&tick));
             let place = || {
                 format!(
                     "{} {:?} tick {} of {:?}: {:?}, {of_skip:?}",
@@ -31,14 +41,21 @@ pub(super) fn check(world: &World, until: i64) {
                 )
             };
             let given_up = world.server.given_up[at].get(&tick);
+            assert!(
+                !is_held_back || (events.get(&tick).is_none() && of_skip.is_empty()),
+                "paused, and settled: {}",
+                place()
+            );
             match (events.get(&tick), &of_skip[..]) {
                 (_, []) if given_up.is_some_and(|given_up| is_late(job, *given_up)) => {}
                 (Some(of_tick), []) => check_attempts(job, of_tick, &place),
                 (None, [skip]) => {
-                    counted += 1;
+                    // Other skips are part of a settlement beyond the end.
+                    counted += usize::from(skip.last <= until);
                     check_reason(job, &world.server.spans[at], tick, skip, &place);
                 }
-                // It was taken, and given up before any command started.
+                (None, []) if is_held_back => {}
+                // If it was taken, it was given up before any command started.
                 (None, []) => panic!("neither run nor skipped: {}", place()),
                 _ => panic!("settled twice: {}", place()),
             }
@@ -53,7 +70,7 @@ pub(super) fn check(world: &World, until: i64) {
     }
 }
 
-/// Whether nobody could make the next attempt in time: within `--deadline`, or an hour where the missed are skipped.
+/// Whether nobody could make the next attempt in time: within `--deadline`, or within an hour with `--missed skip`.
 fn is_late(job: &Job, (since, at): (i64, i64)) -> bool {
     let limit = match job.options.missed {
         Missed::Skip => Some(Duration::from_secs(3600)),
@@ -81,7 +98,7 @@ fn check_attempts(job: &Job, events: &[Event], place: &dyn Fn() -> String) {
             .count()
     };
     let failed = count(AttemptEnd::Failed);
-    // A host that died before its command started counts, too.
+    // A host that died before its command started counts as an attempt, too.
     if !has_succeeded {
         let retries = job.options.retries as usize;
         let attempts = last as usize;
@@ -117,7 +134,7 @@ fn check_reason(
         return;
     }
     assert_ne!(job.options.overlap, Overlap::Allow, "{}", place());
-    // Another tick of the job must have been under way, from before the skip until after the tick was due.
+    // Another tick of the job must have been in progress at some time between this tick and the skip.
     let is_true = spans.iter().any(|(other, (from, to))| {
         *other != tick && *from <= skip.at && to.is_none_or(|to| to >= tick)
     });

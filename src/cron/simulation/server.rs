@@ -1,13 +1,13 @@
-//! The server of the simulation: what it has is changed by one host at a time, each change as the statements have it.
+//! The server of the simulation. One host at a time changes its state, in the same way as the SQL statements do.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::super::crontab::Overlap;
-use super::super::rules::{AttemptEnd, Fate, Row, Settlement, Why, retry};
+use super::super::rules::{AttemptEnd, Fate, Row, Settlement, Why, next_after, retry};
 use super::{Command, Host, Job, World, micros};
 
-/// A tick that has a row.
+/// A tick with a row.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Entry {
     pub(super) job: usize,
@@ -20,7 +20,13 @@ pub(super) struct Entry {
     pub(super) started: bool,
 }
 
-/// What the checker looks at.
+impl Entry {
+    pub(super) fn is_waiting(&self) -> bool {
+        self.daemon.is_none() && self.start_at.is_none()
+    }
+}
+
+/// An event for the checker.
 #[derive(Debug, Clone)]
 pub(super) enum Event {
     Started { attempt: u32, at: i64 },
@@ -36,27 +42,41 @@ pub(super) struct Skipped {
     pub(super) at: i64,
 }
 
-/// The server: what it has is changed by one host at a time.
+/// The state of the server.
 #[derive(Default)]
 pub(super) struct Server {
     pub(super) now: i64,
     pub(super) is_up: bool,
     pub(super) rows: Vec<Row>,
     pub(super) ticks: Vec<Entry>,
-    /// Which run has the lock of a job, and until when; more than one where ticks may overlap.
+    /// Which runs hold the lock of each job, and until when. There may be several if ticks may overlap.
     pub(super) locks: Vec<Vec<(u64, i64)>>,
     pub(super) renewed: BTreeMap<u64, i64>,
     pub(super) events: Vec<BTreeMap<i64, Vec<Event>>>,
     pub(super) skips: Vec<Vec<Skipped>>,
-    /// From when to when each tick that was taken was under way.
+    /// When each taken tick was in progress, from start to end.
     pub(super) spans: Vec<BTreeMap<i64, (i64, Option<i64>)>>,
-    /// Ticks whose next attempt nobody could make in time: since when one could have been, and when they were given up.
+    /// Ticks whose next attempt nobody could make in time: since when that was possible, and when they were given up.
     pub(super) given_up: Vec<BTreeMap<i64, (i64, i64)>>,
+    /// When each job was triggered by hand.
+    pub(super) triggers: Vec<Vec<i64>>,
+    /// The ranges of ticks that were held back by a pause of each job.
+    pub(super) paused: Vec<Vec<(i64, i64)>>,
     pub(super) runs: u64,
 }
 
 impl Server {
-    /// The conditional UPDATE of the job's row, and what goes with it.
+    /// Resumes a paused job with its next tick.
+    pub(super) fn resume(&mut self, at: usize, job: &Job) {
+        let row = &mut self.rows[at];
+        row.is_paused = false;
+        if let Some(next) = row.next.filter(|next| *next <= self.now) {
+            self.paused[at].push((next, self.now));
+            row.next = next_after(&job.schedule, self.now);
+        }
+    }
+
+    /// The conditional UPDATE of the job's row, and its effects.
     pub(super) fn settle(
         &mut self,
         at: usize,
@@ -65,15 +85,25 @@ impl Server {
         settlement: &Settlement,
     ) -> Option<Entry> {
         let is_free = self.ticks.iter().all(|tick| tick.job != at);
-        if self.rows[at].next != Some(settlement.from) || settlement.is_alone && !is_free {
+        let row = &mut self.rows[at];
+        let from = if settlement.is_trigger {
+            row.triggered
+        } else {
+            row.next.filter(|_| !row.is_paused)
+        };
+        if from != Some(settlement.from) || settlement.is_alone && !is_free {
             return None;
         }
-        assert!(
-            settlement.next > Some(settlement.from),
-            "a row moves forward"
-        );
         assert!(settlement.from <= self.now);
-        self.rows[at].next = settlement.next;
+        if settlement.is_trigger {
+            row.triggered = None;
+        } else {
+            assert!(
+                settlement.next > Some(settlement.from),
+                "a row moves forward"
+            );
+            row.next = settlement.next;
+        }
         for skip in &settlement.skips {
             self.skips[at].push(Skipped {
                 first: skip.ticks.0,
@@ -158,7 +188,7 @@ impl Server {
         }
     }
 
-    /// Takes the lock, and notes that the command is about to start; `None`: it waits, `false`: the tick is another's.
+    /// Acquires the lock, and notes that the command is about to start. `None`: it waits. `false`: another run has the tick.
     pub(super) fn start(&mut self, job: &Job, command: &Command, until: i64) -> Option<bool> {
         let now = self.now;
         let locks = &mut self.locks[command.job];
@@ -184,7 +214,7 @@ impl Server {
         self.events[command.job].entry(command.tick).or_default()
     }
 
-    /// How the command of a run ended, as its keeper writes it.
+    /// Records how the command of a run ended, as its keeper does.
     pub(super) fn note(&mut self, command: &Command, end: AttemptEnd) {
         let (run, at) = (command.run, self.now);
         self.of(command).push(Event::Ended { run, end, at });

@@ -1,5 +1,5 @@
-//! Attempts of a tick that has a row: the next one, and the end of one. Each is conditional on the run of the one before: of two daemons
-//! that take over the same tick one does, and one that is late changes nothing.
+//! The attempts of a tick with a row: starts the next one, and ends one. Each change is conditional on the run of the previous attempt. If
+//! two daemons take over the same tick, only one succeeds, and a late one changes nothing.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use super::reasons::too_late;
 use super::settle::run;
 use super::{moment, of_history, optional};
 use crate::db::{Batch, Fault, Reply, Row, Statement, first_value, text_literal};
-use crate::history::Outcome;
+use crate::history::{KILLED, Outcome};
 use crate::schema::{CRON_TICKS, RUNS, Tables};
 
-/// Gives a tick to a daemon for another attempt. The answer says whether it has it.
+/// Takes a tick for another attempt by a daemon. Returns whether that succeeded.
 pub struct Retake<'a> {
-    /// Where.
+    /// dblock's tables.
     pub tables: &'a Tables,
-    /// Who takes it.
+    /// The daemon that takes it.
     pub daemon: &'a DaemonFacts,
-    /// The tick as it was seen.
+    /// The tick as it was read.
     pub seen: &'a TickRow,
-    /// What counts as failed now.
+    /// The number of failures so far.
     pub failures: u32,
-    /// The number of the new run.
+    /// The id of the new run.
     pub run: &'a str,
-    /// The program that is started.
+    /// The program that will start.
     pub program: &'a str,
-    /// Why the attempt before has failed, where nobody has written that.
+    /// Why the previous attempt failed, if its own processes have not recorded that.
     pub why: Option<&'a str>,
 }
 
@@ -40,7 +40,7 @@ fn key(name: &str, tick: i64, run: &str) -> String {
     )
 }
 
-/// Writes how a run ended whose own processes have not.
+/// Records how a run ended, if its own processes have not.
 fn end_run(tables: &Tables, run: &str, outcome: Outcome, why: &str, condition: &str) -> String {
     format!(
         "UPDATE {} SET ended_at = UTC_TIMESTAMP(6), outcome = {}, message = {} WHERE run = {} AND ended_at IS NULL{condition}",
@@ -107,21 +107,21 @@ impl Batch for Retake<'_> {
     }
 }
 
-/// Gives up a tick, for its next attempt comes too late: the history has that.
+/// Gives up a tick, because it is too late for the next attempt. The history records that.
 pub struct GiveUp<'a> {
-    /// Where.
+    /// dblock's tables.
     pub tables: &'a Tables,
-    /// Who does it.
+    /// The daemon that gives it up.
     pub daemon: &'a DaemonFacts,
-    /// The tick as it was seen.
+    /// The tick as it was read.
     pub seen: &'a TickRow,
-    /// How it is shown.
+    /// The tick as text.
     pub shown: &'a str,
-    /// A number of its own.
+    /// The id of a new run, for the history.
     pub id: &'a str,
-    /// The program that is not started.
+    /// The program that does not start.
     pub program: &'a str,
-    /// Why the attempt before has failed, where nobody has written that.
+    /// Why the previous attempt failed, if its own processes have not recorded that.
     pub why: Option<&'a str>,
 }
 
@@ -141,7 +141,7 @@ impl Batch for GiveUp<'_> {
         let message = format!("{}: {}", seen.name, too_late(next, self.shown));
         let mut statements = vec![
             "/* dblock cron give up */ BEGIN".to_owned(),
-            // Of two daemons one does it.
+            // Of two daemons only one succeeds.
             format!(
                 "UPDATE {ticks} SET run = {} WHERE {} AND daemon <=> {daemon} AND started_at <=> {}",
                 text_literal(self.id),
@@ -177,24 +177,24 @@ impl Batch for GiveUp<'_> {
     }
 }
 
-/// Ends an attempt: the tick is over, or to be tried again after so long, with what counts as failed. It may be carried out twice.
+/// Ends an attempt: the tick is over, or will be tried again after a delay. It can be repeated.
 pub struct Finish<'a> {
-    /// Where.
+    /// dblock's tables.
     pub tables: &'a Tables,
     /// The tick.
     pub name: &'a str,
     pub tick: i64,
     /// The run of the attempt.
     pub run: &'a str,
-    /// `None`: it is over.
+    /// The delay before the next attempt; `None`: the tick is over.
     pub retry: Option<Duration>,
-    /// How it ended.
+    /// How the attempt ended.
     pub end: AttemptEnd,
-    /// What counts as failed now.
+    /// The number of failures so far.
     pub failures: u32,
-    /// Why, where nobody has written that.
+    /// The reason, if the run's own processes have not recorded one.
     pub why: Option<&'a str>,
-    /// Statements that write how its command ended, where nobody has.
+    /// Statements that record how its command ended, if nobody else has.
     pub records: &'a [String],
 }
 
@@ -237,22 +237,22 @@ impl Batch for Finish<'_> {
     }
 }
 
-/// What is known of a run whose daemon is silent.
+/// The state of a run whose daemon is silent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunState {
     /// It holds its lock.
     Alive,
-    /// It has ended, so.
+    /// It has ended in this way.
     Ended(AttemptEnd),
-    /// Neither. Its command was started, or about to be.
+    /// It neither holds its lock nor has recorded an end. Its command was started, or was about to be.
     Gone,
-    /// Neither, and its command was not started.
+    /// As [`Self::Gone`], but its command was not started.
     Unstarted,
 }
 
-/// Asks for it.
+/// Asks for the state of a run.
 pub struct AskRun<'a> {
-    /// Where.
+    /// dblock's tables.
     pub tables: &'a Tables,
     /// The job.
     pub name: &'a str,
@@ -267,7 +267,8 @@ impl Statement for AskRun<'_> {
         let (name, run) = (text_literal(self.name), text_literal(self.run));
         format!(
             "/* dblock cron run */ SELECT (SELECT COUNT(*) FROM {} WHERE name = {name} AND owner = {run} AND expires_at > UTC_TIMESTAMP(6)), \
-             (SELECT CONCAT(outcome, ' ', COALESCE(exit_code, '')) FROM {} WHERE run = {run} AND ended_at IS NOT NULL), \
+             (SELECT IF(COALESCE(message LIKE '{KILLED}%', FALSE), '{OVER}', CONCAT(outcome, ' ', COALESCE(exit_code, ''))) \
+             FROM {} WHERE run = {run} AND ended_at IS NOT NULL), \
              (SELECT COUNT(*) FROM {} WHERE name = {name} AND run = {run} AND started_at IS NULL)",
             self.tables.locks(),
             self.tables.runs(),
@@ -290,38 +291,50 @@ impl Statement for AskRun<'_> {
     }
 }
 
-/// What the words of the history mean: the outcome and the exit code.
+/// This word stands for the outcome of a run that `dblock kill --force` has ended.
+const OVER: &str = "over";
+
+/// Decodes the outcome and the exit code from the history.
 fn end_of(words: &str) -> AttemptEnd {
     let (outcome, code) = words.split_once(' ').unwrap_or((words, ""));
     let is = |known: Outcome| outcome == known.word();
-    if is(Outcome::Ran) && code == "0" || is(Outcome::Skipped) {
+    if is(Outcome::Ran) && code == "0" || is(Outcome::Skipped) || outcome == OVER {
         AttemptEnd::Over
     } else if is(Outcome::Ran) || is(Outcome::TimedOut) {
         AttemptEnd::Failed
     } else if is(Outcome::Interrupted) {
         AttemptEnd::GivenBack
     } else {
-        // Its dblock was killed, and its keeper has written that.
+        // Its dblock was killed, and its keeper has recorded that.
         AttemptEnd::Lost
     }
 }
 
-/// A tick that a run is for, as long as it is its own.
+/// The tick of a run, while the run still has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The tick.
     pub tick: i64,
-    /// How it is shown.
+    /// The tick as text.
     pub shown: String,
-    /// Which attempt it is, from 1 on.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
 }
 
 impl Claim {
-    /// The statement that notes that the command is about to start, if the tick is still this run's. It changes one row then.
+    /// Notes that the command is about to start, if this run still has the tick. Then the statement changes one row.
     pub fn confirm(&self, tables: &Tables, name: &str, run: &str) -> String {
         format!(
             "/* dblock cron start */ UPDATE {} SET started_at = UTC_TIMESTAMP(6), unstarted_at = NULL WHERE {}",
+            tables.of(&CRON_TICKS),
+            key(name, self.tick, run)
+        )
+    }
+
+    /// Ends the tick, if this run still has it, because somebody has ended the run.
+    pub fn end(&self, tables: &Tables, name: &str, run: &str) -> String {
+        format!(
+            "/* dblock cron end */ DELETE FROM {} WHERE {}",
             tables.of(&CRON_TICKS),
             key(name, self.tick, run)
         )

@@ -1,18 +1,18 @@
-//! A daemon's row: that it is alive, how much it runs at once, and with which jobs of its file it is alone.
+//! A daemon's row: whether it is alive, how many commands it runs at once, and which of its jobs differ from those in force.
 
-use super::reasons::{DIED, IN_NO_FILE};
+use super::reasons::IN_NO_FILE;
 use super::{micros, of_history};
 use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
-use crate::history::Outcome;
+use crate::history::{DIED, Outcome};
 use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
 
-/// A job that no file has is forgotten after so many days.
+/// A job that is in no file is deleted after this many days.
 pub const FORGOTTEN_AFTER: u32 = 30;
 
-/// What a daemon says of itself.
+/// The facts that a daemon registers.
 #[derive(Debug, Clone)]
 pub struct DaemonFacts {
-    /// 32 hex digits that no other one has.
+    /// An id of 32 hex digits, which no other daemon has.
     pub id: String,
     /// Its host.
     pub host: String,
@@ -24,25 +24,25 @@ pub struct DaemonFacts {
     pub slots: u32,
 }
 
-/// The columns of a run that a daemon requests.
+/// The columns of a run that a daemon requests, for the history.
 pub(super) const RUN: &str = "run, name, tick, attempt, host, pid, user, program, requested_at";
 
-/// The assignment of a daemon's row that comes in front of that of its lease: where that has run out it begins anew.
+/// Sets the start of the daemon's current life, which begins anew after its lease has run out. Must come before the new lease.
 const ALIVE_SINCE: &str =
     "alive_since = IF(expires_at < UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), alive_since)";
 
-/// Registers a daemon, or says again what it is. The answer is the server's time.
+/// Registers a daemon, or updates its row. Returns the server's time.
 pub struct Register<'a> {
-    /// Where.
+    /// dblock's tables.
     pub tables: &'a Tables,
     /// The daemon.
     pub facts: &'a DaemonFacts,
-    /// How many jobs its file has, and a hash of them.
+    /// The number of jobs in its file, and a hash of them.
     pub jobs: (usize, &'a str),
-    /// Those of which another schedule is in force, and those of which something else differs, a line each.
+    /// The jobs with another schedule than the one in force, and those with other differences. One name in each line.
     pub disagrees: &'a str,
     pub differs: &'a str,
-    /// How long it is taken for alive, in seconds.
+    /// How long it counts as alive, in seconds.
     pub lease: u64,
 }
 
@@ -89,18 +89,18 @@ impl Batch for Register<'_> {
     }
 }
 
-/// Asks whether a daemon of this host and user had the file of this one the last time. Several may run there, each with a file of its
-/// own: what counts is the last file of each, so those that no later daemon can have succeeded, for it started while they were alive.
+/// Asks whether an earlier daemon of this host and user had the same file. Several daemons may run there, each with its own file, so the
+/// last file of each counts. A daemon's file is the last one unless a later daemon has started after it was gone.
 pub struct AskFileBefore<'a> {
-    /// Where.
+    /// dblock's tables.
     pub tables: &'a Tables,
     /// The daemon that asks.
     pub facts: &'a DaemonFacts,
-    /// The hash of the jobs of its file.
+    /// The hash of the jobs in its file.
     pub definition: &'a str,
 }
 
-/// Whether a daemon `n` started after another one of the same host and user, `o`, had gone.
+/// Whether the daemon `n` started after `o`, of the same host and user, was gone.
 const SUCCEEDED: &str =
     "n.host = o.host AND n.user = o.user AND n.started_at > COALESCE(o.gone_at, o.renewed_at)";
 
@@ -110,7 +110,7 @@ impl Statement for AskFileBefore<'_> {
     fn sql(&self) -> String {
         let daemons = self.tables.of(&CRON_DAEMONS);
         let id = text_literal(&self.facts.id);
-        // One that has just started, and is alive, starts together with this one, as at a boot.
+        // A living daemon that has just started does not count as a successor: it started together with this one, as at a boot.
         format!(
             "/* dblock cron before */ SELECT COUNT(*) FROM {daemons} o WHERE o.daemon <> {id} AND o.host = {} AND o.user = {} \
              AND o.definition = {} AND NOT EXISTS (SELECT 1 FROM {daemons} n WHERE {SUCCEEDED} AND n.daemon <> {id} \
@@ -126,7 +126,7 @@ impl Statement for AskFileBefore<'_> {
     }
 }
 
-/// Says that a daemon is alive, for so many seconds.
+/// Renews a daemon's lease, for this many seconds.
 pub fn renew(tables: &Tables, id: &str, lease: u64) -> Plain {
     Plain(format!(
         "/* dblock cron renew */ UPDATE {} SET {ALIVE_SINCE}, renewed_at = UTC_TIMESTAMP(6), expires_at = UTC_TIMESTAMP(6) + INTERVAL {lease} SECOND \
@@ -136,7 +136,7 @@ pub fn renew(tables: &Tables, id: &str, lease: u64) -> Plain {
     ))
 }
 
-/// Says that a daemon takes no more ticks: they are the others'.
+/// Notes that a daemon takes no more ticks. Other daemons take them.
 pub fn stop_taking(tables: &Tables, id: &str) -> Plain {
     Plain(format!(
         "/* dblock cron stop */ UPDATE {} SET leaving_at = COALESCE(leaving_at, UTC_TIMESTAMP(6)) WHERE daemon = {}",
@@ -145,7 +145,7 @@ pub fn stop_taking(tables: &Tables, id: &str) -> Plain {
     ))
 }
 
-/// Says that a daemon is gone, and runs nothing any more.
+/// Notes that a daemon is gone, and runs nothing any more.
 pub fn leave(tables: &Tables, id: &str) -> Plain {
     Plain(format!(
         "/* dblock cron leave */ UPDATE {} SET leaving_at = COALESCE(leaving_at, UTC_TIMESTAMP(6)), gone_at = UTC_TIMESTAMP(6), \
@@ -155,14 +155,14 @@ pub fn leave(tables: &Tables, id: &str) -> Plain {
     ))
 }
 
-/// Forgets the next tick of jobs that no daemon has had in its file for so many seconds, and gives up their ticks that nobody has, or that
-/// a silent daemon has. When such a job is in a file again, it is as a new one.
+/// Deletes the next tick of jobs that have been in no file for a while. Gives up their ticks in progress that no daemon or only a silent
+/// one has. If such a job is in a file again, it starts as a new one.
 pub struct Forsake<'a> {
-    /// Where.
+    /// dblock's tables.
     pub tables: &'a Tables,
-    /// Who says so. Unless it is alive for as long nothing is done: after an outage each daemon has the time to say what is in its file.
+    /// The daemon that does it. It must have been alive for the same time. So after an outage all daemons have time to note their jobs.
     pub daemon: &'a DaemonFacts,
-    /// In seconds.
+    /// How long the jobs must have been in no file, in seconds.
     pub after: u64,
 }
 
@@ -190,7 +190,7 @@ impl Batch for Forsake<'_> {
                 "UPDATE {jobs} SET next_at = NULL, triggered_at = NULL, changed_at = UTC_TIMESTAMP(6) \
                  WHERE (next_at IS NOT NULL OR triggered_at IS NOT NULL) AND {is_old}"
             ),
-            // Theirs are this daemon's own from here on, with a mark: of two daemons one gets each.
+            // Claims their ticks; `start_at = tick` marks them for deletion below. Of two daemons only one gets each tick.
             format!(
                 "UPDATE {ticks} t JOIN {jobs} j ON j.name = t.name LEFT JOIN {daemons} d ON d.daemon = t.daemon \
                  LEFT JOIN {locks} l ON l.name = t.name AND l.owner = t.run AND l.expires_at > UTC_TIMESTAMP(6) \
@@ -223,8 +223,8 @@ impl Batch for Forsake<'_> {
     }
 }
 
-/// What deletes daemons that are gone, and jobs that no file has had for a month, with their ticks. One that no other of its
-/// host and user has succeeded stays for a week: [`AskFileBefore`].
+/// Deletes old rows: daemons that are gone, and jobs that were in no file for [`FORGOTTEN_AFTER`] days, with their ticks. A daemon without
+/// a successor on its host and for its user is kept for a week, for [`AskFileBefore`].
 pub fn prune(tables: &Tables) -> [Plain; 3] {
     let [jobs, ticks, daemons] =
         [CRON_JOBS, CRON_TICKS, CRON_DAEMONS].map(|table| tables.of(&table));

@@ -1,4 +1,4 @@
-//! What is known of all jobs, of their ticks that are under way, and of the daemons.
+//! Lists all jobs, their ticks in progress, and the daemons.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ pub struct ListedJob {
     /// The next tick; `None`: there is none.
     pub next: Option<i64>,
     pub paused: Option<i64>,
-    /// When somebody wanted it to run besides.
+    /// When it was triggered by hand.
     pub triggered: Option<i64>,
-    /// When a daemon last had it in its file.
+    /// When it was last seen in a daemon's file.
     pub seen: Option<i64>,
-    /// By how much its ticks may be put off.
+    /// The longest delay of its ticks.
     pub jitter: Duration,
-    /// The host whose file changed it last.
+    /// The host whose file has last changed it.
     pub changed_by: Option<String>,
     /// Its last run.
     pub last: Option<LastRun>,
@@ -39,21 +39,21 @@ pub struct LastRun {
     pub acquired: Option<i64>,
     pub started: Option<i64>,
     pub ended: Option<i64>,
-    /// In the words of the history; `None`: it has not ended.
+    /// The outcome as in the history; `None`: it has not ended.
     pub outcome: Option<String>,
     pub exit_code: Option<u32>,
     pub signal: Option<String>,
 }
 
-/// A tick that is under way.
+/// A tick in progress.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ListedTick {
     pub name: String,
     pub tick: i64,
     pub attempt: u32,
-    /// Where it runs; `None`: nowhere.
+    /// Where it runs; `None`: it is not running.
     pub host: Option<String>,
-    /// When it is tried again; `None` too: it waits for an earlier one.
+    /// When it is tried again. If this is `None` too, it waits for an earlier tick.
     pub retry: Option<i64>,
 }
 
@@ -62,22 +62,22 @@ pub struct ListedTick {
 pub struct ListedDaemon {
     pub host: Option<String>,
     pub pid: Option<u64>,
-    /// How many commands it runs at once, and how many jobs its file has.
+    /// How many commands it runs at once, and the number of jobs in its file.
     pub slots: u32,
     pub jobs: u32,
-    /// A hash of what its file says.
+    /// A hash of its file's jobs.
     pub file: String,
     pub started: Option<i64>,
     pub renewed: Option<i64>,
     pub is_alive: bool,
     pub is_leaving: bool,
-    /// Jobs of which its file has another schedule than is in force.
+    /// The jobs whose schedule in its file differs from the one in force.
     pub disagrees: Vec<String>,
-    /// Jobs of which its file has another command, other options or variables than were read last.
+    /// The jobs whose command, options or variables in its file differ from those read last.
     pub differs: Vec<String>,
 }
 
-/// What was found.
+/// An item of the list.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Listed {
     /// The server's time.
@@ -87,7 +87,7 @@ pub enum Listed {
     Daemon(ListedDaemon),
 }
 
-/// Reports all of it.
+/// Reports all items.
 ///
 /// # Errors
 /// Those of a statement.

@@ -1,4 +1,4 @@
-//! What a daemon asks for once a second, in one statement: jobs that are due or have changed, ticks that are under way, and daemons.
+//! A daemon's look at the tables, once a second in one statement: due or changed jobs, ticks in progress, and living daemons.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use super::{micros, moment};
 use crate::db::{Fault, Row, Statement, text_literal};
 use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
 
-/// What a tick's row says.
+/// A tick's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TickRow {
     /// The job.
@@ -16,50 +16,57 @@ pub struct TickRow {
     pub tick: i64,
     /// The run of the latest attempt.
     pub run: String,
-    /// How often it was started, and how often that counts as failed.
+    /// The number of attempts, and how many of them count as failures.
     pub attempt: u32,
     pub failures: u32,
-    /// Who has it; `None`: nobody.
+    /// The daemon that has it; `None`: none.
     pub daemon: Option<String>,
-    /// When it is to be tried again; where its daemon is silent, since when.
+    /// When to try it again. If its daemon is silent, since when.
     pub start_at: Option<i64>,
-    /// When its command was about to start.
+    /// When its command was about to start, if it was.
     pub started_at: Option<i64>,
-    /// Since when no attempt could be started; `None`: the latest was, or there was none.
+    /// Since when no attempt could start its command; `None`: the latest did, or there was none.
     pub unstarted_at: Option<i64>,
-    /// Whether nobody has heard of its daemon for the TTL, or that has not said for a while that the run has ended; and the run does not
-    /// hold its lock.
+    /// Whether the tick may be taken over: the run does not hold its lock, and its daemon has been silent for the TTL, or has not recorded
+    /// the run's end for a while.
     pub is_orphan: bool,
 }
 
-/// What was found.
+impl TickRow {
+    /// Whether it waits for an earlier tick of its job.
+    pub fn is_waiting(&self) -> bool {
+        self.daemon.is_none() && self.start_at.is_none()
+    }
+}
+
+/// The result of a look.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// The server's time.
     pub now: i64,
-    /// Jobs that are due, or were changed lately.
+    /// The jobs that are due or have changed.
     pub jobs: HashMap<String, JobRow>,
-    /// The names of those that are due.
+    /// The names of the due jobs.
     pub due: HashSet<String>,
-    /// All ticks that have a row.
+    /// All ticks with a row.
     pub ticks: Vec<TickRow>,
-    /// Daemons that are alive and take ticks.
+    /// The daemons that are alive and take ticks.
     pub daemons: Vec<String>,
     /// Whether the daemon that asks has a row.
     pub is_registered: bool,
 }
 
-/// Asks for it.
+/// Looks at the tables.
 pub struct Look<'a> {
-    /// Where.
+    /// dblock's tables.
     pub tables: &'a Tables,
     /// The daemon that asks.
     pub daemon: &'a str,
-    /// Jobs that have changed since then are of interest; `None`: all.
+    /// Only reads jobs that are due or have changed since this moment; `None`: all.
     pub since: Option<i64>,
 }
 
-/// So many seconds after the end of a run, which its keeper has written, its daemon should have said what becomes of the tick.
+/// A run's keeper records its end. Within this many seconds its daemon should then record what happens to the tick.
 const UNRECORDED: u32 = 5;
 
 const NOW: u8 = 0;
@@ -84,7 +91,7 @@ impl Statement for Look<'_> {
             ),
         };
         let (own, locks) = (text_literal(self.daemon), self.tables.locks());
-        // The first one gives the columns their types.
+        // The first SELECT decides the columns' types, so the jobs come first.
         format!(
             "/* dblock cron look */ {which} \
              UNION ALL SELECT {NOW}, NULL, {}, NULL, NULL, (SELECT COUNT(*) FROM {daemons} WHERE daemon = {own}), NULL, NULL, NULL \

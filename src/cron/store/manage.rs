@@ -1,4 +1,4 @@
-//! What people do to a job of the crontab: it is paused, resumed, or run once besides.
+//! What people do to a job of the crontab: pause it, resume it, or trigger it.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -17,16 +17,16 @@ use crate::history::Outcome;
 use crate::schema::{self, CRON_DAEMONS, CRON_JOBS, RUNS, Tables};
 use std::thread::sleep;
 
-/// Reaches a server that has the tables of the crontab, however long that lasts; one that takes writes where it `writes`.
+/// Reaches a server with the crontab's tables, however long that takes. With `writes` the server must take writes.
 ///
 /// # Errors
-/// What no further attempt can mend; that none has the tables.
+/// A failure that another attempt would not solve; or no server has the tables.
 pub fn reach(connector: &Connector, tables: &Tables, writes: bool) -> Result<Session, Failure> {
     loop {
         let reached = connector.connect(|session| {
-            schema::prepare(session)?;
+            schema::prepare_for_transactions(session)?;
             tables.check_cron(session).map_err(|fault| match fault {
-                // Another server may have them.
+                // Another server may have usable tables.
                 Fault::Final(failure) if failure.reason == Reason::Configuration => {
                     Fault::Untrusted(failure)
                 }
@@ -52,10 +52,10 @@ fn no_such_job(name: &str) -> Fault {
     Fault::Final(Failure::new(Reason::Configuration, line))
 }
 
-/// Has a job not run at its ticks.
+/// Pauses a job: it does not run at its ticks.
 ///
 /// # Errors
-/// [`Fault::Final`] where there is no such job; any other of a statement.
+/// [`Fault::Final`] if there is no such job; any other fault of a statement.
 pub fn pause(name: &str, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
     let pause = format!(
         "/* dblock cron pause */ UPDATE {} SET paused_at = COALESCE(paused_at, UTC_TIMESTAMP(6)), changed_at = UTC_TIMESTAMP(6) WHERE name = {}",
@@ -68,16 +68,16 @@ pub fn pause(name: &str, tables: &Tables, session: &mut Session) -> Result<(), F
     }
 }
 
-/// Who could run a job.
+/// The daemons that could run a job.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Runners {
-    /// Daemons that are alive.
+    /// How many daemons are alive.
     pub daemons: u64,
-    /// Whether none of them has had the job in its file for a while.
+    /// Whether no daemon has had the job in its file for a while.
     pub is_in_no_file: bool,
 }
 
-/// Wants a job to run once, besides; who could. It may be done again after a fault that is of the moment: nothing was done then.
+/// Triggers a job. Returns who could run it. After a temporary fault nothing was changed, and it can be repeated.
 ///
 /// # Errors
 /// As [`pause`].
@@ -87,7 +87,7 @@ pub fn trigger(name: &str, tables: &Tables, session: &mut Session) -> Result<Run
     })
 }
 
-/// Does something as a whole. After a fault that is of the moment nothing was done; where nobody knows that, the session counts as gone.
+/// Runs `work` in a transaction. After a temporary fault nothing was changed. If that is uncertain, the fault is [`Fault::Gone`].
 fn in_transaction<T>(
     what: &str,
     session: &mut Session,
@@ -98,7 +98,7 @@ fn in_transaction<T>(
     let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
     let ended = session.run(&Plain(format!("/* dblock cron {what} */ {end}")));
     match (done, ended) {
-        // A daemon may act on it already: a trigger would run a job twice.
+        // It may be committed, and a daemon may act on it already. A repetition could run the job twice.
         (Ok(_), Err(Fault::Interrupted(cause) | Fault::Conflict(cause))) => Err(Fault::Gone(cause)),
         (done, ended) => ended.and(done),
     }
@@ -150,7 +150,7 @@ impl Statement for AskRunners<'_> {
     }
 }
 
-/// A job's row, locked, and the server's time.
+/// A job's row, which is then locked, and the server's time.
 struct AskJob<'a> {
     tables: &'a Tables,
     name: &'a str,
@@ -178,8 +178,8 @@ impl Statement for AskJob<'_> {
     }
 }
 
-/// Has a job run at its ticks again. Those since it was paused are skipped, in one row of the history; how many they were. It is done by
-/// this process, and the run has this number.
+/// Resumes a job. The ticks since its pause are skipped, with one row in the history, which gets this process's facts and this id. Returns
+/// the number of skipped ticks.
 ///
 /// # Errors
 /// As [`pause`].

@@ -1,5 +1,5 @@
-//! What the daemons of the fleet's crontab read and write. A tick is taken by one statement that is conditional on the job's row, in one
-//! transaction with its own row and that of its run; an answer that was lost is looked up.
+//! The tables of the cron daemons. One statement takes a tick, on a condition about the job's row. The same transaction inserts the tick's
+//! row and the run's row. After a lost answer the daemon looks up the result.
 
 mod attempts;
 mod daemons;
@@ -17,8 +17,7 @@ pub use daemons::{
 pub use list::{LastRun, Listed, ListedDaemon, ListedJob, ListedTick, list};
 pub use look::{Look, TickRow};
 pub use manage::{pause, reach, resume, trigger};
-pub use publish::{AskJobs, Definition, JobRow, Publish, goes_on_after, touch};
-pub use reasons::DIED;
+pub use publish::{AskJobs, Definition, JobRow, Publish, goes_on_after, latest_next, touch};
 pub use settle::{Settle, Step};
 
 use std::time::Duration;
@@ -30,12 +29,12 @@ use crate::db::{
 };
 use crate::schema::{self, RUNS, Tables};
 
-/// A daemon says every minute which jobs are in its file: one that was not said for so long is in none.
+/// Each minute a daemon notes the jobs in its file. A job that was not noted for this long is in no file.
 pub const UNSEEN: Duration = Duration::from_secs(180);
 
 const EPOCH: &str = "TIMESTAMP'1970-01-01 00:00:00'";
 
-/// A moment that is so many microseconds after the beginning of 1970, UTC.
+/// SQL for the moment this many microseconds after the start of 1970, UTC.
 fn moment(micros: i64) -> String {
     format!("{EPOCH} + INTERVAL {micros} MICROSECOND")
 }
@@ -44,21 +43,22 @@ fn optional(micros: Option<i64>) -> String {
     micros.map_or_else(|| "NULL".to_owned(), moment)
 }
 
-/// How many microseconds a moment is after that.
+/// SQL for the microseconds between the start of 1970, UTC, and a moment.
 fn micros(moment: &str) -> String {
     format!("TIMESTAMPDIFF(MICROSECOND, {EPOCH}, {moment})")
 }
 
-/// A text for a column of the history, cut to what that takes.
+/// A text literal for a column of the history, cut to the column's width.
 fn of_history(column: &str, text: &str) -> String {
     let cut: String = text.chars().take(RUNS.width(column)).collect();
     text_literal(&cut)
 }
 
-/// Makes a session fit for a daemon: a server that takes writes, with the tables. It is kept for so many seconds without a statement.
+/// Prepares a session for a daemon. The server must take writes, and have the tables. It ends the session after this many seconds of
+/// silence.
 ///
 /// # Errors
-/// [`Fault::ReadOnly`] where the server takes no writes; [`Fault::Final`] where the tables are not there.
+/// [`Fault::ReadOnly`] if the server takes no writes; [`Fault::Final`] if the tables do not exist.
 pub fn open(tables: &Tables, idle_seconds: u64, session: &mut Session) -> Result<(), Fault> {
     schema::prepare(session)?;
     session.run(&Plain(
@@ -83,7 +83,7 @@ pub fn open(tables: &Tables, idle_seconds: u64, session: &mut Session) -> Result
     )))
 }
 
-/// Whether the server logs statements, which it refuses to do for those of this isolation level. One without a binary log does not.
+/// Whether the server's binary log has statements. Then it refuses those at this isolation level. A server without a binary log does not.
 struct AskLogsStatements;
 
 impl Statement for AskLogsStatements {

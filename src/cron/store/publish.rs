@@ -1,32 +1,33 @@
-//! Jobs as a file has them: the schedule that was read last is in force.
+//! Publishes the jobs of a file: the schedule that was read last is in force.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use super::{micros, moment, optional};
-use crate::cron::rules::Row as Facts;
+use crate::cron::Schedule;
+use crate::cron::rules::{Row as Facts, next_after};
 use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, text_literal};
 use crate::schema::{CRON_JOBS, Tables};
 
-/// What a job's row says.
+/// A job's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRow {
     /// As in [`Facts`].
     pub next: Option<i64>,
-    /// The last tick that was settled.
+    /// The last settled tick.
     pub settled: Option<i64>,
     pub triggered: Option<i64>,
     pub is_paused: bool,
-    /// What is in force.
+    /// The schedule in force.
     pub schedule: String,
     pub zone: String,
     pub definition: String,
-    /// When a daemon last had it in its file.
+    /// When it was last seen in a daemon's file.
     pub seen: i64,
 }
 
 impl JobRow {
-    /// What the rules want to know.
+    /// The part that the rules need.
     pub fn facts(&self) -> Facts {
         Facts {
             next: self.next,
@@ -36,7 +37,7 @@ impl JobRow {
     }
 }
 
-/// What a file says of a job.
+/// A job as defined in a file.
 #[derive(Debug, Clone)]
 pub struct Definition {
     /// Its name.
@@ -44,16 +45,16 @@ pub struct Definition {
     /// The five fields, or the nickname, and the zone.
     pub schedule: String,
     pub zone: String,
-    /// A hash of all of it.
+    /// A hash of the whole definition.
     pub hash: String,
-    /// By how many seconds a tick may be put off, rounded up.
+    /// The longest delay of a tick in seconds, rounded up.
     pub jitter: u64,
 }
 
 /// Asks for the rows of all jobs.
 pub struct AskJobs<'a>(pub &'a Tables);
 
-/// The columns of a job's row, as [`decode_job`] reads them from this column on.
+/// The columns of a job's row, in the order that [`decode_job`] expects.
 pub(super) fn job_columns() -> String {
     format!(
         "name, {}, {}, {}, IF(paused_at IS NULL, 0, 1), schedule, zone, CONCAT(definition, ' ', {})",
@@ -105,38 +106,44 @@ impl Statement for AskJobs<'_> {
     }
 }
 
-/// The last tick that was settled may be later than the server's clock shows: after a fail-over to a server whose clock is behind, or
-/// when it was set back. By up to so much it counts, and no tick up to it is taken again. When it is more the clock had been wrong: only
-/// what the clock shows now counts, or a job would rest until then. In microseconds.
+/// The last settled tick may be ahead of the server's clock, after a fail-over to a server with a slower clock, or after the clock was set
+/// back. Up to this limit, in microseconds, it still counts, so that no tick is taken twice. Beyond it the earlier clock must have been
+/// wrong. Then only the current clock counts, as otherwise the job would not run until then.
 const LARGEST_LAG: i64 = 600 * 1_000_000;
 
-/// Up to when, as seen at a moment, ticks count as settled.
+/// Up to which moment ticks may count as settled, seen from now.
 pub fn settled_until(now: i64) -> i64 {
     now.saturating_add(LARGEST_LAG)
 }
 
-/// The moment after which a job's first tick by another schedule comes: none that was settled is taken again.
+/// A job's first tick of a new schedule comes after this moment, so that no settled tick is taken again.
 pub fn goes_on_after(now: i64, settled: Option<i64>) -> i64 {
     let counts = settled.filter(|settled| *settled <= settled_until(now));
     counts.map_or(now, |settled| settled.max(now))
 }
 
-/// Puts jobs in force that are new, or other than they were, each with its next tick. It may be carried out twice.
+/// The latest plausible moment for a job's next tick. A later one was computed when the server's clock was ahead.
+pub fn latest_next(schedule: &Schedule, now: i64) -> Option<i64> {
+    next_after(schedule, settled_until(now))
+}
+
+/// Publishes new and changed jobs, each with its next tick. It can be repeated.
 ///
-/// A job of which that tick was settled meanwhile stays as it is: [`Publish::is_overtaken`].
+/// If that tick was settled meanwhile, the job stays unchanged: [`Publish::is_overtaken`].
 pub struct Publish<'a> {
-    /// Where.
+    /// dblock's tables.
     pub tables: &'a Tables,
     /// The host of the daemon.
     pub host: &'a str,
-    /// The jobs, by their names, for several daemons may do the same at once.
-    pub jobs: Vec<(&'a Definition, Option<i64>)>,
-    /// When that was found out.
+    /// The jobs in the order of their names, because several daemons may publish at the same time. Each has its next tick, and the latest
+    /// plausible one.
+    pub jobs: Vec<(&'a Definition, [Option<i64>; 2])>,
+    /// When these ticks were computed.
     pub now: i64,
 }
 
 impl Publish<'_> {
-    /// Whether a job stayed as it was that was to have this next tick, as found at this moment.
+    /// Whether a job with this next tick, computed at this moment, was left unchanged.
     pub fn is_overtaken(next: Option<i64>, now: i64, settled: Option<i64>) -> bool {
         let settled = settled.filter(|settled| *settled <= settled_until(now));
         settled.is_some_and(|settled| next.is_some_and(|next| settled >= next))
@@ -149,13 +156,17 @@ impl Batch for Publish<'_> {
     fn statements(&self) -> Vec<String> {
         let table = self.tables.of(&CRON_JOBS);
         let host = text_literal(self.host);
-        let each = self.jobs.iter().map(|(job, next)| {
+        let each = self.jobs.iter().map(|(job, [next, latest])| {
             let [name, schedule, zone, hash] =
                 [&job.name, &job.schedule, &job.zone, &job.hash].map(|text| text_literal(text));
             let (next, jitter) = (optional(*next), job.jitter);
             let is_same = format!("schedule = {schedule} AND zone = {zone}");
-            // Without a next tick it was in no file for a while.
-            let is_kept = format!("{is_same} AND next_at IS NOT NULL");
+            // A job without a next tick was in no file for a while. A next tick after the latest plausible one is wrong.
+            let is_right = latest.map_or_else(
+                || "next_at IS NOT NULL".to_owned(),
+                |latest| format!("COALESCE(next_at <= {}, FALSE)", moment(latest)),
+            );
+            let is_kept = format!("{is_same} AND {is_right}");
             let is_whole = format!("{is_kept} AND definition = {hash}");
             let until = moment(settled_until(self.now));
             let is_overtaken = format!("NOT ({is_kept}) AND COALESCE(settled_at >= {next} AND settled_at <= {until}, FALSE)");
@@ -168,7 +179,7 @@ impl Batch for Publish<'_> {
             let others = [("jitter_seconds", &*jitter.to_string()), ("definition", &*hash), ("schedule", &*schedule), ("zone", &*zone)]
                 .map(|(column, value)| unless_overtaken(column, value))
                 .join(", ");
-            // What the others are compared with comes last, for the server may assign one column after the other.
+            // Columns that others are compared with come last, because the server may assign them one after the other.
             format!(
                 "INSERT INTO {table} (name, schedule, zone, definition, jitter_seconds, next_at, changed_at, changed_by, seen_at) \
                  VALUES ({name}, {schedule}, {zone}, {hash}, {jitter}, {next}, UTC_TIMESTAMP(6), {host}, UTC_TIMESTAMP(6)) \
@@ -187,7 +198,7 @@ impl Batch for Publish<'_> {
     }
 }
 
-/// Says that these jobs are in a daemon's file, where their row says the same and nobody has said it for so long.
+/// Notes that these jobs are in a daemon's file. Only updates rows with the same schedule that were not noted for this long.
 pub fn touch(tables: &Tables, jobs: &[&Definition], since: Duration) -> Plain {
     let each = jobs.iter().map(|job| {
         let [name, schedule, zone] =

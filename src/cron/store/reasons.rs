@@ -1,14 +1,11 @@
-//! Why ticks were skipped, in the words of the history.
+//! The reasons for skipped ticks, as texts for the history.
 
 use super::super::rules::{Count, Skip, Why};
 
-/// What the history says of an attempt whose host has died.
-pub const DIED: &str = "its host gave no sign of life for the TTL";
-
-/// Of a tick whose job was taken out of all files.
+/// The reason for a tick of a job that is in no file any more.
 pub(super) const IN_NO_FILE: &str = "in no file any more";
 
-/// So many ticks, from the first to the last.
+/// The number of ticks, with the first and the last.
 pub(super) fn ticks(
     count: Count,
     (first, last): (i64, i64),
@@ -23,7 +20,7 @@ pub(super) fn ticks(
 }
 
 impl Why {
-    /// In words, for so many ticks.
+    /// The reason as text, with the ticks.
     pub(super) fn words(self, skip: &Skip, shown: &dyn Fn(i64) -> String) -> String {
         let what = ticks(skip.count, skip.ticks, shown);
         match self {
@@ -34,7 +31,7 @@ impl Why {
     }
 }
 
-/// Why a tick has no other attempt, though it should.
+/// The reason why a tick gets no further attempt.
 pub(super) fn too_late(attempt: u32, tick: &str) -> String {
     format!("missed attempt {attempt} of the tick {tick}: no host made it in time; given up")
 }

@@ -1,4 +1,4 @@
-//! Ticks are settled: the job's row moves forward, and what runs, waits or is skipped is written down, all of it or nothing.
+//! Settles ticks: moves the job's row forward, and records which tick runs, waits or is skipped, all in one transaction.
 
 use super::super::rules::{Fate, Settlement};
 use super::daemons::{DaemonFacts, RUN};
@@ -9,44 +9,44 @@ use crate::db::{Batch, Fault, Reply, text_literal};
 use crate::history::Outcome;
 use crate::schema::{CRON_JOBS, CRON_TICKS, RUNS, Tables};
 
-/// A step of one job.
+/// The settlement of one job's ticks.
 pub struct Step<'a> {
     /// The job.
     pub job: &'a Definition,
-    /// How a tick is shown, as in the job's zone.
+    /// Shows a tick as text, in the job's zone.
     pub shown: &'a dyn Fn(i64) -> String,
-    /// What it is.
+    /// The settlement.
     pub settlement: Settlement,
-    /// A number of its own: also that of the run, where something runs.
+    /// A new id, which is also that of the run, if a tick runs.
     pub id: String,
-    /// The program that is started.
+    /// The program that will start.
     pub program: &'a str,
-    /// After how long without a sign of life another daemon takes over, in seconds.
+    /// How long a daemon must be silent before another one takes over, in seconds.
     pub ttl: u64,
 }
 
-/// Settles ticks of several jobs in one transaction.
+/// Settles the ticks of several jobs in one transaction.
 pub struct Settle<'a> {
-    /// Where.
+    /// dblock's tables.
     pub tables: &'a Tables,
-    /// Who does it.
+    /// The daemon that settles them.
     pub daemon: &'a DaemonFacts,
-    /// What, by the names of the jobs.
+    /// The settlements, in the order of the jobs' names.
     pub steps: Vec<Step<'a>>,
 }
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Debug)]
 pub struct Settled {
     /// The job.
     pub name: String,
-    /// Its row now.
+    /// The job's row afterwards.
     pub row: JobRow,
-    /// Whether the step was taken.
+    /// Whether this daemon's settlement was carried out.
     pub is_done: bool,
 }
 
-/// The values of [`RUN`].
+/// The values for the columns [`RUN`].
 pub(super) fn run(
     id: &str,
     name: &str,

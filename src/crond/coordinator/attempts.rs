@@ -21,7 +21,7 @@ use crate::history::RunEnd;
 use crate::isolated::link::Link;
 use crate::supervise::{is_over, reap_orphans};
 
-/// What commands that are over have left behind may write on, for so many of them.
+/// The most ended commands whose remaining processes may write on.
 const MOST_LINGERING: usize = 100;
 
 /// An attempt's process.
@@ -34,13 +34,13 @@ pub(super) struct Running {
     pub(super) sink: Sink,
     begun: Moment,
     conclusion: Option<Conclusion>,
-    /// Since when it is being ended.
+    /// Since when it is being stopped.
     pub(super) stopped: Option<Moment>,
     is_killed: bool,
 }
 
 impl Running {
-    /// Takes notice of how its process says that it ended.
+    /// Reads how its process reports its end.
     fn hear(&mut self) {
         if self.conclusion.is_none() && self.link.is_readable() {
             let heard = self.link.receive().ok().flatten();
@@ -48,7 +48,7 @@ impl Running {
         }
     }
 
-    /// Whether its process has ended; it is reaped then.
+    /// Whether its process has ended; then it is reaped.
     fn has_ended(&mut self) -> bool {
         self.hear();
         loop {
@@ -67,7 +67,7 @@ impl Running {
         let _ = kill(self.pid, signal);
     }
 
-    /// Begins to end it, unless that has begun.
+    /// Begins to stop it, unless that has begun.
     pub(super) fn stop(&mut self) {
         if self.stopped.is_none() {
             self.stopped = Some(Moment::now());
@@ -75,7 +75,7 @@ impl Running {
         }
     }
 
-    /// When it is killed, if it is being ended: its keeper kills the command then.
+    /// When to kill it, if it is being stopped. Its keeper then kills the command.
     pub(super) fn kill_at(&self) -> Option<Moment> {
         let stopped = self.stopped.filter(|_| !self.is_killed)?;
         Some(stopped + self.job.options.kill_after)
@@ -88,7 +88,7 @@ impl Running {
         }
     }
 
-    /// Kills it at once if it is being ended: its keeper kills the command then.
+    /// Kills it at once if it is being stopped. Its keeper then kills the command.
     pub(super) fn hurry(&mut self) {
         if self.stopped.is_some() && !self.is_killed {
             self.is_killed = true;
@@ -96,22 +96,22 @@ impl Running {
         }
     }
 
-    /// Passes on what it writes.
+    /// Passes on its output.
     pub(super) fn pass_on(&mut self, outlets: &mut [Outlet; 2], round: Round) {
         for stream in &mut self.streams {
             stream.pass_on(&mut self.sink, outlets, round);
         }
     }
 
-    /// Whether anybody may write something still.
+    /// Whether any process may still write.
     pub(super) fn may_write(&self) -> bool {
         self.streams.iter().any(|stream| stream.file.is_some())
     }
 }
 
-/// What is known of the end of an attempt.
+/// The details of an attempt's end.
 struct What {
-    /// Whether its process could say how it ended.
+    /// Whether its process could report how it ended.
     is_known: bool,
     /// As in [`Ended`].
     why: Option<String>,
@@ -119,7 +119,7 @@ struct What {
 }
 
 impl What {
-    /// Of one whose process was not started.
+    /// For an attempt whose process was not started.
     fn unstarted(why: String) -> Self {
         Self {
             is_known: true,
@@ -140,7 +140,7 @@ impl Coordinator<'_> {
             return;
         };
         let name = job.name.to_string();
-        // It was taken when the scheduler did not know that yet.
+        // It was taken before the scheduler knew that the daemon is ending.
         if self.ending.is_some() {
             let why = format!("{name}: its host takes no more ticks");
             return self.note_end(&job, &start, AttemptEnd::GivenBack, What::unstarted(why));
@@ -148,7 +148,7 @@ impl Coordinator<'_> {
         let mail = Mail::begin(&job);
         let sink = mail.map(|mail| mail.map_or_else(|| Sink::Lines(name.clone()), Sink::Mail));
         let forked = sink.and_then(|sink| {
-            // A mail is about what went wrong.
+            // A mail should only contain what went wrong.
             let shown = match sink {
                 Sink::Mail(..) => self.log.shown.min(Level::Warning),
                 Sink::Lines(_) => self.log.shown,
@@ -184,7 +184,7 @@ impl Coordinator<'_> {
         });
     }
 
-    /// Notes how an attempt ended, until the server knows.
+    /// Notes how an attempt ended, until that is recorded.
     fn note_end(&mut self, job: &Job, start: &Start, end: AttemptEnd, what: What) {
         let (delay, failures) = retry(&job.options, end, start.failures, start.unstarted_for);
         let ended = Ended {
@@ -204,7 +204,7 @@ impl Coordinator<'_> {
         self.ended.insert(ended.run.clone(), ended);
     }
 
-    /// What has ended.
+    /// Handles attempts that have ended.
     pub(super) fn reap(&mut self) {
         let mut at = 0;
         while at < self.running.len() {
@@ -222,7 +222,7 @@ impl Coordinator<'_> {
                     words,
                     ..
                 }) => (AttemptEnd::Over, words.clone()),
-                // It was not to end by itself any more.
+                // It was stopped, so this was not its own end.
                 _ if running.stopped.is_some() => (AttemptEnd::GivenBack, "stopped".to_owned()),
                 Some(conclusion) => (conclusion.end, conclusion.words.clone()),
                 None => (AttemptEnd::Lost, "its process was killed".to_owned()),
@@ -230,7 +230,7 @@ impl Coordinator<'_> {
             self.say_end(&running, end, &words);
             let (job, start) = (Rc::clone(&running.job), running.start.clone());
             let is_known = running.conclusion.is_some();
-            // It changes nothing where its own processes have recorded the end; not all of them get that far.
+            // This changes nothing if the attempt's own processes have recorded the end; they may have died before that.
             let may_be_open = end != AttemptEnd::Over;
             let what = What {
                 is_known,
@@ -294,7 +294,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Has what is left behind write on, as long as it is not too much.
+    /// Lets the remaining processes write on, up to a limit.
     fn finish_output(&mut self, running: Running) {
         self.lingering.push(running);
         while self.lingering.len() > MOST_LINGERING {
@@ -304,7 +304,7 @@ impl Coordinator<'_> {
         self.end_lingering(false);
     }
 
-    /// Forgets those of which nothing is left that may write, and sends their mails; at the end of the daemon all that there are.
+    /// Forgets ended attempts that nothing can write for any more, and sends their mails. At the daemon's end: all attempts with a mail.
     pub(super) fn end_lingering(&mut self, is_last: bool) {
         let is_left =
             |one: &Running| one.may_write() && !(is_last && matches!(one.sink, Sink::Mail(..)));
@@ -316,7 +316,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Sends what was written, if it goes by mail.
+    /// Sends the output, if it goes by mail.
     fn send_mail(&mut self, mut running: Running) {
         let Sink::Mail(mail) = &mut running.sink else {
             return;

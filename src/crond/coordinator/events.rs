@@ -1,4 +1,4 @@
-//! What a coordinator waits for: signals, its scheduler, what commands write, the clock.
+//! The events of a coordinator: signals, its scheduler, the output of commands, the clock.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,10 +11,7 @@ use nix::sys::signal::Signal;
 use super::super::message::{FromScheduler, ToScheduler};
 use super::super::output::{Outlet, Round};
 use super::super::scheduler::Publishes;
-use super::{
-    Coordinator, END_LIMIT, FAULT_PAUSES, LATE, LONGEST_HANG, MOST_DEATHS, NO_LIMIT, PART_OF_FAULT,
-    PAUSE, SHORT_LIFE,
-};
+use super::{Coordinator, END_LIMIT, LATE, LONGEST_HANG, NO_LIMIT, PAUSE};
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Level;
@@ -23,7 +20,7 @@ use crate::isolated::process::end_within;
 use crate::supervise::Received;
 
 impl Coordinator<'_> {
-    /// Waits until something happens, and takes notice of it.
+    /// Waits for an event, and handles it.
     pub(super) fn wait(&mut self) -> io::Result<()> {
         for outlet in &mut self.outlets {
             outlet.flush();
@@ -36,7 +33,7 @@ impl Coordinator<'_> {
         }
         let is_writable = self.outlets.each_ref().map(Outlet::is_writable);
         let has_room = self.outlets.each_ref().map(Outlet::has_room);
-        // A terminal may have room, and none for a line.
+        // A terminal may have room, but not for a whole line.
         let is_stuck = (0..2).any(|at| is_writable[at] && !self.outlets[at].is_empty());
         let look_again = is_stuck.then(|| Moment::now() + PAUSE);
         let deadline = self.deadline().into_iter().chain(look_again).min();
@@ -77,7 +74,7 @@ impl Coordinator<'_> {
                 running.pass_on(&mut self.outlets, round);
             }
             if round.is_over() {
-                // Others are the first the next time.
+                // Others come first the next time.
                 for list in [&mut self.running, &mut self.lingering] {
                     let first = list.len().min(1);
                     list.rotate_left(first);
@@ -98,7 +95,7 @@ impl Coordinator<'_> {
     fn on_signal(&mut self, received: Received) {
         match received.signal {
             Signal::SIGHUP if self.ending.is_none() => {
-                // Else it will be told when the daemon is ready.
+                // Otherwise the manager is notified when the daemon is ready.
                 let is_ready = self.begun.is_none();
                 if is_ready {
                     self.manager.tell("RELOADING=1");
@@ -137,7 +134,7 @@ impl Coordinator<'_> {
 
     fn on_scheduler(&mut self) {
         while let Some((_, link)) = &self.scheduler {
-            // That there is room for what is to be said is no reason to wait for what it says.
+            // The event may only mean that the link has room for sending: do not wait for a message then.
             if !link.is_readable() {
                 return;
             }
@@ -149,13 +146,13 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Ends the scheduler, and takes notice of all that it has said; how it ended.
+    /// Kills the scheduler, and handles all that it has sent. Returns how it ended.
     pub(super) fn hear_last_words(&mut self) -> String {
         let Some((pid, link)) = self.scheduler.take() else {
             return "is gone".to_owned();
         };
         let how = end_within(pid, END_LIMIT);
-        // Where it has not read all, that is an error, and what it has said comes behind it.
+        // If the scheduler has not read everything, receiving fails once, and its messages come after that.
         let mut errors = 0;
         while errors < 2 && link.is_readable() {
             match link.receive::<FromScheduler>() {
@@ -170,7 +167,7 @@ impl Coordinator<'_> {
         self.heard = Moment::now();
         match message {
             FromScheduler::Seeking => {
-                // What was refused before the server was gone may be over.
+                // The refusal from before the server was gone may be over, so its time starts again.
                 if let Some((since, _)) = &mut self.fault {
                     *since = Moment::now();
                 }
@@ -213,7 +210,7 @@ impl Coordinator<'_> {
         self.manager.tell("READY=1");
     }
 
-    /// No scheduler can do anything. Where one could before, that may be over soon, and commands run on meanwhile.
+    /// No scheduler can work. If one could before, that may be over soon, and commands run on meanwhile.
     fn on_failure(&mut self, failure: Failure) {
         if self.begun.is_some() {
             return self.stop(NO_LIMIT, Err(failure.into()));
@@ -229,16 +226,16 @@ impl Coordinator<'_> {
         self.fault = Some((since.unwrap_or_else(Moment::now), failure));
     }
 
-    /// A scheduler of which nothing is heard is replaced.
+    /// Replaces a silent scheduler.
     pub(super) fn check_scheduler(&mut self) {
         if self.scheduler.is_none() || self.heard.elapsed() <= LONGEST_HANG {
             return;
         }
         if self.heard.elapsed() > LONGEST_HANG + LATE {
-            // This process was stopped, or the machine slept, and so may have the scheduler.
+            // This process was stopped, or the machine slept, and maybe the scheduler, too.
             self.heard = Moment::now();
         }
-        // It may have spoken, and nobody has listened.
+        // It may have sent something that was not read.
         self.on_scheduler();
         if self.scheduler.is_some() && self.heard.elapsed() > LONGEST_HANG {
             self.hear_last_words();
@@ -246,28 +243,20 @@ impl Coordinator<'_> {
         }
     }
 
-    /// The scheduler has ended: another one goes on, unless it said that none can.
+    /// The scheduler has ended. Another one takes over, unless it reported that none can.
     fn on_scheduler_gone(&mut self, how: &str) {
         if self.conclusion.as_ref().is_some_and(Result::is_err) || self.leaves_since.is_some() {
             return;
         }
         if let Some((since, _)) = &self.fault {
-            let [shortest, longest] = FAULT_PAUSES;
-            let pause = (since.elapsed() / PART_OF_FAULT).clamp(shortest, longest);
-            self.restart_at = Some(Moment::now() + pause);
-            return;
+            return self.restarts.on_fault(*since);
         }
-        if self.scheduler_since.elapsed() > SHORT_LIFE {
-            self.deaths = 0;
-        }
-        self.deaths += 1;
-        if self.deaths > MOST_DEATHS {
+        if !self.restarts.on_death() {
             let line = format!("the scheduler {how}, again and again");
             let failure = Failure::new(Reason::Internal, line);
             return self.stop(NO_LIMIT, Err(failure.into()));
         }
         self.log
             .info(format_args!("the scheduler {how}; another one goes on"));
-        self.restart_at = Some(Moment::now() + PAUSE);
     }
 }

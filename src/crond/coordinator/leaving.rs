@@ -1,4 +1,4 @@
-//! The end of a daemon: what its commands have come to is recorded, and what they have written is passed on.
+//! The end of a daemon: the results of its commands are recorded, and their output is passed on.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use crate::base::exit::Ending;
 use crate::base::text::counted;
 use crate::supervise::is_over;
 
-/// How long the scheduler of a daemon that ends may take from one thing that it has recorded to the next.
+/// How long the scheduler of an ending daemon may take between two records.
 const LEAVE: Duration = Duration::from_secs(3);
 
-/// How long the mails of a daemon that ends may take besides.
+/// How long the mails of an ending daemon may take after that.
 const LAST_MAILS: Duration = Duration::from_secs(10);
 
-/// From one look whether there is room again to the next.
+/// The pause between two checks for room.
 const PAUSE: Duration = Duration::from_millis(5);
 
 impl Coordinator<'_> {
-    /// Nothing runs any more: the server is told, and mails are sent. How dblock ends, once that is done.
+    /// Nothing runs any more: has the scheduler record the rest, and sends mails. Returns how dblock ends when that is done.
     pub(super) fn leave(&mut self) -> Option<anyhow::Result<Ending>> {
         if self.left.is_none() && self.has_left() {
             self.left = Some(Moment::now());
             self.end_lingering(true);
-            self.restart_at = None;
+            self.restarts.next = None;
             self.end_scheduler();
             if !self.ended.is_empty() {
                 let runs = counted(self.ended.len(), "run");
@@ -51,9 +51,9 @@ impl Coordinator<'_> {
         None
     }
 
-    /// Whether the server knows all that it is to be told, or cannot be told in time.
+    /// Whether the server has all records, or cannot get them in time.
     fn has_left(&mut self) -> bool {
-        if self.scheduler.is_none() && self.restart_at.is_none() {
+        if self.scheduler.is_none() && self.restarts.next.is_none() {
             return true;
         }
         let Some(since) = self.leaves_since else {
@@ -64,12 +64,12 @@ impl Coordinator<'_> {
         is_over(Some(since + LEAVE)) || self.seeks_since().is_some()
     }
 
-    /// The server knows how a run ended. As long as there is progress nothing is cut off.
+    /// The end of this run is recorded. As long as there is progress, nothing is cut off.
     pub(super) fn on_recorded(&mut self, run: &str) {
         self.ended.remove(run);
         self.leaves_since = self.leaves_since.map(|_| Moment::now());
         if let Some((since, _)) = &mut self.fault {
-            // A server is of use again, and will say so.
+            // A server works again, and its next answer will show that.
             *since = Moment::now();
         }
     }
@@ -82,7 +82,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Ends what has sent a mail for too long.
+    /// Ends processes that take too long to send a mail.
     pub(super) fn check_mails(&mut self) {
         for mail in &mut self.mails {
             if is_over(mail.deadline()) {
@@ -92,7 +92,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// What was written last is passed on to whoever reads it.
+    /// Passes on the last output.
     pub(super) fn end_output(&mut self) {
         let round = Round::begin();
         while !round.is_over() {

@@ -1,4 +1,4 @@
-//! What is due is taken, settled, or left to others.
+//! Takes ticks that are due, settles them, or leaves them to other daemons.
 
 use super::super::program;
 use super::taking::Wanted;
@@ -11,22 +11,22 @@ use crate::cron::{
 use crate::lock::random_id;
 use std::time::Duration;
 
-/// Steps of one transaction.
+/// The number of steps in one transaction.
 const STEPS_AT_ONCE: usize = 16;
 
-/// Before a job is settled again whose row somebody had locked; it doubles.
+/// The pause before a job with a locked row is settled again. It doubles each time.
 const FIRST_LOCKED_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_LOCKED_PAUSE: Duration = Duration::from_secs(10);
 
-/// After an outage missed ticks are made up for within less than the longest time where there are few.
+/// After an outage, few missed ticks are started within less than the longest spread: this much for each.
 const SPREAD_OF_EACH: Duration = Duration::from_millis(200);
 
-/// After so long of finding out what is to be done that is done first, and the rest comes at the next turn: to count ticks that were missed
-/// for months takes its time, and the daemon is to be heard meanwhile.
+/// The limit on deciding what to do. Then that is done, and the rest follows in the next turn: counting ticks that were missed for months
+/// takes long, and the daemon must show that it is alive.
 const DECIDING_LIMIT: Duration = Duration::from_millis(500);
 
 impl Scheduler<'_> {
-    /// Does what is due; when something may be the next time.
+    /// Does what is due. Returns when something may be due next.
     pub(super) fn act(&mut self) -> Done<Option<Moment>> {
         if self.is_stopped || self.looked.is_none() || self.is_deaf() {
             return Ok(None);
@@ -37,7 +37,7 @@ impl Scheduler<'_> {
         let (mut wanted, mut needs_look, mut wake) = (Vec::new(), false, None);
         let mut left = room;
         let spread = self.spread.unwrap_or_else(|| self.spread_of_missed(now));
-        // It stays as it is until all of them are made up for.
+        // The spread is fixed until all missed ticks are started.
         self.spread = Some(spread);
         let mut unlocked: Option<Moment> = None;
         let begun = Moment::now();
@@ -49,7 +49,7 @@ impl Scheduler<'_> {
             else {
                 continue;
             };
-            // Most jobs, most of the time.
+            // The usual case: nothing is due.
             if row.triggered.is_none() && row.next.is_none_or(|next| next > now) {
                 wake = earlier(wake, row.next.filter(|_| !row.is_paused));
                 continue;
@@ -81,10 +81,10 @@ impl Scheduler<'_> {
             ) {
                 Decision::Rest(until) => wake = earlier(wake, until),
                 Decision::Settle(settlement) => {
-                    // That something is under way must be so after the tick was due.
+                    // What is under way must have been read after the tick was due.
                     let depends = matches!(settlement.fate, Some(Fate::Wait(_)))
                         || settlement.skips.iter().any(|skip| skip.why != Why::Missed);
-                    // By the server's clock a trigger may be of the future, after a fail-over.
+                    // After a fail-over the trigger's time may be later than the server's clock.
                     let due = if settlement.settled > now {
                         now - micros(LOOK)
                     } else {
@@ -130,8 +130,8 @@ impl Scheduler<'_> {
         Ok(wake.into_iter().chain(again).chain(unlocked).min())
     }
 
-    /// Settles ticks, some in one transaction. A job's row that somebody has locked holds up no other one for long: it is settled by
-    /// itself from then on, after the others and with growing pauses.
+    /// Settles ticks, several in one transaction. A job with a locked row does not delay the others for long: from then on it is settled
+    /// by itself, after the others and with growing pauses.
     fn settle_all(&mut self, wanted: Vec<Wanted>) -> Done<()> {
         let name = |this: &Self, one: &Wanted| this.jobs[one.at].definition.name.clone();
         let (alone, together): (Vec<Wanted>, Vec<Wanted>) = wanted
@@ -158,13 +158,13 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Whether a tick is for this daemon.
+    /// Whether this daemon is the first choice for a tick.
     pub(super) fn is_for_me(&self, name: &str, tick: i64) -> bool {
         let all = self.daemons.iter().map(String::as_str);
         preferred(name, tick, all).is_none_or(|daemon| daemon == self.facts.id)
     }
 
-    /// Over how long missed ticks are spread.
+    /// The time over which missed ticks are spread.
     fn spread_of_missed(&self, now: i64) -> Duration {
         let is_missed = |next: i64| now - next > micros(crate::cron::FRESH);
         let rows = self
@@ -176,11 +176,11 @@ impl Scheduler<'_> {
         SPREAD_OF_EACH.saturating_mul(missed).min(LONGEST_SPREAD)
     }
 
-    /// What is known of a job's ticks.
+    /// The ticks of a job that are under way.
     fn under_way(&self, name: &str) -> UnderWay {
         let mut found = UnderWay::default();
         for tick in self.ticks.iter().filter(|tick| tick.name == name) {
-            if tick.daemon.is_none() && tick.start_at.is_none() {
+            if tick.is_waiting() {
                 found.has_waiting = true;
             } else {
                 found.running += 1;
@@ -189,7 +189,7 @@ impl Scheduler<'_> {
         found
     }
 
-    /// Settles ticks, and has those start that are this daemon's; whether the server has answered.
+    /// Settles ticks, and starts those of this daemon. Returns whether the server has answered.
     fn settle(&mut self, wanted: &[Wanted]) -> Done<bool> {
         let tables = self.tables.clone();
         let facts = self.facts;
@@ -224,7 +224,7 @@ impl Scheduler<'_> {
         };
         let answer = self.ask(|session| session.run_batch(&settle))?;
         let Some((now, settled)) = answer else {
-            // What became of it is seen at the next look.
+            // The next look shows the result.
             for one in wanted {
                 self.jobs[one.at].stale = true;
             }
@@ -261,7 +261,7 @@ impl Scheduler<'_> {
         Ok(true)
     }
 
-    /// From when on a daemon that a tick is not for may take it again.
+    /// How long after its start time this daemon leaves a tick to the first choice, in microseconds.
     pub(super) fn patience(&self, name: &str, tick: i64) -> i64 {
         if self.is_for_me(name, tick) {
             0

@@ -1,4 +1,4 @@
-//! The file is put in force, and the daemon says that it is alive, and of which jobs another schedule is in force.
+//! Puts the file in force, and registers the daemon: that it is alive, and for which jobs another schedule is in force.
 
 use super::super::message::FromScheduler;
 use super::{Done, Known, Publishes, Scheduler, micros};
@@ -6,37 +6,37 @@ use crate::base::clock::Moment;
 use crate::base::log::Level;
 use crate::cron::{
     AskFileBefore, AskJobs, Definition, Forsake, JobRow, Look, Publish, Register, goes_on_after,
-    leave, next_after, prune, renew, stop_taking, touch,
+    latest_next, leave, next_after, prune, renew, stop_taking, touch,
 };
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Jobs of one transaction.
+/// The number of jobs in one transaction.
 const JOBS_AT_ONCE: usize = 100;
 
-/// From one time to the next that jobs are said to be in the file.
+/// The interval at which the jobs are marked as being in a file.
 const MAINTENANCE: Duration = Duration::from_secs(60);
 
-/// From one deletion of what is too old to the next.
+/// The interval at which old rows are deleted.
 const PRUNING: Duration = Duration::from_secs(3600);
 
-/// From one time to the next at least that jobs in no file are taken care of.
+/// The least interval at which jobs in no file are handled.
 const FORSAKING: Duration = Duration::from_secs(10);
 
-/// After so long without a daemon that has the schedule in force another one's is put in force.
+/// After this time without a daemon whose file has the schedule in force, another schedule is put in force.
 const FORSAKEN: Duration = Duration::from_secs(300);
 
-/// A server that was silent for so long was out.
+/// A server that was silent for this long had an outage.
 const OUTAGE: Duration = Duration::from_secs(5);
 
-/// Rows that changed so long before the last look are asked for again: their transaction may have been under way.
+/// Rows that changed this long before the last look are read again: their transactions may have been under way.
 const LOOK_BACK: Duration = Duration::from_secs(5);
 
-/// Names of jobs that a daemon's row has at most, in bytes.
+/// The most bytes of the list of jobs in a daemon's row.
 const LONGEST_LIST: usize = 4000;
 
 impl Scheduler<'_> {
-    /// Connects, puts the file in force and registers, as far as that is to be done; whether all of it is.
+    /// Connects, puts the file in force, and registers, as needed. Returns whether all of it is done.
     pub(super) fn ensure_registered(&mut self) -> Done<bool> {
         let was_out = self.last_seen.is_none_or(|seen| seen.elapsed() > OUTAGE);
         if !self.connect()? {
@@ -93,7 +93,7 @@ impl Scheduler<'_> {
         Ok(true)
     }
 
-    /// Whether the file is no other than the one that this host had the last time, where that is of interest; `None`: nobody knows now.
+    /// Whether this host last had the same file, where that matters; `None`: unknown for now.
     fn is_known_file(&mut self) -> Done<Option<bool>> {
         if self.publishes != Publishes::IfChanged {
             return Ok(Some(false));
@@ -111,7 +111,7 @@ impl Scheduler<'_> {
         (self.renewal * 3).as_secs().max(2)
     }
 
-    /// Puts the schedules of the file in force, or only those of jobs whose own daemons are gone; whether that is done.
+    /// Puts the schedules of the file in force, or only those of jobs whose own daemons are gone. Returns whether that is done.
     fn publish(&mut self, only_forsaken: bool) -> Done<bool> {
         let (tables, host) = (self.tables.clone(), self.facts.host.clone());
         let mut names: Vec<String> = Vec::new();
@@ -127,11 +127,11 @@ impl Scheduler<'_> {
             }
             let is_wanted = |known: &&Known| match &known.row {
                 None => true,
-                Some(_) if known.is_forsaken(now) => true,
+                Some(_) if known.rests(now) => true,
                 Some(row) if only_forsaken => !known.agrees() && now - row.seen > micros(FORSAKEN),
                 Some(row) => !known.agrees() || row.definition != known.definition.hash,
             };
-            // Another daemon took the tick in between: by the new schedule there is another next one.
+            // Another daemon has taken that tick meanwhile, so the new schedule has another next tick.
             let is_overtaken = |known: &&Known| match (&given, &known.row) {
                 (None, _) => true,
                 (Some((given, at)), Some(row)) => given
@@ -139,7 +139,7 @@ impl Scheduler<'_> {
                     .is_some_and(|next| Publish::is_overtaken(*next, *at, row.settled)),
                 (Some(_), None) => false,
             };
-            let mut wanted: Vec<(Definition, Option<i64>)> = self
+            let mut wanted: Vec<(Definition, [Option<i64>; 2])> = self
                 .jobs
                 .iter()
                 .filter(is_wanted)
@@ -147,7 +147,8 @@ impl Scheduler<'_> {
                 .map(|known| {
                     let settled = known.row.as_ref().and_then(|row| row.settled);
                     let next = next_after(&known.job.schedule, goes_on_after(now, settled));
-                    (known.definition.clone(), next)
+                    let latest = latest_next(&known.job.schedule, now);
+                    (known.definition.clone(), [next, latest])
                 })
                 .collect();
             if wanted.is_empty() {
@@ -169,7 +170,7 @@ impl Scheduler<'_> {
             if given.is_none() {
                 names = wanted.iter().map(|(job, _)| job.name.clone()).collect();
             }
-            let next = wanted.into_iter().map(|(job, next)| (job.name, next));
+            let next = wanted.into_iter().map(|(job, [next, _])| (job.name, next));
             given = Some((next.collect(), now));
         }
         if !names.is_empty() {
@@ -178,7 +179,7 @@ impl Scheduler<'_> {
         Ok(true)
     }
 
-    /// Says that the jobs are in the file, deletes what is too old, and puts in force what nobody else has.
+    /// Marks the jobs as being in a file, deletes old rows, and puts schedules in force whose daemons are gone.
     pub(super) fn maintain(&mut self) -> Done<()> {
         self.maintain_at = Moment::now() + MAINTENANCE;
         let tables = self.tables.clone();
@@ -195,12 +196,12 @@ impl Scheduler<'_> {
             is_said &= self.ask(|session| session.run(&touch))?.is_some();
         }
         let now = self.now();
-        let is_wanting = |known: &Known| !known.agrees() || known.is_forsaken(now);
+        let is_wanting = |known: &Known| !known.agrees() || known.rests(now);
         if self.jobs.iter().any(is_wanting) {
             is_said &= self.publish(true)?;
         }
         self.has_touched = is_said;
-        // Whatever was changed by a transaction that took long is seen at the next look.
+        // The next look reads everything, including changes by slow transactions.
         (self.looked, self.look_at) = (None, Moment::START);
         if self.prune_at <= Moment::now() {
             self.prune_at = Moment::now() + PRUNING;
@@ -210,7 +211,7 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Takes care of jobs that are in no file any more.
+    /// Handles jobs that are in no file any more.
     pub(super) fn forsake(&mut self) -> Done<()> {
         self.forsake_at = Moment::now() + FORSAKING;
         self.has_forsaken = false;
@@ -244,7 +245,7 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Looks at what has changed.
+    /// Reads what has changed.
     pub(super) fn look(&mut self) -> Done<()> {
         let tables = self.tables.clone();
         let look = Look {
@@ -258,7 +259,7 @@ impl Scheduler<'_> {
             self.look_again();
             return Ok(());
         };
-        // All tables are there.
+        // That all tables exist is known now.
         if !std::mem::replace(&mut self.is_ready, true) {
             self.say(&FromScheduler::Ready);
         }
@@ -283,7 +284,7 @@ impl Scheduler<'_> {
         }
         for known in &mut self.jobs {
             known.stale = false;
-            // What is due by its own reckoning and was not found due was settled by another.
+            // A tick that this daemon computes as due, but the look does not show, was settled by another daemon.
             let agrees = known.agrees();
             if let Some(row) = known.row.as_mut().filter(|_| agrees) {
                 while let Some(next) = row.next.filter(|next| *next <= seen.now && !is_whole)
@@ -309,7 +310,7 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// The names of these jobs, a line each.
+    /// The names of these jobs, one on each line.
     fn list_of(&self, is_wanted: impl Fn(&Known) -> bool) -> String {
         let mut list = String::new();
         for known in self.jobs.iter().filter(|known| is_wanted(known)) {

@@ -9,14 +9,14 @@ use crate::base::text::in_words;
 use crate::cron::open;
 use crate::db::{Fault, Plain, Session};
 
-/// An answer may take so long; after that the session is given up.
+/// The answer limit; after that the session is given up.
 const ANSWER: Duration = Duration::from_secs(20);
 
-/// And however many servers there are no less: a row that somebody has locked is waited for for 2 s, which the server counts by the second.
+/// The least answer limit, however many servers there are. The server waits 2 s for a locked row, and counts whole seconds.
 const SHORTEST_ANSWER: Duration = Duration::from_secs(5);
 
 impl Scheduler<'_> {
-    /// One attempt to have a session; whether there is one.
+    /// Makes one attempt to get a session. Returns whether there is one.
     pub(super) fn connect(&mut self) -> Done<bool> {
         if self.has_lost_session() {
             self.session = None;
@@ -43,7 +43,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Carries out a statement; `None`: what it did is unknown, or nothing. A session that is lost is dropped.
+    /// Runs a statement; `None`: it did nothing, or its effect is unknown. Drops a lost session.
     pub(super) fn ask<T>(
         &mut self,
         ask: impl FnOnce(&mut Session) -> Result<T, Fault>,

@@ -1,4 +1,4 @@
-//! Ticks that have a row: what has ended is handed in, and what is to be tried again, waits, or was a dead host's, is taken again.
+//! Ticks with a row: records the ends of attempts, and takes ticks that are retried, have waited, or belonged to a dead host.
 
 use super::super::message::{Ended, FromScheduler};
 use super::super::program;
@@ -6,27 +6,27 @@ use super::{Done, LOOK, LOOK_AGAIN, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::log::Level;
 use crate::cron::{
-    AskRun, AttemptEnd, DIED, Finish, GiveUp, HEAD_START, Retake, RunState, Settlement, TickRow,
-    is_attempt_too_late, pause_of_unstarted, reckoned, retry,
+    AskRun, AttemptEnd, Finish, GiveUp, HEAD_START, Retake, RunState, Settlement, TickRow,
+    has_waited, is_attempt_too_late, pause_of_unstarted, reckoned, retry,
 };
-use crate::history::{Journal, RunEnd, RunFacts};
+use crate::history::{DIED, Journal, RunEnd, RunFacts};
 use crate::lock::random_id;
 use std::time::Duration;
 
-/// A step that is to be taken.
+/// A step for a job.
 pub(super) struct Wanted {
-    /// The job, by its place in the file.
+    /// The job, by its index in the file.
     pub at: usize,
     pub settlement: Settlement,
-    /// Its number.
+    /// The step's id.
     pub id: String,
 }
 
-/// What the history says of an attempt that its host has not started, and can no longer.
+/// The history's message for an attempt that its host cannot start any more.
 const WITHOUT_JOB: &str = "its host has read a crontab that does not have it";
 
 impl Scheduler<'_> {
-    /// Records the ends of attempts. What cannot be recorded now is tried again soon.
+    /// Records the ends of attempts. What cannot be recorded now is retried soon.
     pub(super) fn hand_in(&mut self) -> Done<()> {
         let mut later = Vec::new();
         for mut ended in std::mem::take(&mut self.ended) {
@@ -48,25 +48,33 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Looks up how an attempt ended whose process could not say so; whether that is known now.
+    /// Finds out how an attempt ended whose process could not report that. `false`: still unknown.
     fn find_end(&mut self, ended: &mut Ended) -> Done<bool> {
-        let Some(failures) = ended.failures_before else {
+        if ended.failures_before.is_none() && ended.end != AttemptEnd::Lost {
             return Ok(true);
-        };
+        }
         let tables = self.tables.clone();
         let ask = AskRun {
             tables: &tables,
             name: &ended.name,
             run: &ended.run,
         };
-        let end = match self.ask(|session| session.run(&ask))? {
-            // Its keeper is about to end its command.
+        let state = self.ask(|session| session.run(&ask))?;
+        let Some(failures) = ended.failures_before else {
+            // Its processes only know that the lock was lost: somebody may have killed it by force.
+            if state == Some(RunState::Ended(AttemptEnd::Over)) {
+                (ended.end, ended.retry) = (AttemptEnd::Over, None);
+            }
+            return Ok(state.is_some());
+        };
+        let end = match state {
+            // Its keeper is about to kill its command.
             None | Some(RunState::Alive) => return Ok(false),
-            // As the daemon has it: it may have killed it itself.
+            // The daemon's own view stands: the daemon may have killed it itself.
             Some(RunState::Gone | RunState::Ended(AttemptEnd::Lost)) => return Ok(true),
-            // As the daemon has it, too: it was asked to stop.
+            // The daemon's own view stands here, too: it was asked to stop.
             Some(RunState::Unstarted) if ended.end == AttemptEnd::GivenBack => return Ok(true),
-            // What has not started is not lost: it counts as no attempt. What has killed it may kill the next one.
+            // An attempt that did not start is not lost, and does not count. Whatever killed it may kill the next one, too.
             Some(RunState::Unstarted) => AttemptEnd::Unstarted,
             Some(RunState::Ended(end)) => end,
         };
@@ -103,7 +111,7 @@ impl Scheduler<'_> {
         Ok(self.ask(|session| session.run_batch(&finish))?.is_some())
     }
 
-    /// The statements that write into the history how a run ended.
+    /// The statements that record in the history how a run ended.
     fn records(&self, ended: &Ended, mut end: RunEnd) -> Vec<String> {
         end.ended_ago += ended.at.elapsed();
         let job = self.by_name.get(&ended.name).map(|at| &self.jobs[*at].job);
@@ -123,11 +131,12 @@ impl Scheduler<'_> {
                 connection: None,
             },
             requested: ended.at,
+            needed: Some(Duration::ZERO),
         };
         journal.end(&end)
     }
 
-    /// Starts the first attempt of a tick that was taken, and notes it until the next look finds it.
+    /// Starts the first attempt of a taken tick, and notes the tick until the next look reads it.
     pub(super) fn start_taken(&mut self, wanted: &Wanted, tick: i64) {
         let taken = TickRow {
             name: self.jobs[wanted.at].definition.name.clone(),
@@ -145,11 +154,12 @@ impl Scheduler<'_> {
         self.ticks.push(taken);
     }
 
-    /// Takes ticks that have a row and nobody; when the next may be taken.
+    /// Takes ticks that have a row and no daemon. Returns when the next may be taken.
     pub(super) fn take_again(&mut self) -> Done<Option<Moment>> {
         let mut wake: Option<i64> = None;
         let now = Moment::now();
-        for tick in self.ticks.clone() {
+        let seen = self.ticks.clone();
+        for tick in seen.clone() {
             let is_mine = tick.daemon.as_ref() == Some(&self.facts.id);
             let Some(&at) = self.by_name.get(&tick.name) else {
                 if is_mine {
@@ -161,7 +171,7 @@ impl Scheduler<'_> {
                 self.start_own(at, &tick);
                 continue;
             }
-            // What is under way goes on, also while the job is paused.
+            // Ticks under way continue, even while the job is paused.
             if !self.jobs[at].agrees() {
                 continue;
             }
@@ -181,9 +191,8 @@ impl Scheduler<'_> {
                 }
                 from <= self.now()
             } else {
-                // It waits for the others.
-                let others = self.ticks.iter().filter(|other| other.name == tick.name);
-                others.count() == 1
+                let all = seen.iter().filter(|other| other.name == tick.name);
+                has_waited(tick.tick, all.map(|other| (other.tick, other.is_waiting())))
             };
             if is_free && self.is_too_late(at, &tick) {
                 self.give_up(at, &tick, None)?;
@@ -194,7 +203,7 @@ impl Scheduler<'_> {
         Ok(wake.map(|at| self.moment_of(at)))
     }
 
-    /// Whether the next attempt of a tick comes too late: nobody was there for it.
+    /// Whether the next attempt of a tick is too late, because no host was there for it.
     fn is_too_late(&self, at: usize, tick: &TickRow) -> bool {
         let now = reckoned(self.now(), self.made_up_since);
         let options = &self.jobs[at].job.options;
@@ -203,7 +212,7 @@ impl Scheduler<'_> {
             .is_some_and(|since| is_attempt_too_late(options, since, now))
     }
 
-    /// Gives up a tick whose next attempt comes too late.
+    /// Abandons a tick whose next attempt is too late.
     fn give_up(&mut self, at: usize, tick: &TickRow, why: Option<&str>) -> Done<()> {
         let (tables, job) = (self.tables.clone(), &self.jobs[at].job);
         let (shown, program, id) = (super::shown(job, tick.tick), program(job), random_id()?);
@@ -223,15 +232,14 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// A tick that is this daemon's own, and that it does not know of: the answer was lost.
+    /// Starts a tick that this daemon has taken without knowing it: the answer was lost.
     fn start_own(&mut self, at: usize, tick: &TickRow) {
         if !self.knows(&tick.run) {
             self.start(at, tick);
         }
     }
 
-    /// Gives a tick of this daemon, of which it does not know, to others: a file without the job was read between its taking and its
-    /// start.
+    /// Returns a tick that this daemon has taken without knowing it. Between taking and starting, it has read a file without the job.
     fn give_back(&mut self, tick: &TickRow) -> Done<()> {
         if self.knows(&tick.run) {
             return Ok(());
@@ -272,7 +280,7 @@ impl Scheduler<'_> {
             why,
         };
         let taken = self.ask(|session| session.run_batch(&retake))?;
-        // Whoever has it now, it is not what was seen.
+        // Whoever has the tick now, its row has changed.
         self.ticks.retain(|other| other.run != tick.run);
         match taken {
             Some(true) => {
@@ -298,13 +306,18 @@ impl Scheduler<'_> {
                 self.start(at, &taken);
                 self.ticks.push(taken);
             }
-            Some(false) => {}
+            // Another daemon has the tick, or it is over. No tick that waits for it is free before the next look.
+            Some(false) => self.ticks.push(TickRow {
+                daemon: Some(String::new()),
+                is_orphan: false,
+                ..tick.clone()
+            }),
             None => self.look_again(),
         }
         Ok(())
     }
 
-    /// Looks after a tick whose daemon is silent.
+    /// Checks on a tick whose daemon is silent.
     fn rescue(&mut self, at: usize, tick: &TickRow) -> Done<()> {
         let tables = self.tables.clone();
         let ask = AskRun {
@@ -312,7 +325,7 @@ impl Scheduler<'_> {
             name: &tick.name,
             run: &tick.run,
         };
-        // What comes of it the next look says.
+        // The next look shows the result.
         for other in &mut self.ticks {
             other.is_orphan &= other.run != tick.run;
         }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::db::fault::Fault;
 use crate::db::target::Target;
 
-/// Where distributions and MySQL's own builds put the local socket.
+/// The local socket's usual places, in distributions and in MySQL's own builds.
 const USUAL_SOCKETS: [&str; 4] = [
     "/run/mysqld/mysqld.sock",
     "/var/lib/mysql/mysql.sock",
@@ -22,7 +22,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// The addresses of a target: every one of a name, in the resolver's order.
+    /// The addresses of a target: all those of a name, in the resolver's order.
     ///
     /// # Errors
     /// [`Fault::Gone`] where there is none.
@@ -32,7 +32,7 @@ impl Address {
                 if let Ok(ip) = host.parse() {
                     return Ok(vec![Self::Tcp(ip, *port)]);
                 }
-                // The resolver keeps its own time; the supervisor ends us if that is too long.
+                // The resolver has its own time limit. If that is too long, the supervisor ends this process.
                 log(&format!("resolving the name {host}"));
                 let found = (host.as_str(), *port).to_socket_addrs();
                 let found = found.map_err(|error| {
@@ -62,7 +62,7 @@ impl Address {
     }
 }
 
-/// The resolver's words without the standard library's preface.
+/// The resolver's message, without the standard library's prefix.
 fn resolver(error: &io::Error) -> String {
     let text = error.to_string();
     text.strip_prefix("failed to lookup address information: ")

@@ -18,11 +18,11 @@ use crate::db::session::Session;
 use crate::db::target::Target;
 use crate::db::tls;
 
-/// The error of a server that knows the account by another password, or not at all.
+/// The server's error for a wrong password, or an unknown account.
 const WRONG_PASSWORD: u16 = 1045;
 
 impl Connector {
-    /// Has a session with the server at this address; it gets so long for each answer.
+    /// Opens a session with the server at this address, with this limit for each answer.
     pub(super) fn try_address(
         &self,
         target: &Target,
@@ -80,8 +80,8 @@ impl Connector {
         Ok(session)
     }
 
-    /// Connects with TLS, or without where that is allowed and the server has none. One that fails of TLS is never tried
-    /// without: whoever stands in between can make it fail.
+    /// Connects with TLS, or without it if that is allowed and the server has none. After a TLS failure it never connects without: an
+    /// attacker in between could cause the failure.
     fn open(
         &self,
         target: &Target,
@@ -116,13 +116,13 @@ impl Connector {
         Ok((self.log_in(options, None)?.map_err(failed)?, None))
     }
 
-    /// Logs in, and once more where the crate may have spoilt it: it takes a zero at the end of a server's random number for
-    /// its terminator, which it is not where MariaDB asks for ed25519 or PARSEC. So one of 256 logins with the right password
-    /// is refused there, by the server or (twice at most is tried again then) by a panic. After a refusal nothing shows which
-    /// server it was, so a password that is wrong is sent twice to any.
+    /// Logs in, and retries if the crate may have spoilt the login: the crate drops a zero at the end of the server's random number as if
+    /// it were the terminator. With MariaDB's ed25519 and PARSEC it is not. So one of 256 logins with the right password fails there, by
+    /// a refusal of the server, or by a panic, after which it is retried at most twice. A refusal does not show which server it was, so a
+    /// wrong password is sent twice to any server.
     ///
-    /// It also panics where a server asks for PARSEC and there is no password. HMAC fills up a short key with zeros, so that
-    /// there the password of one zero is the same as none: the server says what it makes of it.
+    /// The crate also panics if a server asks for PARSEC and there is no password. HMAC fills up a short key with zeros, so a password of
+    /// one zero byte is the same as none there: send that, and let the server decide.
     fn log_in(
         &self,
         options: &OptsBuilder,
@@ -156,7 +156,7 @@ impl Connector {
             }
         };
         Ok(match attempt(again)? {
-            // By now the server may have blocked the account for too many wrong passwords: the first answer says why.
+            // The server may have blocked the account by now for too many wrong passwords, so report the first answer.
             Ok(Err(mysql::Error::MySqlError(error))) if is_about_the_account(&error) => {
                 Err(mysql::Error::MySqlError(refused))
             }

@@ -1,4 +1,4 @@
-//! The password: given, or read where an option says.
+//! The password: given, or read from where an option says.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::base::log::{Level, Listener};
 use crate::base::text::in_words;
 use crate::db::target::Password;
 
-/// Reads it; `None` where there is none.
+/// Reads the password; `None`: there is none.
 ///
 /// # Errors
 /// [`Reason::Configuration`] when its file cannot be used.

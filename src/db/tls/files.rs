@@ -16,7 +16,7 @@ use crate::base::log::{Level, Listener};
 use crate::base::text::in_words;
 use crate::db::target::TlsOptions;
 
-/// Looks at the file with the public key of a server, which the crate reads where it needs it, and trusts to be one.
+/// Checks the file with a server's public key. The crate reads it only when it needs it, and does not check it.
 ///
 /// # Errors
 /// [`Reason::Configuration`](crate::base::exit::Reason) when it cannot be used.
@@ -30,10 +30,10 @@ pub fn check_public_key(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The number by which a key says that it is one of RSA, 1.2.840.113549.1.1.1.
+/// The object identifier of RSA keys, 1.2.840.113549.1.1.1.
 const RSA: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01";
 
-/// dblock's own certificate and key, if it is to show one.
+/// dblock's own certificate and key, if it should show one.
 pub fn identity(
     settings: &TlsOptions,
     provider: &CryptoProvider,
@@ -51,7 +51,7 @@ pub fn identity(
         .map_err(|_| {
             key.refused("dblock has no use for this kind of key; RSA of 2048 to 4096 bits, P-256, P-384 and Ed25519 work")
         })?;
-    // Sought in its bytes: a certificate of version 1, which rustls would not read, has it there like any other.
+    // Searches in the bytes: rustls would not read a certificate of version 1, but the key is in there, too.
     let own = signing.public_key();
     let matches = own.is_none_or(|own| {
         let mut places = chain[0].windows(own.as_ref().len());
@@ -71,7 +71,7 @@ pub fn identity(
     Ok(Some(CertifiedKey::new(chain, signing)))
 }
 
-/// A file that an option names, in PEM.
+/// A PEM file that an option names.
 pub struct File<'a> {
     option: &'static str,
     path: &'a Path,
@@ -94,7 +94,7 @@ impl<'a> File<'a> {
         Ok(file)
     }
 
-    /// At least one.
+    /// All certificates in it, at least one.
     pub fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Failure> {
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.bytes).collect();
         match certificates {
@@ -102,14 +102,14 @@ impl<'a> File<'a> {
                 Err(self.refused("it has no certificate in PEM (-----BEGIN CERTIFICATE-----)"))
             }
             Ok(certificates) => Ok(certificates),
-            // The error may quote the file.
+            // Not shown, as the error may quote the file.
             Err(_) => Err(self.refused("its PEM is damaged")),
         }
     }
 
     fn private_key(&self) -> Result<PrivateKeyDer<'static>, Failure> {
         use rustls::pki_types::pem::Error::NoItemsFound;
-        // Both ways to write it.
+        // The two forms of an encrypted key.
         let encrypted: [&[u8]; 2] = [b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED"];
         let has = |words: &[u8]| self.bytes.windows(words.len()).any(|place| place == words);
         if encrypted.into_iter().any(has) {
@@ -125,7 +125,7 @@ impl<'a> File<'a> {
         })
     }
 
-    /// Why it is of no use.
+    /// The failure that the file cannot be used, and why.
     pub fn refused(&self, why: &str) -> Failure {
         refusal(format!(
             "cannot use the file of {}, {}: {why}",

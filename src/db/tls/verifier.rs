@@ -12,11 +12,11 @@ use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 /// Decides whether a server is the right one.
 #[derive(Debug)]
 pub struct Verifier {
-    /// `None`: whoever it is.
+    /// The CAs to trust; `None`: any server is accepted.
     pub roots: Option<RootCertStore>,
-    /// Whether its certificate must be for the name that the user gave.
+    /// Whether the certificate must be for the name that the user gave.
     pub verifies_name: bool,
-    /// Those that may sign.
+    /// The accepted signature algorithms.
     pub algorithms: WebPkiSupportedAlgorithms,
 }
 
@@ -40,8 +40,8 @@ impl ServerCertVerifier for Verifier {
         Ok(ServerCertVerified::assertion())
     }
 
-    // Where anybody may be there, it is of no use to prove that they have the key of the certificate that they show; and the
-    // proof could not be read where that is one of version 1, such as many servers have.
+    // If any server is accepted, it need not prove that it has its certificate's key. Besides, rustls cannot read a certificate of
+    // version 1, which many servers have.
     fn verify_tls12_signature(
         &self,
         message: &[u8],

@@ -1,4 +1,4 @@
-//! Acquiring a slot: the first step on a session, and the steps from its answer to a slot or to the end of the wait.
+//! Acquiring a slot: the first step on a session, and the steps from the server's answer to a slot or to the end of the wait.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -15,14 +15,13 @@ use crate::base::log::Level;
 use crate::db::{Fault, Row, Session, Statement};
 use crate::lock::{Caller, Grant, Holders, Lease};
 
-/// Up to so many unclear answers in a row are each followed by a question at once: they may be wake-ups by holders that released a
-/// slot.
+/// The most unclear answers in a row that are each followed by a question at once. They may be wake-ups by holders that released a slot.
 const QUICK: u32 = 4;
 
-/// After so many unclear answers with no time left to wait the request fails.
+/// After this many unclear answers with no time left to wait, the request fails.
 const MOST_UNCLEAR: u32 = 3;
 
-/// The first answer on a session that a lock may live on.
+/// The first answer on a session that may hold the lock.
 #[derive(Debug, Clone)]
 pub struct Opening {
     step: Step,
@@ -30,7 +29,7 @@ pub struct Opening {
     asked: Moment,
     /// How long the server keeps the session.
     ttl: Duration,
-    /// What was read of the server.
+    /// Whether a lock on this server excludes others.
     pub fitness: Fitness,
     /// Whether the server takes no writes.
     pub read_only: bool,
@@ -49,29 +48,29 @@ impl Opening {
         self.answer.slot.is_some()
     }
 
-    /// The server's own number of the session.
+    /// The session's connection id on the server.
     pub fn connection_id(&self) -> u64 {
         self.answer.connection_id
     }
 }
 
-/// The first statements on a session, for whoever sends them among others.
+/// The first statements on a session, for callers that send them together with others.
 pub struct First {
     open: Command,
     acquire: Open,
     step: Step,
-    /// Whether an earlier session may hold the lock of this run's id.
+    /// Whether an earlier session may hold the run id lock.
     may_have_ghost: bool,
     begun: Moment,
 }
 
 impl First {
-    /// Their texts.
+    /// The texts of the statements.
     pub fn statements(&self) -> [String; 2] {
         [self.open.sql(), self.acquire.sql()]
     }
 
-    /// Reads the rows that the last of them has brought.
+    /// Reads the rows of the last statement.
     ///
     /// # Errors
     /// As [`Statement::decode`].
@@ -83,15 +82,15 @@ impl First {
 /// What the server answers to [`First`].
 pub struct FirstAnswer(Option<Opened>);
 
-/// How far a request has come on one session.
+/// The state of a request on one session.
 pub enum Turn {
-    /// It is over.
+    /// The request is decided.
     Over(Decision),
-    /// After a wait the session was granted this slot, which is still to be proved.
+    /// After a wait the session was granted this slot, but that is not proved yet.
     Unproved(u32, Opening),
 }
 
-/// What became of a request on one session.
+/// The result of a request on one session.
 pub enum Decision {
     /// The session holds a slot.
     Held(Grant, Lease),
@@ -99,15 +98,16 @@ pub enum Decision {
     Taken(Holders),
 }
 
-/// For a caller that waits no longer than so in one statement, and does something after each: it loses its place in the queue then.
+/// For a caller that does something between waits, and so must not wait long in one statement. After each wait it loses its place in the
+/// queue.
 pub struct Turns<'a> {
-    /// So long.
+    /// The longest wait in one statement.
     pub longest: Duration,
-    /// What it does on the session.
+    /// What the caller does on the session after each wait.
     pub after: &'a mut dyn FnMut(&mut Session) -> Result<(), Fault>,
 }
 
-/// How many answers were unclear.
+/// Counts unclear answers.
 #[derive(Default)]
 struct Doubts {
     in_a_row: u32,
@@ -115,7 +115,8 @@ struct Doubts {
 }
 
 impl Doubts {
-    /// One more. Waits a little, so that the server is not asked too often, or fails when it is too `late` to wait.
+    /// Counts one more. Pauses after several in a row, so that the server is not asked too often. Fails after several with no time left
+    /// (`late`).
     fn add(&mut self, late: bool) -> Result<(), Fault> {
         self.in_a_row += 1;
         self.late += u32::from(late);
@@ -142,7 +143,7 @@ impl Request {
         self.open_after(first, opened.map(FirstAnswer), session)
     }
 
-    /// The first statements on a session; [`Request::open_after`] is told what came of them.
+    /// The first statements on a session. Pass their answer to [`Request::open_after`].
     pub fn first(&mut self) -> First {
         self.since.get_or_insert_with(Instant::now);
         let step = self.plan().first();
@@ -155,7 +156,7 @@ impl Request {
         }
     }
 
-    /// As [`Request::open`], behind the first statements.
+    /// As [`Request::open`], but the first statements were sent already.
     ///
     /// # Errors
     /// As [`Request::open`].
@@ -232,7 +233,7 @@ impl Request {
                 }
                 Err(fault) => return Err(fault),
             }
-            // Interrupted: the server may have executed either statement, or both.
+            // Interrupted: the server may have run either statement, or both.
             doubts.add(self.is_late())?;
             carry_out(session, &open)?;
             step = Step::Settle;
@@ -257,8 +258,8 @@ impl Request {
         }
     }
 
-    /// As [`Request::take`], for a caller of one slot that proves it by itself. The statement of [`Request::proof`] does, or another call
-    /// of `take`.
+    /// As [`Request::take`], for a caller of one slot that proves the slot itself, with the statement of [`Request::proof`] or another
+    /// call of `take`.
     ///
     /// # Errors
     /// As [`Request::take`].
@@ -271,7 +272,8 @@ impl Request {
         self.advance(session, opening, caller, None, self.slots == 1)
     }
 
-    /// The statement that prepares a session to hold this slot after a wait, and says in the variable `@dblock` whether it does.
+    /// The statement that prepares a session to hold this slot after a wait, and sets the variable `@dblock` to whether it holds the
+    /// slot.
     pub fn proof(&self, slot: u32, opening: &Opening) -> String {
         self.statements.hold_and_prove(slot, opening.ttl)
     }
@@ -301,7 +303,7 @@ impl Request {
             let refused = answer.is_some_and(|answer| answer.refused);
             let next = match self.plan().next(step, answer, late) {
                 Next::Held(grant) => {
-                    // It succeeds only on a session that is still alive, so the proof still counts.
+                    // This statement succeeds only on a session that is still alive, so the proof still counts.
                     if waits {
                         carry_out(session, &set_idle_timeout(ttl))?;
                     }
@@ -366,7 +368,7 @@ impl Request {
                 && matches!(step, Step::Queue | Step::Head)
                 && asked.elapsed() < RECHECK / 2
             {
-                // The server ended the wait too early.
+                // The server ended the wait too early: do not ask again at once.
                 sleep(self.left().unwrap_or(PAUSE).min(PAUSE));
             }
             step = next;
@@ -383,7 +385,7 @@ impl Request {
         }
     }
 
-    /// Carries out a step; `None`: there is no clear answer.
+    /// Runs the statement of a step; `None`: no clear answer.
     fn ask(
         &self,
         step: Step,

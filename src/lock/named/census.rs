@@ -1,4 +1,4 @@
-//! Who holds a lock, who waits for it, and which part of that this account may not see, for `dblock status`. It acquires no lock.
+//! Who holds a lock, who waits for it, and what this account may not see, for `dblock status`. Acquires no lock.
 
 mod found;
 mod statements;
@@ -19,38 +19,38 @@ use statements::{
     Process,
 };
 
-/// How many waiters of a lock are reported at most.
+/// The most waiters of a lock that are reported.
 const MOST_WAITERS: usize = 10_000;
 
-/// Where the server lists all named locks.
+/// The server's list of all named locks.
 enum Registry {
     /// MySQL's performance schema, with holders and waiters.
     Whole,
-    /// MariaDB's plugin, with the holders and since when.
+    /// MariaDB's plugin, with the holders and the times.
     Holders,
-    /// Nowhere that this account may look.
+    /// None that this account may read.
     None,
 }
 
 /// Everything that the server lets this account see.
 pub struct Census {
     info: SessionInfo,
-    /// Claims of sessions, by the sessions' numbers.
+    /// The claims of sessions, by connection id.
     claims: HashMap<u64, Claims>,
-    /// Whether those are the claims of all accounts.
+    /// Whether these are the claims of all accounts.
     claims_of_all: bool,
     processes: HashMap<u64, Process>,
-    /// Whether those are the ones of all accounts.
+    /// Whether these are the processes of all accounts.
     processes_of_all: bool,
     registry: Registry,
-    /// The locks there that are held.
+    /// The held locks in the registry.
     locks: Vec<ListedLock>,
-    /// Those that are waited for.
+    /// The waited-for locks in the registry.
     waits: Vec<ListedLock>,
 }
 
 impl Census {
-    /// Reads it.
+    /// Reads all of it.
     ///
     /// # Errors
     /// The session must be dropped.
@@ -79,8 +79,7 @@ impl Census {
         })
     }
 
-    /// The names of dblock's locks, as far as they can be seen: those of the `rows`, and those that its sessions claim, hold and wait
-    /// for.
+    /// The names of all visible dblock locks: those of the `rows`, and those that sessions claim, hold or wait for.
     pub fn names(&self, rows: &[HeldRow]) -> Vec<Name> {
         let said = self.claims.values().filter(|claims| claims.is_dblock());
         let said = said.filter_map(|claims| claims.lock.clone());
@@ -100,7 +99,7 @@ impl Census {
         let names: BTreeSet<String> = said.chain(held).chain(waits).collect();
         let mut known = BTreeMap::new();
         for name in names.iter().filter_map(|name| Name::parse(name).ok()) {
-            // The claimed name is whole; on the server a long one is cut.
+            // The claimed name is complete; a long name is cut on the server.
             let on_server = self.folded(&name.on_server());
             let better = known
                 .get(&on_server)
@@ -109,7 +108,7 @@ impl Census {
                 known.insert(on_server, name);
             }
         }
-        // Rows are told apart by every byte of their names.
+        // The names of rows differ if any byte differs.
         let mut names: Vec<Name> = Vec::new();
         for name in rows.iter().filter_map(|row| Name::parse(&row.name).ok()) {
             known.remove(&self.folded(&name.on_server()));
@@ -122,7 +121,7 @@ impl Census {
         names
     }
 
-    /// A lock's name as the server compares it: MySQL ignores case.
+    /// A lock's name as the server compares it: MySQL ignores the case.
     fn folded(&self, name: &str) -> String {
         if self.info.is_mariadb() {
             name.to_owned()
@@ -131,7 +130,7 @@ impl Census {
         }
     }
 
-    /// Whether a lock on the server belongs to this name: a slot, the head of its queue, or another of dblock's.
+    /// Whether a lock on the server belongs to this name: as a slot, as the queue's head, or as another lock of dblock's.
     fn belongs(&self, lock: &str, name: &Name) -> bool {
         self.folded(base(lock)) == self.folded(&name.on_server())
     }
@@ -146,9 +145,9 @@ impl Census {
         })
     }
 
-    /// Reports who holds a lock and who waits for it. A lock without holder and waiter is reported only if it was `named`. Of its
-    /// `rows` each is a holder. Then whoever has the named lock of such a slot only waits for it; and where the server's named locks do
-    /// not `exclude` so does whoever has any of them.
+    /// Reports who holds a lock and who waits for it. A lock without holder and waiter is reported only if it was `named`. Each of the
+    /// `rows` has a holder; then the session that holds the named lock of that slot only waits. If the server's named locks do not
+    /// `exclude`, every session that holds one only waits.
     pub fn report_on(
         &self,
         name: &Name,
@@ -174,7 +173,7 @@ impl Census {
         let (queue, slots): (Vec<_>, Vec<_>) =
             slots.into_iter().partition(|(slot, _)| is_queue(*slot));
         let queue: Vec<u64> = queue.into_iter().map(|(_, id)| id).collect();
-        // The row says who asked for the end; the marker may be its own.
+        // The row names the killer; the marker may belong to the same one.
         let is_told = |slot: u32| {
             rows.iter()
                 .any(|row| row.slot == slot && row.killer.is_some())
@@ -223,7 +222,7 @@ impl Census {
         Ok(reported)
     }
 
-    /// The holder of a named lock.
+    /// The holder of a slot's named lock.
     fn holding(
         &self,
         name: &Name,
@@ -254,7 +253,7 @@ impl Census {
         })
     }
 
-    /// The holder of a row: who it is says the history, else its session.
+    /// The holder of a row: the client comes from the history, else from the session.
     fn holding_of_row(&self, row: &HeldRow) -> Holding {
         let seen = row.session.map(|id| self.client(id)).unwrap_or_default();
         let claims = row.client.as_ref().and_then(|client| client.claims.clone());
@@ -275,8 +274,8 @@ impl Census {
         self.processes.get(&id).and_then(|process| process.idle)
     }
 
-    /// How many slots of a lock to look at: as many as there may be where the lock was `named`; in a list as many as its rows, holders
-    /// and waiters claim, or the server lists.
+    /// How many slots of a lock to look at. For a `named` lock: the most possible. In a list: as many as its rows, holders and waiters
+    /// claim, or the server lists.
     fn slots_of(&self, name: &Name, named: bool, of_rows: Option<u32>) -> u32 {
         if named {
             return MOST_SLOTS;
@@ -296,8 +295,8 @@ impl Census {
         most.unwrap_or(MOST_SLOTS).clamp(1, MOST_SLOTS)
     }
 
-    /// The waiters of a lock in their order: the head of the queue, then those that have waited longest. Those who have left the
-    /// `queue` for the row are ahead of both.
+    /// The waiters of a lock in order: the head of the queue, then those that have waited longest. Those in `queue` have left it for the
+    /// row, and come first.
     fn waiters(
         &self,
         name: &Name,
@@ -311,7 +310,7 @@ impl Census {
         let listed = self.waits.iter();
         let listed = listed.filter(|lock| self.belongs(&lock.name, name));
         let listed = listed.map(|lock| (lock.connection, None));
-        // A waiter may be between two statements.
+        // A waiter may be between two statements, so the claims count, too.
         let said = self.claims.iter();
         let said = said
             .filter(|(_, claims)| claims.is_dblock() && claims.waits && self.is_for(claims, name));
@@ -330,7 +329,7 @@ impl Census {
                 let client = self.client(id);
                 let started = client.claims.as_ref().filter(|claims| claims.is_dblock());
                 let started = started.and_then(|claims| claims.started).map(age);
-                // The head begins a new statement each second.
+                // The head of the queue starts a new statement each second, so the statement's time is not its wait.
                 let waits_for = started.or(span.filter(|_| head != Some(id)));
                 let place = match () {
                     () if queue.contains(&id) => 0,
@@ -365,7 +364,7 @@ impl Census {
     }
 }
 
-/// The locks that the server lists, held and waited for.
+/// Reads the server's list of locks, held and waited for.
 fn read_registry(
     session: &mut Session,
     is_mariadb: bool,
@@ -381,12 +380,12 @@ fn read_registry(
     Ok((Registry::None, Vec::new()))
 }
 
-/// The name of a lock without the number of a slot or another suffix of dblock's.
+/// The name of a lock without a slot's number or another of dblock's suffixes.
 fn base(on_server: &str) -> &str {
     on_server.split('#').next().unwrap_or_default()
 }
 
-/// How long ago a moment of a client's clock was; zero where that clock is ahead of ours.
+/// The time since a moment of a client's clock; zero if that clock is ahead of this one.
 fn age(moment: SystemTime) -> Duration {
     moment.elapsed().unwrap_or_default()
 }

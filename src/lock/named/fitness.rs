@@ -5,13 +5,13 @@ use std::time::Duration;
 use crate::db::cluster::is_wsrep;
 use crate::db::{Fault, Row};
 
-/// The shortest time for which a session must be kept: whole seconds, with room for a renewal and for the command's end.
+/// A server must keep an idle session at least this long: whole seconds, with room for a renewal and for the command's end.
 const SHORTEST_IDLE_LIMIT: Duration = Duration::from_secs(4);
 
-/// What was read of a server.
+/// The fitness of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fitness {
-    /// How long the server keeps the session without a statement.
+    /// How long the server keeps an idle session.
     pub idle_limit: Duration,
     /// Why a lock here would not exclude, the most important first; empty if it would.
     pub unfit: Vec<Unfit>,
@@ -62,7 +62,7 @@ pub enum Unfit {
     ShortLived(u64),
 }
 
-/// What a server says of itself in the answer to a session's first step. A missing value counts as fit.
+/// The server's traits, from the answer to a session's first step. A missing value counts as fit.
 pub struct ServerTraits {
     /// Its `wait_timeout` in this session: how long it keeps a session without a statement.
     idle_limit: Option<Duration>,
@@ -87,7 +87,7 @@ impl ServerTraits {
         })
     }
 
-    /// A variable that is a number on most servers, and `ON` or `OFF` on some.
+    /// Reads a variable that is a number on most servers, and `ON` or `OFF` on some.
     ///
     /// # Errors
     /// As [`Row::get`].
@@ -98,7 +98,7 @@ impl ServerTraits {
 }
 
 impl Fitness {
-    /// Judges a server on which a session asked for this idle limit, and found its run id's lock held by `owner`.
+    /// Judges a server by the idle limit that the session `asked` for, and by the `owner` of the run id lock.
     pub fn judge(traits: &ServerTraits, owner: Option<u64>, session: u64, asked: Duration) -> Self {
         let idle_limit = traits.idle_limit.unwrap_or(asked);
         let is_galera = traits.wsrep_on || is_wsrep(&traits.comment);

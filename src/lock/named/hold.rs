@@ -10,7 +10,7 @@ impl Request {
     /// Whether this session still holds the slot, on a server that takes writes.
     ///
     /// # Errors
-    /// It is not known. The session must be dropped.
+    /// The server has not answered. The session must be dropped.
     pub fn renew(&self, slot: u32, session: &mut Session) -> Result<bool, Fault> {
         loop {
             match session.run(&self.statements.renew(slot)) {
@@ -27,7 +27,7 @@ impl Request {
         }
     }
 
-    /// Releases a slot and wakes the head of the queue, if there is one. `false`: this session did not hold it any more.
+    /// Releases a slot, and wakes the head of the queue if there is one. `false`: this session no longer held the slot.
     ///
     /// # Errors
     /// [`Fault::Gone`]: the session ended, and with it the lock, at an unknown time.
@@ -37,12 +37,12 @@ impl Request {
             match session.run(&self.statements.release(slot)) {
                 Ok(released) => {
                     if let Some(head) = released.queue_head {
-                        // Where this account may not wake it, it looks again by itself.
+                        // If this account may not wake the head, the head checks again by itself.
                         let _ = session.run(&wake(head));
                     }
                     return Ok(interrupted || released.was_held);
                 }
-                // The interrupted statement may have released the slot; the second answer is then 0 or NULL.
+                // The interrupted statement may have released the slot; then the second answer is 0 or NULL.
                 Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {
                     interrupted = true;
                     sleep(PAUSE);
@@ -52,8 +52,8 @@ impl Request {
         }
     }
 
-    /// The statement that releases a slot, for whoever sends it together with others. The second column of its answer is the head of
-    /// the queue, which is to be woken.
+    /// The statement that releases a slot, for callers that send it together with others. The second column of its answer is the head of
+    /// the queue, which the caller must wake.
     pub fn release_statement(&self, slot: u32) -> String {
         self.statements.release(slot).sql()
     }

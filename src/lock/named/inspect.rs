@@ -1,4 +1,4 @@
-//! Asking a server about its named locks, for the commands that look at them from outside.
+//! Reads a server's named locks, for the commands that look at locks from outside.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use crate::base::log::Level;
 use crate::db::server_facts::READ_ONLY;
 use crate::db::{Batch, Connector, Fault, LIST, Row, Session, Statement};
 
-/// What is told of a node of a cluster.
+/// The warning about a node of a cluster.
 const OF_A_NODE: &str =
     "is a Galera node: it has named locks of its own, and another node has others";
 
-/// A session that asks.
+/// A session for reading.
 pub struct Inspector {
-    /// With the server that was reached.
+    /// The session, with the server that was reached.
     pub session: Session,
-    /// Whether that is a node of a cluster in which each has named locks of its own.
+    /// Whether the server is a node of a cluster in which each node has its own named locks.
     pub is_node: bool,
-    /// Whether that is read-only.
+    /// Whether the server is read-only.
     pub is_read_only: bool,
 }
 
 impl From<Session> for Inspector {
-    /// On a server that is no node of a cluster.
+    /// For a server that is not a node of a cluster.
     fn from(session: Session) -> Self {
         Self {
             session,
@@ -37,7 +37,7 @@ impl From<Session> for Inspector {
 }
 
 impl Inspector {
-    /// Warns of the named locks of a node of a cluster.
+    /// Warns if the server is a node of a cluster.
     pub fn warn_of_node(&self) {
         if self.is_node {
             let session = &self.session;
@@ -45,7 +45,7 @@ impl Inspector {
         }
     }
 
-    /// Warns of the locks of a read-only server.
+    /// Warns if the server is read-only.
     pub fn warn_of_read_only(&self) {
         if self.is_read_only {
             let session = &self.session;
@@ -53,10 +53,10 @@ impl Inspector {
         }
     }
 
-    /// That nothing is done on a server that is read-only.
+    /// Refuses to do anything on a read-only server.
     ///
     /// # Errors
-    /// [`Reason::Configuration`], if it is.
+    /// [`Reason::Configuration`] if the server is read-only.
     pub fn refuse_read_only(&self) -> Result<(), Fault> {
         if self.is_read_only {
             let line = format!("{} {READ_ONLY}", self.session);
@@ -65,7 +65,7 @@ impl Inspector {
         Ok(())
     }
 
-    /// Carries out a write, however often it is interrupted or meets another one.
+    /// Runs a write, however often it is interrupted or in conflict with another one.
     ///
     /// # Errors
     /// Any other fault of a statement.
@@ -78,7 +78,7 @@ impl Inspector {
         }
     }
 
-    /// The sessions that hold these locks, by their names on the server; `None` where it has no named locks.
+    /// The sessions that hold these locks, by the locks' names on the server; `None`: the server has no named locks.
     ///
     /// # Errors
     /// The session must be dropped.
@@ -106,7 +106,7 @@ impl Inspector {
         Ok(owner)
     }
 
-    /// The sessions that hold some locks at one moment, by the locks' names on the server.
+    /// The sessions that hold these locks at one moment, by the locks' names on the server.
     ///
     /// # Errors
     /// As [`Inspector::run`].
@@ -118,7 +118,7 @@ impl Inspector {
         Ok(std::array::from_fn(|place| owners[place]))
     }
 
-    /// Which of the first `slots` are held, and by which session; `name` gives the name on the server of the lock to ask for.
+    /// The held slots among the first `slots`, and the sessions that hold them. `name` gives the name of a slot's lock on the server.
     ///
     /// # Errors
     /// As [`Inspector::run`].
@@ -135,7 +135,7 @@ impl Inspector {
     }
 }
 
-/// Reaches a server that takes writes, for that one has the locks, however long it takes. After `patience` it accepts a read-only
+/// Connects to a server that takes writes, as that one has the locks, however long it takes. After `patience` it accepts a read-only
 /// server.
 pub fn reach(connector: &Connector, patience: Duration) -> Result<Inspector, Failure> {
     let begun = Moment::now();
@@ -164,15 +164,15 @@ pub fn reach(connector: &Connector, patience: Duration) -> Result<Inspector, Fai
     }
 }
 
-/// Why a lock on a server may not be the one that others use.
+/// Why other callers may not use the locks of this server.
 #[derive(Debug, Default)]
 struct Doubts {
     is_read_only: bool,
     is_node: bool,
 }
 
-/// Which of the variables are on that make a lock doubtful. `SHOW` leaves out those that a server does not have; reading their
-/// values would be an error.
+/// Reads the variables that make a lock doubtful. `SHOW` omits variables that a server does not have; reading their values would be an
+/// error.
 struct AskDoubts;
 
 impl Statement for AskDoubts {

@@ -1,5 +1,5 @@
-//! Ending a holder, for `dblock kill`. It acquires marker locks first: they keep other dblocks from the slot, and the holder's dblock
-//! from reacquiring it.
+//! Kills a holder, for `dblock kill`. It acquires marker locks first: they keep other callers from the slot, and the holder's dblock from
+//! reacquiring it.
 
 mod statements;
 
@@ -21,51 +21,51 @@ use statements::{AskUptime, TakeBeacon};
 /// How long the server keeps the markers of a killer whose host has vanished.
 const IDLE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Holders that lost their sessions when a server restarted usually reacquire within this time.
+/// Holders that lost their sessions when a server restarted usually reacquire the lock within this time.
 const JUST_STARTED: Duration = Duration::from_secs(30);
 
-/// How long the server may take to free what a killed session had.
+/// How long the server may take to free the locks of a killed session.
 const LONGEST_END: Duration = Duration::from_secs(10);
 
-/// What became of an attempt to end a holder.
+/// The result of an attempt to kill a holder.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Killed {
-    /// No slot was named, and several are held: these.
+    /// The caller named no slot, and these slots are held.
     SeveralHolders(Vec<u32>),
-    /// One slot was meant.
+    /// The result for one slot.
     Slot {
         /// Which, from 0.
         slot: u32,
-        /// What became of its holder.
+        /// The result for its holder.
         outcome: Box<KillOutcome>,
     },
 }
 
-/// What became of the holder of a slot. `now` is who holds the slot afterwards; `None`: nobody.
+/// The result for the holder of a slot. `now` is who holds the slot afterwards; `None`: nobody.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum KillOutcome {
-    /// Nobody holds the slot. Where the server started only so long ago, a holder from before may reacquire it.
+    /// Nobody holds the slot. If the server started this recently, an earlier holder may reacquire the slot.
     Free {
-        /// `None`: longer ago, or not known.
+        /// `None`: longer ago, or unknown.
         server_started: Option<Duration>,
     },
-    /// With a dry run: it is held.
+    /// A dry run: the slot is held.
     Held(Victim),
-    /// Its holder released it before it could be ended.
+    /// The holder released the slot before it could be killed.
     ReleasedMeanwhile {
-        /// Who that was.
+        /// The holder that released it.
         holder: Client,
         now: Option<Client>,
     },
-    /// The server does not let this account end sessions of another.
+    /// The server does not let this account kill sessions of another account.
     NotAllowed {
         holder: Victim,
-        /// This account, as a grant names it.
+        /// This account, as a GRANT statement names it.
         account: String,
         /// The privilege that it lacks.
         privilege: String,
     },
-    /// The server refused to end the session, with this error.
+    /// The server refused to kill the session, with this error.
     Refused { holder: Victim, code: u16 },
     /// The holder's command has ended.
     CommandEnded {
@@ -73,68 +73,68 @@ pub enum KillOutcome {
         after: Duration,
         now: Option<Client>,
     },
-    /// The session of a holder that is no dblock has ended: whether its program still runs is not known.
+    /// The session of a holder that is not dblock has ended. Whether its program still runs is unknown.
     SessionEnded { holder: Victim, now: Option<Client> },
-    /// The holder's command is being ended, and did not end in time.
+    /// The holder is ending its command, which did not end in time.
     CommandEnding { holder: Victim, after: Duration },
-    /// The session was ended, and its dblock reported nothing in time.
+    /// The session was killed, and its dblock reported nothing in time.
     NoReport {
         holder: Victim,
         after: Duration,
         now: Option<Client>,
     },
-    /// Another ended the holder.
+    /// Another client killed the holder.
     EndedByAnother {
         killer: Client,
-        /// Whether it is known that the holder's command was ended.
+        /// Whether it is known that the holder's command has ended.
         is_known: bool,
         now: Option<Client>,
     },
-    /// Another is ending the holder, and did not finish in time.
+    /// Another client is killing the holder, and did not finish in time.
     BeingEnded {
         killer: Client,
-        /// This one only looked.
+        /// Whether this was a dry run.
         dry_run: bool,
     },
 }
 
-/// The holder to be ended.
+/// The holder to kill.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Victim {
     /// The session.
     pub client: Client,
-    /// Whether it is a dblock's: those hold their session marker lock.
+    /// Whether the session is dblock's: those hold their session marker lock.
     pub is_dblock: bool,
 }
 
-/// What a holder's dblock reported of its command.
+/// What the holder's dblock reported about its command.
 enum Report {
     /// It has ended.
     Ended,
-    /// It is being ended, and did not end in time.
+    /// It is ending, and did not end in time.
     Ending,
-    /// Nothing in time.
+    /// No report in time.
     Nothing,
 }
 
-/// Ends a holder.
+/// A kill of one holder.
 pub struct Killing<'a> {
-    /// The session that asks.
+    /// The session that runs the kill.
     pub inspector: &'a mut Inspector,
     /// The lock.
     pub name: &'a Name,
-    /// Which slot to free; `None`: the one that is held.
+    /// The slot to free; `None`: the one that is held.
     pub slot: Option<u32>,
-    /// How long to wait until the command has ended.
+    /// How long to wait for the end of the command.
     pub wait: Wait,
-    /// Whether nobody is ended.
+    /// Whether to kill nobody.
     pub dry_run: bool,
     /// How long the holder's dblock may take to open a new session.
     pub connect_timeout: Duration,
 }
 
 impl Killing<'_> {
-    /// Ends the holder, or with a dry run finds it.
+    /// Kills the holder. A dry run only finds it.
     ///
     /// # Errors
     /// The session must be dropped.
@@ -149,7 +149,7 @@ impl Killing<'_> {
 
     fn end_slot(&mut self, slot: u32) -> Result<KillOutcome, Fault> {
         let name = self.name;
-        // One statement for all: while the slot is marked its holder is only a waiter, that waits for the end of the one before.
+        // One statement for all three: while the slot has a kill marker, its holder is only a waiter for the end of the holder before.
         let [killer, ending, holder] = self.inspector.owners(&[
             name.kill_on_server(slot),
             name.termination_on_server(slot),
@@ -171,20 +171,21 @@ impl Killing<'_> {
         }
         let begun = Moment::now();
         self.keep_markers_for_a_moment()?;
-        // The second says which session is meant: a later holder of the slot may find the first. A waiter finds only the second.
+        // The second marker says which session is meant, as a later holder of the slot may find the first. A waiter finds only the
+        // second.
         let markers = [name.kill_on_server(slot), kill_request_lock(id)];
         if !self.mark(&markers)? {
             let killer = self.inspector.owner(&markers[0])?.unwrap_or_default();
             return self.leave_it_to(killer, slot);
         }
-        // It may have released the slot meanwhile, or another killer was faster.
+        // The holder may have released the slot meanwhile, or another killer was faster.
         if self.inspector.owner(&name.slot_on_server(slot))? != Some(id) {
             self.unmark(&markers)?;
             let (holder, now) = (holder.client, self.now(slot)?);
             return Ok(KillOutcome::ReleasedMeanwhile { holder, now });
         }
         match self.inspector.session.try_run(&KillSession(id))? {
-            // It ended this moment. If it was lost, its dblock finds the markers on a new session.
+            // The session ended just now. If it was lost, its dblock finds the markers on a new session.
             Ok(()) | Err(KillSession::NO_SUCH_SESSION) => {}
             Err(code) if KillSession::NOT_YOURS.contains(&code) => {
                 let info = self.inspector.run(&AskSessionInfo)?;
@@ -205,7 +206,7 @@ impl Killing<'_> {
             let ttl = holder.client.claims.as_ref().and_then(|claims| claims.ttl);
             let report = self.wait_for_end(slot, ttl.unwrap_or(LONGEST_TTL), begun)?;
             if matches!(report, Report::Ended) {
-                // Its dblock learns of the session's end before the server frees the slot.
+                // The holder's dblock learns of the session's end before the server frees the slot.
                 self.wait_for_session(slot, id)?;
             }
             report
@@ -223,8 +224,8 @@ impl Killing<'_> {
         })
     }
 
-    /// The slot to free: the one that was named, else the one that is held, else one whose holder is being ended. `Err`: the slots,
-    /// where several are held.
+    /// The slot to free: the named one, else the one that is held, else one whose holder is being killed. `Err`: the slots, if several
+    /// are held.
     fn slot(&mut self) -> Result<Result<u32, Vec<u32>>, Fault> {
         let name = self.name;
         if let Some(slot) = self.slot {
@@ -245,7 +246,7 @@ impl Killing<'_> {
         })
     }
 
-    /// Waits until another killer has finished, or the holder that it has asked to end.
+    /// Waits until another killer has finished, or until the holder that it killed has ended its command.
     fn leave_it_to(&mut self, other: u64, slot: u32) -> Result<KillOutcome, Fault> {
         let (begun, name, dry_run) = (Moment::now(), self.name, self.dry_run);
         let killer = self.client(other)?;
@@ -281,17 +282,18 @@ impl Killing<'_> {
         client(id, &mut self.inspector.session)
     }
 
-    /// Limits how long the server keeps the markers of this session without a statement.
+    /// Limits how long the server keeps the markers of this session when it is idle.
     pub(in crate::lock) fn keep_markers_for_a_moment(&mut self) -> Result<(), Fault> {
         self.inspector.run(&set_idle_timeout(IDLE_LIMIT))
     }
 
-    /// Ends a session; the error number of a server that refuses.
+    /// Kills a session. `Err`: the error number of a server that refuses.
     pub(in crate::lock) fn kill_session(&mut self, id: u64) -> Result<Result<(), u16>, Fault> {
         self.inspector.session.try_run(&KillSession(id))
     }
 
-    /// Acquires the markers; `false` if another holds the first one. Another may hold the second, for another slot of the same session.
+    /// Acquires the markers; `false`: another killer holds the first one. Another may hold the second, for another slot of the same
+    /// session.
     pub(in crate::lock) fn mark(&mut self, markers: &[String]) -> Result<bool, Fault> {
         for marker in markers {
             let acquired = loop {
@@ -310,7 +312,7 @@ impl Killing<'_> {
         Ok(true)
     }
 
-    /// Releases the markers, however often they were acquired: the server may have executed an interrupted statement.
+    /// Releases the markers, however often they were acquired: the server may have run an interrupted statement.
     pub(in crate::lock) fn unmark(&mut self, markers: &[String]) -> Result<(), Fault> {
         let own = self.own_id()?;
         for marker in markers {
@@ -321,7 +323,7 @@ impl Killing<'_> {
         Ok(())
     }
 
-    /// Whether the time to wait is over; without one, this `limit`.
+    /// Whether the time to wait is over. A caller that waits forever has this `limit`.
     pub(in crate::lock) fn is_over(&self, begun: Moment, limit: Duration) -> bool {
         let limit = match self.wait {
             Wait::For(wait) => wait,
@@ -330,8 +332,8 @@ impl Killing<'_> {
         begun.elapsed() >= limit
     }
 
-    /// Waits until the holder's dblock reports that its command has ended. The markers stay until it reports anything, also where the
-    /// caller does not wait: without them it would reacquire the lock.
+    /// Waits until the holder's dblock reports that its command has ended. The markers stay until it reports anything, even if the caller
+    /// does not wait: without them the holder would reacquire the lock.
     fn wait_for_end(&mut self, slot: u32, ttl: Duration, begun: Moment) -> Result<Report, Fault> {
         let locks = [
             self.name.termination_on_server(slot),
@@ -356,7 +358,7 @@ impl Killing<'_> {
         }
     }
 
-    /// Waits until a session that was ended has the slot no longer.
+    /// Waits until a killed session no longer holds the slot.
     fn wait_for_session(&mut self, slot: u32, victim: u64) -> Result<Report, Fault> {
         let (begun, slot) = (Moment::now(), self.name.slot_on_server(slot));
         while self.inspector.owner(&slot)? == Some(victim) {
@@ -368,7 +370,7 @@ impl Killing<'_> {
         Ok(Report::Ended)
     }
 
-    /// The server's number of this session, also behind a proxy.
+    /// This session's connection id on the server, also behind a proxy.
     fn own_id(&mut self) -> Result<u64, Fault> {
         Ok(self.inspector.run(&AskSessionInfo)?.connection)
     }

@@ -1,4 +1,4 @@
-//! The `Backend` of a named lock: it lives on one session at a time, and on a new one when that is lost.
+//! The `Backend` of a named lock. The lock lives on one session at a time; if that is lost, it moves to a new one.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,16 +11,26 @@ use super::request::{PAUSE, Request, Verbosity, carry_out};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
+use crate::db::server_facts::{READ_ONLY, is_read_only};
 use crate::db::{Client, Connector, Fault, Plain, Session};
-use crate::lock::{Attempt, Backend, Caller, Grant, LockSpec, Name, Reattempt, Refusal, Renewal};
+use crate::lock::{
+    Attempt, Backend, Caller, Grant, LockSpec, Name, Reattempt, Refusal, Release, Renewal,
+};
+use crate::schema;
 
-/// Before a caller that waited asks again on a new session: holders that lost theirs reacquire first.
+/// A caller that waited pauses this long before it asks on a new session: holders that lost their sessions reacquire first.
 const HOLD_BACK: Duration = Duration::from_secs(2);
 
-/// How long an answer may take when the killer learns through the server that the command has ended.
+/// The answer limit while a kill is acknowledged.
 const ACK_LIMIT: Duration = Duration::from_secs(2);
 
-/// While a lost lock is reacquired a server gets this part of the TTL for an answer, so that the next server is tried in time.
+/// The pause after a server has refused the statements of others.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long to try to record the end of a run whose supervisor has died. Its lock is held until then.
+const DEAD_LIMIT: Duration = Duration::from_secs(2);
+
+/// While a lost lock is reacquired, a server gets this part of the TTL for an answer. The next server is then tried in time.
 const SHARE_OF_TTL: u32 = 8;
 
 /// The cause of a loss that the server reports.
@@ -31,20 +41,20 @@ pub struct NamedLock {
     connector: Connector,
     request: Request,
     name: Name,
-    /// The slot that is held or was lost, and its session. Not read before there is one.
+    /// The slot that is held or was lost, and its session. Meaningless before the first grant.
     grant: Grant,
     /// The session that holds the slot.
     session: Option<Session>,
-    /// Who ends the holder, and the session on which that was found.
+    /// The killer of this holder, and the session on which it was found.
     killed: Option<(Session, Client)>,
-    /// The session on which the lock was last asked for, until it is acquired.
+    /// The session of the latest request, until the lock is acquired.
     asked_on: Option<u64>,
-    /// What the caller was last notified of: that every server is read-only.
+    /// The caller's latest notice that every server is read-only.
     only_read_only: Option<String>,
 }
 
 impl NamedLock {
-    /// A lock on the servers of `connector`. Each session acquires the lock of this run's id first.
+    /// A lock on the servers of `connector`. Each of its sessions acquires the run id lock first.
     pub fn new(connector: Connector, spec: &LockSpec, run_id: &str, verbosity: Verbosity) -> Self {
         Self {
             connector,
@@ -58,12 +68,20 @@ impl NamedLock {
         }
     }
 
+    /// For a request of another process, which has died.
+    pub fn requested_before(self) -> Self {
+        Self {
+            request: self.request.made_before(),
+            ..self
+        }
+    }
+
     /// For a slot that another process held and lost.
     pub fn lost(self, grant: Grant) -> Self {
         Self { grant, ..self }
     }
 
-    /// One round of all servers for a session that the lock may live on; `None`: try again after a pause.
+    /// Asks all servers in turn for a session that may hold the lock; `None`: try again after a pause.
     fn open(&mut self, caller: &dyn Caller) -> Result<Option<(Session, Opening)>, Failure> {
         let request = &mut self.request;
         let accepts = request.accepts_read_only();
@@ -90,21 +108,72 @@ impl NamedLock {
         Ok(None)
     }
 
-    /// Carries out statements of others on a new session, however long that lasts.
-    fn carry_out_elsewhere(&self, also: &[String]) {
-        while !also.is_empty() {
-            let done = self.connector.connect(|session| {
-                let done = carry_out_all(also, session);
-                if let Err(fault @ Fault::Final(_)) = &done {
-                    tell_unrecorded(fault, session);
-                }
-                done
-            });
-            if matches!(done, Ok(_) | Err(Fault::Final(_))) {
-                return;
+    /// Runs the statements of others on a new session, however long it takes to reach a server. `false`: they failed, and that was
+    /// reported.
+    fn carry_out_elsewhere(&self, also: &dyn Fn() -> Vec<String>, patience: Duration) -> bool {
+        let begun = Moment::now();
+        loop {
+            let statements = also();
+            if statements.is_empty() {
+                return true;
             }
-            sleep(self.connector.pause());
+            match self.carry_out_anew(&statements) {
+                Ok(()) => return true,
+                Err(fault) if begun.elapsed() < patience && fault.refuses_for_now() => {
+                    sleep(REFUSED_PAUSE);
+                }
+                Err(fault @ Fault::Final(_)) => {
+                    self.tell_unrecorded(&fault);
+                    return false;
+                }
+                Err(_) => sleep(self.connector.pause()),
+            }
         }
+    }
+
+    /// Runs the statements of others on the session that holds the lock. On a read-only server it tries another session, too. `false`:
+    /// they failed, and that was reported. The error is the loss of the session.
+    fn carry_out_on(
+        &self,
+        session: &mut Session,
+        also: &dyn Fn() -> Vec<String>,
+        patience: Duration,
+    ) -> Result<bool, Fault> {
+        let begun = Moment::now();
+        loop {
+            match carry_out_all(&also(), session) {
+                Ok(()) => return Ok(true),
+                Err(fault @ Fault::Gone(_)) => return Err(fault),
+                Err(fault) if begun.elapsed() < patience && fault.refuses_for_now() => {
+                    sleep(REFUSED_PAUSE);
+                    if matches!(fault, Fault::ReadOnly(_)) && self.carry_out_anew(&also()).is_ok() {
+                        return Ok(true);
+                    }
+                }
+                Err(fault) => {
+                    self.tell_unrecorded(&fault);
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    /// Runs the statements of others on a new session, on a server that takes writes. Some accounts may write to a replica, but nobody
+    /// reads those records.
+    fn carry_out_anew(&self, statements: &[String]) -> Result<(), Fault> {
+        let carried_out = self.connector.connect(|session| {
+            schema::prepare(session)?;
+            if is_read_only(session)? {
+                return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
+            }
+            carry_out_all(statements, session)
+        });
+        carried_out.map(drop)
+    }
+
+    fn tell_unrecorded(&self, fault: &Fault) {
+        let line = format!("cannot record the run: {fault}");
+        self.connector.tell(Level::Warning, &line);
     }
 
     fn hold(&mut self, session: Session, grant: Grant) {
@@ -120,17 +189,13 @@ fn carry_out_all(statements: &[String], session: &mut Session) -> Result<(), Fau
         .try_for_each(|statement| carry_out(session, &Plain(statement.clone())))
 }
 
-fn tell_unrecorded(fault: &Fault, session: &Session) {
-    session.tell(Level::Warning, &format!("cannot record the run: {fault}"));
-}
-
 impl Backend for NamedLock {
     fn try_acquire(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure> {
         let Some((mut session, opening)) = self.open(caller)? else {
             return Ok(Attempt::Retry(self.connector.pause()));
         };
         caller.on_server(&session.to_string());
-        // A killer may mean this waiter: the server granted it the slot before the session was lost, unproved.
+        // A killer may mean this waiter: the server may have granted it the slot just before the session was lost.
         if let Some(lost) = self.asked_on
             && let Ok(Some(killer)) = Request::killer_of_waiter(lost, &mut session)
         {
@@ -226,27 +291,44 @@ impl Backend for NamedLock {
         acked.is_ok()
     }
 
-    fn release(&mut self, also: &dyn Fn() -> Vec<String>) -> Result<bool, Option<String>> {
-        let Some(mut session) = self.session.take() else {
-            self.carry_out_elsewhere(&also());
-            return Err(None);
+    fn release(&mut self, also: &dyn Fn() -> Vec<String>, patience: Duration) -> Release {
+        let elsewhere = |lock: &Self, cause| Release {
+            also_done: lock.carry_out_elsewhere(also, patience),
+            was_held: Err(cause),
         };
-        match carry_out_all(&also(), &mut session) {
-            Ok(()) => {}
-            Err(fault @ Fault::Gone(_)) => {
-                self.carry_out_elsewhere(&also());
-                return Err(Some(fault.to_string()));
-            }
-            Err(fault) => tell_unrecorded(&fault, &session),
-        }
+        let Some(mut session) = self.session.take() else {
+            return elsewhere(self, None);
+        };
+        let also_done = match self.carry_out_on(&mut session, also, patience) {
+            Ok(done) => done,
+            Err(fault) => return elsewhere(self, Some(fault.to_string())),
+        };
         let released = self.request.release(self.grant.slot, &mut session);
         self.session = Some(session);
-        released.map_err(|fault| Some(fault.to_string()))
+        Release {
+            also_done,
+            was_held: released.map_err(|fault| Some(fault.to_string())),
+        }
     }
 
     fn release_for_the_dead(&mut self, also: &[String]) {
-        if let Some(session) = &mut self.session {
-            let _ = carry_out_all(also, session);
+        let Some(session) = &mut self.session else {
+            return;
+        };
+        // To free the lock matters more than to record the run.
+        let begun = Moment::now();
+        for statement in also {
+            loop {
+                let left = DEAD_LIMIT.saturating_sub(begun.elapsed());
+                if left.is_zero() || session.answer_within(left).is_err() {
+                    return;
+                }
+                match session.run(&Plain(statement.clone())) {
+                    Ok(()) => break,
+                    Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),
+                    Err(_) => return,
+                }
+            }
         }
     }
 

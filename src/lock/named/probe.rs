@@ -1,4 +1,4 @@
-//! Tries a lock of its own on a server, for `dblock check`: does it exclude, and does a second session see it?
+//! Tries a lock of its own on a server, for `dblock check`: whether it excludes others, and whether a second session sees it.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -14,32 +14,32 @@ use crate::db::server_facts::{Shown, median};
 use crate::db::{Connector, Fault, Row, Session, Statement};
 use crate::lock::{DEFAULT_TTL, LockSpec, Name, OnLockLost, Wait, run_id_lock};
 
-/// The pause between two looks at another session.
+/// The pause between two checks of another session.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// What the names of all such locks begin with.
+/// The prefix of all such locks.
 pub const CHECKED: &str = "dblock-check-";
 
 /// A lock under a random name.
 pub struct Probe {
     name: Name,
-    /// The run id's lock of the first session.
+    /// The run id lock of the first session.
     marker: String,
 }
 
-/// The server that `dblock run` would lock on, or one that is read-only where there is no other.
+/// The server that `dblock run` would lock on. If all are read-only, one of those.
 pub struct Reached {
     /// The session.
     pub session: Session,
-    /// What the server said when it was asked for the lock, or why it has no such locks.
+    /// The server's answer to the request for the lock, or why it has no named locks.
     pub opening: Result<Opening, Failure>,
     /// Whether every server is read-only.
     pub read_only: bool,
 }
 
-/// Whether a lock on a server excludes.
+/// Whether a lock on a server excludes others.
 pub struct Exclusion {
-    /// Why it would not, the most important first; empty if it would.
+    /// Why it does not, the most important reason first; empty if it does.
     pub unfit: Vec<Unfit>,
     /// Whether the server is in a replication group.
     pub in_group: bool,
@@ -91,7 +91,7 @@ impl Probe {
         outcome
     }
 
-    /// A second session, which asks for the lock.
+    /// Opens a second session, which asks for the lock.
     ///
     /// # Errors
     /// As [`Connector::connect`].
@@ -104,7 +104,7 @@ impl Probe {
         connector.connect(|session| request.open(session))
     }
 
-    /// Asks a server for the lock as `dblock run` does: what it says, or why it has no such locks.
+    /// Asks a server for the lock as `dblock run` does: its answer, or why it has no named locks.
     ///
     /// # Errors
     /// The session must be dropped.
@@ -118,8 +118,8 @@ impl Probe {
         }
     }
 
-    /// Whether this server knows the lock of the first session's run id, which is held: it is the same server then, or one that
-    /// shares its locks.
+    /// Whether this server knows the run id lock of the first session, which is held. Then it is the same server, or one that shares
+    /// its locks.
     ///
     /// # Errors
     /// The session must be dropped.
@@ -149,7 +149,7 @@ impl Probe {
         request
     }
 
-    /// Acquires the lock, and waits for it so many whole seconds: whether it was acquired.
+    /// Acquires the lock, and waits up to this many whole seconds. Returns whether it was acquired.
     ///
     /// # Errors
     /// Any fault of a statement.
@@ -167,7 +167,7 @@ impl Probe {
         released.map(|_| ())
     }
 
-    /// Releases the run id's lock of the first session.
+    /// Releases the run id lock of the first session.
     ///
     /// # Errors
     /// The session must be dropped.
@@ -188,7 +188,7 @@ impl Probe {
         median(session, take, |session| self.release(session))
     }
 
-    /// Waits until nobody holds the lock, for so long at most: the server frees it a moment after it has closed a session.
+    /// Waits until nobody holds the lock, up to a `limit`: the server frees it a moment after it has closed a session.
     ///
     /// # Errors
     /// The session must be dropped.
@@ -203,7 +203,7 @@ impl Probe {
     }
 }
 
-/// Waits until another session waits for a lock, as far as the server shows it, for so long at most.
+/// Waits until another session waits for a lock, as far as the server shows that, up to a `limit`.
 ///
 /// # Errors
 /// The session must be dropped.
@@ -215,7 +215,7 @@ pub fn await_waiter(session: &mut Session, waiter: u64, limit: Duration) -> Resu
     Ok(())
 }
 
-/// Has the server end a session: whether it accepts that.
+/// Has the server kill a session. Returns whether the server accepts that.
 ///
 /// # Errors
 /// The session must be dropped.
@@ -223,7 +223,7 @@ pub fn end_session(session: &mut Session, other: u64) -> Result<bool, Fault> {
     Ok(session.try_run(&KillSession(other))?.is_ok())
 }
 
-/// Whether a lock excludes, with what only `dblock check` asks for.
+/// Whether a lock excludes others, including what only `dblock check` asks.
 ///
 /// # Errors
 /// The session must be dropped.

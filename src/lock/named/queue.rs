@@ -1,67 +1,67 @@
-//! The semaphore: what a caller asks the server next until it has a slot. Decisions only, no server and no clock:
-//! `statements` has the SQL of each step, and the explorer tries these decisions in every order of events.
+//! The semaphore: what a caller asks the server next until it has a slot. Decisions only, without server and clock: `statements` has the
+//! SQL of each step, and the model tries these decisions in every order of events.
 
 use crate::lock::Grant;
 
-/// Up to so many slots the statement also asks for the kill lock of each. For a thousand slots that would be most of its text.
+/// Up to this many slots the statement also checks the kill lock of each. For a thousand slots that would be most of its text.
 pub const FEW: u32 = 16;
 
-/// A question to the server. After each the session holds at most one slot, and at most once the head of the queue.
+/// A question to the server. After each the session holds at most one slot, and at most once the lock of the queue's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
     /// Acquire any free slot, whoever waits.
     Try,
     /// Acquire any free slot unless somebody waits.
     TryUnlessQueued,
-    /// Wait in the server's own queue: for the lock of the head or, where there is one slot only, for the slot.
+    /// Wait in the server's own queue: for the lock of the queue's head, or if there is only one slot, for that slot.
     Queue,
-    /// At the head: acquire any free slot, or wait a moment for the last one.
+    /// As the queue's head: acquire any free slot, or wait a moment for the last one.
     Head,
-    /// After an unclear answer: ask what is held. A session can acquire a lock twice, so it asks before it acquires again.
+    /// After an unclear answer: ask what is held. A session can acquire a lock twice, so it must ask before it acquires again.
     Settle,
-    /// Prove that this slot is held, prepare the session to hold it, and only then release the head of the queue.
+    /// Prove that this slot is held, prepare the session to hold it, and only then release the lock of the queue's head.
     Confirm(u32),
 }
 
-/// What the server answers: what the session holds now.
+/// The server's answer: what the session holds now.
 #[expect(clippy::struct_excessive_bools, reason = "columns of an answer")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Answer {
-    /// Others hold all the slots that were asked for or waited for.
+    /// Others hold all the slots that were tried or waited for.
     pub refused: bool,
     /// The slot that is held.
     pub slot: Option<u32>,
     /// Whether this session is the head of the queue.
     pub is_head: bool,
-    /// Whether the holder of some slot is being ended. Only asked where there are too many slots to ask for each.
+    /// Whether the holder of any slot is being killed. Only asked if there are too many slots to check each.
     pub kills: bool,
-    /// With a proof: whether somebody is ending the holder of the slot.
+    /// With a proof: whether somebody kills the holder of the slot.
     pub killed: bool,
     /// With a proof: whether the lost holder of the slot is reacquiring it.
     pub reacquired: bool,
-    /// The server's number of the session.
+    /// The session's connection id.
     pub connection_id: u64,
 }
 
-/// What to do about an answer.
+/// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Continue with this step.
     Ask(Step),
-    /// As [`Next::Ask`] after an unclear answer: not too often, and with pauses.
+    /// As [`Next::Ask`] after an unclear answer: with pauses, and not for ever.
     Doubt(Step),
     /// The session holds a slot.
     Held(Grant),
-    /// Others hold all slots, and the time to wait is over.
+    /// Others hold all slots, and the wait is over.
     Taken,
-    /// The holder that lost the slot is reacquiring it: end the session, and ask on another.
+    /// The holder that lost the slot is reacquiring it: end the session, and continue on another.
     GiveWay,
-    /// The command of the last holder may still run: ask again after a pause.
+    /// The last holder's command may still run: ask again after a pause.
     Wait(Step),
-    /// As [`Next::Wait`], but the time is over: release the slot.
+    /// As [`Next::Wait`], but the wait is over: release the slot.
     GiveUp(u32),
-    /// As [`Next::Wait`], but another slot may be free: release this one, from now on ask for the kill lock of each slot, and continue
-    /// with this step.
+    /// As [`Next::Wait`], but another slot may be free: release this one, check the kill lock of each slot from now on, and continue with
+    /// this step.
     Release(u32, Step),
 }
 
@@ -74,7 +74,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// For a caller that wants any of so many slots, may wait or not, and asks for the kill lock of each slot or not.
+    /// The plan of a caller that wants any of `slots`, may wait or not, and checks the kill lock of each slot or not.
     pub fn new(slots: u32, waits: bool, checks_kills: bool) -> Self {
         Self {
             slots,
@@ -83,7 +83,7 @@ impl Plan {
         }
     }
 
-    /// What to ask first, and whenever nothing else follows.
+    /// The first question, and the one to ask whenever nothing else follows.
     pub fn first(self) -> Step {
         if self.waits && self.slots > 1 {
             Step::TryUnlessQueued
@@ -92,8 +92,8 @@ impl Plan {
         }
     }
 
-    /// What follows from the answer to a step; `None` for a statement that was interrupted: the server may have executed it all
-    /// the same. `late`: no time is left to wait.
+    /// What follows from the answer to a step; `None`: the statement was interrupted, but the server may have run it. `late`: the wait is
+    /// over.
     pub fn next(self, step: Step, answer: Option<Answer>, late: bool) -> Next {
         let Some(Answer {
             refused,
@@ -106,7 +106,7 @@ impl Plan {
         }) = answer
         else {
             return Next::Doubt(match step {
-                // These ask what is held before they acquire anything.
+                // These steps ask what is held before they acquire anything.
                 Step::Head | Step::Confirm(_) => step,
                 _ => Step::Settle,
             });
@@ -116,11 +116,11 @@ impl Plan {
             (Some(slot), _) if killed && !self.checks_kills => Next::Release(slot, self.first()),
             (Some(slot), _) if killed && late => Next::GiveUp(slot),
             (Some(_), _) if killed => Next::Wait(step),
-            // The command of its last holder may still run.
+            // The last holder's command may still run.
             (Some(slot), Step::Try | Step::TryUnlessQueued) if kills => {
                 Next::Ask(Step::Confirm(slot))
             }
-            // An answer without a wait proves the slot. After a wait it may have arrived late, when the server had already ended
+            // An answer without a wait proves the slot. After a wait the answer may have arrived late, when the server had already ended
             // this session and released its locks.
             (Some(slot), Step::Try | Step::TryUnlessQueued | Step::Confirm(_)) => {
                 Next::Held(Grant {

@@ -1,4 +1,4 @@
-//! Reacquiring a lost slot, and answering whoever ends its holder (`dblock kill`).
+//! Reacquiring a lost slot, and acknowledging a kill (`dblock kill`).
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -13,27 +13,28 @@ use crate::base::log::Level;
 use crate::db::{Client, Fault, Session, Statement};
 use crate::lock::{Grant, Holders, Lease, kill_request_lock};
 
-/// A session that holds the slot for longer belongs to another holder. Before that it may be an own session that is ending,
-/// or, after the announcement that the slot is being reacquired, a waiter's that is about to release it.
+/// A session that holds the slot for longer than `LINGERS` belongs to another holder. Before that it may be this dblock's own older
+/// session, which is ending. After the announcement of the reacquire it may be a waiter that is about to release the slot, within
+/// `RELEASES`.
 const LINGERS: Duration = Duration::from_millis(20);
 const RELEASES: Duration = Duration::from_millis(500);
 
-/// What became of an attempt to reacquire a slot.
+/// The result of an attempt to reacquire a slot.
 pub enum Retake {
     /// It is held again.
     Held(Grant, Lease),
-    /// Somebody ends this holder.
+    /// This client kills the holder.
     Killed(Client),
     /// Another session holds it.
     Taken(Holders),
 }
 
-/// Ends an older session of this dblock, which the server still keeps.
+/// Kills an older session of this dblock that the server still keeps.
 ///
 /// # Errors
 /// [`Fault::Gone`].
 pub fn end_ghost(ghost: u64, session: &mut Session) -> Result<(), Fault> {
-    // Any other fault may mean that it has ended by now.
+    // Any other fault may mean that the session has ended by now.
     if let Err(fault @ Fault::Gone(_)) = session.run(&KillSession(ghost)) {
         return Err(fault);
     }
@@ -42,7 +43,7 @@ pub fn end_ghost(ghost: u64, session: &mut Session) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Waits until the killer has released the lock that `owner` asks for, for then it knows the answer; or until that takes too long.
+/// Waits until the killer has read the acknowledgement: it releases the lock that `owner` asks about then. Gives up after a limit.
 fn await_killer<S: Statement>(
     owner: &S,
     id_of: impl Fn(S::Answer) -> Option<u64>,
@@ -62,17 +63,17 @@ fn await_killer<S: Statement>(
         }
         sleep(LOOK_AGAIN_AT_KILLER);
     }
-    // Another killer may wait for the same end, and needs time to see the answer.
+    // Another killer may wait for the same end, and needs time to see the acknowledgement.
     sleep(2 * LOOK_AGAIN_AT_KILLER);
     Ok(())
 }
 
 impl Request {
-    /// Reacquires a `lost` slot, on a new session. Where the server still keeps an older session of this dblock it ends that first; a
-    /// waiter may acquire the slot then.
+    /// Reacquires a `lost` slot on a new session. If the server still keeps an older session of this dblock, kills that first; a waiter
+    /// may acquire the slot then.
     ///
     /// # Errors
-    /// As [`Request::open`]. After any fault the session must be dropped: it may hold the slot all the same.
+    /// As [`Request::open`]. After any fault the session must be dropped, as it may hold the slot.
     pub fn retake(&mut self, lost: Grant, session: &mut Session) -> Result<Retake, Fault> {
         let slot = lost.slot;
         let open = self.statements.open_session(self.ttl);
@@ -162,7 +163,7 @@ impl Request {
         }
     }
 
-    /// Who ends the holder of a `lost` slot, if somebody does. Whoever ends a later holder of it does not count.
+    /// Who kills the holder of a `lost` slot. A killer of a later holder does not count.
     ///
     /// # Errors
     /// Any fault of a statement, and [`Fault::ReadOnly`].
@@ -182,8 +183,8 @@ impl Request {
         Ok(Some(named_client(id, session)?))
     }
 
-    /// Who ended the session of this number, which was lost before it held the lock. Answers that killer that there is no command, and
-    /// waits until it knows.
+    /// Who killed this session, which was lost before it held the lock. Tells the killer that there is no command, and waits until it
+    /// knows.
     ///
     /// # Errors
     /// Any fault of a statement.
@@ -198,7 +199,7 @@ impl Request {
         Ok(Some(client))
     }
 
-    /// Who ends the holder of a `lost` slot, asked on a new session whose server takes writes.
+    /// Who kills the holder of a `lost` slot. For a new session whose server takes writes.
     ///
     /// # Errors
     /// As [`Request::open`].
@@ -216,8 +217,7 @@ impl Request {
         }
     }
 
-    /// Answers the session `killer`, which ends this holder, that the command has ended, and waits until it knows, or for so long as
-    /// it may take.
+    /// Tells the killer of this holder, the session `killer`, that the command has ended. Waits until the killer knows, up to a limit.
     ///
     /// # Errors
     /// Any fault of a statement: the killer may not know.

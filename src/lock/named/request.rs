@@ -1,4 +1,4 @@
-//! A caller's request for a named lock, and what all its steps share. NULL, an error or a lost connection never counts as "held by
+//! A caller's request for a named lock, and what all of its steps share. NULL, an error or a lost connection never counts as "held by
 //! another", and never as "held by this session".
 
 use std::thread::sleep;
@@ -15,48 +15,48 @@ use crate::db::server_facts::READ_ONLY;
 use crate::db::{Client, Fault, OWN_ATTRIBUTES, Session, Statement, claims, client};
 use crate::lock::{Holder, Holders, LockSpec, MOST_NAMED, Wait};
 
-/// Before the next attempt, after an unclear answer, an interrupted statement or a lost session.
+/// The pause before the next attempt, after an unclear answer, an interrupted statement or a lost session.
 pub const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a killed session may take to end, and the pause between two looks at it.
+/// How long a killed session may take to end, and the pause between two checks.
 pub const LONGEST_END: Duration = Duration::from_secs(2);
 pub const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// The pause between two looks at whoever ends a holder.
+/// The pause between two checks on a killer.
 pub const LOOK_AGAIN_AT_KILLER: Duration = Duration::from_millis(20);
 
-/// When to ask who holds the lock: it makes the server search all its sessions.
+/// When to ask who holds the lock. The question makes the server search all of its sessions.
 #[derive(Debug, Clone, Copy)]
 pub struct Verbosity {
-    /// When the waiting begins.
+    /// When the wait begins.
     pub when_waiting: bool,
     /// When it was not acquired in time.
     pub when_taken: bool,
 }
 
-/// A lock and how long to wait for it.
+/// A lock, and how long to wait for it.
 pub struct Request {
     pub(super) statements: Statements,
     pub(super) slots: u32,
     wait: Wait,
-    /// How long the server is asked to keep a session without a statement.
+    /// The `wait_timeout` that is set on the server.
     pub(super) ttl: Duration,
     accepts: Accepts,
-    /// When the lock was first asked for; `None` before that. A new session continues the same wait.
+    /// When the lock was first requested; `None`: not yet. A new session continues the same wait.
     pub(super) since: Option<Instant>,
-    /// Whether the caller has waited for the lock, so that others may wait, too.
+    /// Whether the caller has waited for the lock, so others may be waiting, too.
     pub(super) has_waited: bool,
-    /// Whether an earlier session may hold the lock of this run's id.
+    /// Whether an earlier session may hold the run id lock.
     pub(super) may_have_ghost: bool,
     pub(super) verbosity: Verbosity,
 }
 
-/// Which servers a request accepts.
+/// The servers that a request accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Accepts {
-    /// Those on which a lock excludes.
+    /// Those on which a lock excludes others.
     Fit,
-    /// Any that takes writes and keeps its sessions: the lock is only a queue.
+    /// Any that takes writes and keeps its sessions: the lock only serves as a queue.
     Queue,
     /// Any that takes writes.
     Unfit,
@@ -65,7 +65,7 @@ enum Accepts {
 }
 
 impl Request {
-    /// A request for a lock. Each of its sessions acquires the lock of this run's id.
+    /// A request for a lock. Each of its sessions acquires the run id lock.
     pub fn new(spec: &LockSpec, run_id: &str, verbosity: Verbosity) -> Self {
         Self {
             statements: Statements::new(&spec.name, spec.slots, run_id),
@@ -84,7 +84,7 @@ impl Request {
         }
     }
 
-    /// The same, for a lock that does not exclude by itself: it does not matter whether a cluster has others.
+    /// For a lock that only serves as a queue: it need not exclude callers on other nodes of a cluster.
     pub fn serving_as_queue(mut self) -> Self {
         if self.accepts == Accepts::Fit {
             self.accepts = Accepts::Queue;
@@ -92,32 +92,39 @@ impl Request {
         self
     }
 
-    /// Whether the lock does not exclude by itself.
+    /// For a request of another process, which has died. The server may still keep the session of that one.
+    pub fn made_before(mut self) -> Self {
+        self.may_have_ghost = true;
+        self
+    }
+
+    /// Whether the lock only serves as a queue.
     pub(super) fn is_queue(&self) -> bool {
         self.accepts == Accepts::Queue
     }
 
-    /// Whether it may lock on a read-only server where there is no other.
+    /// Whether it may lock on a read-only server if all are read-only.
     pub fn accepts_read_only(&self) -> bool {
         !self.wants_fit()
     }
 
-    /// From now on it locks on a read-only server: there is no other.
+    /// All servers are read-only: accepts such a server from now on.
     pub fn accept_read_only(&mut self) {
         self.accepts = Accepts::ReadOnly;
     }
 
-    /// Whether it accepts only a server on which a lock excludes.
+    /// Whether it accepts only servers on which a lock excludes others.
     pub(super) fn wants_fit(&self) -> bool {
         matches!(self.accepts, Accepts::Fit | Accepts::Queue)
     }
 
-    /// Whether it matters that a lock on a server would not exclude.
+    /// Whether the request refuses a server that is unfit for this reason.
     fn minds(&self, why: Unfit) -> bool {
         self.accepts != Accepts::Queue || !matches!(why, Unfit::Galera | Unfit::MultiPrimary)
     }
 
-    /// A session that holds a slot's lock waits for something else, and is not to live long without its client.
+    /// Shortens the idle timeout of a session that holds a slot's lock while it waits for something else. If its client dies, the lock is
+    /// soon free.
     ///
     /// # Errors
     /// Any fault of a statement.
@@ -126,7 +133,7 @@ impl Request {
         carry_out(session, &shorten_idle_timeout())
     }
 
-    /// That is over.
+    /// Ends such a wait: sets the idle timeout of a holder again.
     ///
     /// # Errors
     /// As [`Request::begin_wait`].
@@ -142,8 +149,8 @@ impl Request {
         session.run(&self.statements.try_slot(slot))
     }
 
-    /// Announces that the holder of a slot, which somebody ends, terminates its command: until this session ends or releases it no
-    /// other caller acquires the slot.
+    /// Announces that the killed holder of a slot ends its command. Until this session ends, or withdraws the announcement, nobody else
+    /// acquires the slot.
     ///
     /// # Errors
     /// Any fault of a statement.
@@ -151,7 +158,7 @@ impl Request {
         carry_out(session, &self.statements.announce_termination(slot))
     }
 
-    /// Has a session hold another lock, by the lock's name on the server, if that is free.
+    /// Has a session acquire another lock, by its name on the server, if that lock is free.
     ///
     /// # Errors
     /// Any fault of a statement.
@@ -164,7 +171,7 @@ impl Request {
         Plan::new(self.slots, waits, self.statements.checks_kills())
     }
 
-    /// Whether no time is left to wait.
+    /// Whether the wait is over.
     pub(super) fn is_late(&self) -> bool {
         self.left() == Some(Duration::ZERO)
     }
@@ -178,7 +185,7 @@ impl Request {
         Some(limit.saturating_sub(waited))
     }
 
-    /// Refuses a server that takes no writes, unless there is no other.
+    /// Refuses a read-only server, unless all are read-only.
     ///
     /// # Errors
     /// [`Fault::ReadOnly`].
@@ -189,7 +196,7 @@ impl Request {
         Ok(())
     }
 
-    /// Judges a server by the first answer on a session.
+    /// Judges the server by the first answer on a session.
     ///
     /// # Errors
     /// [`Fault::ReadOnly`], and [`Reason::Configuration`] for any other server that it does not accept.
@@ -201,7 +208,7 @@ impl Request {
     ) -> Result<Fitness, Fault> {
         self.check_writes(is_read_only)?;
         let mut fitness = Fitness::judge(traits, run_id_owner, answer.connection_id, self.ttl);
-        // Behind a proxy another statement may reach another session: one more shows it.
+        // Behind a proxy the next statement may reach another session. One more statement shows that.
         if let (true, Some(slot), true) = (
             fitness.unfit.is_empty(),
             answer.slot,
@@ -237,7 +244,7 @@ impl Request {
         Ok(fitness)
     }
 
-    /// Who holds the lock that could not be acquired, if that was `asked`.
+    /// Who holds the lock that was not acquired, if the caller `asked` for that.
     ///
     /// # Errors
     /// [`Fault::Gone`].
@@ -278,10 +285,10 @@ impl Request {
                     _ => Holder::Nobody,
                 },
                 Err(fault @ Fault::Gone(_)) => return Err(fault),
-                // It is enough to know that the lock is held.
+                // That the lock is held is all that matters.
                 Err(_) => Holder::Unknown,
             };
-            // A client that is no dblock may hold several slots.
+            // A client other than dblock may hold several slots.
             if !named.contains(&holder) {
                 named.push(holder);
             }
@@ -293,7 +300,7 @@ impl Request {
     }
 }
 
-/// Whose session this is, as far as that can be read: failing to read a name fails nothing else.
+/// The client of a session, as far as it can be read. Only a lost connection is an error.
 ///
 /// # Errors
 /// [`Fault::Gone`].
@@ -308,7 +315,7 @@ pub fn named_client(id: u64, session: &mut Session) -> Result<Client, Fault> {
     }
 }
 
-/// Carries out a statement, however often it is interrupted.
+/// Runs a statement, however often it is interrupted.
 ///
 /// # Errors
 /// Any other fault of a statement.
@@ -321,7 +328,7 @@ pub fn carry_out<S: Statement>(session: &mut Session, statement: &S) -> Result<S
     }
 }
 
-/// Fails when an older session should have ended by now, counted from `begun`.
+/// Fails if an older session should have ended by now. Its end began at `begun`.
 pub fn may_end(begun: Moment) -> Result<(), Fault> {
     if begun.elapsed() > LONGEST_END {
         return Err(Fault::Interrupted(

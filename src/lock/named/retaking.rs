@@ -1,39 +1,39 @@
-//! Reacquiring a lost slot: what its holder does next on a new session. Decisions only, without server and clock, as in `queue`: the
-//! model explores them in every order of events.
+//! Reacquiring a lost slot: what its holder does next on a new session. Decisions only, without server and clock, as in `queue`. The
+//! model tries them in every order of events.
 
 /// What one look at the server shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Look {
     /// The session that looks.
     pub own: u64,
-    /// Whether it acquired the slot.
+    /// Whether it acquired the slot in this look.
     pub acquired: bool,
-    /// Whether somebody ends a holder of the slot; then it was not asked for.
+    /// Whether somebody kills a holder of the slot. Then the session has not tried to acquire it.
     pub killed: bool,
-    /// The session that holds the lock of this run's id.
+    /// The session that holds the run id lock.
     pub run_id_owner: Option<u64>,
     /// The session that holds the slot.
     pub holder: Option<u64>,
 }
 
 impl Look {
-    /// A session that holds the slot although no older one of this dblock holds the run id's lock.
+    /// The session that holds the slot, if no older session of this dblock holds the run id lock.
     pub fn stranger(self) -> Option<u64> {
         let is_open = !self.acquired && !self.killed && self.run_id_owner == Some(self.own);
         self.holder.filter(|_| is_open)
     }
 }
 
-/// What to do about it.
+/// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// The slot is held. An announcement must be withdrawn.
+    /// The slot is held. If the reacquire was `announced`, withdraw that.
     Held { announced: bool },
     /// Another session holds the slot.
     Taken,
-    /// Ask who ends the holder. If another holder is meant, look again.
+    /// Find the killer. If it means another holder, look again.
     AskKiller,
-    /// End this older session of this dblock, which the server still keeps, and look again. With `announce`, announce first that its
+    /// Kill this older session of this dblock, which the server still keeps, and look again. With `announce`, announce first that its
     /// slot is being reacquired.
     EndGhost { ghost: u64, announce: bool },
     /// Look again.
@@ -52,8 +52,8 @@ impl Retaking {
         self.announced
     }
 
-    /// What follows from a look. `patience_over`: its [`Look::stranger`] has held the slot for too long to be an own session that is
-    /// ending, or a waiter that is about to release it.
+    /// What follows from a look. `patience_over`: its [`Look::stranger`] has held the slot for so long that it is neither an own session
+    /// that is ending nor a waiter that is about to release the slot.
     pub fn next(&mut self, look: Look, patience_over: bool) -> Action {
         if look.acquired {
             return Action::Held {
@@ -67,7 +67,7 @@ impl Retaking {
             return Action::Taken;
         }
         match look.run_id_owner {
-            // It holds the slot, or is about to lose it.
+            // The older session holds the slot, or is about to lose it.
             Some(ghost) if ghost != look.own => Action::EndGhost {
                 ghost,
                 announce: !std::mem::replace(&mut self.announced, true),
@@ -77,14 +77,14 @@ impl Retaking {
     }
 }
 
-/// What a caller that lost an older session does about the first answer on a new one; `None`: the older session has ended.
+/// What a caller with a lost session does about the first answer on a new one; `None`: the older session has ended.
 pub fn after_opening(own: u64, acquired: bool, run_id_owner: Option<u64>) -> Option<Action> {
     match run_id_owner {
         Some(ghost) => (ghost != own).then_some(Action::EndGhost {
             ghost,
             announce: false,
         }),
-        // The older one is ending, and may still hold the lock.
+        // The older session is ending, and may still hold the lock.
         None => (!acquired).then_some(Action::LookAgain),
     }
 }

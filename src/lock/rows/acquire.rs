@@ -1,4 +1,4 @@
-//! Acquiring a row: the queue of named locks first, where there is one, and then the row.
+//! Acquiring a row: first through the queue of named locks, if there is one, then the row itself.
 
 use std::rc::Rc;
 use std::thread::sleep;
@@ -20,33 +20,33 @@ use crate::db::{Fault, Session};
 use crate::lock::named::{Decision, Opening, Request, Turn, Turns};
 use crate::lock::{Attempt, Caller, Grant, Holder, HolderKind, Holders, Lease};
 
-/// From a lost session to the next attempt.
+/// The pause between a lost session and the next attempt.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// From one look at rows that others hold to the next: at first, and at most. Who releases a row wakes the next one by the named lock;
-/// this is for rows whose holder has none, and for clusters.
+/// The pauses between two looks at rows that others hold: the first, and the longest. A release wakes the next waiter through the named
+/// lock. The pauses are for holders without a named lock, and for clusters.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// How many writes in a row may meet others before another session is tried.
+/// After this many conflicts of a write with others, another session is tried.
 const MOST_CONFLICTS: u32 = 100;
 
-/// How long a caller waits in the queue of one node of a cluster before it looks whether that is still a part of it. One that is frozen
-/// says nothing at all, while the others give the lock to somebody.
+/// How long a caller waits in the queue of one cluster node before it checks whether the node is still part of the cluster. A frozen node
+/// sends nothing at all, while the others may grant the lock.
 const LONGEST_TURN: Duration = Duration::from_secs(8);
 
-/// How long each other server gets to tell its time.
+/// How long each other server gets to answer with its time.
 const CLOCK_LIMIT: Duration = Duration::from_secs(1);
 
-/// What became of a claim.
+/// The result of a claim.
 enum Claimed {
     Held(Grant, Lease),
-    /// Others hold the slots; the rows as they were seen last.
+    /// Others hold the slots: their rows, as read last.
     Taken(Vec<SlotState>),
 }
 
 impl RowLock {
-    /// One attempt to acquire the lock, as [`Backend::try_acquire`](crate::lock::Backend::try_acquire).
+    /// Makes one attempt to acquire the lock, as [`Backend::try_acquire`](crate::lock::Backend::try_acquire).
     pub(super) fn attempt(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure> {
         if let Some((slot, fence)) = self.spec.token {
             return self.adopt(slot, fence, caller);
@@ -80,12 +80,12 @@ impl RowLock {
         }
     }
 
-    /// One round of all servers for a session that the lock may live on, and the first answer on it about the named lock, `None` where
-    /// there are none; no session: try again after a pause.
+    /// Asks all servers in turn for a session that may hold the lock. Returns the session, and the first answer about the named lock,
+    /// `None` if the server has none. No session: try again after a pause.
     fn open(&mut self, caller: &dyn Caller) -> Result<Option<(Session, Option<Opening>)>, Failure> {
         let connector = Rc::clone(&self.connector);
         let opened = connector.connect(|session| {
-            // Nobody has to hold back here for those who held it: their rows say so.
+            // No caller has to hold back for holders that lost their sessions: their rows still protect them.
             match self.prepare_and_open(session)? {
                 Ok(opening) => {
                     if !opening.fitness.unfit.is_empty() {
@@ -108,7 +108,7 @@ impl RowLock {
         Ok(None)
     }
 
-    /// Makes a new session fit for the tables, and asks for the named lock, in one packet. What came of the latter.
+    /// Prepares a new session for the tables, and asks for the named lock, in one packet. Returns the answer about the named lock.
     fn prepare_and_open(&mut self, session: &mut Session) -> Result<Result<Opening, Fault>, Fault> {
         self.limit_preparing(session)?;
         let (first, asked) = (self.request.first(), Moment::now());
@@ -117,7 +117,7 @@ impl RowLock {
         Ok(self.request.open_after(first, answer, session))
     }
 
-    /// Tells the caller whether a round of all servers came to nothing because they are read-only.
+    /// Tells the caller whether all servers were read-only in this round.
     pub(super) fn report_read_only(&mut self, fault: &Fault, caller: &dyn Caller) {
         let read_only = match fault {
             Fault::ReadOnly(line) => Some(line),
@@ -219,8 +219,8 @@ impl RowLock {
         Ok(Turn::Over(taken))
     }
 
-    /// Claims the slot whose named lock was granted after a wait, if the same packet proves that. `None`: it is to be proved and claimed
-    /// in steps, for nothing was claimed.
+    /// Claims the slot whose named lock was granted after a wait, if the same packet proves the grant. `None`: nothing was claimed, so
+    /// the slot must be proved and claimed in steps.
     fn claim_and_prove(
         &mut self,
         slot: u32,
@@ -229,7 +229,7 @@ impl RowLock {
         caller: &dyn Caller,
     ) -> Result<Option<Decision>, Fault> {
         session.answer_within(self.limit()).map_err(gone)?;
-        // Goes no further while the supervisor is stopped.
+        // Blocks while the supervisor is stopped.
         self.announce_claim(true, caller)?;
         let (change, write_id) = (Change::Take { slot }, self.next_write_id());
         let proof = self.request.proof(slot, granted);
@@ -254,9 +254,9 @@ impl RowLock {
         Ok(Some(Decision::Held(grant, Lease { ttl, proved })))
     }
 
-    /// Claims the slot that an earlier claim was granted whose answer was lost: whoever is first in the queue would wait for its end,
-    /// and this one behind it. Likewise the slot whose holder has given the same owner name. The named lock that the `opening` has
-    /// acquired is kept only where it is that slot's, or a place in a node's queue.
+    /// Claims the slot that an earlier claim may have been granted, if its answer was lost: the head of the queue would wait for that
+    /// claim's end, and this caller behind it. Likewise claims the slot whose holder has the same owner name. Keeps the named lock of the
+    /// `opening` only if it belongs to that slot, or is a place in a node's queue.
     fn claim_without_queue(
         &mut self,
         session: &mut Session,
@@ -268,7 +268,7 @@ impl RowLock {
         }
         session.answer_within(self.limit()).map_err(gone)?;
         let claimed = self.claim(&[], true, session, caller)?;
-        // As for the first statement on a session.
+        // The same limit as for the first statement on a session.
         session.answer_within(Duration::ZERO).map_err(gone)?;
         let Claimed::Held(grant, lease) = claimed else {
             return Ok(None);
@@ -287,8 +287,8 @@ impl RowLock {
         Ok(Some(Decision::Held(self.grant, lease)))
     }
 
-    /// Claims another slot of which both the named lock and the row are free: the row of the one whose named lock is held is the
-    /// row of somebody without a session.
+    /// Claims another slot whose named lock and row are both free: the row of the slot whose named lock this caller holds belongs to a
+    /// holder without a session.
     fn claim_another(
         &mut self,
         rows: &[SlotState],
@@ -314,8 +314,8 @@ impl RowLock {
         Ok(None)
     }
 
-    /// Claims one of these slots, the best first, unless others hold them all; or any that it may take over, or holds already.
-    /// `looks_first`: it is likely that others hold them.
+    /// Claims one of these slots, the best first, unless others hold them all; or a slot that this caller may take over or already holds.
+    /// `looks_first`: others probably hold the slots.
     fn claim(
         &mut self,
         slots: &[u32],
@@ -359,7 +359,7 @@ impl RowLock {
             }
             let write_id = self.next_write_id();
             let mut write = self.claiming(change, &rows, None, write_id, session);
-            // There is no other that would have to be looked at.
+            // With one slot there is no other row to read.
             let alone = change.granted().filter(|_| self.slots == 1);
             if alone.is_some() {
                 write = write.without_look();
@@ -379,7 +379,7 @@ impl RowLock {
                     self.refuse_future(&rows, session)?;
                     next = self.claimant(slots).next(&rows, Some(write_id));
                 }
-                // It has done nothing.
+                // The write has changed nothing.
                 Err(Fault::Conflict(_) | Fault::Interrupted(_)) if conflicts < MOST_CONFLICTS => {
                     conflicts += 1;
                     sleep(by_chance(CONFLICT_PAUSE));
@@ -390,7 +390,7 @@ impl RowLock {
         }
     }
 
-    /// Whether a slot may be held from now on without anybody's knowing.
+    /// Tells the caller whether a slot may be held from now on without its knowledge.
     fn announce_claim(&mut self, may_hold: bool, caller: &dyn Caller) -> Result<(), Fault> {
         if may_hold != self.may_hold && !caller.on_claim(may_hold) && may_hold {
             return Err(Fault::Gone("nobody is there to use the lock".to_owned()));
@@ -428,7 +428,7 @@ impl RowLock {
         self.statements.write(change, write_id, &terms)
     }
 
-    /// What the history is to say of the script whose slot is taken.
+    /// The statement that records how a script has lost the slot, if a script held it.
     fn end_of_token(&self, change: Change, rows: &[SlotState]) -> Option<String> {
         let (slot, fence, end) = match change {
             Change::TakeExpired { slot, fence } => (slot, fence, TokenEnd::Expired),
@@ -439,11 +439,11 @@ impl RowLock {
         let row = rows.find(|row| row.slot == slot && row.fence == fence)?;
         let owner = row.owner.as_deref();
         let record = (self.spec.on_token_end)(owner.filter(|_| row.kind != HolderKind::Run)?, end);
-        // One that lives and was late says itself how its run has ended.
+        // A holder that is alive but was late records the end of its run itself.
         Some(self.statements.if_own(&record, slot, fence + 1))
     }
 
-    /// Refuses a server whose clock is behind that of one which wrote a row.
+    /// Refuses a server whose clock is behind that of a server that wrote a row.
     fn refuse_future(&self, rows: &[SlotState], session: &Session) -> Result<(), Fault> {
         let behind = rows
             .iter()
@@ -463,11 +463,11 @@ impl RowLock {
         Ok(())
     }
 
-    /// Refuses to take over the row of somebody who has not renewed it where the servers' clocks disagree: to another one its time
-    /// may not be over. `held_for`: the TTL of its holder, who ends the command a tenth of that before.
+    /// Refuses to take over an expired row if the servers' clocks disagree: on another server it may not have expired. `held_for` is the
+    /// TTL of its holder, which ends the command a tenth of the TTL before.
     fn compare_clocks(&self, held_for: Duration, session: &Session) -> Result<(), Fault> {
         let ttl = match held_for {
-            // Nobody knows.
+            // The TTL is unknown.
             Duration::ZERO => self.ttl,
             held_for => held_for.min(self.ttl),
         };
@@ -493,7 +493,7 @@ impl RowLock {
         Ok(())
     }
 
-    /// Names the holders by their rows, where the server did not, or named those who wait for them with the named locks.
+    /// Names the holders by their rows, if the server did not name them, or named those that hold the named locks and only wait.
     fn name_holders(&self, holders: Holders, session: &mut Session) -> Holders {
         let is_known = |holder: &Holder| match holder {
             Holder::Session(client) => client.dblock().is_some(),

@@ -1,28 +1,28 @@
-//! What a write does to the rows of a lock, as data: `statements` puts it into SQL, and the model carries it out.
+//! What a write does to the rows of a lock, as data: `statements` turns it into SQL, and the model applies it.
 
 /// What a write does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Change {
-    /// Creates the row of a slot, unless it is there.
+    /// Creates the row of a slot, unless it exists.
     Create { slot: u32 },
     /// Grants a slot that nobody holds.
     Take { slot: u32 },
-    /// Grants a slot whose time is over, if it was not granted since.
+    /// Grants an expired slot, unless it was granted since.
     TakeExpired { slot: u32, fence: u64 },
-    /// Grants a slot whose holder has given the same owner name, if it was not granted since.
+    /// Grants a slot whose holder has the same owner name, unless it was granted since.
     TakeOver { slot: u32, fence: u64 },
-    /// Has a grant expire later, be its time over or not: nobody has had the slot since.
+    /// Extends a grant, even an expired one, as nobody else has held the slot since.
     Renew { slot: u32, fence: u64 },
-    /// The same, for the script whose grant it is.
+    /// Extends a script's grant, and ends the command under it.
     HandBack { slot: u32, fence: u64 },
     /// Ends a grant.
     Release { slot: u32, fence: u64 },
-    /// Ends whatever grant the owner has.
+    /// Ends any grant of the owner.
     ReleaseAny,
 }
 
 impl Change {
-    /// How to give back a slot. Without a `fence` nobody knows whether it was granted.
+    /// The change that gives back a slot. Without a `fence` it is unknown whether the slot was granted.
     pub fn giving_back(slot: u32, fence: Option<u64>, is_of_a_script: bool) -> Self {
         match fence {
             None => Self::ReleaseAny,
@@ -31,7 +31,7 @@ impl Change {
         }
     }
 
-    /// The slot that it grants.
+    /// The slot that this change grants.
     pub fn granted(self) -> Option<u32> {
         match self {
             Self::Take { slot } | Self::TakeExpired { slot, .. } | Self::TakeOver { slot, .. } => {
@@ -41,7 +41,7 @@ impl Change {
         }
     }
 
-    /// Whether the owner may hold a slot by it.
+    /// Whether the owner may hold a slot after this change.
     pub fn may_hold(self) -> bool {
         match self {
             Self::Take { .. }

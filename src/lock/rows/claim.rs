@@ -1,22 +1,22 @@
-//! Claiming a slot's row: what follows from what was seen. Decisions only, no server and no clock: the model tries them in every order
-//! of events, with answers that are lost before and after the commit, and with writes that are carried out late.
+//! Claiming a slot's row: what follows from the rows. Decisions only, without server and clock. The model tries them in every order of
+//! events, with answers that are lost before and after the commit, and with writes that are carried out late.
 
 use super::change::Change;
 use super::state::SlotState;
 
-/// What to do next about the rows of a lock.
+/// The next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Next {
-    /// This slot is ours, and the write that was sent last proves it.
+    /// This caller holds this slot, and the latest write proves it.
     Held { slot: u32, fence: u64 },
-    /// Carry out this.
+    /// Send this write.
     Write(Change),
-    /// Others hold them all.
+    /// Others hold all slots.
     Taken,
 }
 
 impl Next {
-    /// Whether a slot may be ours from now on.
+    /// Whether this caller may hold a slot from now on.
     pub fn may_hold(self) -> bool {
         match self {
             Self::Held { .. } => true,
@@ -26,33 +26,34 @@ impl Next {
     }
 }
 
-/// Who claims a slot.
+/// The caller that claims a slot.
 #[derive(Debug, Clone, Copy)]
 pub struct Claimant<'a> {
-    /// Whom the row is to belong to.
+    /// The new owner of the row.
     pub owner: &'a str,
-    /// Who gives the same takes the slot over.
+    /// A caller with the same owner name takes the slot over.
     pub owner_name: Option<&'a str>,
-    /// Those that will do, the best first.
+    /// The slots to claim, the best first.
     pub slots: &'a [u32],
 }
 
 impl Claimant<'_> {
-    /// What follows from the `rows` as they were seen after a write with the number `write_id`, or before any.
+    /// What follows from the `rows`, read after a write with the number `write_id`, or before any write.
     pub fn next(&self, rows: &[SlotState], write_id: Option<u64>) -> Next {
         let row = |slot: u32| rows.iter().find(|row| row.slot == slot);
         let is_own = |row: &&SlotState| row.owner.as_deref() == Some(self.owner);
-        // In any slot: an earlier claim of ours may have been carried out late.
+        // In any slot, as an earlier claim of this caller may have been carried out late.
         if let Some(own) = rows.iter().find(is_own) {
             let (slot, fence) = (own.slot, own.fence);
             return if write_id == Some(own.write_id) {
                 Next::Held { slot, fence }
             } else {
-                // By an earlier write, whose answer was lost: what is only read may be of the past.
+                // An earlier write got the slot, and its answer was lost. Only a write proves that it is still held: rows that are only
+                // read may be old.
                 Next::Write(Change::Renew { slot, fence })
             };
         }
-        // Not from one that came after a write of ours: two would go on taking the slot from each other.
+        // Only before the first write: otherwise two callers would go on taking the slot from each other.
         let is_same = |row: &&SlotState| {
             row.is_owned()
                 && self.owner_name.is_some()

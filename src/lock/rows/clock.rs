@@ -1,4 +1,4 @@
-//! The clocks of servers, measured against this host's, which is only the ruler: it may be set wrong, and goes on while it sleeps.
+//! The servers' clocks, measured against this host's monotonic clock. It may differ from real time, but continues while the host sleeps.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,14 +7,14 @@ use crate::base::clock::Moment;
 /// The clock of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clock {
-    /// How far it is ahead of the ruler, in microseconds.
+    /// How far it is ahead of this host's, in microseconds.
     ahead: i64,
-    /// How wrong that may be: half of the round trip.
+    /// The possible error of that: half of the round trip.
     error: i64,
 }
 
 impl Clock {
-    /// Of a server that said that it was `micros` after 1970, when it was asked and had answered at these moments.
+    /// The clock of a server that answered `micros` since 1970 to a question that was sent and answered at these moments.
     pub fn new(micros: i64, asked: Moment, answered: Moment) -> Self {
         let micros_of = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
         let error = micros_of(answered.since(asked)) / 2;
@@ -25,7 +25,7 @@ impl Clock {
         }
     }
 
-    /// Of this host: what its programs take for the time.
+    /// This host's real-time clock.
     pub fn of_this_host() -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let micros = now.map_or(0, |now| i64::try_from(now.as_micros()).unwrap_or(i64::MAX));
@@ -33,15 +33,15 @@ impl Clock {
         Self::new(micros, now, now)
     }
 
-    /// How far it is ahead of another, in microseconds, and how wrong that may be.
+    /// How far it is ahead of another, in microseconds, and the possible error of that.
     pub fn ahead_of(self, other: Self) -> (i64, u64) {
         let ahead = self.ahead.saturating_sub(other.ahead);
         (ahead, (self.error + other.error).unsigned_abs())
     }
 }
 
-/// How far two clocks disagree, if that is certainly more than a tenth of the TTL: a holder ends its command a tenth of the TTL
-/// before its row expires.
+/// How far two clocks disagree, if that is certainly more than a tenth of the TTL: a holder ends its command a tenth of the TTL before
+/// its row expires.
 pub fn disagreement(one: Clock, other: Clock, ttl: Duration) -> Option<Duration> {
     let (ahead, error) = one.ahead_of(other);
     let off = ahead.unsigned_abs();

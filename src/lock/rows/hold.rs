@@ -1,4 +1,4 @@
-//! Holding a row: renewing it, on another session where the one before is lost, and releasing it.
+//! Holding a row: renewing it, on a new session if the old one is lost, and releasing it.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::lock::named::Request;
 use crate::lock::{Attempt, Backend, Caller, Grant, HolderKind, Lease, Renewal, run_lock_of};
 
 impl RowLock {
-    /// Goes on with the grant that a script has.
+    /// Takes over a script's grant.
     pub(super) fn adopt(
         &mut self,
         slot: u32,
@@ -38,7 +38,7 @@ impl RowLock {
                 return Err(Failure::new(Reason::LockLost, line));
             }
             Ok(Renewal::Killed(killer)) => {
-                // There is no command yet.
+                // No command has started yet.
                 let _ = self.release_row(&[]);
                 let line = format!("{} was ended by {killer}", self.name);
                 return Err(Failure::new(Reason::LockLost, line));
@@ -56,14 +56,14 @@ impl RowLock {
         if let Some(session) = &mut self.session {
             self.grant.connection_id = session.handshake_id();
             for statement in (self.spec.on_grant)(slot, self.grant.connection_id) {
-                // What is remembered of it matters less than that it runs.
+                // Running the command matters more than recording this.
                 let _ = session.run(&Plain(statement));
             }
         }
         Ok(Attempt::Acquired(self.grant, Lease { ttl, proved }))
     }
 
-    /// Renews the row on some server, and says what it shows.
+    /// Renews the row on some server, and returns what the row shows.
     pub(super) fn renew_row(&mut self) -> Result<Renewal, Fault> {
         let is_new = self.session.is_none();
         let mut session = self.reach()?;
@@ -73,7 +73,7 @@ impl RowLock {
             let (sent, write_id) = (Moment::now(), self.next_write_id());
             let terms = self.terms(&[]);
             let renewal = self.statements.quick_renewal(slot, fence, write_id, &terms);
-            // Whatever else it comes to, the longer way finds out.
+            // For any other outcome the longer way finds the reason.
             match session.change(&renewal) {
                 Ok(1) => {
                     self.may_be_released = false;
@@ -137,7 +137,8 @@ impl RowLock {
         Ok(renewal)
     }
 
-    /// Keeps a session whose server has no room for a write, and with it the named lock, which excludes callers without rows. The fault.
+    /// Keeps the session if the server only has no room for a write, and with it the named lock, which keeps callers without rows out.
+    /// Returns the fault.
     fn keep_where_full(&mut self, session: Session, fault: Fault) -> Fault {
         if matches!(fault, Fault::NoRoom(_)) {
             self.session = Some(session);
@@ -145,11 +146,11 @@ impl RowLock {
         fault
     }
 
-    /// Takes the named lock again, which excludes callers without rows; the row stays held without it.
+    /// Acquires the named lock again, which keeps callers without rows out. Without it the row stays held all the same.
     pub(super) fn regain_named_lock(&mut self, session: &mut Session) {
         if self.queue != Queue::Excludes || self.spec.kind != HolderKind::Run {
             if self.queue != Queue::None {
-                // By it `dblock kill` finds the session.
+                // `dblock kill` finds the session by this lock.
                 let _ = Request::mark(&run_lock_of(&self.spec.owner), session);
             }
             return;
@@ -162,8 +163,8 @@ impl RowLock {
         let _ = session.answer_within(self.limit());
     }
 
-    /// Somebody ends the holder: until the command has ended callers without rows stay out, also when that somebody is gone. A script
-    /// does not get its lock back.
+    /// The holder is being killed: callers without rows stay out until the command has ended, even if the killer dies. A script does not
+    /// get its lock back.
     fn begin_end(&mut self, session: &mut Session) {
         self.spec.token = None;
         if self.queue == Queue::Excludes {
@@ -180,12 +181,12 @@ impl RowLock {
         }
     }
 
-    /// Whether the lock is a script's that was not gone on with: it stays that.
+    /// Whether a script has the lock, and this run has not taken it over. Then the script keeps it.
     pub(super) fn is_the_scripts(&self) -> bool {
         self.grant.fence.is_none() && self.spec.token.is_some()
     }
 
-    /// Releases the row, and then the named lock. `false`: the row was another's.
+    /// Releases the row, and then the named lock. `false`: the row belonged to another owner.
     pub(super) fn release_row(&mut self, also: &[String]) -> Result<bool, Fault> {
         let Grant { slot, fence, .. } = self.grant;
         if self.is_the_scripts() {
@@ -206,7 +207,7 @@ impl RowLock {
         let write_id = self.next_write_id();
         let change = Change::giving_back(slot, fence, self.spec.token.is_some());
         let write = self.statements.write(change, write_id, &self.terms(&also));
-        // In the same packet: whoever waits for the named lock waits for nothing else.
+        // In the same packet: a waiter for the named lock then has nothing else to wait for.
         let named = self
             .named_slot
             .map(|named| self.request.release_statement(named));
@@ -241,32 +242,32 @@ impl RowLock {
         }
         self.named_slot = None;
         if let Some(head) = queue_head {
-            // One that may not be woken looks again by itself.
+            // If this account may not wake the head, the head checks again by itself.
             let _ = Request::wake(head, &mut session);
         }
         self.session = Some(session);
         Ok(released == Released::Done)
     }
 
-    /// The lock is a script's from now on: its row stays held, and its named lock and session are no longer needed.
+    /// A script holds the lock from now on: its row stays held, and the named lock and the session are not needed.
     pub fn hand_over(&mut self) {
         if let (Some(named), Some(session)) = (self.named_slot.take(), &mut self.session) {
             let _ = self.request.release(named, session);
         }
     }
 
-    /// Releases what was granted and nobody knows of, or what may have been, in one transaction with these statements of others, and
-    /// ends the session. Whether a server has done it.
+    /// Releases a grant that the caller does not know of, or what may be one, in one transaction with these statements of others. Ends
+    /// the session. Returns whether a server has done it.
     pub fn withdraw(&mut self, also: &[String]) -> bool {
         let is_done = self.release_row(also).is_ok();
         self.session = None;
         is_done
     }
 
-    /// One attempt to release the lock of a script; how long to wait before the next.
+    /// Makes one attempt to release a script's lock. Returns how long to wait before the next, if it failed.
     ///
     /// # Errors
-    /// [`Reason::LockLost`]: it was not held any more; no further attempt will help.
+    /// [`Reason::LockLost`]: it was no longer held, so no further attempt will help.
     pub fn release_token(
         &mut self,
         caller: &dyn Caller,
@@ -291,7 +292,7 @@ impl RowLock {
         }
     }
 
-    /// How long to wait after a round of all servers that came to nothing. The caller learns whether it was for being read-only.
+    /// How long to wait after a round of all servers has failed. Tells the caller if that was because they are read-only.
     fn pause_after(&mut self, fault: &Fault, caller: &dyn Caller) -> Duration {
         self.report_read_only(fault, caller);
         self.connector.pause()

@@ -1,46 +1,46 @@
-//! A slot's row that is held: what follows from what was seen after a renewal and after a release. Decisions only, as in `claim`.
+//! Holding a slot's row: what follows from the rows after a renewal and after a release. Decisions only, as in `claim`.
 
 use super::state::SlotState;
 
-/// A grant, as its row knows it.
+/// A grant, as its row identifies it.
 #[derive(Debug, Clone, Copy)]
 pub struct Holding<'a> {
-    /// Whom the row belongs to.
+    /// The owner of the row.
     pub owner: &'a str,
     /// Which slot.
     pub slot: u32,
-    /// The number of the grant.
+    /// The fence.
     pub fence: u64,
-    /// The run whose command is under it, where it is a script's.
+    /// The run whose command is under the grant, if a script has it.
     pub command_run: Option<&'a str>,
 }
 
-/// What a renewal has come to.
+/// The result of a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renewed<'a> {
-    /// It is held.
+    /// The grant is held.
     Confirmed,
-    /// Somebody wants its holder to end.
+    /// Somebody kills the holder.
     Killed,
-    /// It is this grant's, but another write was carried out last: ask again.
+    /// The row still has this grant, but another write was the last one: ask again.
     Unknown,
-    /// It is another's, or nobody's; `None`: there is no row.
+    /// The row has another owner, or none; `None`: there is no row.
     Lost(Option<&'a SlotState>),
 }
 
-/// What a release has come to.
+/// The result of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Released {
     /// It is done.
     Done,
     /// It was not held any more.
     NotHeld,
-    /// It is still this grant's: release it again.
+    /// The row still has this grant: release it again.
     Unknown,
 }
 
 impl Holding<'_> {
-    /// Whether another command is under the grant of the script.
+    /// Whether another command is under the script's grant.
     pub fn has_another_command(&self, row: &SlotState) -> bool {
         let other = row.command_run.as_deref();
         self.command_run.is_some() && other.is_some() && other != self.command_run
@@ -61,7 +61,7 @@ impl Holding<'_> {
         }
     }
 
-    /// What the `rows` show after a release with the number `write_id`. `may_be_done`: the answer to an earlier one was lost.
+    /// What the `rows` show after a release with the number `write_id`. `may_be_done`: an earlier release got no answer.
     pub fn after_release(&self, rows: &[SlotState], write_id: u64, may_be_done: bool) -> Released {
         match rows.iter().find(|row| row.slot == self.slot) {
             Some(row) if row.write_id == write_id => Released::Done,
@@ -72,7 +72,7 @@ impl Holding<'_> {
     }
 }
 
-/// What the `rows` show after the release of whatever slot this owner had.
+/// What the `rows` show after the release of any slot of this owner.
 pub fn after_release_of_any(rows: &[SlotState], owner: &str) -> Released {
     let is_own = |row: &SlotState| row.owner.as_deref() == Some(owner);
     if rows.iter().any(is_own) {

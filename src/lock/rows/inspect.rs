@@ -1,4 +1,4 @@
-//! Reading the table of durable locks from outside, for the commands that look at locks. It acquires and changes nothing.
+//! Reads the table of durable locks, for the commands that look at locks from outside. Acquires and changes nothing.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use crate::lock::named::Inspector;
 use crate::lock::{Durable, HeldRow, Lease, MOST_SLOTS, Name, run_lock_of};
 use crate::schema::{AskVersion, Tables};
 
-/// Bytes of a text in a table that are told at most: others may have written there.
+/// The most bytes of a text from a table that are passed on: others may have written there.
 const LONGEST_TEXT: usize = 200;
 
 /// The table of durable locks on a server that has it.
 pub struct Rows {
     tables: Tables,
-    /// Whether each of several servers that all take writes has named locks of its own.
+    /// Whether several servers take writes, each with its own named locks.
     pub is_multi_primary: bool,
 }
 
 impl Rows {
-    /// Makes a session fit for the tables. `None`: they are not there, or not for this account; that costs one statement.
+    /// Prepares a session for the tables. `None`: they do not exist, or this account may not see them. That costs one statement.
     ///
     /// # Errors
     /// [`Fault::Final`] for tables that this dblock cannot use.
@@ -40,7 +40,7 @@ impl Rows {
         }))
     }
 
-    /// The rows that somebody owns: of these locks, or of all where none is named.
+    /// The rows with an owner: those of these locks, or all if none is named.
     ///
     /// # Errors
     /// Any fault of a statement.
@@ -57,7 +57,7 @@ impl Rows {
         Ok(rows)
     }
 
-    /// The row of one slot, also if nobody owns it: then its owner is empty. Its session is not asked for.
+    /// The row of one slot. Its owner is empty if it has none. The session is not read.
     ///
     /// # Errors
     /// As [`Rows::held`].
@@ -82,12 +82,12 @@ impl Rows {
         asked.map_err(|fault| self.tables.explain(fault))
     }
 
-    /// The statements on a row, as its owner writes them.
+    /// The statements on a row, in its owner's name.
     pub(super) fn statements_of(&self, row: &HeldRow, name: &Name) -> Statements {
         Statements::new(&self.tables, name, MOST_SLOTS, &row.owner)
     }
 
-    /// Carries out a write, and returns the slot's row after it.
+    /// Runs a write, and returns the slot's row after it.
     pub(super) fn write(
         &self,
         write: &Write,
@@ -99,7 +99,7 @@ impl Rows {
     }
 }
 
-/// Finds the sessions of runs on this server, where it has named locks.
+/// Finds the sessions of runs on this server, if it has named locks.
 fn find_sessions(rows: &mut [HeldRow], inspector: &mut Inspector) -> Result<(), Fault> {
     for some in rows.chunks_mut(MOST_SLOTS as usize) {
         let locks = some.iter().map(|row| run_lock_of(&row.owner)).collect();
@@ -113,7 +113,7 @@ fn find_sessions(rows: &mut [HeldRow], inspector: &mut Inspector) -> Result<(), 
     Ok(())
 }
 
-/// The rows that somebody owns.
+/// Reads the rows that have an owner.
 struct AskHeld(String);
 
 impl Statement for AskHeld {
@@ -152,7 +152,7 @@ fn held_row(row: &Row) -> Result<HeldRow, Fault> {
                 .filter(|left| *left > 0)
                 .map(Duration::from_micros),
         },
-        // The number of its session there may be that of another server, or of a session that was lost.
+        // The connection id in the history may belong to another server, or to a lost session.
         client: in_history.then(|| {
             short(Client {
                 connection: 0,
@@ -169,7 +169,7 @@ fn held_row(row: &Row) -> Result<HeldRow, Fault> {
     })
 }
 
-/// With texts that are not longer than what is told.
+/// Cuts the texts to the limit.
 fn short(mut client: Client) -> Client {
     let Some(claims) = &mut client.claims else {
         return client;

@@ -1,6 +1,6 @@
-//! Ending whoever holds a durable lock, for `dblock kill`. The row says who is to end, and whether it has: its release, which follows
-//! the end of the command, is the answer. The markers of named locks keep callers without rows out meanwhile, and the end of its session
-//! only has the holder look at its row at once.
+//! Kills the holder of a durable lock, for `dblock kill`. The row carries the request, and its release, which follows the end of the
+//! command, is the answer. Meanwhile the markers of named locks keep callers without rows out. The end of its session only makes the
+//! holder read its row at once.
 
 mod outcome;
 
@@ -9,58 +9,61 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::inspect::Rows;
-use super::statements::Only;
+use super::state::SlotState;
+use super::statements::{Only, RollBack};
 use super::token_end::{RecordTokenEnd, TokenEnd};
 use crate::base::clock::Moment;
+use crate::base::exit::Reason;
+use crate::base::log::Level;
 use crate::db::{Client, Fault};
 use crate::lock::named::{Inspector, KillOutcome, Killed, Killing};
 use crate::lock::{HeldRow, HolderKind, MOST_SLOTS, kill_request_lock, run_lock_of};
 use crate::schema::Tables;
 pub use outcome::{Ended, Freed, RowOutcome, RowVictim};
 
-/// From one look at the row to the next: at first, and at most.
+/// The pauses between two looks at the row: the first, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// How long a killed session may take to end.
 const LONGEST_END: Duration = Duration::from_secs(2);
 
-/// How often a row may become another's, or another kind's, before this gives up.
+/// After this many changes of the row's owner or kind, this gives up.
 const MOST_CHANGES: u32 = 10;
 
-/// Characters of whoever asks for the end, as the table has room.
+/// The most characters of the killer's name, as in the table.
 const LONGEST_KILLER: usize = 400;
 
-/// Ends a holder, be it of a row or of a named lock.
+/// A kill of the holder of a row or a named lock.
 pub struct RowKilling<'a> {
-    /// What is to be done about a named lock, and in which way.
+    /// The kill, as for a named lock.
     pub named: Killing<'a>,
-    /// The tables, which may not be there.
+    /// The tables, which may not exist.
     pub tables: Tables,
-    /// Whether a row is taken from its owner at once.
+    /// Whether to take a row from its owner at once.
     pub force: bool,
-    /// Who asks for it.
+    /// The killer's name.
     pub killer: String,
-    /// What records that a script has lost its grant by it.
+    /// Records that a script has lost its grant, or that a run was killed by force.
     pub on_token_end: RecordTokenEnd,
 }
 
-/// What was heard of a holder that was asked to end.
+/// What is known of a holder that was asked to end.
 enum Report {
     /// It has released the row.
     Ended,
-    /// The row is no longer its own, for another reason.
+    /// The row has another owner, for another reason.
     Taken,
-    /// Its time is over.
+    /// The row has expired.
     Expired,
-    /// It knows, and its command did not end in time.
+    /// It knows of the request, and its command did not end in time.
     Ending,
-    /// It has not looked.
+    /// It has not read its row.
     Nothing(Box<HeldRow>),
 }
 
 impl RowKilling<'_> {
-    /// Ends the holder, or with a dry run finds it.
+    /// Kills the holder. A dry run only finds it.
     ///
     /// # Errors
     /// The session must be dropped.
@@ -71,7 +74,7 @@ impl RowKilling<'_> {
         };
         if matches!(**outcome, KillOutcome::Free { .. }) {
             self.inspector().refuse_read_only()?;
-            // Whoever is to be ended by force has a row, wherever that is.
+            // A holder that is killed by force has a row on any server.
             if self.force {
                 let tables = self.tables.clone();
                 tables.check(&mut self.inspector().session)?;
@@ -109,7 +112,7 @@ impl RowKilling<'_> {
             let slot = match self.slot(&rows, &held)? {
                 Some(Ok(slot)) => slot,
                 Some(Err(several)) => return Ok(Ended::Named(Killed::SeveralHolders(several))),
-                // There may be one that is being ended.
+                // A holder may be in the middle of its end.
                 None => return self.named.end().map(Ended::Named),
             };
             let Some(row) = held.into_iter().find(|row| row.slot == slot) else {
@@ -131,8 +134,8 @@ impl RowKilling<'_> {
         self.named.inspector
     }
 
-    /// The slot to free: the one that was named, else the one that is held. `Err`: the slots, where several are held. Whoever has the
-    /// named lock of a slot whose row is another's only waits for that, and the named lock of an owner is not another holder's.
+    /// The slot to free: the named one, else the one that is held. `Err`: the slots, if several are held. A session that holds the named
+    /// lock of a slot whose row belongs to another owner only waits. A named lock of a row's owner is not another holder.
     fn slot(
         &mut self,
         rows: &Rows,
@@ -160,7 +163,7 @@ impl RowKilling<'_> {
         })
     }
 
-    /// `None`: the row is no longer what it was.
+    /// Ends the holder of a row; `None`: the row has changed since it was read.
     fn end_row(&mut self, rows: &Rows, row: &HeldRow) -> Result<Option<RowOutcome>, Fault> {
         let holder = self.victim(row)?;
         if self.named.dry_run {
@@ -186,7 +189,7 @@ impl RowKilling<'_> {
         self.free(rows, row, holder, why)
     }
 
-    /// Takes the row from its owner; and ends its session, which has the named lock.
+    /// Takes the row from its owner, and kills its session, which has the named lock.
     fn free(
         &mut self,
         rows: &Rows,
@@ -194,19 +197,13 @@ impl RowKilling<'_> {
         holder: RowVictim,
         why: Freed,
     ) -> Result<Option<RowOutcome>, Fault> {
-        let name = self.named.name;
         let only = match why {
             Freed::Expired => Only::Expired,
             Freed::Token => Only::Token,
             Freed::Forced => Only::Always,
         };
         let write_id = u64::from(getrandom::u32().unwrap_or_default());
-        let fence = row.durable.fence;
-        let record = self.end_of_token(row, why);
-        let write = rows
-            .statements_of(row, name)
-            .free(row.slot, fence, write_id, only, record);
-        let after = rows.write(&write, self.inspector())?;
+        let after = self.write_free(rows, row, write_id, only, why)?;
         if after.is_none_or(|after| after.write_id != write_id) {
             return Ok(None);
         }
@@ -245,7 +242,7 @@ impl RowKilling<'_> {
         let mut markers = vec![name.kill_on_server(row.slot)];
         markers.extend(row.session.map(kill_request_lock));
         match self.named.mark(&markers) {
-            // Where another has the marker, that keeps others out.
+            // Another killer has the marker, and that keeps others out, too.
             Ok(_) | Err(Fault::NoNamedLocks(_)) => {}
             Err(fault) => return Err(fault),
         }
@@ -265,7 +262,7 @@ impl RowKilling<'_> {
         self.unmark(&markers)?;
         let after = begun.elapsed();
         Ok(Some(match report {
-            // It is not the one that was meant any more; or freed as any whose time is over.
+            // The row has another owner now, or is freed as every expired row.
             None | Some(Report::Expired) => return Ok(None),
             Some(Report::Ended) => {
                 let now = self.now(rows, row.slot)?;
@@ -287,15 +284,15 @@ impl RowKilling<'_> {
         }))
     }
 
-    /// Waits until the row is another's or nobody's. The markers stay until the holder knows, also where the caller does not wait: its
-    /// session was ended for it, and with that its named lock.
+    /// Waits until the row is free or has another owner. The markers stay until the holder knows of the request, even if the caller does
+    /// not wait: the holder has lost its session, and with it the named lock.
     fn wait_for_end(&mut self, rows: &Rows, row: &HeldRow, begun: Moment) -> Result<Report, Fault> {
         let name = self.named.name;
         let mut pause = FIRST_PAUSE;
         let mut tried = Vec::new();
         let mut lost_session = false;
         let mut last = (row.clone(), begun);
-        // Each renewal after the request finds it, be the clocks of the servers as they may.
+        // Each renewal after the request discovers it, whatever the servers' clocks say.
         let mut write_id = None;
         loop {
             let looked = Moment::now();
@@ -316,7 +313,7 @@ impl RowKilling<'_> {
                 return Ok(Report::Expired);
             }
             if seen.durable.kind == HolderKind::Token {
-                // Its command has ended just now, and the script goes on with it.
+                // The command has ended just now, and the script has the lock again.
                 self.free_token(rows, &seen)?;
                 return Ok(Report::Ended);
             }
@@ -326,7 +323,7 @@ impl RowKilling<'_> {
                 && let Some(id) = self.session_of(row)?
                 && !tried.contains(&id)
             {
-                // One of another account, which may not be ended, learns of it with its next renewal.
+                // A session of another account may not be killed. It learns of the request with its next renewal.
                 lost_session |= self.named.kill_session(id)?.is_ok();
                 tried.push(id);
             }
@@ -346,21 +343,45 @@ impl RowKilling<'_> {
 
     fn free_token(&mut self, rows: &Rows, row: &HeldRow) -> Result<(), Fault> {
         let write_id = u64::from(getrandom::u32().unwrap_or_default());
-        let statements = rows.statements_of(row, self.named.name);
-        let record = self.end_of_token(row, Freed::Token);
-        let fence = row.durable.fence;
-        let free = statements.free(row.slot, fence, write_id, Only::Token, record);
-        rows.write(&free, self.inspector()).map(drop)
+        self.write_free(rows, row, write_id, Only::Token, Freed::Token)
+            .map(drop)
     }
 
-    /// What the history is to say of the script whose grant is ended.
-    fn end_of_token(&self, row: &HeldRow, why: Freed) -> Option<String> {
-        let end = match why {
-            Freed::Expired => TokenEnd::Expired,
-            Freed::Token | Freed::Forced => TokenEnd::Killed(&self.killer),
-        };
+    /// Frees the row, and records that in the history where the account may write it.
+    fn write_free(
+        &mut self,
+        rows: &Rows,
+        row: &HeldRow,
+        write_id: u64,
+        only: Only,
+        why: Freed,
+    ) -> Result<Option<SlotState>, Fault> {
+        let statements = rows.statements_of(row, self.named.name);
+        let free = |record| statements.free(row.slot, row.durable.fence, write_id, only, record);
+        let record = self.record_of_end(row, why);
+        let has_record = record.is_some();
+        match rows.write(&free(record), self.inspector()) {
+            Err(Fault::Final(failure))
+                if has_record && failure.reason == Reason::AccountRefused =>
+            {
+                self.inspector().run(&RollBack)?;
+                let after = rows.write(&free(None), self.inspector())?;
+                let line = format!("the kill is not in the history: {}", failure.line);
+                self.inspector().session.tell(Level::Warning, &line);
+                Ok(after)
+            }
+            written => written,
+        }
+    }
+
+    /// The statement that records the end of a script's grant, or of a run that is not asked. That ends a run's tick of the crontab, too.
+    fn record_of_end(&self, row: &HeldRow, why: Freed) -> Option<String> {
         let is_token = row.durable.kind != HolderKind::Run;
-        is_token.then(|| (self.on_token_end)(&row.owner, end))
+        let end = match why {
+            Freed::Expired if is_token || !self.force => TokenEnd::Expired,
+            Freed::Expired | Freed::Token | Freed::Forced => TokenEnd::Killed(&self.killer),
+        };
+        (is_token || self.force).then(|| (self.on_token_end)(&row.owner, end))
     }
 
     fn unmark(&mut self, markers: &[String]) -> Result<(), Fault> {

@@ -1,6 +1,6 @@
-//! A lock kept as a row with owner, fence and expiry, by the server's clock: the row is the truth. It survives its session, the server's
-//! restart and a fail-over, and holds on every server that commits rows for all. The named lock of the same name is only the queue for
-//! it, and what excludes callers without rows.
+//! A lock kept as a row with owner, fence and expiry, by the server's clock. The row decides who holds the lock. It survives its session,
+//! the server's restart and a fail-over, and counts on every server that commits rows for all. The named lock of the same name is only
+//! the queue for the row, and keeps callers without rows out.
 
 mod acquire;
 mod change;

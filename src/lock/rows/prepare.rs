@@ -1,4 +1,4 @@
-//! Making a session fit for the tables, and getting to know its server.
+//! Prepares a session for the tables, and finds out what its server is.
 
 use super::statements::{Prepare, PrepareAndOpen, Prepared};
 use crate::base::exit::Reason;
@@ -7,7 +7,8 @@ use crate::db::{Fault, Session};
 use crate::lock::named::{First, FirstAnswer};
 use crate::schema::{Node, Tables, catch_up, or_without};
 
-/// Makes a session fit for the tables, and asks what must be known of the server. A node of a cluster has caught up by then.
+/// Prepares a session for the tables, and reads what must be known of the server. A node of a cluster has caught up with the others by
+/// then.
 ///
 /// # Errors
 /// Those of a statement.
@@ -16,7 +17,7 @@ pub fn prepare(tables: &Tables, session: &mut Session) -> Result<Prepared, Fault
     ask_again_if_behind(prepared, tables, session)
 }
 
-/// The same, and asks for the named lock in the same packet; what came of each.
+/// As [`prepare`], and asks for the named lock in the same packet. Returns the answers of both.
 pub fn prepare_and_ask(
     tables: &Tables,
     first: &First,
@@ -28,7 +29,7 @@ pub fn prepare_and_ask(
     });
     match both {
         Ok(Ok((prepared, answer))) => (ask_again_if_behind(prepared, tables, session), Ok(answer)),
-        // The packet has ended there.
+        // The packet ended there.
         Ok(Err(fault)) => (prepare(tables, session), Err(fault)),
         Err(fault) => (Err(fault), Err(Fault::Gone(String::new()))),
     }
@@ -38,7 +39,7 @@ fn ask(tables: &Tables, session: &mut Session) -> Result<Prepared, Fault> {
     or_without(|catches_up| session.run_batch(&Prepare { tables, catches_up }))
 }
 
-/// A node that has only now been told to catch up may have answered from the past.
+/// A node that only now began to catch up may have answered with old data.
 fn ask_again_if_behind(
     prepared: Prepared,
     tables: &Tables,
@@ -53,8 +54,8 @@ fn ask_again_if_behind(
     Ok(prepared)
 }
 
-/// What must be known of a server whose session was prepared for a lock, of which the tables must be fit. A server that takes no writes
-/// of the others' comes before what its tables are: a replica may not have them yet.
+/// Checks that the server and its tables are fit for a lock. A read-only server is reported before a fault of its tables: a replica may
+/// not have them yet.
 ///
 /// # Errors
 /// [`Fault::ReadOnly`]; [`Reason::Configuration`] and [`Reason::AccountRefused`], with what to do; any other fault of a statement.

@@ -1,5 +1,5 @@
-//! Tries a durable lock of its own on a server, for `dblock check`: may the tables be used, how long does a commit take, and is the row
-//! the same on other servers?
+//! Tries a durable lock of its own on a server, for `dblock check`: whether the tables can be used, how long a commit takes, and whether
+//! other servers have the same row.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::lock::named::CHECKED;
 use crate::lock::{DEFAULT_TTL, HolderKind, Name, run_id_lock};
 use crate::schema::{AskVersion, Tables, Version};
 
-/// A write that meets another one is tried so often, with a pause.
+/// How often a write is retried after a conflict, with a pause.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -25,22 +25,22 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct RowProbe {
     tables: Tables,
     statements: Statements,
-    /// A literal.
+    /// SQL literals.
     name: String,
     owner: String,
 }
 
-/// What is there of dblock's tables.
+/// The state of dblock's tables.
 pub enum TablesFound {
-    /// They can be used, as far as can be told by reading.
+    /// They can be used, as far as reading them shows.
     Usable(Version),
-    /// There are none.
+    /// They do not exist.
     Missing,
-    /// This account is not shown whether they are there.
+    /// This account may not see whether they exist.
     Hidden,
     /// They cannot be used; the line says why.
     Unusable(String),
-    /// The server does not read them, by its error of this number.
+    /// The server does not read them; the number is its error's.
     Refused(u16),
 }
 
@@ -81,7 +81,7 @@ impl RowProbe {
         })
     }
 
-    /// Makes a session fit for the tables: its server answers only after it has caught up with the others of a cluster.
+    /// Prepares a session for the tables. A server of a cluster answers only after it has caught up with the others.
     ///
     /// # Errors
     /// Any fault of a statement.
@@ -89,12 +89,12 @@ impl RowProbe {
         prepare(&self.tables, session)
     }
 
-    /// How long it takes to acquire the lock, on a session that was prepared. It is held then, until it is [deleted](Self::delete).
+    /// Acquires the lock on a prepared session, and returns how long that took. The lock is held until it is [deleted](Self::delete).
     ///
     /// # Errors
     /// Any fault of a statement.
     pub fn time_to_take(&self, session: &mut Session) -> Result<Duration, Fault> {
-        // First, so that a row is written only by an account that may delete it.
+        // Deleting comes first, so that only an account that may delete rows writes one.
         self.delete_stale(session)?;
         let created = self.create(session);
         let taken = created.and_then(|()| self.take_and_time(session));
@@ -113,7 +113,7 @@ impl RowProbe {
         Ok(span)
     }
 
-    /// Creates the row, with the time by which it is known for an old one.
+    /// Creates the row, with its time, so that a later check can find it if it is old.
     fn create(&self, session: &mut Session) -> Result<(), Fault> {
         let create = Plain(format!(
             "/* dblock check create */ INSERT INTO {} (name, slot, renewed_at) VALUES ({}, 0, UTC_TIMESTAMP(6))",
@@ -123,7 +123,7 @@ impl RowProbe {
         self.insist(session, |session| session.run(&create))
     }
 
-    /// Whether it was free.
+    /// Acquires the lock; `false`: it was not free.
     fn take(&self, session: &mut Session) -> Result<bool, Fault> {
         let rows = self.write(Change::Take { slot: 0 }, 1, session)?;
         Ok(self.is_held(&rows))
@@ -133,7 +133,7 @@ impl RowProbe {
         self.write(Change::ReleaseAny, 2, session).map(|_| ())
     }
 
-    /// Whether this server sees who holds the lock, on a session that was prepared.
+    /// Whether this server sees who holds the lock, on a prepared session.
     ///
     /// # Errors
     /// Any fault of a statement.
@@ -154,10 +154,10 @@ impl RowProbe {
         self.insist(session, |session| session.run(&delete))
     }
 
-    /// Deletes the rows of checks that were killed an hour ago or more.
+    /// Deletes the rows of checks that were killed an hour or more ago.
     fn delete_stale(&self, session: &mut Session) -> Result<(), Fault> {
         let locks = self.tables.locks();
-        // From the first to behind the last possible name, so that no other row is looked at.
+        // From the first possible name to the one after the last, so that no other row is read.
         let first = text_literal(CHECKED);
         let behind = text_literal(&CHECKED.replacen("check-", "check.", 1));
         let delete = Plain(format!(
@@ -185,7 +185,7 @@ impl RowProbe {
         self.insist(session, |session| Ok(session.run_batch(&write)?.rows))
     }
 
-    /// Tries again what meets other writes.
+    /// Retries a write that is in conflict with others.
     fn insist<T>(
         &self,
         session: &mut Session,
@@ -213,7 +213,7 @@ impl RowProbe {
     }
 }
 
-/// Measures the clock of a server; `None` where it does not tell the time.
+/// Measures a server's clock; `None`: it does not answer with its time.
 ///
 /// # Errors
 /// The session must be dropped.
@@ -227,7 +227,7 @@ pub fn clock_of(session: &mut Session) -> Result<Option<Clock>, Fault> {
         .map(|clock| Clock::new(clock, asked, answered)))
 }
 
-/// As [`AskClock`], of a server that may have no answer.
+/// As [`AskClock`], for a server that may not answer.
 struct TryClock;
 
 impl Statement for TryClock {

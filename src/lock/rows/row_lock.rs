@@ -1,4 +1,4 @@
-//! A durable lock as a keeper knows it, the `Backend` of this folder. Losing the session loses nothing: another one renews the row.
+//! A durable lock for a keeper: the `Backend` of this folder. If a session is lost the lock stays: another session renews the row.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,50 +18,49 @@ use crate::base::text::shown;
 use crate::db::{Client, Connector, Fault, Session};
 use crate::lock::named::{Request, Verbosity};
 use crate::lock::{
-    Attempt, Backend, Caller, Grant, Holder, HolderKind, Holders, LockSpec, MOST_NAMED, Name,
-    Reattempt, Refusal, Renewal,
+    Attempt, Backend, Caller, Grant, Holder, HolderKind, Holders, Lease, LockSpec, MOST_NAMED,
+    Name, Reattempt, Refusal, Release, Renewal,
 };
 use crate::schema::Tables;
 
-/// After a write that met another one.
+/// The pause after a write that was in conflict with another one.
 pub(super) const CONFLICT_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long a server may take for one write: a part of the TTL, within these.
+/// While the row is renewed, a server gets this part of the TTL to connect, but no less than the second limit.
 const SHARE_OF_TTL: u32 = 8;
 const SHORTEST_LIMIT: Duration = Duration::from_secs(1);
-const LONGEST_LIMIT: Duration = Duration::from_secs(10);
 
-/// For how much longer than its TTL a row is tried to be released.
+/// For how much longer than the TTL a release is retried.
 const RELEASE_BEYOND_TTL: Duration = Duration::from_secs(60);
 
-/// From a refusal of the account to the next attempt to release the lock.
+/// The pause before the next attempt to release after the server has refused the account.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// What makes a lock durable.
 pub struct RowSpec {
     /// The tables.
     pub tables: Tables,
-    /// Whom the row is to belong to: 32 hex digits that nobody else has.
+    /// The owner of the row: 32 hex digits that nobody else has.
     pub owner: String,
-    /// What is to hold it.
+    /// The kind of the holder.
     pub kind: HolderKind,
-    /// The run whose command is to be under the grant of a script.
+    /// The run whose command is under a script's grant.
     pub command_run: Option<String>,
     /// What `acquire --owner` says.
     pub owner_name: Option<String>,
-    /// The slot and the fence of a grant that a script has; `None`: a new one is asked for.
+    /// The slot and the fence of a script's grant; `None`: a new grant is requested.
     pub token: Option<(u32, u64)>,
-    /// For how long it is held after each renewal; `None`: for as long as its row says.
+    /// For how long each renewal extends it; `None`: as long as its row says.
     pub ttl: Option<Duration>,
-    /// The statements that are carried out in the transaction of a grant, by the slot and the session's number.
+    /// The statements in the transaction of a grant, from the slot and the connection id.
     pub on_grant: Box<dyn Fn(u32, u64) -> Vec<String>>,
-    /// What records that a script has lost its grant to this one, or with its command.
+    /// Records that a script has lost its grant to this caller, or together with its command.
     pub on_token_end: RecordTokenEnd,
-    /// Those of the release of a grant that nobody has used.
+    /// The statements in the release of an unused grant.
     pub on_withdrawal: Vec<String>,
 }
 
-/// How far the server's named locks serve as the queue.
+/// Whether the server's named locks serve as the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Queue {
     /// They exclude: each slot's named lock is held with its row.
@@ -81,7 +80,7 @@ pub struct RowLock {
     pub(super) name: Name,
     pub(super) slots: u32,
     pub(super) ttl: Duration,
-    /// What is held or was lost; nothing of it is read before that.
+    /// The grant that is held or was lost. Meaningless before the first one.
     pub(super) grant: Grant,
     pub(super) session: Option<Session>,
     pub(super) queue: Queue,
@@ -89,20 +88,20 @@ pub struct RowLock {
     pub(super) named_slot: Option<u32>,
     /// The number of the latest write.
     pub(super) write_id: u64,
-    /// Whether a slot may be held without anybody's knowing.
+    /// Whether a slot may be held without the caller's knowledge.
     pub(super) may_hold: bool,
     /// Whether it may have been released already: the answer was lost, or the process that got it has died.
     pub(super) may_be_released: bool,
-    /// Who has another command under the grant of the script, as was seen last.
+    /// The other command under the script's grant, as it was read last.
     pub(super) other_command: Option<Holders>,
-    /// Who ends the command under the grant of a script, and with it the grant.
+    /// The killer of the command under a script's grant, which ends the grant, too.
     pub(super) killed_by: Option<String>,
     pub(super) clock: Option<Clock>,
     pub(super) only_read_only: Option<String>,
 }
 
 impl RowLock {
-    /// A lock on the servers of `connector`, on sessions that all take the lock of this run's id.
+    /// A lock on the servers of `connector`. All of its sessions acquire the run id lock.
     pub fn new(
         connector: Connector,
         spec: &LockSpec,
@@ -122,7 +121,7 @@ impl RowLock {
             session: None,
             queue: Queue::None,
             named_slot: None,
-            // So that another process that goes on for this one, after its death, chooses others.
+            // A random start, so that a process that replaces this one after its death uses other numbers.
             write_id: getrandom::u32().map_or(1, u64::from) << 16,
             may_hold: false,
             may_be_released: false,
@@ -133,7 +132,7 @@ impl RowLock {
         }
     }
 
-    /// For a slot that another process holds, which has died.
+    /// For a slot that another process held, which has died.
     pub fn resumed(self, grant: Grant) -> Self {
         Self {
             grant,
@@ -142,10 +141,19 @@ impl RowLock {
         }
     }
 
-    /// How long a server may take for an answer. It is no longer than its share of the time for connecting: a node that is cut off
-    /// takes logins, and no writes.
+    /// For a request of another process, which has died. `may_hold`: it may have been granted a slot.
+    pub fn requested_before(self, may_hold: bool) -> Self {
+        Self {
+            request: self.request.made_before(),
+            may_hold,
+            ..self
+        }
+    }
+
+    /// How long a server may take for an answer. No longer than its share of the time to connect: a node that is cut off accepts logins,
+    /// but no writes.
     pub(super) fn limit(&self) -> Duration {
-        let limit = (self.ttl / SHARE_OF_TTL).clamp(SHORTEST_LIMIT, LONGEST_LIMIT);
+        let limit = Lease::answer_limit(self.ttl);
         limit.min(self.connector.attempt_limit().max(SHORTEST_LIMIT))
     }
 
@@ -154,7 +162,7 @@ impl RowLock {
         self.write_id
     }
 
-    /// Makes a new session fit for the tables, and notes what its server is, which takes writes.
+    /// Prepares a new session for the tables, and notes what its server is. The server must take writes.
     pub(super) fn prepare(&mut self, session: &mut Session) -> Result<(), Fault> {
         self.limit_preparing(session)?;
         let (asked, prepared) = (Moment::now(), prepare(&self.spec.tables, session));
@@ -166,7 +174,7 @@ impl RowLock {
         session.answer_within(limit).map_err(gone)
     }
 
-    /// Notes what a new session's server is, which takes writes.
+    /// Notes what a new session's server is. The server must take writes.
     pub(super) fn note_prepared(
         &mut self,
         asked: Moment,
@@ -203,7 +211,7 @@ impl RowLock {
         }
     }
 
-    /// Carries out a write. After a fault that leaves the session as it is nothing is left of the transaction.
+    /// Runs a write. After a fault that does not end the session, rolls the transaction back.
     pub(super) fn write(&self, write: &Write, session: &mut Session) -> Result<Written, Fault> {
         let fault = match session.run_batch(write) {
             Ok(rows) => return Ok(rows),
@@ -214,7 +222,7 @@ impl RowLock {
         Err(self.spec.tables.explain(fault))
     }
 
-    /// As [`RowLock::write`], again and again while it meets others, but not for long.
+    /// As [`RowLock::write`], but retries conflicts for a short time.
     pub(super) fn write_through(
         &self,
         write: &Write,
@@ -238,7 +246,7 @@ impl RowLock {
         }
     }
 
-    /// Who holds the rows.
+    /// The holders of the rows.
     pub(super) fn holders(&self, rows: &[SlotState]) -> Holders {
         let mut held: Vec<&SlotState> = rows.iter().filter(|row| row.is_owned()).collect();
         held.sort_by_key(|row| row.slot);
@@ -255,7 +263,7 @@ impl RowLock {
         }
     }
 
-    /// The session that is there, or a new one, with the named lock's run id.
+    /// The current session, or a new one that holds the run id lock.
     pub(super) fn reach(&mut self) -> Result<Session, Fault> {
         if let Some(session) = self.session.take() {
             return Ok(session);
@@ -270,8 +278,8 @@ impl RowLock {
     }
 }
 
-/// A refusal of the account may be over soon, as a server that is away may be back. That server may count refusals, and is not asked again
-/// at once.
+/// Turns a refusal of the account into a fault that may pass, like a server that is away. It pauses first, because the server may count
+/// refusals.
 fn refused_for_now(fault: Fault) -> Fault {
     match fault {
         Fault::Final(failure) if failure.reason == Reason::AccountRefused => {
@@ -291,7 +299,7 @@ impl Backend for RowLock {
     fn try_acquire(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure> {
         let attempt = self.attempt(caller);
         if attempt.is_err() && self.may_hold {
-            // There is no other attempt to find it.
+            // No further attempt would find this grant.
             let _ = self.release_row(&[]);
         }
         attempt
@@ -300,7 +308,7 @@ impl Backend for RowLock {
     fn renew(&mut self) -> Renewal {
         match self.renew_row() {
             Ok(renewal) => renewal,
-            // Of a round of all servers, which names one.
+            // A fault of all servers in a round; it names one of them.
             Err(Fault::ReadOnly(line)) if !line.starts_with("takes no writes") => {
                 Renewal::Unanswered(line)
             }
@@ -317,7 +325,7 @@ impl Backend for RowLock {
         None
     }
 
-    /// Its row is another's, or nobody's: others may have held it since.
+    /// The row has another owner, or none, so others may have held the lock since.
     fn try_reacquire(&mut self, _take: bool) -> Reattempt {
         let line = "its row is no longer this run's".to_owned();
         Reattempt::Refused(Refusal::Failed(Failure::new(Reason::LockLost, line)))
@@ -327,7 +335,7 @@ impl Backend for RowLock {
         None
     }
 
-    /// The release of the row says it. What else is to be done with it is done when the supervisor, which is stopped, goes on.
+    /// The release of the row acknowledges the kill. The rest is done when the supervisor, which is stopped, continues.
     fn ack_kill(&mut self) -> bool {
         if self.release_row(&[]).is_ok() {
             self.may_be_released = true;
@@ -336,13 +344,13 @@ impl Backend for RowLock {
         true
     }
 
-    fn release(&mut self, also: &dyn Fn() -> Vec<String>) -> Result<bool, Option<String>> {
-        if self.is_the_scripts() {
-            return Ok(true);
-        }
+    fn release(&mut self, also: &dyn Fn() -> Vec<String>, patience: Duration) -> Release {
         let mut unrecorded: Option<String> = None;
         let begun = Moment::now();
-        loop {
+        let was_held = loop {
+            if self.is_the_scripts() {
+                break Ok(true);
+            }
             let also = unrecorded.as_ref().map_or_else(also, |_| Vec::new());
             let reached = match self.reach() {
                 Ok(session) => {
@@ -356,22 +364,37 @@ impl Backend for RowLock {
                     if let (Some(line), Some(session)) = (&unrecorded, &self.session) {
                         session.tell(Level::Warning, line);
                     }
-                    return Ok(was_held);
+                    break Ok(was_held);
                 }
-                // What is remembered of a run matters less than that its lock is free.
+                Err(fault)
+                    if !also.is_empty()
+                        && begun.elapsed() < patience
+                        && fault.refuses_for_now() =>
+                {
+                    sleep(REFUSED_PAUSE);
+                }
+                // To free the lock matters more than to record the run.
                 Err(Fault::Final(failure)) if !also.is_empty() => {
                     unrecorded = Some(format!("cannot record the run: {}", failure.line));
                 }
                 Err(Fault::NoRoom(cause)) if !also.is_empty() => {
                     unrecorded = Some(format!("cannot record the run: no room: {cause}"));
                 }
-                Err(Fault::Final(failure)) => return Err(Some(failure.line)),
-                // It has expired long ago, and whoever waited for this is gone.
+                Err(Fault::Final(failure)) => break Err(Some(failure.line)),
+                // The row has expired long ago, and nobody waits for this release any more.
                 Err(fault) if begun.elapsed() > self.ttl + RELEASE_BEYOND_TTL => {
-                    return Err(Some(fault.to_string()));
+                    if !also.is_empty() {
+                        let line = format!("cannot record the run: {fault}");
+                        self.connector.tell(Level::Warning, &line);
+                    }
+                    break Err(Some(fault.to_string()));
                 }
                 Err(_) => sleep(self.connector.pause()),
             }
+        };
+        Release {
+            also_done: unrecorded.is_none() && was_held.is_ok(),
+            was_held,
         }
     }
 

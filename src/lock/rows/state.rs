@@ -1,4 +1,4 @@
-//! A row of the table of durable locks, as it was seen at one moment.
+//! A row of the table of durable locks, as it was read.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,28 +10,28 @@ use crate::lock::HolderKind;
 pub struct SlotState {
     /// Which slot, from 0.
     pub slot: u32,
-    /// How often it was granted.
+    /// How many times it was granted.
     pub fence: u64,
     /// The run or the token that holds it; `None`: nobody.
     pub owner: Option<String>,
-    /// What the owner has given as `acquire --owner`.
+    /// The owner's `acquire --owner`.
     pub owner_name: Option<String>,
     /// What it is.
     pub kind: HolderKind,
-    /// The run whose command is under a script's grant, unless that is dead for want of a renewal.
+    /// The run whose command is under a script's grant, unless that has died without a renewal.
     pub command_run: Option<String>,
-    /// The number that the owner's latest write has chosen.
+    /// The number of the owner's latest write. Each owner chooses its own.
     pub write_id: u64,
-    /// The time until it expires, in microseconds by the server's clock, negative after that.
+    /// The time until it expires, in microseconds by the server's clock. Negative after that.
     pub expires_in: i64,
-    /// The time since it was last renewed, in microseconds; negative where the clock of the server that was asked is behind that
-    /// of the one which wrote it.
+    /// The time since its last renewal, in microseconds. Negative if the clock of the server that answers is behind that of the one that
+    /// wrote the row.
     pub age: i64,
-    /// For how long it is held after each renewal.
+    /// For how long each renewal extends it.
     pub ttl: Duration,
-    /// Who wants its holder to end.
+    /// The client that kills the holder.
     pub kill_requested_by: Option<String>,
-    /// Who holds it, as far as the history says.
+    /// The holder, as far as the history says.
     pub client: Client,
 }
 
@@ -43,13 +43,13 @@ pub const COLUMNS: &str = "l.slot, l.fence, l.owner, l.write_id, \
      l.kill_requested_by, r.host, r.pid, r.program, r.connection, r.user, l.ttl_seconds, l.owner_name, l.kind, \
      IF(l.command_until > UTC_TIMESTAMP(6), l.command_run, NULL)";
 
-/// Which run `r` of the history is the holder of a row `l`: that of a command, if there is one.
+/// The condition that run `r` of the history is the holder of row `l`: the run of a command, if there is one.
 pub const HOLDER: &str = "r.run = IF(l.command_until > UTC_TIMESTAMP(6), l.command_run, l.owner)";
 
-/// The column after them.
+/// The number of the next column.
 pub const NEXT_COLUMN: usize = number_of(COLUMNS);
 
-/// The columns of a list: the commas outside of brackets, and one.
+/// Counts the columns of a list: the commas outside of brackets, plus one.
 const fn number_of(columns: &str) -> usize {
     let (bytes, mut at, mut depth, mut number) = (columns.as_bytes(), 0, 0, 1);
     while at < bytes.len() {
@@ -73,7 +73,7 @@ impl SlotState {
         let held_for: i64 = row.get(6)?.unwrap_or_default();
         let held_for = Duration::from_micros(u64::try_from(held_for).unwrap_or_default());
         let command_run = row.text(16)?;
-        // A command that nobody renews for is dead, and the script goes on.
+        // A command without renewals is dead, and the script has the grant again.
         let kind = match HolderKind::of_name(row.text(15)?.as_deref()) {
             HolderKind::TokenRun if command_run.is_none() => HolderKind::Token,
             kind => kind,
@@ -86,7 +86,7 @@ impl SlotState {
             kind,
             command_run,
             write_id: row.get(3)?.unwrap_or_default(),
-            // Without a time, which somebody has deleted by hand, it is over.
+            // If somebody deleted the time by hand, the row has expired.
             expires_in: row.get(4)?.unwrap_or_default(),
             age: row.get(5)?.unwrap_or_default(),
             ttl: Duration::from_secs(row.get(13)?.unwrap_or_default()),
@@ -107,17 +107,17 @@ impl SlotState {
         })
     }
 
-    /// Whether somebody holds it, be the time over or not.
+    /// Whether it has an owner, even an expired one.
     pub fn is_owned(&self) -> bool {
         self.owner.is_some()
     }
 
-    /// Whether its time is over, by the server's clock, and nobody has released it.
+    /// Whether it has expired, by the server's clock, and was not released.
     pub fn has_expired(&self) -> bool {
         self.is_owned() && self.expires_in <= 0
     }
 
-    /// Who wants its holder to end.
+    /// The client that kills the holder.
     pub fn killer(&self) -> Option<Client> {
         let who = self.kill_requested_by.as_ref()?;
         let (host, pid) = match who.rsplit_once(", pid ") {

@@ -1,6 +1,6 @@
-//! The statements on the table of durable locks. That a write has changed its row proves it; that it has changed none proves nothing, for
-//! a node of a cluster may lag: then a look at the rows decides, in the same packet or after it. Rows are found by their primary key
-//! alone.
+//! The statements on the table of durable locks. If a write reports that it has changed its row, that is proof. If it reports no change,
+//! that proves nothing, as a node of a cluster may lag: a look at the rows decides, in the same packet or later. Rows are found only by
+//! their primary key.
 
 use std::time::Duration;
 
@@ -11,46 +11,48 @@ use crate::db::server_facts::READ_ONLY;
 use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
 use crate::lock::named::{First, FirstAnswer};
 use crate::lock::{HolderKind, Name};
-use crate::schema::{AskVersion, CATCH_UP_IN_GROUP, Node, Tables, Version, prepare_sql};
+use crate::schema::{
+    AskVersion, CATCH_UP_IN_GROUP, Node, OLDER_FENCE, Tables, Version, prepare_sql,
+};
 
-/// Writes the statements of one owner of one lock.
+/// The statements of one owner of one lock.
 pub struct Statements {
     tables: Tables,
-    /// Literals.
+    /// SQL literals.
     name: String,
     owner: String,
     slots: u32,
 }
 
-/// What a write says of the grant that it is about.
+/// The terms of a grant, for a write.
 pub struct Terms<'a> {
-    /// What is to hold it.
+    /// The kind of the holder.
     pub kind: HolderKind,
-    /// The run whose command is to be under a script's grant, of [`HolderKind::TokenRun`].
+    /// The run whose command is under a script's grant, for [`HolderKind::TokenRun`].
     pub command_run: Option<&'a str>,
-    /// What `acquire --owner` says: whoever says the same takes the lock over.
+    /// The `acquire --owner`: a caller with the same one takes the lock over.
     pub owner_name: Option<&'a str>,
-    /// For how long it is held from now on; `None`: for as long as its row says, and a grant not at all.
+    /// For how long it is held from now on. `None` for a renewal: as long as its row says; for a grant: not at all.
     pub ttl: Option<Duration>,
-    /// Other statements, which are carried out in the same transaction.
+    /// Other statements in the same transaction.
     pub also: &'a [String],
-    /// A statement in front that says in the variable `@dblock` whether a grant is to be made at all.
+    /// A statement in front, which sets the variable `@dblock` to whether the grant may be made.
     pub proof: Option<&'a str>,
 }
 
-/// Which row is taken from its owner.
+/// The condition for taking a row from its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Only {
-    /// One whose time is over.
+    /// It has expired.
     Expired,
-    /// One that a script holds, without a command under it.
+    /// A script holds it, without a command under it.
     Token,
-    /// Any.
+    /// None.
     Always,
 }
 
 impl Statements {
-    /// For the first so many slots of the lock `name`, and this owner, 32 hex digits.
+    /// The statements for the first `slots` slots of the lock, and this owner, 32 hex digits.
     pub fn new(tables: &Tables, name: &Name, slots: u32, owner: &str) -> Self {
         Self {
             tables: tables.clone(),
@@ -73,27 +75,20 @@ impl Statements {
         )
     }
 
-    /// Looks at one slot.
+    /// Reads one slot.
     pub fn look_at_slot(&self, slot: u32) -> Look {
         Look(self.look_at(slot))
     }
 
-    /// Looks at all slots.
+    /// Reads all slots.
     pub fn look(&self) -> Look {
         Look(self.look_sql("look at rows", &format!("l.slot < {}", self.slots)))
     }
 
-    /// A write, and a look at what it has done: at the row of a grant, and at all slots where a grant is sought.
+    /// A write, and a look at the result: at the row of a grant, or at all slots if a grant is sought.
     pub fn write(&self, change: Change, write_id: u64, terms: &Terms) -> Write {
         match change {
-            Change::Create { slot } => {
-                let insert = format!(
-                    "/* dblock create row */ INSERT IGNORE INTO {} (name, slot) VALUES ({}, {slot})",
-                    self.tables.locks(),
-                    self.name
-                );
-                Write::before_look(vec![insert], 0, self.look())
-            }
+            Change::Create { slot } => Write::before_look(vec![self.create(slot)], 0, self.look()),
             Change::Take { slot } => self.take(slot, "owner IS NULL", write_id, terms),
             Change::TakeOver { slot, fence } => {
                 self.take(slot, &format!("fence = {fence}"), write_id, terms)
@@ -125,20 +120,36 @@ impl Statements {
                     self.name,
                     self.owner
                 );
-                // The look comes before the commit, as the rows were by then.
+                // The look comes before the commit, and shows the rows as they are then.
                 Self::transaction("release rows", terms, &free).look_before_commit(self.look())
             }
         }
     }
 
-    /// A renewal that changes the row unless it is another's or somebody wants its holder to end: one statement, for that is nearly
-    /// always so.
+    /// Renews the row unless it has another owner or its holder is being killed. In nearly all cases this one statement is enough.
     pub fn quick_renewal(&self, slot: u32, fence: u64, write_id: u64, terms: &Terms) -> Plain {
         let renew = Change::Renew { slot, fence };
         let update = self.renewal(renew, slot, fence, write_id, terms);
         Plain(format!(
             "/* dblock renew row */ {update} AND kill_requested_by IS NULL"
         ))
+    }
+
+    /// A slot may have had a row that was deleted, and its fences must not be used again: the new row begins at the floor. Whoever
+    /// deletes a row first raises the floor in the same transaction. So a statement that reads the floor under a lock and creates the row
+    /// knows of each deleted row. In a cluster no node waits for another node's lock, but the deleted row and the new one have the same
+    /// key: a node that still has the deleted row creates nothing, and of two conflicting writes on two nodes one fails.
+    fn create(&self, slot: u32) -> String {
+        let (locks, name) = (self.tables.locks(), &self.name);
+        let create = "/* dblock create row */ INSERT IGNORE INTO";
+        if !self.tables.has_floor() {
+            return format!("{create} {locks} (name, slot) VALUES ({name}, {slot})");
+        }
+        format!(
+            "{create} {locks} (name, slot, renewed_at, fence) VALUES ({name}, {slot}, UTC_TIMESTAMP(6), \
+             (SELECT COALESCE(MAX(fence_floor), {OLDER_FENCE}) FROM {} WHERE id = 1 LOCK IN SHARE MODE))",
+            self.tables.meta()
+        )
     }
 
     fn take(&self, slot: u32, condition: &str, write_id: u64, terms: &Terms) -> Write {
@@ -148,7 +159,7 @@ impl Statements {
             Some(_) => format!("{condition} AND @dblock"),
             None => condition.to_owned(),
         };
-        // So that the answer has the fence.
+        // LAST_INSERT_ID makes the fence part of the answer.
         let update = format!(
             "UPDATE {} SET fence = LAST_INSERT_ID(fence + 1), owner = {}, write_id = {write_id}, kind = '{}', owner_name = {owner_name}, \
              acquired_at = UTC_TIMESTAMP(6), {}, command_run = NULL, command_until = NULL, kill_requested_at = NULL, \
@@ -174,8 +185,8 @@ impl Statements {
         Write::before_look(statements, update_at, self.look())
     }
 
-    /// A command that runs under a token goes by the time that it was told: nobody else makes that shorter. What follows from the
-    /// old values stands first, for SET goes from left to right, or not.
+    /// A command that runs under a token relies on the TTL that it was given, so nobody shortens that. MariaDB may assign simultaneously:
+    /// expressions on old values come first.
     fn renewal(
         &self,
         change: Change,
@@ -201,7 +212,7 @@ impl Statements {
                 ),
                 format!(" AND IFNULL(command_run, {run}) = {run}"),
             ),
-            // One command at a time; that of a host which is dead has been ended when its time is over.
+            // One command at a time. When `command_until` is over, a dead host's command has been ended.
             (_, Some(run)) => (
                 format!(
                     ", kind = '{}', command_run = {run}, command_until = UTC_TIMESTAMP(6) + INTERVAL {ttl} SECOND",
@@ -220,8 +231,8 @@ impl Statements {
         )
     }
 
-    /// Without a look: after the commit another may be granted the slot at once. A script's other statements look at the row while it
-    /// has it; those of a run come later, for whoever waits for the named lock needs the row first.
+    /// Without a look, as another caller may be granted the slot right after the commit. A script's other statements come first, because
+    /// they read the row while the script has it. A run's come later, because the next waiter for the named lock needs the row first.
     fn transaction(what: &str, terms: &Terms, update: &str) -> Write {
         let named = |sql: &str| format!("/* dblock {what} */ {sql}");
         let mut statements = vec![named("START TRANSACTION")];
@@ -245,7 +256,7 @@ impl Statements {
         self.look_sql("look at row", &format!("l.slot = {slot}"))
     }
 
-    /// Asks the owner of a slot that was granted with this fence to end. When it was first asked stays: it may know since then.
+    /// Asks the owner of a slot with this fence to end. Keeps the time of the first request, as the owner may have known since then.
     pub fn request_kill(&self, slot: u32, fence: u64, killer: &str) -> Write {
         let request = format!(
             "/* dblock request kill */ UPDATE {} SET kill_requested_at = IFNULL(kill_requested_at, UTC_TIMESTAMP(6)), kill_requested_by = {} WHERE {}",
@@ -256,8 +267,8 @@ impl Statements {
         Write::before_look(vec![request], 0, self.look_at_slot(slot))
     }
 
-    /// Takes a slot that was granted with this fence from its owner, who is not asked, if this still holds of the row, and has the
-    /// history say so, if there is something to `record`.
+    /// Takes a slot with this fence from its owner without asking, if this condition still holds. Runs the statement to `record` that in
+    /// the history, if there is one.
     pub fn free(
         &self,
         slot: u32,
@@ -294,7 +305,7 @@ impl Statements {
         Write::before_look(statements, update_at, self.look_at_slot(slot))
     }
 
-    /// A statement that ends with a condition, with another one: that this holds of the row of a slot.
+    /// Adds a condition to a statement that ends with one: that this holds for the row of a slot.
     fn if_row(&self, statement: &str, slot: u32, condition: &str) -> String {
         format!(
             "{statement} AND EXISTS (SELECT 1 FROM {} WHERE {} AND {condition})",
@@ -303,16 +314,17 @@ impl Statements {
         )
     }
 
-    /// The same: that the row is this owner's, by the grant with this fence.
+    /// Adds the condition that the row belongs to this owner, by the grant with this fence.
     pub fn if_own(&self, statement: &str, slot: u32, fence: u64) -> String {
         let is_own = format!("owner = {} AND fence = {fence}", self.owner);
         self.if_row(statement, slot, &is_own)
     }
 
+    /// The release counts as the last use of the row.
     fn freeing(&self, write_id: u64) -> String {
         format!(
-            "UPDATE {} SET owner = NULL, owner_name = NULL, write_id = {write_id}, expires_at = NULL, command_run = NULL, \
-             command_until = NULL, kill_requested_at = NULL, kill_requested_by = NULL",
+            "UPDATE {} SET owner = NULL, owner_name = NULL, write_id = {write_id}, renewed_at = UTC_TIMESTAMP(6), expires_at = NULL, \
+             command_run = NULL, command_until = NULL, kill_requested_at = NULL, kill_requested_by = NULL",
             self.tables.locks()
         )
     }
@@ -323,14 +335,14 @@ impl Statements {
     }
 }
 
-/// What has a grant last for so many seconds from now on.
+/// The assignments that extend a grant to this many seconds from now.
 fn lasting(ttl: &str) -> String {
     format!(
         "renewed_at = UTC_TIMESTAMP(6), expires_at = UTC_TIMESTAMP(6) + INTERVAL {ttl} SECOND, ttl_seconds = {ttl}"
     )
 }
 
-/// A look at rows.
+/// Reads rows.
 pub struct Look(String);
 
 impl Statement for Look {
@@ -347,14 +359,14 @@ impl Statement for Look {
     }
 }
 
-/// A write, and a look at what it has done.
+/// A write, and a look at the result.
 pub struct Write {
     statements: Vec<String>,
-    /// Which of them changes the row.
+    /// The index of the one that changes the row.
     update: usize,
-    /// Which of them is the look, if there is one.
+    /// The index of the look, if there is one.
     look: Option<usize>,
-    /// Which of them releases a named lock, if one does.
+    /// The index of the one that releases a named lock, if there is one.
     release: Option<usize>,
 }
 
@@ -369,7 +381,7 @@ impl Write {
         }
     }
 
-    /// The same transaction with a look at what it has done so far.
+    /// Adds a look inside the transaction, before the commit.
     fn look_before_commit(mut self, look: Look) -> Self {
         let commit = self.statements.len() - 1;
         self.statements.insert(commit, look.0);
@@ -377,7 +389,7 @@ impl Write {
         self
     }
 
-    /// The same without the look, for whoever looks only where no row was changed.
+    /// Removes the look, for callers that only look if no row was changed.
     pub fn without_look(mut self) -> Self {
         if let Some(look) = self.look.take() {
             self.statements.remove(look);
@@ -385,9 +397,9 @@ impl Write {
         self
     }
 
-    /// The same, and a statement that releases a named lock. In a transaction it comes right behind the update, which has locked the
-    /// row: whoever gets the named lock waits for the row until the commit, and no longer. Should that fail, the row is still held, and
-    /// says so to whoever has the named lock by then.
+    /// Adds a statement that releases a named lock. In a transaction it comes right after the update, which has locked the row: whoever
+    /// acquires the named lock waits for the row until the commit, and no longer. If the commit fails, the row is still held, and the
+    /// next owner of the named lock sees that.
     pub fn and_release(mut self, release: Option<String>) -> Self {
         let Some(release) = release else { return self };
         let at = match self.look {
@@ -399,23 +411,23 @@ impl Write {
         self
     }
 
-    /// How many statements must have succeeded.
+    /// How many statements must succeed.
     fn needed(&self) -> usize {
         let all = self.statements.len();
-        // What comes of the named lock behind the write does not concern the row.
+        // A release of the named lock after the write does not affect the row.
         all - usize::from(self.release == Some(all - 1))
     }
 }
 
-/// What became of a write.
+/// The result of a write.
 pub struct Written {
-    /// The rows that it looked at; none where it did not.
+    /// The rows that it read; empty without a look.
     pub rows: Vec<SlotState>,
-    /// Whether it says that it has changed a row.
+    /// Whether it reports that it has changed a row.
     pub has_changed: bool,
-    /// The fence of a grant, if it says that it has made one.
+    /// The fence of a grant, if it reports one.
     pub fence: Option<u64>,
-    /// The session at the head of the queue, where the statement behind the write released a named lock.
+    /// The session at the head of the queue, if the write also released a named lock.
     pub queue_head: Option<u64>,
 }
 
@@ -449,7 +461,7 @@ impl Batch for Write {
     }
 }
 
-/// Undoes what is left of a transaction.
+/// Rolls back the rest of a transaction.
 pub struct RollBack;
 
 impl Statement for RollBack {
@@ -464,7 +476,7 @@ impl Statement for RollBack {
     }
 }
 
-/// Makes a session fit for the tables.
+/// Prepares a session for the tables.
 pub struct Prepare<'a> {
     /// The tables.
     pub tables: &'a Tables,
@@ -472,23 +484,23 @@ pub struct Prepare<'a> {
     pub catches_up: bool,
 }
 
-/// What must be known of a server with tables.
+/// What must be known of a server with the tables.
 #[derive(Debug, Clone, Copy)]
 pub struct Prepared {
     /// The version of the tables.
     pub version: Option<Version>,
     /// The server's time, in microseconds since 1970.
     pub clock: i64,
-    /// Why it is to be passed over; `None`: it takes writes, for all.
+    /// Why to pass it over; `None`: it takes writes, and for all servers.
     pub refusal: Option<&'static str>,
-    /// Whether it is one of several that all take writes, so that each has named locks of its own.
+    /// Whether several servers take writes, each with its own named locks.
     pub is_cluster: bool,
-    /// What it is to Galera.
+    /// Its role in a Galera cluster.
     pub node: Node,
 }
 
 impl Prepare<'_> {
-    /// What every server answers.
+    /// The statements that every server answers.
     fn of_all(&self) -> [String; 2] {
         let ask = format!(
             "/* dblock version */ SELECT version, usable_from, {CLOCK}, @@global.read_only OR @@global.innodb_read_only, \
@@ -498,8 +510,8 @@ impl Prepare<'_> {
         [prepare_sql(self.catches_up), ask]
     }
 
-    /// What is for members of a cluster: a server that cannot be one does not know the variables. A member that is cut off from the
-    /// others does not answer the second one.
+    /// The statements for members of a cluster. A server that cannot be a member does not know the variables. A member that is cut off
+    /// from the others does not answer the second one.
     fn of_clusters(&self) -> [String; 3] {
         [
             CATCH_UP_IN_GROUP.to_owned(),
@@ -512,7 +524,8 @@ impl Prepare<'_> {
         ]
     }
 
-    /// Reads the answer to the second of the former, and those to the latter, of which the fault ended the packet.
+    /// Reads the answer to the second statement of [`Prepare::of_all`], and those to [`Prepare::of_clusters`], with the fault that ended
+    /// the packet.
     fn read(
         &self,
         of_all: &Reply,
@@ -520,9 +533,9 @@ impl Prepare<'_> {
         fault: Option<Fault>,
     ) -> Result<Prepared, Fault> {
         match fault {
-            // It cannot be a member.
+            // The server cannot be a member of a cluster.
             Some(Fault::NoSuchVariable(_)) => {}
-            // Whether it has joined does not count then.
+            // After two answers it does not matter whether it has joined.
             Some(fault) if of_clusters.len() < 2 || matches!(fault, Fault::Gone(_)) => {
                 return Err(fault);
             }
@@ -543,7 +556,7 @@ impl Prepare<'_> {
         };
         Ok(Prepared {
             version: AskVersion(self.tables).decode(&of_all.rows)?,
-            // Without a row the version says it all.
+            // If there is no row, the version says so.
             clock: number(all, 2)?.unwrap_or_default(),
             refusal,
             is_cluster: node != Node::Single || number(of_clusters.get(1), 1)? == Some(1),
@@ -568,14 +581,14 @@ impl Batch for Prepare<'_> {
     }
 }
 
-/// The same, and in the same packet the first statements for the named lock.
+/// As [`Prepare`], with the first statements for the named lock in the same packet.
 pub struct PrepareAndOpen<'a>(pub Prepare<'a>, pub &'a First);
 
-/// What came of both. The session is prepared only if the named lock's statements were answered.
+/// The answers of both. The session is prepared only if the named lock's statements were answered.
 pub type PreparedAndOpened = Result<(Prepared, FirstAnswer), Fault>;
 
 impl Batch for PrepareAndOpen<'_> {
-    /// The faults of the first, and of the second.
+    /// The faults of the preparation, and of the named lock's statements.
     type Answer = PreparedAndOpened;
 
     fn statements(&self) -> Vec<String> {
@@ -601,7 +614,7 @@ fn no_answer() -> Fault {
     Fault::Gone("no answer".to_owned())
 }
 
-/// Asks for the server's time, in microseconds since 1970.
+/// Reads the server's time, in microseconds since 1970.
 pub struct AskClock;
 
 impl Statement for AskClock {

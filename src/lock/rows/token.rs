@@ -1,5 +1,5 @@
-//! The token of a lock that a script holds: one word without a character that a shell reads. Whoever reads the tables, the history or
-//! the names of locks on the server cannot make it up: they only ever have a hash of its secret.
+//! The token of a lock that a script holds: one word, with no character that is special to a shell. Whoever reads the tables, the history
+//! or the names of locks on the server cannot make it: they contain only a hash of its secret.
 
 use std::fmt::{self, Write};
 
@@ -7,33 +7,33 @@ use sha2::{Digest, Sha256};
 
 use crate::lock::{MOST_SLOTS, Name};
 
-/// Hex digits of a secret, and of an owner.
+/// The number of hex digits of a secret, and of an owner.
 const DIGITS: usize = 32;
 
-/// What `dblock acquire` prints: `deploy.0.17.9f86d081884c7d659a2feaa0c55ad015`. Everything in the name but letters, digits, `_`, and
-/// `-` that is not in front, stands as `+` and two hex digits for each byte: it is no option, and nothing that a shell reads.
+/// What `dblock acquire` prints: `deploy.0.17.9f86d081884c7d659a2feaa0c55ad015`. Letters, digits, `_`, and `-` that is not in front stay
+/// as they are in the name. Any other byte becomes `+` and two hex digits. So a token is never an option, or special to a shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     /// The lock.
     pub name: Name,
     /// Its slot, from 0.
     pub slot: u32,
-    /// The number of the grant.
+    /// The fence.
     pub fence: u64,
     /// 32 hex digits that nobody can guess.
     pub secret: String,
 }
 
 impl Token {
-    /// Whom the row belongs to: 32 hex digits.
+    /// The owner of the row: 32 hex digits.
     pub fn owner(&self) -> String {
         owner_of(&self.secret)
     }
 
-    /// Reads a token. The error is the end of a sentence about it, and does not show it.
+    /// Reads a token. The error ends a sentence about the token, and does not show it.
     ///
     /// # Errors
-    /// That it is none.
+    /// The text is not a token.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         const NONE: &str = "is not what dblock acquire has printed";
         let mut parts = text.split('.');
@@ -54,7 +54,7 @@ impl Token {
             fence,
             secret,
         };
-        // A token is written in one way.
+        // A token has only one form.
         (token.to_string() == text).then_some(token).ok_or(NONE)
     }
 }
@@ -72,7 +72,7 @@ impl fmt::Display for Token {
     }
 }
 
-/// Whom a row belongs to whose token has this secret.
+/// The owner of the rows of a token with this secret.
 pub fn owner_of(secret: &str) -> String {
     let mut hash = format!("{:x}", Sha256::digest(secret));
     hash.truncate(DIGITS);

@@ -1,15 +1,16 @@
-//! How the grant of a script ends that the script does not release.
+//! How a script's grant ends without a release by the script.
 
 /// Why it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenEnd<'a> {
-    /// Another one gave the same owner name.
+    /// Another caller gave the same owner name.
     TakenOver,
-    /// Its time was over, and somebody has acquired the slot.
+    /// It expired, and another caller acquired the slot.
     Expired,
-    /// This one has ended it, or its command.
+    /// This client killed it, or the command under it.
     Killed(&'a str),
 }
 
-/// The statement that records how the grant of this owner has ended. It ends with a condition, so that others may follow.
+/// Makes the statement that records how the grant of this owner has ended. The statement ends with a condition, so more conditions can
+/// follow.
 pub type RecordTokenEnd = Box<dyn Fn(&str, TokenEnd) -> String>;

@@ -1,4 +1,4 @@
-//! The tables, the workers and what is on the way between them.
+//! The model's tables, its workers, and the packets between them.
 
 mod events;
 
@@ -6,90 +6,94 @@ use super::super::exchange::{Exchange, Step, Verdict};
 
 const WORKERS: usize = 2;
 
-/// A rule that is broken on purpose.
+/// A rule that the model breaks on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Broken {
-    /// A turn is carried out whatever the number of the last one.
+    /// A turn is carried out regardless of the last turn's number.
     TurnsWithoutCondition,
     /// A turn whose answer was lost counts as carried out.
     BelievesLostAsDone,
-    /// The lease counts from the answer, and not from when its packet was sent.
+    /// The lease counts from the answer instead of from the sending of its packet.
     CountsFromAnswer,
-    /// To learn what became of a turn proves the lease.
+    /// Looking up a turn's outcome counts as a renewal.
     CountsLooks,
-    /// What is handed in counts whoever has the job, and by whichever claim.
+    /// An outcome counts whoever holds the job, and regardless of the claim.
     HandsInByJobAlone,
-    /// Jobs are taken from workers whose lease is not over.
+    /// Jobs are taken from workers with a valid lease.
     RescuesTheLiving,
-    /// A worker whose jobs were given to others stays registered.
+    /// A rescued worker stays registered.
     LeavesTheRescued,
-    /// What a claimer that died has claimed is not given back.
+    /// A new claimer does not return the unknown claims of the one that died.
     ForgetsUnknownClaims,
-    /// A new claimer goes on with the number of the last turn, which the dead one may have on the way again.
+    /// A new claimer keeps the last turn's number, although a turn of the dead one may still be on its way.
     KeepsTheNumber,
-    /// Commands run on when the lease is over.
+    /// Commands continue after the lease has ended.
     RunsOn,
+    /// A worker that has claimed the job never again looks below its mark, where the job may appear again.
+    NeverLooksBelow,
 }
 
-/// How often what may happen.
+/// How often each event may happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Budget {
-    /// Sessions are lost.
+    /// Lost sessions.
     pub(super) losses: u8,
-    /// Leases end by the clock of their workers.
+    /// Leases that end by the worker's clock.
     pub(super) lease_ends: u8,
-    /// And by that of the server.
+    /// Leases that end by the server's clock.
     pub(super) expiries: u8,
-    /// Claimers die.
+    /// Deaths of claimers.
     pub(super) claimer_deaths: u8,
-    /// Workers die.
+    /// Deaths of workers.
     pub(super) deaths: u8,
-    /// Commands fail.
+    /// Failed commands.
     pub(super) failures: u8,
 }
 
-/// Where the job is.
+/// The state of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Place {
     Due,
-    /// With this worker, since this turn of it.
+    /// Claimed by this worker, in this turn.
     Running(usize, u64),
     Done,
 }
 
-/// The fence of the claim that is handed in, and whether the job is done.
+/// An outcome: the fence of its claim, and whether the job is done.
 type HandIn = (u8, bool);
 
-/// What a turn does.
+/// A packet with a turn, or with a look at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Packet {
     worker: usize,
-    /// The registration of the worker that it is for.
+    /// The worker's registration that the packet is for.
     registration: u8,
     number: u64,
     hands_in: Option<HandIn>,
     wants: bool,
+    /// Whether it only claims above the job.
+    begins_above: bool,
     step: Step,
-    /// When it was sent, as a count of the ends of the worker's lease.
+    /// When it was sent, as the number of times the worker's lease had ended.
     sent: u8,
 }
 
-/// A turn that a worker takes.
+/// A worker's current turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct PendingTurn {
     exchange: Exchange,
     hands_in: Option<HandIn>,
     wants: bool,
-    /// When it was first sent, as a count of the ends of the worker's lease.
+    /// When it was first sent, as the number of times the worker's lease had ended.
     sent: u8,
 }
 
-/// What is on the way of a worker's session.
+/// What is on its way on a worker's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum OnTheWay {
     Nothing,
     Packet(Packet),
-    /// Whether the worker is there, the number of its last turn, and the fence of what was claimed in this one.
+    /// The last turn's number, if the worker exists, and the fence of this turn's claim.
     Answer(Packet, Option<u64>, Option<u8>),
 }
 
@@ -102,7 +106,7 @@ struct Row {
     has_expired: bool,
 }
 
-/// What a worker knows.
+/// The state of a worker.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "what may be so at the same time"
@@ -113,25 +117,28 @@ struct Worker {
     registration: u8,
     last_turn: u64,
     exchange: Option<PendingTurn>,
-    /// Whether the lease is proved, and how often it has ended.
+    /// Whether the lease is valid, and how often it has ended.
     is_fresh: bool,
     ends: u8,
-    /// The fence of the job that it has.
+    /// The fence of the worker's claim.
     job: Option<u8>,
     runs: bool,
-    /// Whether the job's command has ended, and well.
+    /// Whether the job's command has ended, and with success.
     ended: Option<bool>,
-    /// What the last turn has handed in, as long as the next has not begun: its claims are reported before it is over.
+    /// The outcome in the last turn, until the next turn begins. Claims are reported before their turn is over.
     handed: Option<HandIn>,
-    /// That of a claimer that died before its turn was over, which is handed in again.
+    /// The outcome of a claimer that died during its turn. It is recorded again.
     again: Option<HandIn>,
+    /// Whether the worker's mark is at or after the job, and whether its last claim found nothing.
+    is_past: bool,
+    is_exhausted: bool,
     on_the_way: OnTheWay,
-    /// Whether what it has claimed is to be compared with what is running.
+    /// Whether its claims must be compared with the running jobs.
     is_unsure: bool,
 }
 
 impl Worker {
-    /// A turn that has handed this in was carried out.
+    /// A turn with this outcome was carried out.
     fn hand_in(&mut self, hands_in: Option<HandIn>) {
         let Some((fence, _)) = hands_in else { return };
         if self.again == hands_in {
@@ -151,11 +158,11 @@ pub(super) struct World {
     budget: Budget,
     place: Place,
     fence: u8,
-    /// Whether a command has ended well for the job.
+    /// Whether a command for the job has succeeded.
     was_done: bool,
     rows: [Row; WORKERS],
     workers: [Worker; WORKERS],
-    /// What a session that was lost may still carry out.
+    /// Packets of lost sessions that may still be carried out.
     strays: Vec<Packet>,
 }
 
@@ -179,6 +186,8 @@ impl World {
             ended: None,
             handed: None,
             again: None,
+            is_past: false,
+            is_exhausted: false,
             on_the_way: OnTheWay::Nothing,
             is_unsure: false,
         };
@@ -198,7 +207,7 @@ impl World {
         self.broken == Some(rule)
     }
 
-    /// The server carries out a packet; its answer.
+    /// The server carries out a packet. Returns its answer.
     fn carry_out(&mut self, packet: Packet) -> (Option<u64>, Option<u8>) {
         let at = packet.worker;
         let is_meant = self.rows[at].is_there && self.rows[at].registration == packet.registration;
@@ -223,7 +232,7 @@ impl World {
                     self.place = if is_done { Place::Done } else { Place::Due };
                 }
             }
-            if takes_turn && packet.wants && self.place == Place::Due {
+            if takes_turn && packet.wants && !packet.begins_above && self.place == Place::Due {
                 self.fence += 1;
                 self.place = Place::Running(at, packet.number);
             }
@@ -243,15 +252,16 @@ impl World {
         let (is_unsure, place, fence) = (self.workers[at].is_unsure, self.place, self.fence);
         let counts_looks = self.is_broken(Broken::CountsLooks);
         let keeps_number = self.is_broken(Broken::KeepsTheNumber);
+        let never_looks = self.is_broken(Broken::NeverLooksBelow);
         let worker = &mut self.workers[at];
         if is_unsure && worker.exchange.is_none() {
-            // A new claimer renews the lease, asks which turn was the last, and what is running.
+            // A new claimer renews the lease, and reads the last turn's number and the running jobs.
             worker.is_unsure = false;
             let row = self.rows[at];
             if !row.is_there || row.registration != worker.registration {
                 return self.register(at);
             }
-            // What the dead one has sent comes too late from here on.
+            // From now on packets of the dead claimer are too late.
             self.rows[at].turn += u64::from(!keeps_number);
             worker.last_turn = self.rows[at].turn;
             self.rows[at].has_expired = false;
@@ -276,7 +286,7 @@ impl World {
             wants: worker.job.is_none() || worker.again.is_none() && worker.ended.is_some(),
             sent: worker.ends,
         });
-        // What is only looked up renews no lease: it counts from when the turn was sent.
+        // A look renews no lease: the lease counts from the sending of the turn.
         let sent = if counts_looks {
             worker.ends
         } else {
@@ -288,6 +298,7 @@ impl World {
             number: pending.exchange.number(),
             hands_in: pending.hands_in,
             wants: pending.wants,
+            begins_above: worker.is_past && (never_looks || !worker.is_exhausted),
             step: pending.exchange.step(),
             sent,
         });
@@ -312,6 +323,8 @@ impl World {
             ended: None,
             handed: None,
             again: None,
+            is_past: false,
+            is_exhausted: false,
             on_the_way: OnTheWay::Nothing,
             is_unsure: false,
             ..*worker
@@ -339,6 +352,10 @@ impl World {
         worker.last_turn = packet.number;
         worker.exchange = None;
         worker.hand_in(hands_in);
+        if packet.wants {
+            worker.is_past |= claimed.is_some();
+            worker.is_exhausted = claimed.is_none();
+        }
         if let Some(fence) = claimed {
             worker.job = Some(fence);
         }

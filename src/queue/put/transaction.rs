@@ -1,4 +1,4 @@
-//! The transaction of a put: its statements, and the packets in which they are sent.
+//! The transaction of a put: its statements, and their packets.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::schema::{DELAYED, DUE, JOB_KEYS, JOB_PARTS, JOBS, PUTS, QUEUES};
 /// How long an idle worker sleeps at most.
 const SLEEP: Duration = Duration::from_secs(1);
 
-/// Bytes of a payload that stands in the row of its job.
+/// Up to this size in bytes a payload is stored in the row of its job.
 const LONGEST_INLINE: usize = 16 * 1024;
 
-/// Bytes of a part of a longer one.
+/// Bytes in one part of a longer payload.
 pub(super) const PART: usize = 256 * 1024;
 
-/// Bytes of the rows of a packet for each job, beside its payload, and of all else in it, at most: a queue's name and a key among it.
+/// Bytes in a packet for each job without its payload, and for everything else, such as names and keys. Upper limits.
 const ROW: usize = 100;
 const REST: usize = 6 * 1024;
 
-/// Bytes of a part where a server takes packets of so many at most.
+/// Bytes in one part of a payload, for a server with this packet limit.
 pub(super) fn part_of(packet: usize) -> usize {
     (packet.saturating_sub(REST) / 2).clamp(512, PART)
 }
@@ -32,12 +32,12 @@ pub(super) fn part_of(packet: usize) -> usize {
 const COMMIT: &str = "COMMIT";
 
 impl Putter<'_> {
-    /// Bytes of a payload that stands in the row of its job: what is longer is put in parts.
+    /// Up to this size in bytes a payload is stored in the row of its job. Longer ones are put in parts.
     fn longest_inline(&self) -> usize {
         LONGEST_INLINE.min(self.part)
     }
 
-    /// How many of these payloads go into one transaction whose packets have no more than so many bytes; one at least.
+    /// How many of these payloads fit into one transaction with packets up to this size; at least one.
     pub fn fitting(&self, payloads: &[&[u8]], packet: usize) -> usize {
         let mut bytes = REST;
         let fit = payloads.iter().take_while(|payload| {
@@ -50,7 +50,7 @@ impl Putter<'_> {
         fit.count().max(1)
     }
 
-    /// Sends the transaction, as a rule with one packet.
+    /// Sends the transaction, usually in one packet.
     pub(super) fn send(&self, session: &mut Session, payloads: &[&[u8]]) -> Result<Put, Fault> {
         let mut statements = self.begin(payloads);
         if payloads
@@ -68,7 +68,7 @@ impl Putter<'_> {
             .position(|sql| sql == COMMIT)
             .unwrap_or_default();
         statements.push("SELECT @first, @step".to_owned());
-        // An idle worker sleeps for a second at most, and until what it knows of is due.
+        // An idle worker looks again after a second, or when the next job that it knows of is due.
         let is_soon = match self.traits.due {
             Due::Now | Due::At(_) => true,
             Due::After(delay) => delay < SLEEP,
@@ -84,7 +84,7 @@ impl Putter<'_> {
         })
     }
 
-    /// Begins the transaction, and puts the jobs, apart from long payloads.
+    /// Begins the transaction, and inserts the jobs without long payloads.
     fn begin(&self, payloads: &[&[u8]]) -> Vec<String> {
         let of_queue = format!(
             "SELECT IF(COUNT(*) = 1, 1, (SELECT 1 UNION SELECT 2)) FROM {} WHERE name = {} AND id = {} AND deleted_at IS NULL \
@@ -116,12 +116,12 @@ impl Putter<'_> {
             "/* dblock queue put */ BEGIN".to_owned(),
             of_queue,
             insert,
-            // The ids of rows that are listed in one statement follow one another by this step.
+            // The ids of rows inserted by one statement are this step apart.
             "SET @first = LAST_INSERT_ID(), @step = @@auto_increment_increment".to_owned(),
         ]
     }
 
-    /// Puts the parts of long payloads, some with each packet.
+    /// Inserts the parts of long payloads, some in each packet.
     fn send_parts(&self, session: &mut Session, payloads: &[&[u8]]) -> Result<(), Fault> {
         let begin = format!(
             "/* dblock queue put */ INSERT INTO {} (job, part, data) VALUES ",
@@ -147,7 +147,7 @@ impl Putter<'_> {
         send(session, vec![packet])
     }
 
-    /// Says that this turn was carried out, unless it was before, has the jobs wait, and ends the transaction.
+    /// Counts the transaction, unless it was already carried out, inserts the jobs' narrow rows, and commits.
     fn end(&self, jobs: usize) -> Vec<String> {
         let mut statements = Vec::new();
         if let Some(key) = &self.traits.key {
@@ -177,7 +177,7 @@ impl Putter<'_> {
         statements
     }
 
-    /// Has the jobs wait, each by itself or as a block.
+    /// Inserts the jobs' narrow rows, one for each or one for the block.
     fn narrow(&self, jobs: usize) -> String {
         let (table, due_at) = match self.traits.due {
             Due::Now => (&DUE, "UTC_TIMESTAMP(6)".to_owned()),
@@ -198,7 +198,7 @@ impl Putter<'_> {
         );
         let (last, block) = (jobs - 1, self.block);
         match self.queue.claim {
-            // From their rows: to list them again would take the server longer than to put those.
+            // Copying them from the wide table is faster than listing them again.
             Claim::Rows => format!(
                 "{into} SELECT queue, shard, priority, id, 0, 0, 1, {every}, {due_at} FROM {} \
                  WHERE id BETWEEN @first AND @first + {last} * @step AND block = {block}",
@@ -214,7 +214,7 @@ impl Putter<'_> {
         }
     }
 
-    /// The shard of a job of the transaction: one after the other, and of a block the first one's.
+    /// The shard of a job in the transaction. Single jobs go to one shard after the other, and a block to that of its first job.
     fn shard_of(&self, number: usize) -> u16 {
         let number = match self.queue.claim {
             Claim::Rows => number,
@@ -236,7 +236,7 @@ fn literal(sql: &mut String, bytes: &[u8]) {
     sql.push('\'');
 }
 
-/// Has a packet begin with its name.
+/// Puts the transaction's name in front of a packet.
 fn name(statements: &mut [String]) {
     if let Some(first) = statements.first_mut()
         && !first.starts_with("/*")
@@ -245,7 +245,7 @@ fn name(statements: &mut [String]) {
     }
 }
 
-/// Sends a packet that does not end the transaction.
+/// Sends a packet that is not the last of the transaction.
 fn send(session: &mut Session, statements: Vec<String>) -> Result<(), Fault> {
     session.run_batch(&Packet(statements))
 }
@@ -264,10 +264,10 @@ impl Batch for Packet {
     }
 }
 
-/// The packet with which the transaction ends.
+/// The last packet of the transaction.
 struct LastPacket {
     statements: Vec<String>,
-    /// Which of them commits.
+    /// The index of the COMMIT.
     commit: usize,
     jobs: u32,
 }
@@ -280,7 +280,7 @@ impl Batch for LastPacket {
     }
 
     fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Put, Fault> {
-        // Behind the ids only somebody is woken.
+        // The statement after the ids only wakes a worker.
         if let Some(row) = replies
             .get(self.commit + 1)
             .and_then(|reply| reply.rows.first())
@@ -293,7 +293,7 @@ impl Batch for LastPacket {
                 jobs: self.jobs,
             });
         }
-        // What is unknown is looked up.
+        // The caller looks up what became of it.
         Err(fault.unwrap_or_else(|| Fault::Interrupted("the ids are missing".to_owned())))
     }
 }

@@ -1,8 +1,8 @@
-//! The statements that delete jobs which are done or canceled, with all that belongs to them.
+//! The statements that delete done or canceled jobs, with everything that belongs to them.
 
 use super::moves::singles;
 use super::{Ended, Turn, Unit, numbers};
-use crate::schema::{JOB_KEYS, JOB_PARTS, JOBS, RUNNING};
+use crate::schema::{JOB_KEYS, JOB_PARTS, JOBS};
 
 /// Jobs of a block.
 #[derive(Clone, Copy)]
@@ -13,7 +13,7 @@ pub(super) enum Which<'a> {
 }
 
 impl Turn<'_> {
-    /// Deletes what was canceled while it ran, of what would be started again.
+    /// Deletes the jobs that were canceled while they ran, instead of starting them again.
     pub(super) fn drop_canceled(&self, units: &[&Ended]) -> Vec<String> {
         let blocks = units.iter().filter(|ended| ended.unit.block != 0);
         let mut statements: Vec<String> = blocks
@@ -24,33 +24,32 @@ impl Turn<'_> {
             return statements;
         }
         let canceled = format!("{} AND j.canceled_at IS NOT NULL", self.of_jobs(&singles));
-        let (running, jobs) = (self.table(&RUNNING), self.table(&JOBS));
+        let (running, jobs) = (self.running(), self.by_key(&JOBS, "j"));
         statements.extend([
             format!(
-                "DELETE k, p FROM {running} r STRAIGHT_JOIN {jobs} j ON j.id = r.job LEFT JOIN {} k ON k.queue = r.queue \
-                 AND k.job_key = j.job_key AND k.job = j.id LEFT JOIN {} p ON p.job = j.id WHERE {canceled}",
-                self.table(&JOB_KEYS),
-                self.table(&JOB_PARTS)
+                "DELETE k, p FROM {running} STRAIGHT_JOIN {jobs} ON j.id = r.job LEFT JOIN {} ON k.queue = r.queue \
+                 AND k.job_key = j.job_key AND k.job = j.id LEFT JOIN {} ON p.job = j.id WHERE {canceled}",
+                self.by_key(&JOB_KEYS, "k"),
+                self.by_key(&JOB_PARTS, "p")
             ),
             format!(
-                "DELETE r, j FROM {running} r STRAIGHT_JOIN {jobs} j ON j.id = r.job WHERE {canceled}"
+                "DELETE r, j FROM {running} STRAIGHT_JOIN {jobs} ON j.id = r.job WHERE {canceled}"
             ),
         ]);
         statements
     }
 
-    /// Deletes what jobs that are done leave beside their rows: the keys, which a block of one job may have, too, and the parts of jobs on
-    /// their own.
+    /// Deletes what belongs to done jobs in other tables: keys, which a block with one job may have too, and the parts of single jobs.
     pub(super) fn drop_belongings(&self, units: &[&Ended], with_parts: bool) -> Vec<String> {
         let mut statements = Vec::new();
         let keyed: Vec<_> = units.iter().copied().filter(|u| u.unit.has_key).collect();
         if !keyed.is_empty() {
             statements.push(format!(
-                "DELETE k FROM {} r STRAIGHT_JOIN {} j ON j.id = r.job STRAIGHT_JOIN {} k ON k.queue = r.queue \
+                "DELETE k FROM {} STRAIGHT_JOIN {} ON j.id = r.job STRAIGHT_JOIN {} ON k.queue = r.queue \
                  AND k.job_key = j.job_key AND k.job = j.id WHERE {}",
-                self.table(&RUNNING),
-                self.table(&JOBS),
-                self.table(&JOB_KEYS),
+                self.running(),
+                self.by_key(&JOBS, "j"),
+                self.by_key(&JOB_KEYS, "k"),
                 self.of_jobs(&keyed)
             ));
         }
@@ -58,9 +57,9 @@ impl Turn<'_> {
         parted.retain(|ended| ended.unit.has_parts);
         if with_parts && !parted.is_empty() {
             statements.push(format!(
-                "DELETE p FROM {} r STRAIGHT_JOIN {} p ON p.job = r.job WHERE {}",
-                self.table(&RUNNING),
-                self.table(&JOB_PARTS),
+                "DELETE p FROM {} STRAIGHT_JOIN {} ON p.job = r.job WHERE {}",
+                self.running(),
+                self.by_key(&JOB_PARTS, "p"),
                 self.of_jobs(&parted)
             ));
         }
@@ -76,14 +75,14 @@ impl Turn<'_> {
             Which::These(jobs) => format!("j.id IN ({})", numbers(jobs)),
         };
         let of = format!("{} AND {which} AND j.block = r.block", self.of_unit(unit));
-        let (running, jobs) = (self.table(&RUNNING), self.table(&JOBS));
+        let (running, jobs) = (self.running(), self.by_key(&JOBS, "j"));
         let parts = unit.has_parts.then(|| {
             format!(
-                "DELETE p FROM {running} r STRAIGHT_JOIN {jobs} j STRAIGHT_JOIN {} p ON p.job = j.id WHERE {of}",
-                self.table(&JOB_PARTS)
+                "DELETE p FROM {running} STRAIGHT_JOIN {jobs} STRAIGHT_JOIN {} ON p.job = j.id WHERE {of}",
+                self.by_key(&JOB_PARTS, "p")
             )
         });
-        let jobs = format!("DELETE j FROM {running} r STRAIGHT_JOIN {jobs} j WHERE {of}");
+        let jobs = format!("DELETE j FROM {running} STRAIGHT_JOIN {jobs} WHERE {of}");
         parts.into_iter().chain([jobs]).collect()
     }
 }

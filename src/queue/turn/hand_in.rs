@@ -1,14 +1,14 @@
-//! Handing in what has ended: what becomes of the rows of jobs and of blocks.
+//! Records outcomes: what becomes of the rows of jobs and blocks.
 
 use super::super::narrow::insert_into;
 use super::deletions::Which;
 use super::moves::{among_claims, claim_of, error_literal};
 use super::{Ended, JobEnd, Turn};
-use crate::schema::{DEAD, DELAYED, DONE, DUE, JOBS, RUNNING};
+use crate::schema::{DEAD, DELAYED, DONE, DUE, JOBS};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Repeating jobs that are late by more than a period leave out what they have missed, but for the last.
+/// Missed periods of a repeating job collapse into one run.
 const NEXT_DUE: &str = "r.due_at + INTERVAL (r.every_us * GREATEST(1, GREATEST(0, TIMESTAMPDIFF(MICROSECOND, r.due_at, UTC_TIMESTAMP(6))) \
      DIV r.every_us)) MICROSECOND";
 
@@ -20,7 +20,7 @@ fn after(delay: Duration) -> String {
 }
 
 impl Turn<'_> {
-    /// All that hands in what has ended.
+    /// The statements that record the outcomes.
     pub(super) fn hand_in(&self) -> Vec<String> {
         let mut statements = Vec::new();
         let (mut finished, mut given_back, mut delayed) = (vec![], vec![], vec![]);
@@ -44,7 +44,7 @@ impl Turn<'_> {
                 JobEnd::GivenBack => given_back.push(ended),
                 JobEnd::Dead(error) => {
                     errors.push((ended, error.as_str()));
-                    // It is to repeat for ever.
+                    // Repeating jobs never become dead.
                     if ended.unit.repeats {
                         finished.push(ended);
                     } else {
@@ -72,7 +72,7 @@ impl Turn<'_> {
         statements
     }
 
-    /// Those whose jobs are all done.
+    /// Units whose jobs are all done.
     pub(super) fn finish(&self, units: &[&Ended]) -> Vec<String> {
         let (repeating, once): (Vec<&Ended>, Vec<&Ended>) =
             units.iter().partition(|ended| ended.unit.repeats);
@@ -93,9 +93,9 @@ impl Turn<'_> {
         }
         if !singles.is_empty() {
             statements.push(format!(
-                "DELETE r, j FROM {} r STRAIGHT_JOIN {} j ON j.id = r.job WHERE {}",
-                self.table(&RUNNING),
-                self.table(&JOBS),
+                "DELETE r, j FROM {} STRAIGHT_JOIN {} ON j.id = r.job WHERE {}",
+                self.running(),
+                self.by_key(&JOBS, "j"),
                 self.of_jobs(&singles)
             ));
         }
@@ -106,7 +106,7 @@ impl Turn<'_> {
         statements
     }
 
-    /// Those that are due again a period after they were.
+    /// Repeating units, which are due again in their next period.
     pub(super) fn repeat(&self, units: &[&Ended]) -> Vec<String> {
         if units.is_empty() {
             return Vec::new();
@@ -117,7 +117,7 @@ impl Turn<'_> {
         statements
     }
 
-    /// Those that are due again at once.
+    /// Units that are due again at once.
     pub(super) fn give_back(&self, units: &[&Ended]) -> Vec<String> {
         let mut statements = self.drop_canceled(units);
         let values = ["r.attempt - 1", "r.every_us", "r.due_at"];
@@ -126,7 +126,7 @@ impl Turn<'_> {
         statements
     }
 
-    /// Those that are due again after a time, all of them jobs on their own: of a block only jobs that have become that.
+    /// Jobs that are due again after a delay. All are single jobs, some of them split from a block.
     pub(super) fn delay(&self, units: &[&Ended]) -> Vec<String> {
         let mut statements = self.drop_canceled(units);
         let mut delays = String::new();
@@ -154,7 +154,7 @@ impl Turn<'_> {
         statements
     }
 
-    /// Those that have failed for good, all of them jobs on their own, as with [`Self::delay`].
+    /// Jobs that have failed for good. All are single jobs, as in [`Self::delay`].
     pub(super) fn bury(&self, units: &[&Ended]) -> Vec<String> {
         let mut statements = self.drop_canceled(units);
         let died = ("died_at", "UTC_TIMESTAMP(6)");
@@ -164,10 +164,10 @@ impl Turn<'_> {
         statements
     }
 
-    /// A block of which some jobs ended otherwise than the rest: these become jobs of their own.
+    /// A block in which some jobs have another outcome than the rest. These become single jobs.
     pub(super) fn split(&self, ended: &Ended) -> Vec<String> {
         let unit = &ended.unit;
-        let running = self.table(&RUNNING);
+        let running = self.running();
         let own = self.of_unit(unit);
         let mut statements = Vec::new();
         let done: Vec<u64> = ended
@@ -203,9 +203,9 @@ impl Turn<'_> {
             let carried = format!("r.queue, r.shard, r.priority, {job}, 0, 0, 1, r.fence");
             let values = [attempt, "NULL", due.as_str()];
             statements.push(format!(
-                "{} FROM {running} r STRAIGHT_JOIN {} j WHERE {own} AND j.id = {job} AND j.block = r.block AND j.canceled_at IS NULL",
+                "{} FROM {running} STRAIGHT_JOIN {} WHERE {own} AND j.id = {job} AND j.block = r.block AND j.canceled_at IS NULL",
                 insert_into(&self.table(table), &carried, values, besides),
-                self.table(&JOBS)
+                self.by_key(&JOBS, "j")
             ));
             let error = match outcome {
                 JobEnd::Retry(_, error) | JobEnd::Dead(error) => format!(
@@ -215,16 +215,16 @@ impl Turn<'_> {
                 _ => String::new(),
             };
             statements.push(format!(
-                "UPDATE {running} r STRAIGHT_JOIN {} j SET j.block = 0{error} WHERE {own} AND j.id = {job} AND j.block = r.block \
+                "UPDATE {running} STRAIGHT_JOIN {} SET j.block = 0{error} WHERE {own} AND j.id = {job} AND j.block = r.block \
                  AND j.canceled_at IS NULL",
-                self.table(&JOBS)
+                self.by_key(&JOBS, "j")
             ));
         }
         if ended.outcome == JobEnd::Running {
             return statements;
         }
         if ended.outcome == JobEnd::GivenBack {
-            // The rest is a block again.
+            // The rest becomes a block again.
             statements.extend(self.delete_block(unit, Which::Canceled));
             let values = ["r.attempt - 1", "r.every_us", "r.due_at"];
             statements.push(self.put_block(&DUE, values, None, unit));

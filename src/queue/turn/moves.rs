@@ -1,19 +1,19 @@
-//! The statements that move a worker's rows of running jobs to other narrow tables, and note why jobs have failed.
+//! The statements that move a worker's running jobs to other narrow tables, and record errors.
 
-use super::super::narrow::{carried, insert_into};
+use super::super::narrow::{by_key, carried, insert_into, running};
 use super::{Ended, JobEnd, LONGEST_ERROR, Turn, Unit, numbers};
 use crate::db::text_literal;
-use crate::schema::{JOBS, RUNNING, Table};
+use crate::schema::{JOBS, Table};
 use std::fmt::Write;
 
-/// Those that are jobs on their own.
+/// The single jobs among these.
 pub(super) fn singles<'a>(units: &[&'a Ended]) -> Vec<&'a Ended> {
     let mut singles = units.to_vec();
     singles.retain(|ended| ended.unit.block == 0);
     singles
 }
 
-/// The row of this claim: of the same job the worker may have another since, if what it handed in was carried out and it does not know.
+/// The row of this claim. The worker may have claimed the same job again, if the outcome was recorded without its knowledge.
 pub(super) fn claim_of(unit: &Unit) -> String {
     format!("r.job = {} AND r.fence = {}", unit.job, unit.fence)
 }
@@ -37,29 +37,39 @@ pub(super) fn error_literal(error: &str) -> String {
 }
 
 impl Turn<'_> {
-    /// Rows that the worker has, if its turn counts. They are those of the worker alone then: what is behind the update of its row in
-    /// the transaction sees them unchanged.
+    /// The worker's rows, if its turn counts. Since the update of the worker's row nobody else changes them.
     pub(super) fn own(&self) -> String {
         format!("r.worker = {} AND @dblock_turn = 1", self.worker)
     }
 
-    /// Those of these jobs.
+    /// The worker's rows of these claims.
     pub(super) fn of_jobs(&self, units: &[&Ended]) -> String {
         format!("{} AND ({})", self.own(), among_claims(units))
     }
 
-    /// That of this job or block.
+    /// The worker's row of this claim.
     pub(super) fn of_unit(&self, unit: &Unit) -> String {
         format!("{} AND {}", self.own(), claim_of(unit))
     }
 
-    /// Takes rows out of the table of running jobs.
-    pub(super) fn take_out(&self, units: &[&Ended]) -> String {
-        let of = self.of_jobs(units);
-        format!("DELETE r FROM {} r WHERE {of}", self.table(&RUNNING))
+    /// The running jobs as `r`, read by the worker: see [`by_key`].
+    pub(super) fn running(&self) -> String {
+        running(self.tables)
     }
 
-    /// Moves rows of running jobs to another table, with these values for `attempt`, `every_us`, `due_at` and what is named besides.
+    /// Another table with this alias, read by its primary key.
+    pub(super) fn by_key(&self, table: &Table, alias: &str) -> String {
+        by_key(self.tables, table, alias)
+    }
+
+    /// Deletes rows from the running jobs.
+    pub(super) fn take_out(&self, units: &[&Ended]) -> String {
+        let of = self.of_jobs(units);
+        format!("DELETE r FROM {} WHERE {of}", self.running())
+    }
+
+    /// Copies running jobs into another table, with these values for `attempt`, `every_us` and `due_at`, and further columns from
+    /// `besides`.
     pub(super) fn put_into(
         &self,
         table: &Table,
@@ -68,15 +78,15 @@ impl Turn<'_> {
         units: &[&Ended],
     ) -> String {
         format!(
-            "{} FROM {} r WHERE {}",
+            "{} FROM {} WHERE {}",
             insert_into(&self.table(table), &carried("r"), values, besides),
-            self.table(&RUNNING),
+            self.running(),
             self.of_jobs(units)
         )
     }
 
-    /// Moves what is left of a block to another table, as [`Self::put_into`] does: from its first job that is left on, with as many as
-    /// there are. Nothing where none is.
+    /// Copies the rest of a block into another table, as [`Self::put_into`]: its first remaining job, and the number of remaining jobs.
+    /// Does nothing if no job remains.
     pub(super) fn put_block(
         &self,
         table: &Table,
@@ -86,11 +96,11 @@ impl Turn<'_> {
     ) -> String {
         let carried = "r.queue, r.shard, r.priority, l.first, r.last_job, r.block, l.jobs, r.fence";
         format!(
-            "{} FROM {} r STRAIGHT_JOIN (SELECT MIN(id) AS first, COUNT(*) AS jobs FROM {} WHERE id BETWEEN {} AND {} AND block = {}) l \
+            "{} FROM {} STRAIGHT_JOIN (SELECT MIN(id) AS first, COUNT(*) AS jobs FROM {} WHERE j.id BETWEEN {} AND {} AND j.block = {}) l \
              WHERE {} AND l.jobs > 0",
             insert_into(&self.table(table), carried, values, besides),
-            self.table(&RUNNING),
-            self.table(&JOBS),
+            self.running(),
+            self.by_key(&JOBS, "j"),
             unit.job,
             unit.last_job,
             unit.block,
@@ -98,7 +108,7 @@ impl Turn<'_> {
         )
     }
 
-    /// Moves jobs on their own and what is left of blocks.
+    /// Copies single jobs, and the rest of each block.
     pub(super) fn put_all_into(
         &self,
         table: &Table,
@@ -115,7 +125,7 @@ impl Turn<'_> {
         statements
     }
 
-    /// Notes the errors of jobs on their own.
+    /// Records the errors of single jobs.
     pub(super) fn note_errors(&self, units: &[(&Ended, &str)]) -> String {
         let mut cases = String::new();
         for (ended, error) in units {
@@ -128,15 +138,15 @@ impl Turn<'_> {
         }
         let all: Vec<_> = units.iter().map(|(ended, _)| *ended).collect();
         format!(
-            "UPDATE {} r STRAIGHT_JOIN {} j ON j.id = r.job SET j.failed_at = UTC_TIMESTAMP(6), j.last_error = CASE{cases} END \
+            "UPDATE {} STRAIGHT_JOIN {} ON j.id = r.job SET j.failed_at = UTC_TIMESTAMP(6), j.last_error = CASE{cases} END \
              WHERE {}",
-            self.table(&RUNNING),
-            self.table(&JOBS),
+            self.running(),
+            self.by_key(&JOBS, "j"),
             self.of_jobs(&all)
         )
     }
 
-    /// Notes the errors of jobs of a block that are started again with it.
+    /// Records the errors of jobs in a block that will run again with the block.
     pub(super) fn note_errors_in_block(&self, ended: &Ended) -> Vec<String> {
         let failed = ended
             .others
@@ -148,10 +158,10 @@ impl Turn<'_> {
         failed
             .map(|(job, error)| {
                 format!(
-                    "UPDATE {} r STRAIGHT_JOIN {} j SET j.failed_at = UTC_TIMESTAMP(6), j.last_error = {} \
+                    "UPDATE {} STRAIGHT_JOIN {} SET j.failed_at = UTC_TIMESTAMP(6), j.last_error = {} \
                      WHERE {} AND j.id = {job} AND j.block = r.block",
-                    self.table(&RUNNING),
-                    self.table(&JOBS),
+                    self.running(),
+                    self.by_key(&JOBS, "j"),
                     error_literal(error),
                     self.of_unit(&ended.unit)
                 )

@@ -21,7 +21,7 @@ pub const DEFINITION: Definition = Definition {
     arguments: &[],
 };
 
-/// How long the lock is held unless it is renewed. An option file's `ttl` is that of a run, and is not read for it; nor is its `wait`.
+/// The TTL of the lock. An option file's `ttl` and `wait` are for runs, and do not count here.
 pub const TTL: Setting = Setting {
     name: "ttl",
     takes: Takes::Value("DURATION"),
@@ -49,9 +49,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "owner",
         takes: Takes::Value("ID"),
-        files: Files::No,
-        help: "Whoever names the same ID takes the lock over at once, with a new token; the older token is void. For a \
-               script that may be started again, as by a CI server",
+        help: "Take over at once a lock that was acquired with the same ID. It gets a new token, and the old one becomes \
+               invalid. For a script that may be restarted, for example by a CI server",
         ..SETTING
     },
 ];
@@ -64,12 +63,12 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-It needs dblock's tables (dblock init). The lock is held until dblock release TOKEN, or until its TTL is over; dblock renew
-TOKEN makes that longer, dblock run --token TOKEN -- COMMAND while COMMAND runs. It excludes dblock acquire and dblock run
---durable on every host; it waits for dblock run without --durable, but does not keep it out. A token is one word without a
-character that a shell reads.
+It needs dblock's tables (dblock init). The lock is held until dblock release TOKEN, or until its TTL expires. dblock renew
+TOKEN extends it once; dblock run --token TOKEN -- COMMAND renews it while COMMAND runs. It excludes dblock acquire and dblock
+run --durable on every host. It waits for a dblock run without --durable, but does not exclude one. A token is one word, and
+needs no quotes in a shell.
 
-Exit codes: 0 acquired, with the token on stdout; 75 the lock is taken; 74 it was lost before that was printed; 69 no server
+Exit codes: 0 acquired, with the token on stdout; 75 the lock is taken; 74 it was lost before the token was printed; 69 no server
 in time; 77 the account was refused; 78 no tables, or bad configuration; 64 bad usage; 70 internal error; 71 the system
 refused.
 

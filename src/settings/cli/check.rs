@@ -19,8 +19,8 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-It acquires and releases a lock of its own, on two connections, and a durable one where dblock's tables are, and leaves nothing
-behind. It says of each server that is named which locks exclude there. Each finding is ok, warning or unfit.
+It acquires and releases a test lock over two connections. Where dblock's tables exist it does the same with a durable lock.
+It leaves nothing behind. For each server that you name it says which locks exclude there. Each finding is ok, warning or unfit.
 
-Exit codes: 0 fit, also with warnings, and for --durable alone; 78 unfit, or bad configuration; 69 no server in time; 77 the account was refused;
-64 bad usage; 70 internal error; 71 the system refused.";
+Exit codes: 0 fit, also with warnings, and also if only durable locks exclude; 78 unfit, or bad configuration; 69 no server in
+time; 77 the account was refused; 64 bad usage; 70 internal error; 71 the system refused.";

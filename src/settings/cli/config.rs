@@ -34,6 +34,6 @@ fn define(command: Command) -> Command {
 
 const HELP: &str = "\
 A flag beats the environment, which beats [dblock] in a MySQL option file, which beats [client] there, which beats the
-default. Write config in the place of run to see what that run would use. Passwords are shown as ***.
+default. Write config instead of run to see what that run would use. Passwords are shown as ***.
 
-Exit codes: 0; 64 bad usage, 78 bad configuration: what could be read is printed all the same.";
+Exit codes: 0; 64 bad usage; 78 bad configuration. After 64 and 78, too, it prints what it could read.";

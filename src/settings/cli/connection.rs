@@ -1,20 +1,20 @@
-//! The settings of the connection with a server, which all subcommands have. There is no `--password`: a command line is public.
+//! The connection settings, which all subcommands have. There is no `--password`, because everybody can read a command line.
 
 use super::setting::{Files, SETTING, Setting, Takes};
 
-/// What the rows here have in common.
+/// The common fields of the rows below.
 const CONNECTION: Setting = Setting {
     heading: Some("Connection"),
     ..SETTING
 };
 
-/// How a server is reached.
+/// How to connect to a server.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "url",
         takes: Takes::Value("URL"),
         variable: Some("DBLOCK_URL"),
-        help: "All in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock",
+        help: "Everything in one: mysql://user@host1,host2:3307/ or mysql://user@localhost?socket=/run/x.sock",
         ..CONNECTION
     },
     Setting {
@@ -40,7 +40,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: Some("DBLOCK_USER"),
         files: Files::All,
         default: Some("the name of the OS user"),
-        help: "The account",
+        help: "The account on the server",
         ..CONNECTION
     },
     Setting {
@@ -56,13 +56,13 @@ pub const SETTINGS: &[Setting] = &[
         takes: Takes::Value("tcp|socket"),
         variable: Some("DBLOCK_PROTOCOL"),
         files: Files::All,
-        help: "How localhost is reached; by its socket if not given",
+        help: "How to reach localhost; by its socket if not given",
         ..CONNECTION
     },
     Setting {
         name: "password-file",
         takes: Takes::Value("FILE"),
-        help: "A file whose first line is the password [env, the password itself: DBLOCK_PASSWORD, MYSQL_PWD]",
+        help: "A file whose first line is the password [env, with the password itself: DBLOCK_PASSWORD, MYSQL_PWD]",
         ..CONNECTION
     },
     Setting {
@@ -70,20 +70,20 @@ pub const SETTINGS: &[Setting] = &[
         takes: Takes::Value("NAME"),
         variable: Some("DBLOCK_DATABASE"),
         default: Some("dblock"),
-        help: "The database with dblock's tables, for what needs them; also the path of the URL",
+        help: "The database with dblock's tables; the path of the URL names it, too",
         ..CONNECTION
     },
     Setting {
         name: "defaults-file",
         takes: Takes::Value("FILE"),
-        files: Files::No,
+        files: Files::Never,
         help: "Read only this MySQL option file",
         ..CONNECTION
     },
     Setting {
         name: "defaults-extra-file",
         takes: Takes::Value("FILE"),
-        files: Files::No,
+        files: Files::Never,
         help: "Also read this option file, before ~/.my.cnf",
         ..CONNECTION
     },
@@ -91,13 +91,13 @@ pub const SETTINGS: &[Setting] = &[
         name: "defaults-group-suffix",
         takes: Takes::Value("TEXT"),
         variable: Some("MYSQL_GROUP_SUFFIX"),
-        files: Files::No,
+        files: Files::Never,
         help: "Also read the groups [client…] and [dblock…] whose names end in this",
         ..CONNECTION
     },
     Setting {
         name: "no-defaults",
-        files: Files::No,
+        files: Files::Never,
         help: "Read no option file",
         conflicts: &["defaults-file", "defaults-extra-file"],
         ..CONNECTION
@@ -108,9 +108,9 @@ pub const SETTINGS: &[Setting] = &[
         variable: Some("DBLOCK_SSL_MODE"),
         files: Files::All,
         default: Some("preferred"),
-        help: "Whether the connection is encrypted, as in the mysql client: if the server can; always; and only to a \
-               server whose certificate is signed by a trusted CA; and only if it is also for the host's name or \
-               address. Without it --ssl-ca means verify-ca",
+        help: "As in the mysql client. preferred: TLS if the server offers it. required: always TLS. verify-ca: also check \
+               that a trusted CA signed the server's certificate. verify-identity: also check that the certificate is for \
+               the host's name or address. With --ssl-ca the default is verify-ca",
         ..CONNECTION
     },
     Setting {
@@ -118,7 +118,7 @@ pub const SETTINGS: &[Setting] = &[
         takes: Takes::Value("FILE"),
         variable: Some("DBLOCK_SSL_CA"),
         files: Files::All,
-        help: "A file with the certificates of the CAs to trust, in PEM, in place of the system's",
+        help: "A PEM file with the certificates of the CAs to trust instead of the system's",
         ..CONNECTION
     },
     Setting {
@@ -126,7 +126,7 @@ pub const SETTINGS: &[Setting] = &[
         takes: Takes::Value("FILE"),
         variable: Some("DBLOCK_SSL_CERT"),
         files: Files::All,
-        help: "A file with dblock's own certificate, and those between it and its CA, in PEM",
+        help: "A PEM file with dblock's own certificate, followed by the intermediate ones",
         ..CONNECTION
     },
     Setting {
@@ -134,7 +134,7 @@ pub const SETTINGS: &[Setting] = &[
         takes: Takes::Value("FILE"),
         variable: Some("DBLOCK_SSL_KEY"),
         files: Files::All,
-        help: "A file with the private key of that certificate, in PEM",
+        help: "A PEM file with the private key of that certificate",
         ..CONNECTION
     },
     Setting {
@@ -142,7 +142,7 @@ pub const SETTINGS: &[Setting] = &[
         takes: Takes::Value("FILE"),
         variable: Some("DBLOCK_SERVER_PUBLIC_KEY_PATH"),
         files: Files::All,
-        help: "A file with the server's public key, in PEM, for a password that travels without TLS; without it the key that the server sends is trusted",
+        help: "A PEM file with the server's public key, which encrypts the password when there is no TLS. Without it dblock trusts the key that the server sends",
         ..CONNECTION
     },
     Setting {
@@ -151,7 +151,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: Some("DBLOCK_CONNECT_TIMEOUT"),
         files: Files::All,
         default: Some("10s"),
-        help: "How long to try to reach a server: resolve names, try hosts, log in",
+        help: "How long to try to reach a server. It covers resolving names, trying hosts and logging in",
         ..CONNECTION
     },
     Setting {

@@ -2,7 +2,7 @@
 
 use clap::Command;
 
-use super::setting::{Files, SETTING, Setting, Takes};
+use super::setting::{SETTING, Setting, Takes};
 use super::{Definition, Subcommand, args, connection, output};
 
 /// The subcommand.
@@ -19,22 +19,19 @@ pub const DEFINITION: Definition = Definition {
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "print",
-        files: Files::No,
-        help: "Print the SQL and the grants that an account needs, and change nothing; no server is asked",
+        help: "Print the SQL, with the grant for the account of --user. It changes nothing and connects to no server",
         conflicts: &["check"],
         ..SETTING
     },
     Setting {
         name: "check",
-        files: Files::No,
-        help: "Change nothing: exit with 0 when the tables are current, else with 78 and a line that says what is missing",
+        help: "Change nothing. Exit with 0 if the tables are current, otherwise with 78 and a line that says what is missing",
         ..SETTING
     },
     Setting {
         name: "keep",
         takes: Takes::Value("DURATION[,N]"),
-        files: Files::No,
-        help: "How long the history is kept, and the last N runs of each name at least, 100 if not given; 30d,100 in new tables",
+        help: "How long to keep the history. The last N runs of each name in use are kept even if they are older; N is 100 if not given. New tables have 30d,100",
         conflicts: &["check"],
         ..SETTING
     },
@@ -45,10 +42,10 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-Only what needs tables needs this, once: run --durable, --once-at, --once-per and --record, acquire, renew, release, history,
-queue. It may be run again, by several hosts at once, and while other dblocks are at work. It needs CREATE and ALTER in
-the database; all else needs SELECT, INSERT, UPDATE and DELETE there.
+Run it once before you use any of these: run with --durable, --once-at, --once-per or --record, acquire, renew, release,
+history, cron, queue. Other locks need no table. You can run it again, on several hosts at once, and while other dblocks work.
+It needs CREATE and ALTER on the database. All other commands need SELECT, INSERT, UPDATE and DELETE there.
 
-Exit codes: 0 the tables are current; 78 they are not (--check), are a newer dblock's or another program's, or bad
+Exit codes: 0 the tables are current; 78 they are not (--check), they belong to a newer dblock or another program, or bad
 configuration; 77 the account may not create them; 69 no server in time; 64 bad usage; 70 internal error; 71 the system
 refused.";

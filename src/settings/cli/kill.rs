@@ -1,4 +1,4 @@
-//! `dblock kill`: ends the holder of a lock.
+//! `dblock kill`: kills the holder of a lock.
 
 use clap::{ArgAction, Command};
 
@@ -15,15 +15,15 @@ pub const DEFINITION: Definition = Definition {
     arguments: &["holder"],
 };
 
-/// How long to wait for the end of the command. An option file's `wait` is that of a run, and is not read for it.
+/// How long to wait for the end of the command. An option file's `wait` is for runs, and does not count here.
 pub const WAIT: Setting = Setting {
     name: "wait",
     short: Some('w'),
     takes: Takes::Value("DURATION"),
     files: Files::No,
     default: Some("30s"),
-    help: "How long to wait until the command of the holder has ended: 0 does not wait, forever has no limit. A holder that \
-           does not answer has the connect timeout to do so",
+    help: "How long to wait for the holder's command to end: 0 does not wait, forever has no limit. The holder must answer \
+           within the connect timeout",
     ..SETTING
 };
 
@@ -32,13 +32,12 @@ pub const SETTINGS: &[Setting] = &[
     WAIT,
     Setting {
         name: "force",
-        files: Files::No,
-        help: "Take a durable lock from its holder at once, without asking it: its host is known to be dead",
+        help: "Take a durable lock from its holder at once, without asking it. Use it only if you know that the host is dead",
         ..SETTING
     },
     Setting {
         name: "dry-run",
-        help: "Show who would be ended, and end nobody",
+        help: "Show which holder would be ended, and end none",
         ..SETTING
     },
 ];
@@ -48,7 +47,7 @@ fn define(command: Command) -> Command {
         .override_usage("dblock kill [OPTIONS] <NAME>[#<SLOT>]")
         .arg(
             arguments("holder", "NAME[#SLOT]")
-                .help("The lock, and which of its slots where several are held: backup#2")
+                .help("The lock, and the slot if several are held: backup#2")
                 .required(true)
                 .num_args(1)
                 .action(ArgAction::Set),
@@ -58,9 +57,9 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-The holder's dblock ends its command, SIGTERM first, and exits with 74. Whatever its --on-lock-lost, it does not reacquire
-the lock. Nobody gets the slot before the command has ended. A holder that is another program only loses its session.
-A durable lock of a script, by its token, is freed at once, and so is one whose time is over.
+The holder's dblock ends its command with SIGTERM, then SIGKILL, and exits with 74. It does not reacquire the lock, whatever
+its --on-lock-lost. Nobody can acquire the slot until the command has ended. A holder that is another program only loses its
+session. A lock of dblock acquire, and a durable lock that has expired, are freed at once.
 
-Exit codes: 0, also when nobody has the lock; 75 the command was not known to have ended in time; 77 this account may not
+Exit codes: 0, also if nobody holds the lock; 75 the command was not known to have ended in time; 77 this account may not
 end that session; 69 no server in time; 78 bad configuration; 64 bad usage; 70 internal error; 71 the system refused.";

@@ -1,6 +1,6 @@
-//! The command line: one file a subcommand, and one table row a setting. Values stay bytes here. A subcommand is defined only if
-//! it is the one that runs: to define all of them took a quarter of a start. `crates/generate` compiles this folder, too, so it
-//! imports clap and std alone.
+//! The command line: one file for each subcommand, and one table row for each setting. Values stay bytes here. Only the subcommand that
+//! runs is defined: to define all of them took a quarter of the start-up time. `crates/generate` compiles this folder, too, so it imports
+//! only clap and std.
 
 pub mod acquire;
 mod check;
@@ -24,7 +24,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 pub use setting::{Files, Setting, Takes};
 
-/// What dblock can be asked to do.
+/// The subcommands of dblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subcommand {
     /// `dblock run`
@@ -47,13 +47,13 @@ pub enum Subcommand {
     Release,
     /// `dblock history`
     History,
-    /// `dblock cron`, and what is to be done there.
+    /// `dblock cron`, and its subcommand.
     Cron(Cron),
-    /// `dblock queue`, and what is to be done there.
+    /// `dblock queue`, and its subcommand.
     Queue(Queue),
 }
 
-/// What `dblock cron` can be asked to do.
+/// The subcommands of `dblock cron`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cron {
     /// `dblock cron run`
@@ -70,7 +70,7 @@ pub enum Cron {
     Trigger,
 }
 
-/// What `dblock queue` can be asked to do.
+/// The subcommands of `dblock queue`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Queue {
     /// `dblock queue create`
@@ -105,7 +105,7 @@ pub struct Definition {
     /// Adds its arguments and its help.
     define: fn(Command) -> Command,
     settings: &'static [&'static [Setting]],
-    /// What clap calls the arguments without an option, in their order.
+    /// clap's names of the arguments without an option, in order.
     arguments: &'static [&'static str],
 }
 
@@ -116,9 +116,9 @@ pub struct Group {
     /// In the order of the help.
     subcommands: &'static [Definition],
     help: &'static str,
-    /// Adds its subcommands, each of which is defined when it is the one that runs.
+    /// Adds its subcommands. Only the one that runs is defined.
     define: fn(Command) -> Command,
-    /// Adds its subcommands, all of them defined.
+    /// Adds and defines all of its subcommands.
     define_all: fn(Command) -> Command,
 }
 
@@ -132,12 +132,12 @@ impl Group {
     }
 }
 
-/// When what only its own use and help need is added to a subcommand.
+/// When to define what a subcommand only needs for its own use and help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Defined {
-    /// At once.
+    /// Now.
     Now,
-    /// When it is the one that runs ([`Command::defer`]).
+    /// When the subcommand runs ([`Command::defer`]).
     WhenItRuns,
 }
 
@@ -149,7 +149,7 @@ impl Defined {
         }
     }
 
-    /// These subcommands of a command.
+    /// Defines these subcommands of a command.
     fn all(self, definitions: &'static [Definition]) -> impl Iterator<Item = Command> {
         let subcommand = move |definition: &Definition| {
             let command = Command::new(definition.name).about(definition.about);
@@ -173,39 +173,19 @@ const SUBCOMMANDS: &[Definition] = &[
     history::DEFINITION,
 ];
 
-/// In the order of the help, behind the others.
+/// In the order of the help, after the other subcommands.
 const GROUPS: &[Group] = &[cron::GROUP, queue::GROUP];
 
-/// Settings by their names, each with its value. That of a switch is 1.
+/// Settings by name, with their values. A switch has the value 1.
 pub type Values = Vec<(&'static str, OsString)>;
 
-/// What a command line gives.
+/// The contents of a command line.
 #[derive(Debug)]
 pub struct CommandLine {
-    /// The settings that are given by an option.
+    /// The settings that options give.
     pub settings: Values,
     /// The arguments without an option.
     pub arguments: Vec<OsString>,
-}
-
-impl CommandLine {
-    /// Takes the value of a setting out of it, or else the default.
-    pub fn take(&mut self, setting: &Setting) -> OsString {
-        let given = self.take_given(setting);
-        given.unwrap_or_else(|| setting.default.unwrap_or_default().into())
-    }
-
-    /// Takes the value of a setting out of it, if it is given.
-    pub fn take_given(&mut self, setting: &Setting) -> Option<OsString> {
-        let mut given = self.settings.iter();
-        let place = given.position(|(name, _)| *name == setting.name)?;
-        Some(self.settings.remove(place).1)
-    }
-
-    /// Whether the command line gives this setting.
-    pub fn gives(&self, setting: &str) -> bool {
-        self.settings.iter().any(|(name, _)| *name == setting)
-    }
 }
 
 /// Reads the command line of this process.
@@ -254,7 +234,7 @@ pub fn dblock(defined: Defined) -> Command {
     Command::new("dblock")
         .version(env!("CARGO_PKG_VERSION"))
         .about(
-            "flock(1) for a fleet: run a command under a lock that excludes on every host with the same MySQL or MariaDB \
+            "flock(1) for a fleet: run a command under a lock that excludes on all hosts that use the same MySQL or MariaDB \
              server",
         )
         .subcommand_required(true)
@@ -263,22 +243,11 @@ pub fn dblock(defined: Defined) -> Command {
         .subcommands(groups)
 }
 
-/// The settings of all subcommands. Of two with one name the first is the one that an option file can give.
+/// The settings of all subcommands. Some occur several times; `setting` finds the first one with a name.
 pub fn settings() -> impl Iterator<Item = &'static Setting> {
-    [
-        run::WHICH_LOCK,
-        run::SETTINGS,
-        output::JSON,
-        output::VERBOSITY,
-        connection::SETTINGS,
-        kill::SETTINGS,
-        init::SETTINGS,
-        acquire::SETTINGS,
-        renew::SETTINGS,
-        history::SETTINGS,
-    ]
-    .into_iter()
-    .flatten()
+    let in_groups = GROUPS.iter().flat_map(|group| group.subcommands);
+    let definitions = SUBCOMMANDS.iter().chain(in_groups);
+    definitions.flat_map(|definition| definition.settings.iter().copied().flatten())
 }
 
 /// The setting of this name.
@@ -286,15 +255,16 @@ pub fn setting(name: &str) -> Option<&'static Setting> {
     settings().find(|setting| setting.name == name)
 }
 
-/// The default of a setting that has one.
+/// The default of a setting, which must have one.
 pub fn default_of(name: &str) -> &'static str {
     let default = setting(name).and_then(|setting| setting.default);
     default.unwrap_or_else(|| panic!("{name} has no default in its row"))
 }
 
-/// The settings that a variable of the environment can give, and that variable.
+/// The settings that an environment variable can give, with the variable. `dblock run` has all of them.
 pub fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
-    settings().filter_map(|setting| Some((setting.name, setting.variable?)))
+    let settings = run::DEFINITION.settings.iter().copied().flatten();
+    settings.filter_map(|setting| Some((setting.name, setting.variable?)))
 }
 
 fn args(settings: &[&'static [Setting]]) -> impl Iterator<Item = Arg> {

@@ -5,7 +5,7 @@ use super::setting::{SETTING, Setting, Takes};
 /// For the subcommands that print a table.
 pub const JSON: &[Setting] = &[Setting {
     name: "json",
-    help: "Print JSON in place of the table",
+    help: "Print JSON instead of the table",
     ..SETTING
 }];
 
@@ -22,7 +22,7 @@ pub const VERBOSITY: &[Setting] = &[
         name: "verbose",
         short: Some('v'),
         takes: Takes::Count,
-        help: "Log what is done and how long it took; twice: every statement, never a password",
+        help: "Log each step and how long it took; given twice, log every statement, but never a password",
         ..SETTING
     },
 ];

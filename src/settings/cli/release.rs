@@ -8,7 +8,7 @@ use super::{Definition, Subcommand, args, arguments, connection, output};
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Release,
     name: "release",
-    about: "Release a lock of dblock acquire",
+    about: "Release a lock that dblock acquire acquired",
     define,
     settings: &[output::VERBOSITY, connection::SETTINGS],
     arguments: &["token"],
@@ -19,7 +19,7 @@ fn define(command: Command) -> Command {
         .override_usage("dblock release [OPTIONS] [TOKEN]")
         .arg(
             arguments("token", "TOKEN")
-                .help("What dblock acquire has printed; - reads it from stdin, and without one it is that of DBLOCK_TOKEN")
+                .help("The token that dblock acquire printed; - reads it from stdin. Without one, DBLOCK_TOKEN gives it")
                 .num_args(0..=1)
                 .action(ArgAction::Set),
         )
@@ -28,5 +28,5 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-Exit codes: 0 released; 74 the token does not hold the lock any more; 69 no server in time; 77 the account was refused; 78 no
+Exit codes: 0 released; 74 the token no longer holds the lock; 69 no server in time; 77 the account was refused; 78 no
 tables, or bad configuration; 64 bad usage; 70 internal error; 71 the system refused.";

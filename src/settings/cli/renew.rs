@@ -1,4 +1,4 @@
-//! `dblock renew`: hold a lock of dblock acquire for longer.
+//! `dblock renew`: extends a lock of dblock acquire.
 
 use clap::{ArgAction, Command};
 
@@ -9,18 +9,18 @@ use super::{Definition, Subcommand, args, arguments, connection, output};
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Renew,
     name: "renew",
-    about: "Hold a lock of dblock acquire for longer",
+    about: "Renew a lock that dblock acquire acquired",
     define,
     settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
     arguments: &["token"],
 };
 
-/// For how long from now on. An option file's `ttl` is that of a run, and is not read for it.
+/// The new TTL. An option file's `ttl` is for runs, and does not count here.
 pub const TTL: Setting = Setting {
     name: "ttl",
     takes: Takes::Value("DURATION"),
     files: Files::No,
-    help: "For how long from now on: whole seconds, 4s to 30d; as at dblock acquire if not given",
+    help: "How long to hold the lock from now on: whole seconds, 4s to 30d; the TTL of dblock acquire if not given",
     ..SETTING
 };
 
@@ -32,7 +32,7 @@ fn define(command: Command) -> Command {
         .override_usage("dblock renew [OPTIONS] [TOKEN]")
         .arg(
             arguments("token", "TOKEN")
-                .help("What dblock acquire has printed; - reads it from stdin, and without one it is that of DBLOCK_TOKEN")
+                .help("The token that dblock acquire printed; - reads it from stdin. Without one, DBLOCK_TOKEN gives it")
                 .num_args(0..=1)
                 .action(ArgAction::Set),
         )
@@ -41,8 +41,8 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-The lock is held for its TTL from now on, or for the one that is given here. It is renewed also when its TTL was over but
-nobody has acquired it since.
+The lock is held for its TTL from now on, or for the --ttl given here. A lock that has expired can still be renewed if nobody
+else has acquired it since.
 
-Exit codes: 0 renewed; 74 the token does not hold the lock any more; 69 no server in time; 77 the account was refused; 78 no
+Exit codes: 0 renewed; 74 the token no longer holds the lock; 69 no server in time; 77 the account was refused; 78 no
 tables, or bad configuration; 64 bad usage; 70 internal error; 71 the system refused.";

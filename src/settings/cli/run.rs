@@ -1,5 +1,5 @@
-//! `dblock run`: how a command is run. A new option is a row here, its meaning in `settings/run.rs`, and its
-//! field in the type of the room that uses it.
+//! `dblock run`: how a command is run. A new option is a row here, its meaning goes into `settings/run.rs`, and its field into the type
+//! of the room that uses it.
 
 use clap::Command;
 
@@ -10,7 +10,7 @@ use super::{Definition, Subcommand, args, arguments, connection, output};
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Run,
     name: "run",
-    about: "Run a command while holding a lock, and exit as it exited",
+    about: "Run a command while holding a lock, and exit with its exit code",
     define,
     settings: &[
         WHICH_LOCK,
@@ -21,13 +21,13 @@ pub const DEFINITION: Definition = Definition {
     arguments: &["command"],
 };
 
-/// Which lock, and which part of it.
+/// The lock, and the part of it.
 pub const WHICH_LOCK: &[Setting] = &[
     Setting {
         name: "name",
         short: Some('n'),
         takes: Takes::Value("NAME"),
-        help: "The lock. The same name excludes across every host that talks to the same server",
+        help: "The lock. Runs with the same name exclude each other on all hosts that use the same server",
         ..SETTING
     },
     Setting {
@@ -35,13 +35,13 @@ pub const WHICH_LOCK: &[Setting] = &[
         short: Some('m'),
         takes: Takes::Value("N"),
         default: Some("1"),
-        help: "N holders at once, 1 to 1000, instead of one",
+        help: "Allow N holders at once, 1 to 1000",
         ..SETTING
     },
     Setting {
         name: "slots",
         takes: Takes::Value("A,B,C"),
-        help: "A pool: as many holders as names, each finds its own in DBLOCK_SLOT_NAME",
+        help: "A pool: one holder for each name. The command finds its name in DBLOCK_SLOT_NAME",
         conflicts: &["max-concurrency"],
         ..SETTING
     },
@@ -62,14 +62,14 @@ pub const SETTINGS: &[Setting] = &[
         short: Some('E'),
         takes: Takes::Value("CODE"),
         default: Some("75"),
-        help: "Exit code when the lock was not acquired in time, 0 to 255; 0 makes a skip a success",
+        help: "Exit code if the lock was not acquired in time, 0 to 255; 0 makes a skip a success",
         ..SETTING
     },
     Setting {
         name: "timeout",
         short: Some('t'),
         takes: Takes::Value("DURATION"),
-        help: "End the command when it has run longer: SIGTERM, then SIGKILL; exit 124, or 137 if SIGKILL was needed; 0 is \
+        help: "End the command if it runs longer: SIGTERM, then SIGKILL. Exit with 124, or 137 if SIGKILL was needed. 0 is \
                no limit",
         ..SETTING
     },
@@ -77,45 +77,45 @@ pub const SETTINGS: &[Setting] = &[
         name: "kill-after",
         short: Some('k'),
         takes: Takes::Value("DURATION"),
-        default: Some("10s, or a quarter of the TTL where that is less"),
-        help: "From SIGTERM to SIGKILL when dblock ends the command; 0 is both at once; a third of the TTL at most",
+        default: Some("10s, or a quarter of the TTL if that is less"),
+        help: "Time from SIGTERM to SIGKILL when dblock ends the command, at most a third of the TTL; 0 sends both at once",
         ..SETTING
     },
     Setting {
         name: "ttl",
         takes: Takes::Value("DURATION"),
         default: Some("5m"),
-        help: "How long the server keeps the lock of a host that has vanished at most, and how long dblock tries to \
-               reacquire a lost one: whole seconds, 4s to 1d. Longer than a fail-over takes",
+        help: "How long at most the server keeps the lock of a host that has vanished, and how long dblock tries to \
+               reacquire a lost lock: whole seconds, 4s to 1d. Choose it longer than a fail-over takes",
         ..SETTING
     },
     Setting {
         name: "on-lock-lost",
         takes: Takes::Value("reacquire|terminate|ignore"),
         default: Some("reacquire"),
-        help: "When the session is lost while the command runs: reacquire the lock, and end the command if that \
-               fails; end it at once; or let it run",
+        help: "What to do if the lock is lost while the command runs. reacquire: try to reacquire it, and end the command if \
+               that fails. terminate: end the command at once. ignore: let it run",
         ..SETTING
     },
     Setting {
         name: "hold-at-least",
         takes: Takes::Value("DURATION"),
-        help: "Hold the lock for at least this long after it was acquired, also when the command ends sooner: a host \
-               whose clock is late then finds it taken. dblock stays as long, so what follows it after && is delayed. \
-               TERM, INT, QUIT and HUP end it",
+        help: "Hold the lock for at least this long after it was acquired, even if the command ends sooner. A host \
+               whose clock is late then finds it taken. dblock keeps running meanwhile, so what follows it after && is delayed. \
+               TERM, INT, QUIT and HUP end the wait",
         ..SETTING
     },
     Setting {
         name: "durable",
-        help: "Keep the lock as a row besides, in dblock's tables: it outlives its session, the server's restart and a \
+        help: "Also keep the lock as a row in dblock's tables. It outlives its session, a restart of the server and a \
                fail-over, and excludes on clusters",
         ..SETTING
     },
     Setting {
         name: "once-at",
         takes: Takes::Value("CRON"),
-        help: "Do not run again for a tick that a run of this name has succeeded for: the last time that CRON names, five \
-               fields as in a crontab, by the server's clock",
+        help: "Skip the run if a run of this name has already succeeded for this tick. The tick is the last time that CRON \
+               names, by the server's clock; CRON has five fields as in a crontab",
         conflicts: &["once-per"],
         ..SETTING
     },
@@ -123,26 +123,26 @@ pub const SETTINGS: &[Setting] = &[
         name: "time-zone",
         takes: Takes::Value("ZONE"),
         default: Some("the host's"),
-        help: "The time zone of --once-at, as Europe/Berlin or UTC",
+        help: "The time zone of --once-at, for example Europe/Berlin or UTC",
         ..SETTING
     },
     Setting {
         name: "once-per",
         takes: Takes::Value("DURATION"),
-        help: "Do not run again until so long after the last success of this name began",
+        help: "Skip the run if the last successful run of this name started less than this long ago",
         ..SETTING
     },
     Setting {
         name: "record",
-        help: "Write the run into the history, for dblock history. What needs dblock's tables is always written there",
+        help: "Record the run for dblock history. A run that uses dblock's tables is always recorded",
         ..SETTING
     },
     Setting {
         name: "token",
         takes: Takes::Value("TOKEN"),
         files: Files::No,
-        help: "Run under a lock that dblock acquire has acquired, and renew it meanwhile; - reads the token from stdin, and \
-               DBLOCK_TOKEN names it where no lock is named. The lock is not released. One command at a time is under a token",
+        help: "Run under a lock that dblock acquire acquired. dblock renews it while the command runs, and does not release it. \
+               A token runs one command at a time. - reads the token from stdin; without --name, DBLOCK_TOKEN gives it",
         conflicts: &["max-concurrency", "wait", "durable", "hold-at-least"],
         ..SETTING
     },
@@ -150,12 +150,12 @@ pub const SETTINGS: &[Setting] = &[
         name: "if-unreachable",
         takes: Takes::Value("fail|run"),
         default: Some("fail"),
-        help: "No server in time: fail with 69, or run the command without the lock, with a warning",
+        help: "If no server is reached in time: fail with 69, or run the command without the lock and warn",
         ..SETTING
     },
     Setting {
         name: "allow-unfit-server",
-        help: "Lock also on a server where the lock may not exclude (Galera, a replica), with a warning instead of 78",
+        help: "Also lock on a server where the lock may not exclude (Galera, a replica): warn instead of exiting with 78",
         ..SETTING
     },
     Setting {
@@ -166,7 +166,7 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "scrub-env",
-        help: "Remove DBLOCK_URL and the other variables for the connection, and MYSQL_PWD, from the command's \
+        help: "Remove DBLOCK_URL, the other connection variables and MYSQL_PWD from the command's \
                environment",
         ..SETTING
     },
@@ -190,14 +190,14 @@ const HELP: &str = "\
 Durations are 90s, 5m, 1h 30m; a bare number, also with a decimal point, is seconds.
 
 Exit codes: the command's own; 75 the lock is taken (or what -E says); 69 no server in time; 64 bad usage;
-70 internal error; 71 the system refused; 74 the lock was lost and the command ended for it; 77 the account was refused;
+70 internal error; 71 the system refused; 74 the lock was lost and the command was ended; 77 the account was refused;
 78 bad configuration; 124 --timeout ended the command, 137 with SIGKILL; 126 the command is not executable;
 127 not found. A command that died of a signal: 128 + n.
 
-The command finds DBLOCK_NAME, DBLOCK_SLOT (0 to N-1), DBLOCK_SLOT_NAME (with --slots), DBLOCK_CONNECTION_ID, DBLOCK_FENCE
-(with --durable and --token) and DBLOCK_TICK (with --once-at) in its environment.
+The command's environment has DBLOCK_NAME, DBLOCK_SLOT (0 to N-1), DBLOCK_SLOT_NAME (with --slots), DBLOCK_CONNECTION_ID,
+DBLOCK_FENCE (with --durable and --token) and DBLOCK_TICK (with --once-at).
 
-Examples, crontab lines that can stand on every host:
+Examples: crontab lines, the same on every host:
   */5 * * * *  dblock run --name nightly-report -- /usr/local/bin/report
   0 1 * * *    dblock run --name backup -m 3 --wait 4h --timeout 2h -- /usr/local/bin/backup
   */2 * * * *  dblock run --name import --slots key1,key2 -- sh -c 'import --key \"$DBLOCK_SLOT_NAME\"'";

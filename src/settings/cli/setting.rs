@@ -1,4 +1,4 @@
-//! A row of the table of settings: everything about a setting but what its value means.
+//! A row of the table of settings: everything about a setting except the meaning of its value.
 
 use clap::{Arg, ArgAction, value_parser};
 
@@ -7,51 +7,53 @@ use clap::{Arg, ArgAction, value_parser};
 pub struct Setting {
     /// Its name: the long option, and the key in an option file.
     pub name: &'static str,
-    /// Its one letter on the command line, if it has one.
+    /// Its short option, if it has one.
     pub short: Option<char>,
-    /// What follows its name.
+    /// What follows its name on the command line.
     pub takes: Takes,
-    /// The variable of the environment that can give it.
+    /// The environment variable that can set it.
     pub variable: Option<&'static str>,
-    /// The groups of option files that can give it.
+    /// The groups of option files that can set it.
     pub files: Files,
-    /// Its default: what `--help` shows, and what is read if no source gives the setting. In words if it is computed.
+    /// The default: `--help` shows it, and it is used if no source gives the setting. A computed default is described in words.
     pub default: Option<&'static str>,
     /// The help, without its variable and its default.
     pub help: &'static str,
     /// Its heading in the help; `None` for the first one.
     pub heading: Option<&'static str>,
-    /// The settings that the same command line cannot have.
+    /// The settings that cannot stand on the same command line.
     pub conflicts: &'static [&'static str],
 }
 
 /// What follows a setting's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
-    /// A value, and the name of that in the help.
+    /// A value, with its name in the help.
     Value(&'static str),
-    /// Values, and the name of one in the help: several with commas between them, or in several options.
+    /// Values, with the name of one in the help: separated by commas, or in several options.
     List(&'static str),
-    /// A value that no command line has, for a command line is public.
+    /// A value that is never given on the command line, because everybody can read that.
     Secret,
-    /// Nothing: it is on or off.
+    /// Nothing: a switch.
     Switch,
-    /// Nothing: it counts how often it is given.
+    /// Nothing: the option may be repeated, and is counted.
     Count,
 }
 
 /// The groups of option files in which a setting is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Files {
-    /// None.
+    /// None. The setting says which files are read, so it is an error in one.
+    Never,
+    /// None. A file may still have an option of this name: it belongs to another subcommand, or is meaningless beyond one call.
     No,
     /// `[dblock]`.
     Own,
-    /// `[dblock]`, and the groups of other clients, `[client]` and its like.
+    /// `[dblock]`, and the groups of other clients, such as `[client]`.
     All,
 }
 
-/// What a row does not say.
+/// The defaults of a row's fields.
 pub const SETTING: Setting = Setting {
     name: "",
     short: None,
@@ -64,11 +66,11 @@ pub const SETTING: Setting = Setting {
     conflicts: &[],
 };
 
-/// The names of values that may begin with a minus, so that the value is refused and not an unknown option.
+/// The names of values that may begin with a minus. Then the value is refused, and not taken for an unknown option.
 const NUMBERS: [&str; 5] = ["CODE", "DURATION", "DURATION|TIME", "N", "PORT"];
 
 impl Setting {
-    /// The option of the command line; `None` for what no command line has.
+    /// The command line's option; `None` if it has none.
     pub fn arg(&self) -> Option<Arg> {
         let arg = Arg::new(self.name).long(self.name).help(self.whole_help());
         let arg = match self.takes {

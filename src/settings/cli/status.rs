@@ -18,14 +18,14 @@ fn define(command: Command) -> Command {
     command
         .arg(
             arguments("names", "NAME")
-                .help("The locks to show; without any, all that this account can see"),
+                .help("The locks to show; all that this account can see if not given"),
         )
         .args(args(DEFINITION.settings))
         .after_help(HELP)
 }
 
 const HELP: &str = "\
-It acquires no lock. It names what the server does not let this account see, and what would show it.
+It acquires no lock. It says what the server hides from this account, and which privilege or setting would show it.
 
-Exit codes: 0, also when nobody has the lock; 69 no server in time; 77 the account was refused; 78 bad configuration;
+Exit codes: 0, also if nobody holds the lock; 69 no server in time; 77 the account was refused; 78 bad configuration;
 64 bad usage; 70 internal error; 71 the system refused.";

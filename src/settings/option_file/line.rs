@@ -2,8 +2,8 @@
 
 use zeroize::Zeroizing;
 
-/// Name and value of a line that begins with neither white space nor a comment. The name is in small letters, has dashes in the
-/// place of lines, and no `loose-`.
+/// The name and value of a line that begins with neither white space nor a comment. The name is in lower case, with `-` for `_`, and
+/// without `loose-`.
 pub fn option(line: &[u8]) -> (String, Option<Zeroizing<Vec<u8>>>) {
     let line = without_comment(line);
     let equals = line.iter().position(|&byte| byte == b'=');
@@ -18,7 +18,7 @@ pub fn option(line: &[u8]) -> (String, Option<Zeroizing<Vec<u8>>>) {
 /// The prefix of an option that not every program knows.
 const LOOSE: &str = "loose-";
 
-/// Whether the name of a line begins with `loose-`.
+/// Whether the line's name begins with `loose-`.
 pub fn is_loose(line: &[u8]) -> bool {
     let start = line
         .get(..LOOSE.len())
@@ -27,7 +27,7 @@ pub fn is_loose(line: &[u8]) -> bool {
     matches!(start.as_slice(), b"loose-" | b"loose_")
 }
 
-/// A line up to its comment, which begins with a `#` that is in no quotes.
+/// A line up to its comment, which begins with a `#` outside of quotes.
 pub fn without_comment(line: &[u8]) -> &[u8] {
     let mut quote = None;
     let mut escaped = false;
@@ -42,13 +42,13 @@ pub fn without_comment(line: &[u8]) -> &[u8] {
         if byte == b'#' && quote.is_none() {
             return &line[..at];
         }
-        // Outside quotes a backslash does not protect a quote from opening.
+        // Outside of quotes a backslash does not escape a quote.
         escaped = quote.is_some() && byte == b'\\' && !escaped;
     }
     line
 }
 
-/// A value without the quotes around it, and with what its escapes mean.
+/// A value without its quotes, and with its escapes replaced.
 fn value(text: &[u8]) -> Zeroizing<Vec<u8>> {
     let text = text.trim_ascii();
     let text = match text {
@@ -58,7 +58,7 @@ fn value(text: &[u8]) -> Zeroizing<Vec<u8>> {
     let mut value = Zeroizing::new(Vec::with_capacity(text.len()));
     let mut bytes = text.iter();
     while let Some(&byte) = bytes.next() {
-        // A backslash at the end is a backslash.
+        // A backslash at the end stands for itself.
         let escaped = if byte == b'\\' { bytes.next() } else { None };
         match escaped {
             None => value.push(byte),

@@ -15,25 +15,25 @@ use crate::base::exit::{Failure, Reason};
 
 pub use reader::{Found, value_at};
 
-/// Which files are read.
+/// The option files to read.
 #[derive(Debug, Default)]
 pub struct Places {
-    /// Only this one.
+    /// Only this file.
     pub only: Option<PathBuf>,
-    /// This one before that of the home folder.
+    /// This file, before the one in the home folder.
     pub extra: Option<PathBuf>,
-    /// None at all.
+    /// No file at all.
     pub none: bool,
 }
 
-/// Where an option is written.
+/// The place of an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The file, by a path from the root.
+    /// The file, as an absolute path.
     pub file: Rc<Path>,
     /// The line, from 1.
     pub line: usize,
-    /// The group in which that is, without the brackets and in small letters; empty before the first one.
+    /// The option's group, without brackets and in lower case; empty before the first group.
     pub group: Rc<str>,
 }
 
@@ -43,16 +43,16 @@ impl fmt::Display for Place {
     }
 }
 
-/// An option as a file has it.
+/// An option in a file.
 #[derive(Debug)]
 pub struct Entry {
-    /// Its name in small letters, with dashes, and without `loose-`.
+    /// The name in lower case, with dashes, and without `loose-`.
     pub key: String,
-    /// Whether it begins with `loose-`: then it is no error that nobody knows it.
+    /// Whether the name begins with `loose-`: then an unknown option is not an error.
     pub is_loose: bool,
-    /// What follows the `=`.
+    /// The text after the `=`.
     pub value: Value,
-    /// Where it is written.
+    /// The option's place.
     pub place: Place,
 }
 
@@ -61,24 +61,24 @@ pub struct Entry {
 pub enum Value {
     /// There is no `=`.
     None,
-    /// It is this, without quotes and escapes.
+    /// This text, without quotes and escapes.
     Text(Zeroizing<Vec<u8>>),
-    /// It is a password, which is not kept here: [`value_at`] reads it when it is needed.
+    /// A password, which is not kept here: [`value_at`] reads it when it is needed.
     Withheld,
 }
 
-/// What became of a file.
+/// What happened with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileStatus {
     /// It was read.
     Read,
-    /// There is none.
+    /// The file does not exist.
     Absent,
-    /// This user may not read it; the client says nothing of that either.
+    /// This user may not read it. The client does not report that, either.
     Unreadable,
-    /// Every user can write to it, so anybody could have written it; the client ignores it with a warning.
+    /// Every user can write to it, so its contents cannot be trusted. The client ignores it with a warning.
     Untrusted,
-    /// It cannot be read; why.
+    /// It cannot be read, for this reason.
     Unusable(String),
 }
 
@@ -109,13 +109,13 @@ impl fmt::Display for FileStatus {
     }
 }
 
-/// A folder that a variable names.
+/// The folder in a variable.
 fn folder(variable: &str) -> Option<PathBuf> {
     let folder = env::var_os(variable).filter(|folder| !folder.is_empty())?;
     Some(PathBuf::from(folder))
 }
 
-/// A path with the home folder instead of a leading `~`, which the shell leaves as it is in `--option=~/file`.
+/// A path with the home folder in place of a leading `~`, which the shell does not expand in `--option=~/file`.
 pub fn expanded(path: OsString) -> PathBuf {
     let path = PathBuf::from(path);
     match (path.strip_prefix("~"), folder("HOME")) {
@@ -124,7 +124,7 @@ pub fn expanded(path: OsString) -> PathBuf {
     }
 }
 
-/// The error that a line is wrong.
+/// The error for a malformed line.
 pub fn error_at(place: &Place, why: &str) -> Failure {
     Failure::new(Reason::Configuration, format!("{place}: {why}"))
 }

@@ -1,4 +1,4 @@
-//! Reads option files, and those that they include, into the options of some groups.
+//! Reads the options of some groups from option files, and from files that those include.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -16,37 +16,37 @@ use crate::base::exit::Failure;
 use crate::base::file;
 use crate::base::text::in_words;
 
-/// Where every client looks first.
+/// The files that every client reads first.
 const GLOBAL: [&str; 2] = ["/etc/my.cnf", "/etc/mysql/my.cnf"];
 
-/// How many files may include one another; the client ignores what is deeper.
+/// How deep includes may be nested; the client ignores deeper ones.
 const DEEPEST: usize = 10;
 
-/// Files and bytes at most, all together: a loop of includes doubles with each level.
+/// The most files and bytes in total: a loop of includes doubles with each level.
 const MOST_FILES: usize = 500;
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
-/// What was found in the files.
+/// What was found in the option files.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The options of the groups that were asked for, in the order in which they were read: later ones win.
+    /// The options of the groups, in reading order: later ones win.
     pub entries: Vec<Entry>,
-    /// Every file that was looked for, and what became of it.
+    /// Every file that was looked for, with its status.
     pub files: Vec<(Rc<Path>, FileStatus)>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
     bytes: usize,
 }
 
-/// The value of the option that was found in this place. It is that of the last one of its name in the same group, so that it
-/// is found again where the file has been changed since.
+/// Reads the value of the option in this place. If the file has several options of that name in the same group, the last one counts, so
+/// the option is found even if the file was changed since.
 ///
 /// # Errors
-/// That there is none any more, or that the file cannot be read; as the end of a sentence.
+/// There is no such option any more, or the file cannot be read. The error ends a sentence.
 pub fn value_at(place: &Place, key: &str) -> Result<Zeroizing<Vec<u8>>, String> {
     let (bytes, _) = file::read(&place.file).map_err(|error| in_words(&error))?;
     let mut found = Found::default();
-    // What it includes is another file's.
+    // Included files have other options.
     let groups = [place.group.to_string()];
     let read = found.add_lines(&place.file, &bytes, false, &groups, DEEPEST);
     read.map_err(|failure| failure.line)?;
@@ -57,11 +57,11 @@ pub fn value_at(place: &Place, key: &str) -> Result<Zeroizing<Vec<u8>>, String> 
 }
 
 impl Found {
-    /// Reads the groups of these names, in small letters, from the files of these places.
+    /// Reads the groups of these names, in lower case, from the files of these places.
     ///
     /// # Errors
-    /// A configuration failure for a file that was named and cannot be read, and for a malformed line, with file and line.
-    /// What was found before that is kept.
+    /// A configuration failure for a file that the user named and that cannot be read, or for a malformed line, with file and line.
+    /// Options that were found before are kept.
     pub fn read(&mut self, places: &Places, groups: &[String]) -> Result<(), Failure> {
         if places.none {
             return Ok(());
@@ -72,7 +72,7 @@ impl Found {
         for path in GLOBAL {
             self.add_default(Path::new(path), groups, 0)?;
         }
-        // MariaDB's clients look at the first one only if it is set.
+        // MariaDB's clients read MARIADB_HOME only if it is set, and otherwise MYSQL_HOME.
         let folders = ["MARIADB_HOME", "MYSQL_HOME"];
         if let Some(folder) = folders.into_iter().find_map(folder) {
             self.add_default(&folder.join("my.cnf"), groups, 0)?;
@@ -96,12 +96,12 @@ impl Found {
         }
     }
 
-    /// Reads a file that every client looks for, or that a folder contains, if it exists.
+    /// Reads a file that every client reads, or that a folder contains, if it exists.
     fn add_default(&mut self, path: &Path, groups: &[String], depth: usize) -> Result<(), Failure> {
         let at = self.files.len();
         self.add(path, groups, depth)?;
         match &self.files[at].1 {
-            // To go on would let a weaker file decide.
+            // Otherwise a weaker file would decide.
             FileStatus::Unusable(why) => return Err(file_error(path, why)),
             FileStatus::Untrusted => {
                 let path = path.display();
@@ -113,9 +113,9 @@ impl Found {
         Ok(())
     }
 
-    /// Reads a file if it exists, and records what became of it.
+    /// Reads a file if it exists, and records its status.
     fn add(&mut self, path: &Path, groups: &[String], depth: usize) -> Result<(), Failure> {
-        // The empty path has none.
+        // The empty path has no absolute form.
         let file: Rc<Path> = Rc::from(absolute(path).unwrap_or_default());
         if self.files.len() == MOST_FILES {
             return Err(file_error(path, "more than 500 option files are included"));
@@ -224,7 +224,7 @@ impl Found {
         Ok(())
     }
 
-    /// `!include FILE` or `!includedir FOLDER`. A relative path is relative to the working folder.
+    /// `!include FILE` or `!includedir FOLDER`. A relative path starts at the working directory.
     fn include(
         &mut self,
         line: &[u8],
@@ -240,7 +240,7 @@ impl Found {
         let path = &expanded(OsStr::from_bytes(path).to_owned());
         let is_folder = word == b"!includedir";
         if !is_folder && word != b"!include" {
-            // As the client does.
+            // As in the client.
             return Ok(());
         }
         if path.as_os_str().is_empty() {
@@ -295,7 +295,7 @@ impl Found {
     }
 }
 
-/// The names that end in `.cnf`, in the order of their bytes, without those of folders, in which the client reads nothing.
+/// The names that end in `.cnf`, in byte order, without folders, from which the client reads nothing.
 fn names_in(folder: &Path) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)?.take(100 * MOST_FILES) {
@@ -316,7 +316,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes among which those that mean something are frequent.
+    /// Bytes with a high share of meaningful ones.
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
         let meaningful: Vec<Vec<u8>> =
             "[client] [ ] # ; ! = \" ' \\ _ - password user !include !includedir"

@@ -7,10 +7,10 @@ use crate::base::exit::CONFLICT;
 use crate::lock::Name;
 use crate::queue::{Claim, State};
 
-/// Commands that a worker runs at once at most.
+/// The most commands that a worker runs at once.
 pub(super) const MOST_COMMANDS: u32 = 1000;
 
-/// Jobs that one command gets at most.
+/// The most jobs for one command.
 pub(super) const LARGEST_BATCH: u32 = 10_000;
 
 const MOST_SHARDS: u32 = 1024;
@@ -57,7 +57,7 @@ pub(super) fn whole_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// To the microsecond, for that is what a server keeps.
+/// To the microsecond, as servers keep it.
 pub(super) fn longer_than_nothing(text: &str) -> Result<Duration, String> {
     let span = value::duration(text)?;
     if span < Duration::from_micros(1) {
@@ -77,7 +77,7 @@ pub(super) fn priority(text: &str) -> Result<i32, String> {
     })
 }
 
-/// The number of a job.
+/// A job's id.
 pub(super) fn id(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(id @ 1..) => Ok(id),
@@ -88,7 +88,7 @@ pub(super) fn id(text: &str) -> Result<u64, String> {
     }
 }
 
-/// How many jobs are shown; `None`: all.
+/// The most jobs to show; `None`: all.
 pub(super) fn limit(text: &str) -> Result<Option<usize>, String> {
     match text.parse::<u32>() {
         Ok(0) => Ok(None),
@@ -100,7 +100,7 @@ pub(super) fn limit(text: &str) -> Result<Option<usize>, String> {
     }
 }
 
-/// Exit codes with commas between them, each once.
+/// Exit codes, separated by commas, without duplicates.
 pub(super) fn exit_codes(text: &str) -> Result<Vec<u8>, String> {
     let mut codes = Vec::new();
     for code in text.split(',') {

@@ -1,4 +1,4 @@
-//! A value as it was given, and where.
+//! A value, and where it was given.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,12 +10,12 @@ use zeroize::Zeroizing;
 use crate::base::exit::{Failure, Reason};
 use crate::settings::option_file::{Place, error_at, expanded};
 
-/// A value as it was given.
+/// A value, and where it was given.
 #[derive(Debug, Clone)]
 pub struct Given {
-    /// The setting that it was given by, which for a part of a URL is `url`.
+    /// The setting that gave it; for a part of a URL that is `url`.
     pub name: String,
-    /// Its text, which may be or contain a password; empty for a password in an option file.
+    /// The text. It may be or contain a password; empty for a password in an option file.
     pub value: Zeroizing<Vec<u8>>,
     /// Where it was given.
     pub origin: Origin,
@@ -44,13 +44,13 @@ impl Given {
         }
     }
 
-    /// The value of a variable; one that is set to nothing counts as not set, as crontabs and unit files cannot unset.
+    /// The value of a variable. An empty one counts as not set, as crontabs and unit files cannot unset variables.
     pub fn from_variable(name: &str, variable: &'static str) -> Option<Self> {
         let value = env::var_os(variable).filter(|value| !value.is_empty())?;
         Some(Self::new(name, value, Origin::Variable(variable)))
     }
 
-    /// The place as an error or a table names it.
+    /// The place, for an error or a table.
     pub fn place(&self) -> String {
         match &self.origin {
             Origin::Flag => format!("--{}", self.name),
@@ -60,7 +60,7 @@ impl Given {
         }
     }
 
-    /// The error that the value is wrong: bad usage, or in a file bad configuration.
+    /// The error for a wrong value: a usage error, or a configuration error in a file.
     pub fn wrong(&self, why: &str) -> Failure {
         match &self.origin {
             Origin::File(place) => error_at(place, &format!("{}: {why}", self.name)),
@@ -89,7 +89,7 @@ impl Given {
         }
     }
 
-    /// The value as `reader` reads it.
+    /// The value, parsed by `reader`.
     ///
     /// # Errors
     /// As [`Given::wrong`], with the reader's error, or if it is not UTF-8.

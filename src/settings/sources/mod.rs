@@ -1,5 +1,5 @@
-//! Where a setting may come from, and which source wins: an option beats the environment, which beats `[dblock]` in an option
-//! file, which beats the groups that other clients read too, which beat the default.
+//! The sources of a setting, and which wins: an option overrides the environment, which overrides `[dblock]` in an option file, which
+//! overrides the groups of other clients, which override the default.
 
 mod given;
 mod source;
@@ -18,14 +18,15 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
 use crate::base::text::printable;
 use crate::base::user::os_user;
+use crate::crond::SENDMAIL_VARIABLE;
 
-/// The group of dblock's own.
+/// dblock's own group.
 const OWN_GROUP: &str = "dblock";
 
-/// The groups that are read besides it: MySQL's clients read the first, MariaDB's all of them.
+/// The other groups that are read: MySQL's clients read the first, MariaDB's all of them.
 const CLIENT_GROUPS: [&str; 3] = ["client", "client-server", "client-mariadb"];
 
-/// The source of what nothing gives.
+/// The name of the source for defaults.
 const DEFAULT: &str = "default";
 
 /// The variables that dblock sets for its command.
@@ -41,13 +42,13 @@ const OF_THE_COMMAND: [&str; 9] = [
     "DBLOCK_ATTEMPT",
 ];
 
-/// The variable that names the token of a lock that a script holds. It is read where nothing else names one.
+/// The variable with the token of a lock that a script holds. It is read if no argument gives a token.
 pub const TOKEN: &str = "DBLOCK_TOKEN";
 
-/// How strong a source is: the greater one wins. `None` is weaker than all: nothing gives the setting.
+/// The strength of a source: the greater one wins. `None` is the weakest: no source gives the setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Precedence {
-    /// The groups of option files that other clients read too.
+    /// The groups of other clients in option files.
     OtherClients,
     /// `[dblock]` in option files.
     OwnGroup,
@@ -58,7 +59,7 @@ pub enum Precedence {
 }
 
 impl Precedence {
-    /// All of them.
+    /// All sources, the strongest first.
     pub const STRONGEST_FIRST: [Self; 4] = [
         Self::CommandLine,
         Self::Environment,
@@ -67,14 +68,14 @@ impl Precedence {
     ];
 }
 
-/// A setting that is in force.
+/// A setting in force.
 #[derive(Debug)]
 pub struct InForce {
     /// The setting.
     pub name: String,
-    /// Its value, of a secret `***`; `None` where it has none.
+    /// The value, `***` for a secret; `None`: it has no value.
     pub value: Option<String>,
-    /// Where that comes from.
+    /// The place where the value was given.
     pub from: String,
 }
 
@@ -83,19 +84,19 @@ pub struct InForce {
 pub struct Sources {
     /// In the order of [`Precedence`].
     by_precedence: [Source; 4],
-    /// Everything that has been read so far.
+    /// All settings that were read so far.
     pub in_force: Vec<InForce>,
     /// The option files.
     pub files: Vec<(Rc<Path>, FileStatus)>,
     warnings: Vec<String>,
-    /// Whether a value that is wrong is kept in `failure`, and the default read in its place.
+    /// Whether to continue after a wrong value: it is kept in `failure`, and the default is used.
     pub is_lenient: bool,
-    /// The first value that was wrong, where that is no reason to stop.
+    /// The first wrong value, if reading continued.
     pub failure: Option<Failure>,
 }
 
 impl Sources {
-    /// Takes the command line, and reads the environment and the option files. With what is wrong comes what could be read.
+    /// Takes the command line, and reads the environment and the option files. After an error it returns what could be read.
     ///
     /// # Errors
     /// [`Reason::Configuration`] for option files, [`Reason::Usage`] for a malformed URL.
@@ -129,12 +130,12 @@ impl Sources {
         let read = found.read(&places, &groups);
         sources.warnings = found.warnings;
         sources.files = found.files;
-        // What was found before a line that is wrong is taken, too.
+        // Options before a malformed line count, too.
         let taken = sources.take(&found.entries, &suffix);
         (sources, read.and(taken))
     }
 
-    /// Takes the options of the files, and then splits the URL of each source.
+    /// Adds the options of the files, and then splits the URL of each source.
     fn take(&mut self, entries: &[Entry], suffix: &str) -> Result<(), Failure> {
         let mut outcome = Ok(());
         for entry in entries {
@@ -152,7 +153,7 @@ impl Sources {
         for source in self.by_precedence.iter_mut().rev() {
             outcome = outcome.and(source.split_url());
         }
-        // What other clients read of the environment: the weakest that it has, and weaker than all files.
+        // The other clients' variables: the password is the weakest of the environment, the socket is weaker than all files.
         for (precedence, name, variable) in [
             (Precedence::Environment, "password", "MYSQL_PWD"),
             (Precedence::OtherClients, "socket", "MYSQL_UNIX_PORT"),
@@ -179,7 +180,7 @@ impl Sources {
         order.map(|precedence| (precedence, self.source(precedence)))
     }
 
-    /// What the strongest source gives for a setting.
+    /// The value of a setting from the strongest source that has it.
     pub fn given(&self, name: &str) -> Option<&Given> {
         let mut sources = self.strongest_first();
         sources.find_map(|(_, source)| source.get(name))
@@ -200,7 +201,7 @@ impl Sources {
     /// The value of a setting, or its default.
     ///
     /// # Errors
-    /// That the value is wrong, as with all that reads here, unless that is no reason to stop.
+    /// The value is wrong, unless reading continues after errors.
     pub fn value<T>(
         &mut self,
         name: &str,
@@ -223,7 +224,7 @@ impl Sources {
         Ok(value.unwrap_or_else(|| reader(default).expect("a default is well-formed")))
     }
 
-    /// The value of a setting; `None` where nothing gives it, also if its default is found out later.
+    /// The value of a setting; `None`: no source gives it. Its default may be computed later.
     ///
     /// # Errors
     /// As [`Sources::value`].
@@ -254,7 +255,7 @@ impl Sources {
             }
             Err(failure) => {
                 self.stop_unless_lenient(failure)?;
-                // It may be a URL that landed in the wrong place.
+                // It may be a URL in the wrong place.
                 self.record(name, Some("(malformed)"), &given.place());
                 Ok(None)
             }
@@ -276,6 +277,11 @@ impl Sources {
         self.given(name).is_some_and(|given| *given.value == *b"1")
     }
 
+    /// Whether a switch is on, and no stronger source gives `other`, which cannot be combined with it.
+    pub fn is_on_rather_than(&self, name: &str, other: &str) -> bool {
+        self.is_on(name) && self.precedence(name) >= self.precedence(other)
+    }
+
     /// Whether a switch is on.
     pub fn switch(&mut self, name: &str) -> bool {
         let is_on = self.is_on(name);
@@ -293,7 +299,7 @@ impl Sources {
         });
     }
 
-    /// Records another value of a setting than the one that was read, because of what `other` is set to.
+    /// Corrects the recorded value of a setting, because of the value of `other`.
     pub fn correct(&mut self, name: &str, value: &str, other: &str) {
         let place = self.given(other).map(Given::place).unwrap_or_default();
         let mut recorded = self.in_force.iter_mut();
@@ -302,10 +308,10 @@ impl Sources {
         }
     }
 
-    /// Refuses a setting that does not go with another one.
+    /// Refuses a setting that cannot be combined with another one.
     ///
     /// # Errors
-    /// [`Reason::Configuration`], unless what is wrong is no reason to stop.
+    /// [`Reason::Configuration`], unless reading continues after errors.
     pub fn refuse(&mut self, name: &str, why: &str) -> Result<(), Failure> {
         let place = self
             .given(name)
@@ -317,7 +323,7 @@ impl Sources {
         self.stop_unless_lenient(failure)
     }
 
-    /// Fails, or keeps the failure where it is no reason to stop.
+    /// Fails, or keeps the failure if reading continues after errors.
     ///
     /// # Errors
     /// The failure.
@@ -329,7 +335,7 @@ impl Sources {
         Ok(())
     }
 
-    /// Records the OS user's name where it is the default.
+    /// Records the OS user's name if it is the default.
     pub fn record_os_user(&mut self) {
         let mut recorded = self.in_force.iter_mut();
         let user = recorded.find(|setting| setting.name == "user" && setting.from == DEFAULT);
@@ -345,13 +351,25 @@ impl Sources {
         }
     }
 
-    /// Records variables that look like dblock's, and are not.
+    /// Records the sendmail of `dblock cron run` if a variable names it.
+    pub fn record_sendmail(&mut self) {
+        if let Some(sendmail) = env::var_os(SENDMAIL_VARIABLE) {
+            self.record(
+                SENDMAIL_VARIABLE,
+                Some(&sendmail.to_string_lossy()),
+                "environment",
+            );
+        }
+    }
+
+    /// Records variables that look like dblock's, but are not.
     pub fn record_unknown_variables(&mut self) {
         for (variable, _) in env::vars_os() {
             let variable = variable.to_string_lossy();
             let is_known = cli::variables().any(|(_, known)| *known == variable)
                 || OF_THE_COMMAND.contains(&&*variable)
-                || variable == TOKEN;
+                || variable == TOKEN
+                || variable == SENDMAIL_VARIABLE;
             if variable.starts_with("DBLOCK_") && !is_known {
                 self.record(
                     &printable(&variable),
@@ -362,12 +380,12 @@ impl Sources {
         }
     }
 
-    /// Adds something that the user should know.
+    /// Adds a warning for the user.
     pub fn warn(&mut self, line: impl Into<String>) {
         self.warnings.push(line.into());
     }
 
-    /// Logs what the user should know.
+    /// Logs the warnings.
     pub fn log_warnings(&self, log: Log) {
         for warning in &self.warnings {
             log.warning(warning);

@@ -1,4 +1,4 @@
-//! What one source gives, and how the lines of option files become that.
+//! The settings from one source, and how the lines of option files become settings.
 
 use std::collections::BTreeMap;
 
@@ -10,54 +10,57 @@ use crate::settings::cli::{self, Files, Takes};
 use crate::settings::option_file::{Entry, Value, error_at};
 use crate::settings::server_url::{self, Host};
 
-/// MariaDB's switches, in the place of an `ssl-mode`.
+/// MariaDB's switches for TLS, instead of an `ssl-mode`.
 const SSL: &str = "ssl";
 const SSL_VERIFY: &str = "ssl-verify-server-cert";
 
-/// Options of TLS in the groups of other clients that take no security away when they are ignored. Every other one that dblock
-/// does not know is refused: without it a connection could be less secure than its owner wanted.
+/// TLS options in the groups of other clients that can be ignored without a loss of security. Any other unknown one is refused: without
+/// it a connection could be less secure than intended.
 const HARMLESS: [&str; 3] = [
     "tls-sni-servername",
     "ssl-session-data",
     "ssl-session-data-continue-on-failed-reuse",
 ];
 
-/// What one source gives. A single setting in it beats its part of the URL.
+/// How similar a name must be to be suggested.
+const NEAR: f64 = 0.8;
+
+/// The settings from one source. A separate setting overrides its part of the URL.
 #[derive(Debug, Default)]
 pub struct Source {
     settings: BTreeMap<String, Given>,
-    /// The hosts that its URL names, and that URL.
+    /// The hosts in its URL, and that URL.
     pub hosts: Option<(Vec<Host>, Given)>,
 }
 
 impl Source {
-    /// What it gives for a setting.
+    /// The value that the source gives for a setting.
     pub fn get(&self, name: &str) -> Option<&Given> {
         self.settings.get(name)
     }
 
-    /// Takes a value in the place of an earlier one.
+    /// Sets a value, in place of an earlier one.
     pub fn insert(&mut self, given: Given) {
-        // Of two ways to give a password the later one counts.
+        // If a password is given in two ways, the later one counts.
         match given.name.as_str() {
             "password" => self.settings.remove("password-file"),
             "password-file" => self.settings.remove("password"),
-            // To MariaDB's clients a later one of these turns TLS on again.
+            // As in MariaDB's clients, these turn TLS on again.
             "ssl-ca" | "ssl-cert" | "ssl-key" => self.settings.remove(SSL),
             _ => None,
         };
         self.settings.insert(given.name.clone(), given);
     }
 
-    /// Takes a value where the source gives none yet.
+    /// Sets a value if the source has none yet.
     pub fn insert_if_absent(&mut self, given: Given) {
         self.settings.entry(given.name.clone()).or_insert(given);
     }
 
-    /// Takes the parts of the URL for the settings that are not given one by one.
+    /// Takes the parts of the URL for settings that are not given separately.
     ///
     /// # Errors
-    /// That the URL is malformed.
+    /// The URL is malformed.
     pub fn split_url(&mut self) -> Result<(), Failure> {
         let Some(url) = self.settings.remove("url") else {
             return Ok(());
@@ -74,7 +77,7 @@ impl Source {
         Ok(())
     }
 
-    /// MariaDB's clients have two switches where MySQL's have a mode. Of both the one that asks for more counts.
+    /// MariaDB's clients have two switches instead of MySQL's mode. The stricter of both counts.
     pub fn choose_ssl_mode(&mut self) {
         let given = |name: &str, value: &[u8]| {
             let given = self.get(name).filter(|given| *given.value == *value)?;
@@ -90,26 +93,32 @@ impl Source {
         }
     }
 
-    /// The options of TLS in the groups of other clients that dblock does not know.
+    /// The TLS options in the groups of other clients that dblock does not know.
     pub fn unknown_tls_options(&self) -> impl Iterator<Item = &Given> {
         let settings = self.settings.iter();
         let unknown = settings.filter(|(name, _)| is_unknown_tls_option(name));
         unknown.map(|(_, given)| given)
     }
 
-    /// Takes an option of the group `[dblock]`. Returns a warning if it is ignored.
+    /// Adds an option of the group `[dblock]`. Returns a warning if the option is ignored.
     ///
     /// # Errors
-    /// That dblock has no such option, or that its value is wrong.
+    /// dblock has no such option, or its value is wrong.
     pub fn add_own(&mut self, entry: &Entry) -> Result<Option<String>, Failure> {
         let (name, place) = (entry.key.as_str(), &entry.place);
-        let known = |name: &str| cli::setting(name).filter(|setting| setting.files != Files::No);
-        if let Some(setting) = known(name) {
-            return self.add(name, setting.takes, entry).map(|()| None);
-        }
-        if cli::setting(name).is_some() {
-            let why = format!("{name} is not allowed in an option file");
-            return Err(error_at(place, &why));
+        let known = |name: &str| {
+            let of_name = || cli::settings().filter(move |setting| setting.name == name);
+            let used = of_name().find(|setting| matches!(setting.files, Files::Own | Files::All));
+            used.or_else(|| of_name().next())
+        };
+        match known(name) {
+            Some(setting) if setting.files == Files::Never => {
+                let why = format!("{name} is not allowed in an option file");
+                return Err(error_at(place, &why));
+            }
+            Some(setting) if setting.files == Files::No => return Ok(None),
+            Some(setting) => return self.add(name, setting.takes, entry).map(|()| None),
+            None => {}
         }
         match prefixed(name) {
             Some(("password", false)) => {
@@ -123,13 +132,16 @@ impl Source {
             }
             _ => {}
         }
-        // Its first word alone: what follows may be a password that lacks its `=`.
+        // Only the first word: the rest may be a password whose `=` is missing.
         let mut words = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
         let why = match words.next().unwrap_or_default() {
             word if word != name && known(word).is_some() => {
                 format!("an = is missing after {word}")
             }
-            word => format!("[dblock] has no option {word:?}"),
+            word => match similar(word) {
+                Some(meant) => format!("[dblock] has no option {word:?}; did you mean {meant}?"),
+                None => format!("[dblock] has no option {word:?}"),
+            },
         };
         if entry.is_loose {
             return Ok(Some(format!("{place}: {why}")));
@@ -137,13 +149,13 @@ impl Source {
         Err(error_at(place, &why))
     }
 
-    /// Takes an option of a group that other clients read too, if it is one for dblock.
+    /// Adds an option from a group of other clients, if dblock has it.
     ///
     /// # Errors
-    /// That its value is wrong.
+    /// Its value is wrong.
     pub fn add_of_clients(&mut self, entry: &Entry) -> Result<(), Failure> {
         let name = entry.key.as_str();
-        // To the clients 0 is the default, or no limit.
+        // In the clients 0 means the default, or no limit.
         let is_zero = matches!(&entry.value, Value::Text(value) if **value == *b"0");
         match prefixed(name) {
             Some((switch @ (SSL | SSL_VERIFY), turns_on)) => {
@@ -166,7 +178,7 @@ impl Source {
         let place = &entry.place;
         let value = match (&entry.value, takes) {
             (_, Takes::Switch) => return self.add_switch(name, true, entry),
-            // As a variable that is set to nothing; it takes back what was given before it.
+            // Like an empty variable: it removes an earlier value.
             (Value::Text(value), _) if value.is_empty() => {
                 self.settings.remove(name);
                 return Ok(());
@@ -188,7 +200,7 @@ impl Source {
         Ok(())
     }
 
-    /// Takes a switch, which its name turns on or off, and the value 0 the other way.
+    /// Adds a switch. Its name turns it on or off, and the value 0 reverses that.
     fn add_switch(&mut self, name: &str, turns_on: bool, entry: &Entry) -> Result<(), Failure> {
         let as_named = match &entry.value {
             Value::Text(value) if value.is_empty() => {
@@ -215,7 +227,17 @@ impl Source {
     }
 }
 
-/// Whether dblock takes an option from the groups of other clients. All else there is for other programs.
+/// The option that is most similar to a wrong name.
+fn similar(wrong: &str) -> Option<&'static str> {
+    cli::settings()
+        .filter(|setting| setting.files != Files::Never)
+        .map(|setting| (strsim::jaro_winkler(wrong, setting.name), setting.name))
+        .filter(|(likeness, _)| *likeness >= NEAR)
+        .max_by(|(one, _), (other, _)| one.total_cmp(other))
+        .map(|(_, name)| name)
+}
+
+/// Whether dblock reads this option from the groups of other clients. Other options are for other programs.
 fn is_read_from_clients(name: &str) -> bool {
     matches!(name, SSL | SSL_VERIFY)
         || cli::setting(name).is_some_and(|setting| setting.files == Files::All)
@@ -226,7 +248,7 @@ fn is_unknown_tls_option(name: &str) -> bool {
     concerns_tls && !is_read_from_clients(name) && !HARMLESS.contains(&name)
 }
 
-/// A switch with a word before its name, and whether that word turns it on.
+/// Splits a switch into a prefix and its name, and returns whether the prefix turns it on.
 fn prefixed(name: &str) -> Option<(&str, bool)> {
     let words = [("skip-", false), ("disable-", false), ("enable-", true)];
     words

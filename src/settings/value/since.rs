@@ -1,24 +1,24 @@
-//! A moment as people write it: so long ago, or a time of RFC 3339's.
+//! A time in the past: a duration before now, or a time in RFC 3339.
 
 use std::time::SystemTime;
 
 use super::{duration, shown_safely};
 use crate::history::Since;
 
-/// A moment: so long ago, or at this time.
+/// A time in the past: a duration before now, or this time.
 pub fn since(text: &str) -> Result<Since, String> {
-    // No duration has one.
+    // No duration contains these characters.
     if text.contains('-') || text.contains(':') {
         return moment(text).map(Since::At).ok_or_else(|| neither(text));
     }
-    // What begins with a digit is one that is wrong or too long.
+    // What begins with a digit is a duration that is malformed or too long.
     let is_duration = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
     duration(text)
         .map(Since::Ago)
         .map_err(|wrong| if is_duration { wrong } else { neither(text) })
 }
 
-/// A time as RFC 3339 writes it, or a date with or without a time of day, which are UTC: microseconds since 1970.
+/// A time in RFC 3339, or a date with an optional time of day, both in UTC. Returns microseconds since 1970.
 pub fn time(text: &str) -> Result<i64, String> {
     moment(text).ok_or_else(|| {
         let shown = shown_safely(text);
@@ -38,7 +38,7 @@ fn moment(text: &str) -> Option<i64> {
         "" => ("00:00", 0),
         rest => zone(rest.strip_prefix([' ', 'T', 't'])?)?,
     };
-    // A time of day with an offset has seconds.
+    // A time of day with an offset always has seconds.
     let seconds = if of_day.len() == 5 { ":00" } else { "" };
     let utc = humantime::parse_rfc3339_weak(&format!("{date} {of_day}{seconds}")).ok()?;
     let since_1970 = utc.duration_since(SystemTime::UNIX_EPOCH).ok()?;
@@ -53,7 +53,7 @@ fn neither(text: &str) -> String {
     )
 }
 
-/// A time of day apart from its zone, and how many minutes that is east of UTC.
+/// Splits a time of day and its zone. Returns the zone as minutes east of UTC.
 fn zone(text: &str) -> Option<(&str, i64)> {
     if let Some(utc) = text.strip_suffix(['Z', 'z']) {
         return Some((utc, 0));

@@ -1,4 +1,4 @@
-//! Turns: what has ended is handed in, and what is due is claimed, once, whatever becomes of the session.
+//! Turns: each records outcomes and claims due jobs exactly once, even if the session is lost.
 
 use super::super::Until;
 use super::super::message::FromClaimer;
@@ -7,32 +7,33 @@ use super::{
 };
 use crate::base::clock::Moment;
 use crate::queue::{
-    AskCandidates, AskShards, AskTurn, Claim, Exchange, Step, Turn, TurnOver, Verdict, Want,
+    AskCandidates, AskShards, AskTurn, Claim, Ended, Exchange, JobEnd, Step, Turn, TurnOver,
+    Verdict, Want,
 };
 
-/// Where jobs that others are about to claim cannot be skipped: so many times as many candidates as are wanted.
+/// Without `SKIP LOCKED`, a claim picks from this many times as many candidates as it wants.
 pub(super) const CANDIDATES: u32 = 4;
 
-/// Jobs that are claimed in one turn at most: their payloads come in one answer.
+/// Most jobs to claim in one turn: their payloads come in one answer.
 pub(super) const CLAIMED: u32 = 500;
 
-/// Turns of a shard, one behind the other, before what has ended meanwhile is handed in.
+/// Most consecutive turns in one shard before newer outcomes are recorded.
 const TURNS: u32 = 8;
 
-/// A number from 0 to below this, by chance.
+/// A random number from 0 to below `limit`.
 pub(super) fn chance_below(limit: u16) -> u16 {
     let chance = getrandom::u32().unwrap_or_default();
     u16::try_from(chance % u32::from(limit.max(1))).unwrap_or_default()
 }
 
 impl Claimer<'_> {
-    /// Hands in what has ended, and claims what is due; where it `waits`, until there is something.
+    /// Records outcomes and claims due jobs. If it `waits`, it returns only once something was claimed or a message has come.
     pub(super) fn take_turn(&mut self, want: u32, waits: bool) -> Turned<()> {
         if !waits && self.looked.elapsed() > LOOK_INTERVAL {
             self.look()?;
         }
         let mut claimed = self.exchange(want)?;
-        // A worker that ends when nothing is due does not end on the word of a glance at what nobody else was claiming.
+        // Before a worker that drains the queue ends, it looks once more: a claim skips what others have locked.
         if !waits && claimed == 0 && want > 0 && self.spec.until != Until::Stopped && self.look()? {
             self.fruitless_pause = sleep_longer(self.fruitless_pause);
             return self.send_in_time(&FromClaimer::TurnOver { nothing_due: false }, None);
@@ -44,6 +45,10 @@ impl Claimer<'_> {
             if self.await_work()? {
                 self.leave_head()?;
                 claimed = self.exchange(want)?;
+                if claimed == 0 && !self.ended.is_empty() {
+                    // A block whose jobs were canceled or could not be read is recorded now, not only when something is due.
+                    self.exchange_in(0, self.shard)?;
+                }
                 if claimed == 0 {
                     self.fruitless_pause = sleep_longer(self.fruitless_pause);
                 }
@@ -56,10 +61,11 @@ impl Claimer<'_> {
             self.fruitless_pause = SHORTEST_PAUSE;
         }
         let nothing_due = claimed < want && !self.has_more;
-        self.send_in_time(&FromClaimer::TurnOver { nothing_due }, None)
+        self.send_in_time(&FromClaimer::TurnOver { nothing_due }, None)?;
+        self.keep_pace()
     }
 
-    /// One turn, or where several shards have jobs some more, until so many are claimed as are wanted. How many were.
+    /// Takes turns in one shard, and then in others with due jobs, until enough is claimed. Returns how many jobs.
     pub(super) fn exchange(&mut self, want: u32) -> Turned<u32> {
         let shard = self.shard;
         self.has_more = false;
@@ -86,8 +92,8 @@ impl Claimer<'_> {
         Ok(claimed)
     }
 
-    /// Turns until so many of a shard are claimed as are wanted, or nothing is left, some turns at most. How many were. Where a command
-    /// has all of its jobs, what is claimed ahead waits for the next turn, which hands in what has ended meanwhile.
+    /// Takes turns in a shard until enough is claimed or nothing is left, [`TURNS`] at most. Returns how many jobs. Of single jobs it
+    /// claims enough for one command: the next turn claims ahead, and records newer outcomes first.
     fn claim_in(&mut self, want: u32, shard: u16) -> Turned<u32> {
         let is_block = self.worker()?.queue.claim == Claim::Blocks;
         let enough = if is_block {
@@ -100,7 +106,7 @@ impl Claimer<'_> {
             let left = want - total;
             let claimed = self.exchange_in(left, shard)?;
             total = want.min(total.saturating_add(claimed));
-            // A block of which all jobs were canceled is handed in at once.
+            // If all jobs of a block were canceled, the next turn deletes it, and there may be more.
             let is_all = if is_block {
                 claimed == 0 && self.ended.is_empty()
             } else {
@@ -120,14 +126,24 @@ impl Claimer<'_> {
         if want.is_none() && self.ended.is_empty() {
             return Ok(0);
         }
+        let gives_back = |ended: &Ended| ended.outcome == JobEnd::GivenBack;
+        if self.ended.iter().any(gives_back) {
+            self.marks.forget();
+        }
+        let begun = Moment::now();
         let over = self.carry_out(want.as_ref())?;
         self.ended.clear();
+        if let Some(want) = want.filter(|want| want.among.is_none()) {
+            let claimed = over.places.iter().copied();
+            self.marks
+                .note(shard, &want.above, claimed, begun.elapsed());
+        }
         if !over.claimed.is_empty() {
-            self.early_prune = self.early_prune.once_claimed();
+            self.pruning.early = self.pruning.early.once_claimed();
         }
         let claimed = self.pass_on(&over)?;
         if self.is_stuck && !self.ended.is_empty() {
-            // Others are not to wait for them until a command of this worker has ended.
+            // Return them now, so that others need not wait for a command of this worker.
             self.exchange_in(0, shard)?;
         }
         self.check_queue(over.standing.has_queue)?;
@@ -143,7 +159,7 @@ impl Claimer<'_> {
             Claim::Rows => want.min(CLAIMED),
             Claim::Blocks => 1,
         };
-        // What the server can do is known with the session.
+        // Opening the session finds out whether the server can skip locked rows.
         self.session()?;
         if self
             .opened
@@ -154,6 +170,7 @@ impl Claimer<'_> {
                 limit,
                 shard,
                 among: None,
+                above: self.marks.begin(shard, self.spec.until != Until::Stopped),
             }));
         }
         let tables = self.tables.clone();
@@ -173,10 +190,11 @@ impl Claimer<'_> {
             limit,
             shard,
             among: Some(among),
+            above: Vec::new(),
         }))
     }
 
-    /// Carries out a turn once, however often it must be asked what became of it.
+    /// Carries out a turn exactly once. If its outcome is in doubt, it looks that up.
     pub(super) fn carry_out(&mut self, want: Option<&Want>) -> Turned<TurnOver> {
         let (tables, ended) = (self.tables.clone(), std::mem::take(&mut self.ended));
         let worker = self.worker()?;
@@ -189,7 +207,7 @@ impl Claimer<'_> {
         };
         let mut exchange = Exchange::after(last);
         let mut pause = SHORTEST_PAUSE;
-        // Where an answer was lost the lease counts from the first time: what is only looked up renews nothing.
+        // The lease counts from the first packet: looking up an outcome renews nothing.
         let sent = Moment::now();
         let outcome = loop {
             let turn = Turn {
@@ -207,7 +225,7 @@ impl Claimer<'_> {
                 Step::LookUp => session.run_batch(&AskTurn(&turn)),
             });
             let asked = asked.and_then(|over| match over {
-                // As long as it fails, nothing else renews the lease.
+                // Without an answer to the turn, only this renews the lease.
                 None => self.keep_lease().map(|()| None),
                 over => Ok(over),
             });
@@ -225,7 +243,7 @@ impl Claimer<'_> {
         };
         self.ended = ended;
         if outcome.is_ok() {
-            // Where the answer was lost, the server may keep the session as briefly as before: the next turn tells it again.
+            // If the outcome was looked up, the server may still have the short idle timeout. The next turn sets it again.
             if exchange.step() == Step::CarryOut {
                 self.timeout = Timeout::OfLease;
             }

@@ -1,8 +1,8 @@
-//! What a worker does that has nothing to do: it waits until something is due, and looks after delayed jobs, dead workers and what is too old.
+//! An idle worker: it waits until something is due, promotes delayed jobs, rescues the jobs of dead workers, and prunes old jobs.
 
 use super::super::Until;
 use super::super::message::FromClaimer;
-use super::exchange::chance_below;
+use super::pruning::PRUNE_INTERVAL;
 use super::{Claimer, Head, LONGEST_WAIT, LOOK_INTERVAL, Timeout, Turned};
 use crate::base::clock::{Moment, by_chance};
 use crate::base::log::Level;
@@ -11,46 +11,8 @@ use crate::db::{Fault, Session};
 use crate::queue::{self, AwaitHead, Idle, LookOrSleep};
 use std::time::Duration;
 
-/// From one deletion of what is too old to the next, and how long it takes at most.
-pub(super) const PRUNE_INTERVAL: Duration = Duration::from_secs(10);
-
-pub(super) const LONGEST_PRUNE: Duration = Duration::from_millis(200);
-
-/// One in so many workers that end by themselves deletes what is too old, whether it has something to do or not: each leaves a row.
-const PRUNES_ONE_IN: u16 = 16;
-
-/// When a worker that may end before it has pruned does it. There may be no other: cron starts one that ends, again and again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EarlyPrune {
-    /// It does not.
-    No,
-    /// When it looks whether there is more to do, once it had something.
-    AfterClaim,
-    /// When it looks the next time.
-    Now,
-}
-
-impl EarlyPrune {
-    pub(super) fn of(until: Until) -> Self {
-        match until {
-            Until::Stopped => Self::No,
-            _ if chance_below(PRUNES_ONE_IN) == 0 => Self::Now,
-            // What it has done may be many jobs; of one it is not said that nothing more is due.
-            Until::Drained => Self::AfterClaim,
-            Until::Once => Self::No,
-        }
-    }
-
-    pub(super) fn once_claimed(self) -> Self {
-        match self {
-            Self::AfterClaim => Self::Now,
-            other => other,
-        }
-    }
-}
-
 impl Claimer<'_> {
-    /// Looks after delayed jobs and dead workers; whether there may be something to claim.
+    /// Promotes delayed jobs and rescues the jobs of dead workers. Returns whether there may be something to claim.
     pub(super) fn look(&mut self) -> Turned<bool> {
         if self.renewal_due().is_some_and(|due| due <= Moment::now()) {
             self.renew()?;
@@ -67,7 +29,7 @@ impl Claimer<'_> {
         let Some(idle) = self.ask(|session| session.run(&look))? else {
             return Ok(true);
         };
-        self.act_on(idle)?;
+        self.act_on(idle, false)?;
         if idle.is_paused && self.spec.until != Until::Stopped && !self.has_said_paused {
             self.has_said_paused = true;
             let line = format!("the queue {} is paused", self.spec.queue);
@@ -76,19 +38,24 @@ impl Claimer<'_> {
         Ok(idle.is_due || idle.is_delayed_due && !idle.is_paused || idle.has_dead)
     }
 
-    pub(super) fn act_on(&mut self, idle: Idle) -> Turned<()> {
+    /// Acts on what a look has found. A worker that `is_idle` also prunes old jobs.
+    fn act_on(&mut self, idle: Idle, is_idle: bool) -> Turned<()> {
         self.check_queue(idle.has_queue)?;
-        if idle.has_dead || idle.is_delayed_due || self.is_prune_due() {
+        let prunes = self.pruning.is_due() || is_idle && self.pruning.is_behind;
+        if idle.has_dead || idle.is_delayed_due || prunes {
             self.leave_head()?;
         }
         let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
         let tables = self.tables.clone();
+        if idle.has_dead || idle.is_delayed_due {
+            self.marks.forget();
+        }
         let mut dead = 0;
         while idle.has_dead
             && self.ask(|session| queue::rescue(&tables, &queue, worker, session))? == Some(true)
         {
             dead += 1;
-            // They may be many, with many jobs.
+            // There may be many dead workers, each with many jobs.
             self.keep_lease()?;
         }
         if dead > 0 {
@@ -103,24 +70,16 @@ impl Claimer<'_> {
                 .is_some_and(|opened| opened.skips_locked);
             self.ask(|session| queue::promote(&tables, &queue, skips, session))?;
         }
-        if self.is_prune_due() {
-            self.pruned = Moment::now();
-            self.early_prune = EarlyPrune::No;
-            let mut prune = || self.ask(|session| queue::prune(&tables, &queue, session));
-            let begun = Moment::now();
-            while prune()? == Some(true) && begun.elapsed() < LONGEST_PRUNE {}
+        if prunes {
+            self.prune(is_idle && !idle.is_delayed_due && dead == 0)?;
         }
         Ok(())
     }
 
-    fn is_prune_due(&self) -> bool {
-        self.early_prune == EarlyPrune::Now || self.pruned.elapsed() > PRUNE_INTERVAL
-    }
-
-    /// Gives up the place at the head: nobody wakes this session from then on.
+    /// Releases the head's lock, so that nobody interrupts the next statements.
     pub(super) fn leave_head(&mut self) -> Turned<()> {
         let leave = queue::leave_head(&self.lock);
-        // A session that is over holds no lock.
+        // A lost session holds no lock.
         while matches!(self.head, Head::Holds | Head::Unknown) && self.session.is_some() {
             let left = self.ask(|session| match session.run(&leave) {
                 Err(Fault::NoNamedLocks(_)) => Ok(()),
@@ -134,7 +93,7 @@ impl Claimer<'_> {
         Ok(())
     }
 
-    /// Waits until there may be something to claim, or a moment; whether there may be.
+    /// Waits for a while, or until there may be something to claim. Returns whether there may be.
     pub(super) fn await_work(&mut self) -> Turned<bool> {
         let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
         let tables = self.tables.clone();
@@ -157,7 +116,7 @@ impl Claimer<'_> {
                 self.timeout = Timeout::Unknown;
             }
             let waited = self.ask(|session| match session.run_batch(&head) {
-                // Each looks for itself, where there are no such locks.
+                // Without named locks each worker looks for itself.
                 Err(Fault::NoNamedLocks(_)) => Ok(None),
                 waited => waited.map(Some),
             })?;
@@ -171,12 +130,12 @@ impl Claimer<'_> {
                 Some(Some(true)) => Head::Holds,
             };
             if self.session.is_none() || matches!(self.head, Head::No | Head::Unknown) {
-                // It is the head that looks: who waits behind it asks for nothing else.
+                // Only the head looks; the workers behind it wait.
                 return Ok(false);
             }
-            if self.pruned.elapsed() > PRUNE_INTERVAL {
-                // One before it may have pruned just now: all of them together are to prune once in that time.
-                self.pruned =
+            if !self.pruning.is_behind && self.pruning.begun.elapsed() > PRUNE_INTERVAL {
+                // An earlier head may have pruned just now. All heads together should prune once in this interval.
+                self.pruning.begun =
                     Moment::now() - by_chance(PRUNE_INTERVAL * 2).saturating_sub(PRUNE_INTERVAL);
             }
         }
@@ -187,15 +146,15 @@ impl Claimer<'_> {
             limit: LOOK_INTERVAL.min(left),
         };
         let look = |session: &mut Session| match session.run(&look) {
-            // Nothing is under way that would be to be rolled back.
+            // No transaction is open, so there is nothing to roll back.
             Err(Fault::Interrupted(_)) => Ok(None),
             idle => idle.map(Some),
         };
         let Some(idle) = self.ask(look)?.flatten() else {
-            // It was woken, or the session is lost.
+            // It was woken. Without a session, it was lost instead.
             return Ok(self.session.is_some());
         };
-        self.act_on(idle)?;
+        self.act_on(idle, !idle.is_due)?;
         Ok(idle.is_due || idle.is_delayed_due && !idle.is_paused || idle.has_dead)
     }
 }

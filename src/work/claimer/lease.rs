@@ -8,7 +8,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::lock::Lease;
 use crate::queue::{self, AskRunning, Ended, FindRegistration, JobEnd, Register, Renew, Unit};
 
-/// Claims of one message at most.
+/// Most claims in one message.
 const NAMED_AT_ONCE: usize = 200;
 
 impl Claimer<'_> {
@@ -25,7 +25,7 @@ impl Claimer<'_> {
         Some(lease.next_renewal())
     }
 
-    /// Registers the worker, or renews the lease of one that has gone on for another claimer.
+    /// Registers the worker. After a takeover it renews the lease, and returns unknown claims.
     pub(super) fn ensure_lease(&mut self) -> Turned<()> {
         if self.worker.is_none() {
             self.session()?;
@@ -67,6 +67,7 @@ impl Claimer<'_> {
                 queue,
                 turn: Some(0),
                 lease: Some(lease),
+                held_until: lease.over(),
                 known: None,
             });
         }
@@ -83,8 +84,9 @@ impl Claimer<'_> {
         Ok(())
     }
 
-    /// What a claimer that died has claimed without having said so goes back, and so does what a server has that lost the commit which
-    /// handed it in. What such a server has lost the claim of is not the worker's any more.
+    /// Compares the worker's rows with the claims that the coordinator knows. It returns unknown rows: the dead claimer had not reported
+    /// these claims, or the server lost the commit that recorded their outcomes. It reports known claims without a row: they are not the
+    /// worker's any more.
     pub(super) fn give_back_unknown(&mut self, known: &[(u64, u64)]) -> Turned<()> {
         let tables = self.tables.clone();
         let ask = AskRunning {
@@ -113,8 +115,7 @@ impl Claimer<'_> {
         Ok(())
     }
 
-    /// Renews the lease if that is due, or tries to, in the midst of something else: the number of the last turn stays what it is known
-    /// to be.
+    /// Renews the lease if that is due, in a single attempt. It does not change the number of the last turn.
     pub(super) fn keep_lease(&mut self) -> Turned<()> {
         let Some(worker) = &self.worker else {
             return Ok(());
@@ -140,16 +141,18 @@ impl Claimer<'_> {
         Ok(())
     }
 
-    /// The lease was renewed by what was sent then.
+    /// Notes that the packet sent at this moment has renewed the lease.
     pub(super) fn confirm(&mut self, sent: Moment) {
         if let Some(worker) = &mut self.worker {
             if worker.lease.is_some_and(|lease| lease.proved > sent) {
                 return;
             }
-            worker.lease = Some(Lease {
+            let lease = Lease {
                 ttl: worker.queue.ttl,
                 proved: sent,
-            });
+            };
+            worker.lease = Some(lease);
+            worker.held_until = lease.over();
             self.link.send_if_heard(&FromClaimer::Confirmed(sent));
         }
     }
@@ -187,7 +190,7 @@ impl Claimer<'_> {
         if is_there {
             return Ok(());
         }
-        // The worker's row is the last that is left of it.
+        // Only the worker's row and its claims are left of the queue. Delete them.
         let (number, tables) = (self.worker()?.number, self.tables.clone());
         let _ = self.ask(|session| queue::delete_worker(number, &tables, session));
         self.say(&FromClaimer::QueueDeleted);

@@ -1,11 +1,11 @@
-//! Payloads: read from the tables, and passed on in files.
+//! Reads payloads from the tables, and passes them on in files.
 
 use super::super::message::{Claimed, ClaimedJob, FromClaimer};
 use super::super::payload;
 use super::{Claimer, Stop, Turned};
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::in_words;
-use crate::queue::{Ended, JobEnd, ReadBlock, ReadPart, TurnOver, Unit};
+use crate::queue::{Ended, JobEnd, ReadBlock, ReadPiece, Stored, TurnOver, Unit};
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::os::fd::AsFd;
@@ -19,7 +19,7 @@ pub(super) fn refused(error: &std::io::Error) -> Stop {
     Stop::NoPayloads(Failure::new(Reason::OsRefused, line))
 }
 
-/// What was not started.
+/// Returns a unit that was not started.
 fn given_back(unit: &Unit) -> Ended {
     Ended {
         unit: unit.clone(),
@@ -28,17 +28,17 @@ fn given_back(unit: &Unit) -> Ended {
     }
 }
 
-/// Units and jobs of one message at most: a packet has 32 KB.
+/// Most units and jobs in one message: a packet has 32 KB.
 pub(super) const UNITS_OF_MESSAGE: usize = 80;
 
 pub(super) const JOBS_OF_MESSAGE: usize = 300;
 
-/// Jobs of a block that are read at once.
+/// How many jobs of a block are read at once.
 pub(super) const JOBS_READ: usize = 500;
 
 impl Claimer<'_> {
-    /// Reads the payloads of what was claimed, and passes all of it on. How many jobs it is. Where there is no room for payloads, the
-    /// rest is to go back, and the worker ends when it has handed that in.
+    /// Reads the payloads of the claimed units, and sends all to the coordinator. Returns how many jobs. If there is no room for payloads,
+    /// it returns the rest, and the worker ends.
     pub(super) fn pass_on(&mut self, over: &TurnOver) -> Turned<u32> {
         let (mut jobs, mut units) = (0, 0);
         if over.claimed.is_empty() {
@@ -59,22 +59,13 @@ impl Claimer<'_> {
         Ok(jobs)
     }
 
-    /// Counts the jobs, and the units that were passed on: of those that were claimed together all are blocks, or none is.
+    /// Counts the sent jobs and units. A queue's units are either all blocks or all single jobs.
     fn pass_on_each(&mut self, over: &TurnOver, jobs: &mut u32, units: &mut usize) -> Turned<()> {
         let mut pending: Vec<Claimed> = Vec::new();
         let mut file = payloads()?;
-        for (at, (unit, parts, payload)) in over.claimed.iter().enumerate() {
+        for (at, (unit, payload)) in over.claimed.iter().enumerate() {
             if unit.block == 0 {
-                let job = match parts {
-                    Some(parts) => {
-                        self.write_payload(&mut file, unit.job, *parts, payload.as_deref())?
-                    }
-                    None => None,
-                };
-                let Some(job) = job else {
-                    self.give_back_incomplete(unit)?;
-                    continue;
-                };
+                let job = self.write_payload(&mut file, unit.job, payload.as_ref())?;
                 pending.push(Claimed {
                     unit: unit.clone(),
                     of: 1,
@@ -101,44 +92,51 @@ impl Claimer<'_> {
         self.send_in_time(&FromClaimer::Claimed(claimed), Some(file.as_fd()))
     }
 
-    /// Adds a payload to the file. `None`: a part of it is missing.
+    /// Appends a job's payload to the file. `None`: there is no such job.
     pub(super) fn write_payload(
         &mut self,
         file: &mut File,
         job: u64,
-        parts: u32,
-        payload: Option<&[u8]>,
-    ) -> Turned<Option<ClaimedJob>> {
+        payload: Option<&Stored>,
+    ) -> Turned<ClaimedJob> {
         let offset = file.stream_position().map_err(|error| refused(&error))?;
         let mut length = 0;
         let mut write = |bytes: &[u8]| {
             length += bytes.len() as u64;
             file.write_all(bytes).map_err(|error| refused(&error))
         };
-        write(payload.unwrap_or_default())?;
+        if let Some(Stored::Read(bytes)) = payload {
+            write(bytes)?;
+        }
         let tables = self.tables.clone();
-        for part in 0..parts {
-            let read = ReadPart {
+        let mut is_whole = payload.is_some();
+        for piece in payload.iter().flat_map(|payload| payload.pieces()) {
+            let read = ReadPiece {
                 tables: &tables,
                 job,
-                part,
+                piece,
             };
             let bytes = self.ask_until_answered(|session| session.run(&read))?;
             let Some(bytes) = bytes else {
-                return Ok(None);
+                is_whole = false;
+                break;
             };
             write(&bytes)?;
         }
-        Ok(Some(ClaimedJob {
+        if !is_whole {
+            // The queue may be deleted, or the worker lost. A renewal finds out.
+            self.renew()?;
+        }
+        Ok(ClaimedJob {
             id: job,
             offset,
             length,
-        }))
+            is_whole,
+        })
     }
 
-    /// Gives back what cannot be read whole, unless that is because the queue was deleted or the worker was lost: no command is started
-    /// for a part of a payload.
-    fn give_back_incomplete(&mut self, unit: &Unit) -> Turned<()> {
+    /// Returns a block that could not be read, unless the queue was deleted or the worker lost.
+    fn give_back_unread(&mut self, unit: &Unit) -> Turned<()> {
         self.renew()?;
         self.ended.push(given_back(unit));
         Ok(())
@@ -160,13 +158,11 @@ impl Claimer<'_> {
             };
             let found = self.ask_until_answered(|session| session.run(&read))?;
             for job in &found {
-                in_parts |= job.parts > 0;
-                let read =
-                    self.write_payload(&mut file, job.id, job.parts, job.payload.as_deref())?;
-                match read.filter(|_| job.has_queue) {
-                    Some(read) => jobs.push(read),
-                    None => return self.give_back_incomplete(unit).map(|()| 0),
+                if !job.has_queue {
+                    return self.give_back_unread(unit).map(|()| 0);
                 }
+                in_parts |= matches!(job.payload, Stored::InParts(_));
+                jobs.push(self.write_payload(&mut file, job.id, Some(&job.payload))?);
             }
             match found.last() {
                 Some(last) if found.len() == JOBS_READ && last.id < unit.last_job => {
@@ -175,14 +171,14 @@ impl Claimer<'_> {
                 _ => break,
             }
         }
-        // Whoever goes on after this process has to ask, but here it is known.
+        // The claim does not know whether a block has payloads in parts. Now it is known.
         let unit = &Unit {
             has_parts: in_parts,
             ..unit.clone()
         };
         let of = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
         if jobs.is_empty() {
-            // All of them were canceled, or the queue was deleted.
+            // All jobs were canceled, or the queue was deleted.
             self.renew()?;
             self.ended.push(Ended {
                 unit: unit.clone(),

@@ -1,4 +1,4 @@
-//! What a worker does by the clock: commands whose time is over, a lease that ends, a server that is sought, the end of the worker.
+//! A worker's deadlines: the timeouts of commands, the end of the lease, the search for a server, and the worker's own end.
 
 use super::super::Until;
 use super::super::command::{Cause, Command};
@@ -10,14 +10,14 @@ use crate::lock::Lease;
 use crate::supervise::is_over;
 use std::time::Duration;
 
-/// How long a worker that has nothing any more waits, from when it asks for that, for the server to know that it is gone.
+/// How long a worker without jobs waits for the server to deregister it.
 pub(super) const DEREGISTER_LIMIT: Duration = Duration::from_millis(800);
 
-/// A lease that is found over so long after its time: this process was stopped, or the machine slept.
+/// If the end of the lease is noticed this late, this process was stopped, or the machine slept.
 pub(super) const OVERSLEPT: Duration = Duration::from_millis(500);
 
 impl Coordinator<'_> {
-    /// Ends what must end by now.
+    /// Ends commands and waits that have reached their deadline.
     pub(super) fn check_deadlines(&mut self) {
         let kill_after = self.spec.kill_after;
         for command in &mut self.commands {
@@ -48,7 +48,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// That no server was reached in time, or none that takes writes.
+    /// The error when no server, or none that takes writes, was reached in time.
     fn unreachable(&self) -> Failure {
         if let Some(server) = &self.only_read_only {
             let line = format!("{server}; name the server that takes writes");
@@ -66,35 +66,35 @@ impl Coordinator<'_> {
         Failure::new(Reason::Unreachable, line)
     }
 
-    /// By when a server is to be reached; `None`: one was, and is sought for as long as it takes, or nothing more is wanted.
+    /// When a server must have been reached. `None`: no limit, as one was reached before, or none is needed.
     pub(super) fn reach_by(&self) -> Option<Moment> {
         if self.mode != Mode::Working || self.claimer.is_none() {
             return None;
         }
-        // One that is to end by itself does not wait for ever.
+        // A worker that ends by itself does not wait without limit.
         let lease = self.lease.filter(|_| self.spec.until != Until::Stopped);
         let since = self.begun.or(lease.map(Lease::over))?;
         Some(since + self.spec.connection.connect_timeout)
     }
 
-    /// How many jobs and blocks have ended of which the server may not know.
+    /// How many jobs and blocks have ended without a confirmed record.
     pub(super) fn unrecorded(&self) -> usize {
         self.ended.len() + self.handed.len()
     }
 
-    /// How long the claimer of a worker that ends may take for the rest.
+    /// How long the claimer of an ending worker may take for its current step.
     pub(super) fn end_limit(&self) -> Duration {
         let connect_timeout = self.spec.connection.connect_timeout;
         match self.claimer_state {
             _ if self.unrecorded() > 0 => connect_timeout,
-            // It may be claiming what nobody else knows of.
+            // It may be claiming jobs that nobody else knows of.
             ClaimerState::TakingTurn(false) => connect_timeout,
             ClaimerState::TakingTurn(true) => self.wait_limit,
             ClaimerState::Ready | ClaimerState::Deregistering => DEREGISTER_LIMIT,
         }
     }
 
-    /// A worker that ends does not wait for a server for ever.
+    /// An ending worker does not wait for a server without limit.
     pub(super) fn check_end(&mut self) {
         if self.mode == Mode::Working || !self.commands.is_empty() || self.claimer.is_none() {
             return;
@@ -162,12 +162,12 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Whether what fails is not for want of a server.
+    /// Whether a server answers, so that failures have another cause.
     pub(super) fn server_answers(&self) -> bool {
         self.only_read_only.is_some() || self.fault.as_ref().is_some_and(|fault| fault.answers)
     }
 
-    /// Says once that no server answers, or that none renews the lease, while nothing runs.
+    /// Logs once, while nothing runs, that no server answers or the lease cannot be renewed.
     pub(super) fn say_silence(&mut self, lease: Lease) {
         if !std::mem::replace(&mut self.is_silent, true) {
             let what = if self.server_answers() {
@@ -183,7 +183,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Why nothing is recorded, as the end of a line. A server that is silent has not even refused the session.
+    /// The reason why nothing is recorded, as the end of a line. Empty if the server is silent.
     fn because(&self) -> String {
         let because = self.fault.as_ref();
         let because = because.map(|fault| format!(": {}", fault.line));
@@ -197,7 +197,7 @@ impl Coordinator<'_> {
             let over = lease.end_command(self.spec.kill_after);
             self.grace.unwrap_or(over)
         });
-        // One whose commands are being ended already is not looked at again and again.
+        // Once all commands are ending, the lease needs no further check.
         let lease = lease.filter(|_| {
             self.commands
                 .iter()
@@ -229,7 +229,7 @@ impl Coordinator<'_> {
             }
             _ => None,
         };
-        let restart = self.restart_at;
+        let restart = self.restarts.next;
         let stalled = self.stalled_at().filter(|_| self.has_singles_ahead());
         [
             commands, lease, stop, connect, hand_in, silence, look, restart, stalled,

@@ -1,4 +1,4 @@
-//! What a coordinator waits for: signals, its claimer, what commands say, the clock.
+//! The coordinator's events: signals, messages of its claimer, stderr of commands, and timers.
 
 use super::super::claimer::{self, Resumed};
 use super::super::command::{Cause, Task};
@@ -10,6 +10,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::{counted, shown};
+use crate::isolated::link::refusal;
 use crate::lock::Lease;
 use crate::queue::{JobEnd, Unit};
 use crate::supervise::{Received, is_over};
@@ -22,26 +23,20 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// From a turn in which nothing was due to the next, while commands run.
+/// How long after an empty turn the next one follows while commands run.
 pub(super) const NEXT_TURN: Duration = Duration::from_secs(1);
 
-/// Before a claimer that died is replaced by another.
-pub(super) const RESTART_PAUSE: Duration = Duration::from_millis(100);
-
-/// So many claimers may die one after the other before the worker gives up, each of them without a turn and within this time of its
-/// start.
-pub(super) const MOST_DEATHS: u32 = 5;
-pub(super) const SHORT_LIFE: Duration = Duration::from_secs(1);
-
 impl Coordinator<'_> {
-    /// Waits until something happens, and takes notice of it.
+    /// Waits until something happens, and handles it.
     pub(super) fn wait(&mut self) -> io::Result<()> {
         self.alarm.set(self.deadline())?;
         let readable = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
         let mut descriptors: Vec<PollFd> =
             vec![readable(self.signals.as_fd()), readable(self.alarm.as_fd())];
         let claimer = self.claimer.as_ref().map(|(_, link)| link.as_fd());
-        descriptors.extend(claimer.map(readable));
+        let mut of_claimer = PollFlags::POLLIN;
+        of_claimer.set(PollFlags::POLLOUT, !self.unsent.is_empty());
+        descriptors.extend(claimer.map(|link| PollFd::new(link, of_claimer)));
         let first_stderr = descriptors.len();
         let all = self
             .commands
@@ -54,7 +49,10 @@ impl Coordinator<'_> {
             Err(error) => return Err(error.into()),
         }
         let is_ready = |at: usize| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true));
-        let claimer_says = claimer.is_some() && is_ready(2);
+        let has_room = PollFlags::POLLOUT;
+        let at_claimer = descriptors.get(2).and_then(PollFd::revents);
+        let at_claimer = at_claimer.filter(|_| claimer.is_some());
+        let claimer_says = at_claimer.is_some_and(|flags| flags.intersects(!has_room));
         let says = (first_stderr..descriptors.len()).any(is_ready);
         if says {
             let round = Round::begin();
@@ -64,7 +62,7 @@ impl Coordinator<'_> {
             self.lingering
                 .retain_mut(|file| !round.pass_on(file, |_| {}));
             if round.is_over() && !self.commands.is_empty() {
-                // Another one is the first the next time.
+                // Begin with another command next time, so that each gets its turn.
                 self.commands.rotate_left(1);
             }
         }
@@ -74,6 +72,7 @@ impl Coordinator<'_> {
         if claimer_says {
             self.on_claimer();
         }
+        self.send_unsent();
         Ok(())
     }
 
@@ -106,9 +105,8 @@ impl Coordinator<'_> {
             return self.stop(grace, Ok(Ending::Code(0)));
         }
         for command in &self.commands {
-            let processes = command.child.processes;
-            if received.is_for(processes) {
-                processes.signal(signal as i32);
+            if received.is_for(command.child.processes) {
+                command.child.signal(signal as i32);
             }
         }
         if signal == Signal::SIGTSTP {
@@ -123,7 +121,11 @@ impl Coordinator<'_> {
             };
             match link.receive::<FromClaimer>() {
                 Ok(Some((message, descriptor))) => self.on_message(message, descriptor),
-                Ok(None) | Err(_) => return self.on_claimer_gone(),
+                Ok(None) => return self.on_claimer_gone(),
+                Err(error) => match refusal(&error) {
+                    Some(refusal) => return self.stop(Duration::ZERO, Err(refusal.into())),
+                    None => return self.on_claimer_gone(),
+                },
             }
             let Some((_, link)) = &self.claimer else {
                 return;
@@ -157,7 +159,7 @@ impl Coordinator<'_> {
                 if let Some(lease) = &mut self.lease {
                     lease.proved = sent;
                 }
-                // A late answer renews a lease that is over again by now: only the next one is worth a word.
+                // A late answer may confirm a lease that is over again by now. Log only one that counts.
                 let kill_after = self.spec.kill_after;
                 let good = |lease: Lease| !is_over(Some(lease.end_command(kill_after)));
                 if self.is_silent && self.lease.is_none_or(good) {
@@ -179,14 +181,14 @@ impl Coordinator<'_> {
             FromClaimer::Gone(claims) => self.drop_claims(&claims),
             FromClaimer::TurnOver { nothing_due } => {
                 self.handed.clear();
-                self.deaths = 0;
+                self.restarts.on_success();
                 self.claimer_state = ClaimerState::Ready;
                 self.nothing_due = nothing_due;
                 self.turn_at = Moment::now() + NEXT_TURN;
-                // The next thing has a time of its own.
+                // The claimer's next step gets a time limit of its own.
                 self.ends_since = None;
                 if self.mode != Mode::Working {
-                    // What was claimed while the worker was asked to end.
+                    // These were claimed while the worker was asked to end.
                     for task in std::mem::take(&mut self.buffer) {
                         self.note_outcome(&task, JobEnd::GivenBack);
                     }
@@ -195,7 +197,7 @@ impl Coordinator<'_> {
             FromClaimer::OnlyReadOnly(line) => self.only_read_only = line,
             FromClaimer::Lost(why) => self.lose(&why),
             FromClaimer::QueueDeleted => {
-                // Nobody else can have the jobs: no lease is needed any more.
+                // With the queue deleted nobody else can claim the jobs, so no lease is needed.
                 self.lease = None;
                 self.failure_grace = self.spec.grace;
                 let running = counted(self.commands.len(), "command");
@@ -212,7 +214,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Others have the jobs.
+    /// The worker is lost: ends all commands, since others have the jobs.
     pub(super) fn lose(&mut self, why: &str) {
         let running = counted(self.commands.len(), "command");
         self.log
@@ -231,13 +233,13 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Ends the commands of jobs that others may have by now, for the server has lost the claims; nothing becomes of what was handed in.
+    /// The server has lost these claims, and others may have the jobs. Ends their commands, and drops their outcomes.
     fn drop_claims(&mut self, claims: &[(u64, u64)]) {
         let is_gone = |unit: &Unit| claims.contains(&(unit.job, unit.fence));
         let gone = self.units.extract_if(|_, open| is_gone(&open.unit));
         let gone: HashMap<u64, OpenUnit> = gone.collect();
         self.buffer.retain(|task| !gone.contains_key(&task.unit));
-        // Claimed again, the job may have the same fence.
+        // If the job is claimed again, the claim may have the same fence.
         self.ended.retain(|ended| !is_gone(&ended.unit));
         for command in &mut self.commands {
             let is_of = |task: &Task| gone.contains_key(&task.unit);
@@ -252,7 +254,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// The claimer has ended: another one goes on, unless it said that none can.
+    /// The claimer has ended. Another one follows, unless this one has failed for good or was leaving.
     pub(super) fn on_claimer_gone(&mut self) {
         let is_leaving = self.claimer_state == ClaimerState::Deregistering
             || self.mode != Mode::Working && self.registered.is_none();
@@ -261,11 +263,7 @@ impl Coordinator<'_> {
         if self.conclusion.as_ref().is_some_and(Result::is_err) || is_expected {
             return;
         }
-        if self.claimer_since.elapsed() > SHORT_LIFE {
-            self.deaths = 0;
-        }
-        self.deaths += 1;
-        if self.deaths > MOST_DEATHS {
+        if !self.restarts.on_death() {
             let failure = Failure::new(
                 Reason::Internal,
                 format!("the claimer {how}, again and again"),
@@ -275,15 +273,14 @@ impl Coordinator<'_> {
         self.log
             .info(format_args!("the claimer {how}; another one goes on"));
         self.claimer_state = ClaimerState::Ready;
-        self.restart_at = Some(Moment::now() + RESTART_PAUSE);
     }
 
-    /// Starts another claimer where one has died a moment ago.
+    /// Starts another claimer, once the pause after the last one's death is over.
     pub(super) fn restart_claimer(&mut self) {
-        if !is_over(self.restart_at) {
+        if !self.restarts.is_due() {
             return;
         }
-        self.restart_at = None;
+        self.restarts.restart();
         let resumed = self.registered.as_ref().map(|(queue, worker)| {
             let unsent = self.ended.iter().chain(&self.handed);
             let open = self.units.values().map(|open| &open.unit);
@@ -293,16 +290,17 @@ impl Coordinator<'_> {
             Resumed {
                 queue: queue.clone(),
                 worker: *worker,
+                lease: self.lease,
                 known: known.collect(),
             }
         });
         let handed = std::mem::take(&mut self.handed);
         self.ended.splice(0..0, handed);
         self.units.values_mut().for_each(OpenUnit::hand_in_again);
-        match claimer::fork_off(self.spec, &self.facts, self.log.shown, resumed) {
+        let shown = self.log.shown;
+        match claimer::fork_off(self.spec, &self.facts, self.board, shown, resumed) {
             Ok(claimer) => {
                 self.claimer = Some(claimer);
-                self.claimer_since = Moment::now();
                 self.claimer_state = ClaimerState::Ready;
             }
             Err(failure) => self.stop(Duration::ZERO, Err(failure.into())),

@@ -1,10 +1,10 @@
-//! The jobs that a worker has: which are started, and what became of each.
+//! The jobs of a worker: which commands start, and the outcome of each job.
 
 use super::super::Until;
 use super::super::ahead::STALLED;
 use super::super::command::{Cause, Command, Task, Unstarted, failed};
 use super::super::message::Claimed;
-use super::super::payload::Payload;
+use super::super::payload::{Gathered, Payload};
 use super::super::stderr::Round;
 use super::{Coordinator, Mode};
 use crate::base::clock::Moment;
@@ -18,36 +18,36 @@ use std::fs::File;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What was claimed as a whole.
+/// A claimed job or block.
 pub(super) struct OpenUnit {
     pub(super) unit: Unit,
     /// How many jobs it has, and how many of them have ended.
     jobs: u32,
     ended: u32,
-    /// Those that are not simply done, or where the rest is given back, all that have ended.
+    /// The jobs with an outcome of their own, neither done nor returned. Once the block ends and is returned, also those that are done.
     others: Vec<(u64, JobEnd)>,
-    /// Those of them that were handed in already.
+    /// Those of them that were already sent for recording.
     handed: Vec<(u64, JobEnd)>,
     done: Vec<u64>,
-    /// Whether a job of it was given back.
+    /// Whether any job of it was returned.
     is_given_back: bool,
 }
 
-/// So many jobs of a block that ended otherwise than the rest are handed in before the block has ended.
+/// Once this many jobs of a running block have another outcome than the rest, they are recorded.
 const MOST_OTHERS: usize = 16;
 
-/// So many streams of processes that commands have left behind are passed on; the oldest are closed.
+/// The stderr of at most this many ended commands stays open, for processes that they left behind. The oldest are closed.
 const MOST_LINGERING: usize = 64;
 
 impl OpenUnit {
-    /// Has what was handed in so far be handed in again: the server may have lost that.
+    /// Queues the outcomes sent so far again: the server may have lost them.
     pub(super) fn hand_in_again(&mut self) {
         self.others.append(&mut self.handed);
     }
 }
 
 impl Coordinator<'_> {
-    /// Hands in what became of a job.
+    /// Notes the outcome of a job, to be recorded with the next turn.
     pub(super) fn note_outcome(&mut self, task: &Task, outcome: JobEnd) {
         let Some(open) = self.units.get_mut(&task.unit) else {
             return;
@@ -74,7 +74,7 @@ impl Coordinator<'_> {
             JobEnd::GivenBack => open.is_given_back = true,
             outcome => open.others.push((task.id, outcome)),
         }
-        // Not all at once in the end; but the block goes by the number of its first job, which nothing else may have meanwhile.
+        // Spread the work over several turns. But a block is known by its first job, which must stay in it until its end.
         if open.others.len() >= MOST_OTHERS && open.ended < open.jobs {
             let first = open.unit.job;
             let others = std::mem::take(&mut open.others);
@@ -105,7 +105,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// What has ended, and whose group is gone where it was ended.
+    /// Handles commands that have ended. If dblock ended one, its whole group must be gone.
     pub(super) fn reap(&mut self) {
         let (mut at, round) = (0, Round::begin());
         while at < self.commands.len() {
@@ -116,8 +116,8 @@ impl Coordinator<'_> {
             let mut command = self.commands.swap_remove(at);
             let is_stopping = self.mode != Mode::Working;
             let took = command.started.elapsed();
-            let was_lost = matches!(command.termination, Some((Cause::LeaseOver, _)));
-            // Where the worker is lost, others have the jobs.
+            let was_lost = command.cause() == Some(Cause::LeaseOver);
+            // If the worker was lost, others have the jobs, and the outcomes no longer count.
             let mut ending = None;
             if let Some((queue, _)) = self.registered.clone() {
                 let (outcomes, ended) = command.outcome(self.spec, &queue, is_stopping, round);
@@ -138,6 +138,8 @@ impl Coordinator<'_> {
             self.lingering.extend(command.stderr.take());
             let excess = self.lingering.len().saturating_sub(MOST_LINGERING);
             self.lingering.drain(..excess);
+            // Once it is reaped, another process may get its pid.
+            drop(command.place);
             command.child.reap();
         }
         let own: Vec<Option<i32>> = self
@@ -166,7 +168,7 @@ impl Coordinator<'_> {
                 first_line(error),
                 shown(*delay)
             )),
-            // Such a job is never dead.
+            // A repeating job never becomes dead.
             JobEnd::Dead(error) if self.repeats(task) => self.log.warning(format_args!(
                 "job {id} failed, attempt {}: {}; it is due again at its next time",
                 task.attempt,
@@ -185,12 +187,12 @@ impl Coordinator<'_> {
         open.is_some_and(|open| open.unit.repeats)
     }
 
-    /// Whether the lease is good for another command.
+    /// Whether another command may start: the lease must last long enough.
     pub(super) fn may_start(&self) -> bool {
         let good = |lease: Lease| !is_over(Some(lease.end_command(self.spec.kill_after)));
         self.mode == Mode::Working
-            // Not while nobody renews it.
-            && self.restart_at.is_none()
+            // Nobody renews the lease while the claimer is being replaced.
+            && self.restarts.next.is_none()
             && self.lease.is_some_and(good)
             && !(self.spec.until == Until::Once && self.started_any)
     }
@@ -208,7 +210,12 @@ impl Coordinator<'_> {
             if tasks.is_empty() {
                 continue;
             }
-            match Command::start(self.spec, tasks.clone(), &self.signals) {
+            let worker = self.registered.as_ref().map_or(0, |(_, worker)| *worker);
+            let Some(place) = self.board.take(worker) else {
+                self.buffer.extend(tasks);
+                return;
+            };
+            match Command::start(self.spec, tasks.clone(), &self.signals, place) {
                 Ok(command) => {
                     self.started_any = true;
                     self.commands.push(command);
@@ -224,8 +231,12 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Jobs whose payload would be several, to a command that gets several jobs, are dead; the others.
+    /// Returns the jobs that can be run, and buries the others: those with an incomplete payload, and with `--batch` those with the
+    /// separator in it.
     fn leave_out_unreadable(&mut self, tasks: Vec<Task>) -> Vec<Task> {
+        let (tasks, torn): (Vec<Task>, Vec<Task>) =
+            tasks.into_iter().partition(|task| task.is_whole);
+        self.bury(torn, "its payload is not in the tables as a whole");
         let Some(batch) = self.spec.batch else {
             return tasks;
         };
@@ -239,7 +250,7 @@ impl Coordinator<'_> {
         single
     }
 
-    /// Jobs that no command can be started for.
+    /// Marks jobs as dead, for which no command can be started.
     fn bury(&mut self, tasks: Vec<Task>, why: &str) {
         let Some((queue, _)) = self.registered.clone() else {
             return;
@@ -251,9 +262,9 @@ impl Coordinator<'_> {
         }
     }
 
-    /// How many jobs to have ready, beside those that are running.
+    /// How many jobs to have ready besides the running ones.
     fn ahead(&self, slots: u32, jobs: u32) -> u32 {
-        // What is claimed counts an attempt if this worker dies: a job that has only one would be dead without having been started.
+        // If this worker dies, each claimed job counts an attempt. A job with a single attempt would be dead without having been started.
         let is_only = |(queue, _): &(Queue, u64)| queue.max_attempts == 1;
         if self.spec.until == Until::Once || self.registered.as_ref().is_some_and(is_only) {
             return 0;
@@ -261,14 +272,14 @@ impl Coordinator<'_> {
         self.pace.ahead(slots, jobs)
     }
 
-    /// When it is clear that the commands which run take longer than those before; `None`: another one may be started.
+    /// When the running commands count as slower than earlier ones; `None`: there is a free slot.
     pub(super) fn stalled_at(&self) -> Option<Moment> {
         let has_room = self.commands.len() < self.spec.jobs as usize;
         let latest = self.commands.iter().map(|command| command.started).max();
         latest.filter(|_| !has_room).map(|latest| latest + STALLED)
     }
 
-    /// Whether there are jobs of their own that no command was started for.
+    /// Whether single jobs wait for a command.
     pub(super) fn has_singles_ahead(&self) -> bool {
         self.buffer.iter().any(|task| self.is_single(task))
     }
@@ -278,7 +289,7 @@ impl Coordinator<'_> {
         open.is_some_and(|open| open.unit.block == 0)
     }
 
-    /// Gives back what others could start sooner. What is left of a block goes back with the block alone.
+    /// Returns waiting jobs that others could start sooner. The rest of a block can only be returned with the whole block.
     pub(super) fn give_back_ahead(&mut self) {
         if !self.has_singles_ahead() {
             return;
@@ -296,11 +307,11 @@ impl Coordinator<'_> {
         }
     }
 
-    /// How many more jobs are wanted.
+    /// How many more jobs to claim.
     pub(super) fn want(&self) -> u32 {
         if self.mode != Mode::Working
             || self.spec.until == Until::Once && self.started_any
-            // What would be claimed goes back at once.
+            // They would be returned at once.
             || is_over(self.stalled_at())
         {
             return 0;
@@ -322,7 +333,7 @@ impl Coordinator<'_> {
             .saturating_mul(jobs)
             .saturating_add(ahead)
             .saturating_sub(in_hand);
-        // Not one by one where many are claimed ahead.
+        // When claiming ahead, do not claim jobs one by one.
         let wants_jobs =
             self.commands.len() < self.spec.jobs as usize && self.buffer.len() < jobs as usize;
         if wants_jobs || want >= ahead / 2 {
@@ -332,8 +343,13 @@ impl Coordinator<'_> {
         }
     }
 
-    pub(super) fn take_in(&mut self, claimed: Vec<Claimed>, file: File) {
-        let file = Rc::new(file);
+    pub(super) fn take_in(&mut self, mut claimed: Vec<Claimed>, file: File) {
+        let mut file = Rc::new(file);
+        if self.buffer.is_empty() {
+            self.gathered = None;
+        } else {
+            file = self.gather(&mut claimed, file);
+        }
         for Claimed { unit, of, jobs } in claimed {
             for job in &jobs {
                 self.buffer.push_back(Task {
@@ -346,6 +362,7 @@ impl Coordinator<'_> {
                         offset: job.offset,
                         length: job.length,
                     },
+                    is_whole: job.is_whole,
                 });
             }
             self.units.entry(unit.job).or_insert_with(|| OpenUnit {
@@ -358,5 +375,25 @@ impl Coordinator<'_> {
                 is_given_back: false,
             });
         }
+    }
+
+    /// Copies payloads into the shared file of waiting jobs, as blocks of one job would otherwise have an open file each. Returns their
+    /// file.
+    fn gather(&mut self, claimed: &mut [Claimed], file: Rc<File>) -> Rc<File> {
+        let jobs = || claimed.iter().flat_map(|unit| &unit.jobs);
+        let first = jobs().map(|job| job.offset).min().unwrap_or_default();
+        let end = jobs().map(|job| job.offset + job.length).max();
+        let all = Payload {
+            file: Rc::clone(&file),
+            offset: first,
+            length: end.unwrap_or_default().saturating_sub(first),
+        };
+        let Some(gathered) = Gathered::add(&mut self.gathered, &all) else {
+            return file;
+        };
+        for job in claimed.iter_mut().flat_map(|unit| &mut unit.jobs) {
+            job.offset = job.offset - first + gathered.offset;
+        }
+        gathered.file
     }
 }

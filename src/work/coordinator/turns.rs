@@ -1,4 +1,4 @@
-//! When the claimer takes a turn, and what it is told of.
+//! When the claimer takes a turn, and which messages it gets.
 
 use super::super::Until;
 use super::super::message::ToClaimer;
@@ -8,7 +8,7 @@ use crate::queue::{Ended, JobEnd};
 use crate::supervise::is_over;
 use std::time::Duration;
 
-/// Bytes of a message that what has ended takes at most, about.
+/// The approximate size of an outcome in a message, in bytes at most.
 fn weight_of(ended: &Ended) -> usize {
     300 + 6 * error_of(&ended.outcome).len() + ended.others.iter().map(weight).sum::<usize>()
 }
@@ -24,11 +24,11 @@ fn error_of(outcome: &JobEnd) -> &str {
     }
 }
 
-/// Bytes of a message at most that tells what has ended.
+/// Longest message with outcomes, in bytes.
 const LONGEST_MESSAGE: usize = 12 * 1024;
 
-/// Bytes of all these messages for one turn, about: they find room on the link while the claimer does something else, and what the turn
-/// says of them finds room in a packet.
+/// Approximate limit for all outcomes of one turn in bytes, so that their statements fit into one packet. The outcomes of a single block
+/// may exceed it.
 const LONGEST_TURN: usize = 64 * 1024;
 
 impl Coordinator<'_> {
@@ -36,10 +36,10 @@ impl Coordinator<'_> {
         self.commands.is_empty() && self.buffer.is_empty() && self.ended.is_empty()
     }
 
-    /// Has the claimer take a turn if there is need for one; how dblock ends when all is over.
+    /// Requests a turn from the claimer if one is needed. Returns dblock's exit once the worker has ended.
     pub(super) fn take_turn(&mut self) -> Option<anyhow::Result<Ending>> {
         if self.claimer.is_none() {
-            if !self.commands.is_empty() || self.restart_at.is_some() {
+            if !self.commands.is_empty() || self.restarts.next.is_some() {
                 return None;
             }
             return self.conclusion.take();
@@ -63,10 +63,10 @@ impl Coordinator<'_> {
             self.send_ended(worker);
             let counts = std::mem::take(&mut self.counts);
             if self.ended.is_empty() {
-                self.send(&ToClaimer::Deregister { worker, counts });
+                self.send(ToClaimer::Deregister { worker, counts });
                 self.claimer_state = ClaimerState::Deregistering;
             } else {
-                self.send(&ToClaimer::Turn {
+                self.send(ToClaimer::Turn {
                     worker,
                     want: 0,
                     waits: false,
@@ -94,7 +94,7 @@ impl Coordinator<'_> {
         let waits = is_idle && self.nothing_due;
         self.send_ended(worker);
         let counts = std::mem::take(&mut self.counts);
-        self.send(&ToClaimer::Turn {
+        self.send(ToClaimer::Turn {
             worker,
             want,
             waits,
@@ -104,7 +104,7 @@ impl Coordinator<'_> {
         None
     }
 
-    /// Sends what has ended, as much as one turn takes, in messages that are short enough.
+    /// Sends the outcomes for one turn, in messages that are short enough.
     fn send_ended(&mut self, worker: u64) {
         let mut ended = std::mem::take(&mut self.ended);
         let mut whole = 0;
@@ -134,7 +134,7 @@ impl Coordinator<'_> {
                 let own =
                     300 + 6 * error_of(&one.outcome).len() + now.iter().map(weight).sum::<usize>();
                 if size + own > LONGEST_MESSAGE && !message.is_empty() {
-                    self.send(&ToClaimer::Ended(worker, std::mem::take(&mut message)));
+                    self.send(ToClaimer::Ended(worker, std::mem::take(&mut message)));
                     size = 0;
                 }
                 size += own;
@@ -150,14 +150,26 @@ impl Coordinator<'_> {
             }
         }
         if !message.is_empty() {
-            self.send(&ToClaimer::Ended(worker, message));
+            self.send(ToClaimer::Ended(worker, message));
         }
         self.handed = ended;
     }
 
-    pub(super) fn send(&self, message: &ToClaimer) {
-        if let Some((_, link)) = &self.claimer {
-            let _ = link.send(message);
+    pub(super) fn send(&mut self, message: ToClaimer) {
+        self.unsent.push_back(message);
+        self.send_unsent();
+    }
+
+    /// Sends queued messages while the link has room. A claimer without a server reads none.
+    pub(super) fn send_unsent(&mut self) {
+        let Some((_, link)) = &self.claimer else {
+            return self.unsent.clear();
+        };
+        // If the claimer is gone, reading from the link shows that.
+        while let Some(message) = self.unsent.front()
+            && link.try_send(message, None).unwrap_or(true)
+        {
+            self.unsent.pop_front();
         }
     }
 }

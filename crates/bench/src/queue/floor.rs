@@ -126,7 +126,7 @@ impl Loop {
         if !claimed.is_empty() {
             let claimed: Vec<_> = claimed.iter().map(u64::to_string).collect();
             statements.push(format!(
-                "DELETE r, j FROM dblock.dblock_running r STRAIGHT_JOIN dblock.dblock_jobs j ON j.id = r.job \
+                "DELETE r, j FROM dblock.dblock_running r FORCE INDEX (PRIMARY) STRAIGHT_JOIN dblock.dblock_jobs j ON j.id = r.job \
                  WHERE r.worker = {worker} AND r.job IN ({})",
                 claimed.join(",")
             ));
@@ -135,11 +135,11 @@ impl Loop {
             statements.push(format!(
                 "INSERT INTO dblock.dblock_running (queue, shard, priority, job, last_job, block, jobs, fence, attempt, every_us, \
                  due_at, worker, turn, claimed_at) SELECT d.queue, d.shard, d.priority, d.job, d.last_job, d.block, d.jobs, \
-                 d.fence + 1, d.attempt + 1, d.every_us, d.due_at, {worker}, {turn}, UTC_TIMESTAMP(6) FROM dblock.dblock_due d \
+                 d.fence + 1, d.attempt + 1, d.every_us, d.due_at, {worker}, {turn}, UTC_TIMESTAMP(6) FROM dblock.dblock_due d FORCE INDEX (PRIMARY) \
                  WHERE d.queue = {queue} AND d.shard = {shard} ORDER BY d.priority, d.job LIMIT {at_once} FOR UPDATE SKIP LOCKED"
             ));
             statements.push(format!(
-                "DELETE d FROM dblock.dblock_running r STRAIGHT_JOIN dblock.dblock_due d ON d.queue = r.queue AND d.shard = r.shard \
+                "DELETE d FROM dblock.dblock_running r FORCE INDEX (PRIMARY) STRAIGHT_JOIN dblock.dblock_due d FORCE INDEX (PRIMARY) ON d.queue = r.queue AND d.shard = r.shard \
                  AND d.priority = r.priority AND d.job = r.job WHERE r.worker = {worker} AND r.turn = {turn}"
             ));
         }

@@ -9,6 +9,7 @@ mod growth;
 mod idle;
 mod peers;
 mod repeating;
+mod snapshot;
 mod throughput;
 mod work;
 
@@ -45,5 +46,6 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     commands::measure(setup, &all, table)?;
     throughput::measure(setup, &all, table)?;
     growth::measure(setup, &all, table)?;
+    snapshot::measure(setup, &all, table)?;
     repeating::measure(setup, &all, table)
 }

@@ -1,4 +1,4 @@
-//! The process that has the session: it reads the payloads, and puts them, however often the server is lost.
+//! The process with the session. It reads the payloads, and puts them, even if the server is lost meanwhile.
 
 use std::rc::Rc;
 use std::thread::sleep;
@@ -24,16 +24,16 @@ use crate::queue::{
 use crate::schema::Tables;
 use crate::settings::queue::QueuePut;
 
-/// From one try to the next after another transaction was in the way.
+/// Pause before another try after a conflict with another transaction.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The same where the server has no room.
+/// Pause before another try if the server has no room.
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(500);
 
-/// Bytes of a packet that every server takes.
+/// Every server takes packets of this size in bytes.
 const SMALL_PACKET: usize = 16 * 1024;
 
-/// The life of the process that has the session.
+/// The main function of the process with the session.
 pub(super) fn feed(
     put: &QueuePut,
     level: Level,
@@ -45,7 +45,7 @@ pub(super) fn feed(
     let attributes = Introduction::of_command(command, parent, DEFAULT_TTL).attributes();
     let listener = listener_of::<Fed>(link, level);
     let connector = Connector::new(&put.connection, attributes, DEFAULT_TTL, listener)?;
-    // The files that are to be put may be named by descriptors, as /dev/fd/63.
+    // The payload files may be named by descriptors, such as /dev/fd/63.
     detach_with_descriptors(c"dblock-put")?;
     let tables = Tables::new(&put.connection.database);
     let mut feeder = Feeder {
@@ -78,16 +78,16 @@ pub(super) fn feed(
     Ok(())
 }
 
-/// Has the session, and puts what is read.
+/// The reading of payloads, and the session that puts them.
 struct Feeder<'a> {
     put: &'a QueuePut,
     connector: Connector,
     tables: &'a Tables,
     session: Option<Session>,
     link: &'a Rc<Link>,
-    /// How long a server that is lost is sought.
+    /// How long to look for a lost server.
     limit: Duration,
-    /// Bytes of a packet that the server takes at most, once it was asked.
+    /// The server's largest packet in bytes, once it is known.
     packet: Option<usize>,
 }
 
@@ -100,7 +100,7 @@ impl Feeder<'_> {
             while !left.is_empty() {
                 let (now, later) = left.split_at(self.fitting(putter, left));
                 left = later;
-                // Should this process be ended meanwhile.
+                // If this process dies now, the payloads are in doubt.
                 self.tell_doubt(true, now);
                 let outcome = match self.put_all(putter, now)? {
                     Some(Outcome::Put(put)) => Fed::Put(put),
@@ -128,7 +128,8 @@ impl Feeder<'_> {
         Ok(())
     }
 
-    /// How many of these payloads are put at once: no packet is longer than the server takes. It is asked only for what may be too long.
+    /// How many of these payloads to put at once, so that no packet is too long for the server. It asks for the server's limit only if a
+    /// packet may be too long.
     fn fitting(&mut self, putter: &mut Putter, payloads: &[&[u8]]) -> usize {
         if putter.fitting(payloads, SMALL_PACKET) == payloads.len()
             && payloads
@@ -138,7 +139,7 @@ impl Feeder<'_> {
             return payloads.len();
         }
         if self.packet.is_none() {
-            // What is wrong with the session the put itself will say.
+            // If the session fails here, the put reports the fault.
             let session = self.session.as_mut();
             self.packet = session.and_then(|session| session.run(&AskPacket).ok().flatten());
             if let Some(packet) = self.packet {
@@ -148,7 +149,7 @@ impl Feeder<'_> {
         putter.fitting(payloads, self.packet.unwrap_or(usize::MAX))
     }
 
-    /// Puts these payloads, however often it takes within the limit; `None` when nobody wants them any more.
+    /// Puts these payloads, with repeated tries within the time limit. `None`: stopped by the process that prints.
     fn put_all(
         &mut self,
         putter: &mut Putter,
@@ -189,7 +190,7 @@ impl Feeder<'_> {
         }
     }
 
-    /// Why there is no such queue, as the server says that had none.
+    /// Why the queue is missing, as the server without it says.
     fn missing_queue(&mut self) -> Failure {
         let name = &self.put.queue;
         let asked = self
@@ -211,7 +212,7 @@ impl Feeder<'_> {
         self.tell(Fed::InDoubt(jobs as u64));
     }
 
-    /// The session, which is opened where there is none.
+    /// The session, or a new one.
     fn session(&mut self, since: Moment) -> Result<&mut Session, Failure> {
         if self.session.is_none() {
             self.session = Some(self.connect(since)?);
@@ -224,7 +225,7 @@ impl Feeder<'_> {
         loop {
             let opened = self.connector.connect(|session| {
                 open(session, self.tables, For::Writing, servers)?;
-                // Nothing waits for a lock for longer than two seconds.
+                // No statement waits for a lock for longer than two seconds.
                 session
                     .answer_within(self.limit.max(Duration::from_secs(5)))
                     .map_err(|error| Fault::Gone(error.to_string()))
@@ -242,10 +243,10 @@ impl Feeder<'_> {
         }
     }
 
-    /// After a fault: what is done before the next try.
+    /// Handles a fault before the next try.
     ///
     /// # Errors
-    /// That there is to be none.
+    /// There must be no further try.
     fn failed(&mut self, fault: Fault, since: Moment) -> Result<(), Failure> {
         let server = self.session.as_ref().map(ToString::to_string);
         let server = server.unwrap_or_default();
@@ -288,7 +289,7 @@ impl Feeder<'_> {
     }
 }
 
-/// Tries to put the payloads, after it has looked up whether they are put already where that is in doubt.
+/// Tries to put the payloads. If an earlier try is in doubt, it first looks up whether that has put them.
 fn try_put(
     putter: &mut Putter,
     session: &mut Session,

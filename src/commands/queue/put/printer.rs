@@ -1,4 +1,4 @@
-//! The process that a person sees: it prints the ids, and says what is put when something ends it.
+//! The process that the user sees. It prints the ids, and reports what is put when something ends it early.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -18,45 +18,45 @@ use crate::isolated::query::Message;
 use crate::settings::queue::{QueuePut, Source};
 use crate::supervise::Signals;
 
-/// How long after a look for a server the end of it is waited for.
+/// How much longer to wait for the other process than it may look for a server.
 const BESIDES: Duration = Duration::from_secs(2);
 
-/// How often the progress is shown.
+/// The interval of the progress line.
 const PROGRESS: Duration = Duration::from_secs(1);
 
-/// Bytes that go into a pipe that can be written to.
+/// A pipe that is writable takes this many bytes.
 const PIECE: usize = 4096;
 
-/// How it came to an end.
+/// How the command ended.
 pub(super) enum Finished {
     All,
     Signal(i32),
     Failed(Failure),
-    /// Ids could not be printed.
+    /// The ids could not be printed.
     Unwritten(Failure),
 }
 
-/// The process that a person sees.
+/// The process that the user sees.
 pub(super) struct Printer<'a> {
     put: &'a QueuePut,
     log: Log,
     link: Link,
     signals: Signals,
-    /// What is still to be printed.
+    /// The text that is still to be printed.
     text: Vec<u8>,
-    /// How many jobs are put, and of how many more that is not known.
+    /// How many jobs are put, and how many more are in doubt.
     jobs: u64,
     in_doubt: u64,
-    /// Whether the server has lost what was put.
+    /// Whether the server has lost commits.
     is_forgotten: bool,
     /// When a server must have been found.
     deadline: Option<Moment>,
     pub has_session: bool,
-    /// What was done last.
+    /// The last step.
     last_note: String,
-    /// The signal that ends it, once the transaction under way is over.
+    /// The signal that ends it after the current transaction.
     signal: Option<i32>,
-    /// Why ids could not be printed: that ends it likewise.
+    /// Why ids could not be printed. This also ends it after the current transaction.
     unwritten: Option<Failure>,
     pub progress: Progress,
 }
@@ -97,7 +97,7 @@ impl<'a> Printer<'a> {
             } else {
                 PollFd::new(self.link.as_fd(), PollFlags::POLLIN)
             });
-            // In pieces, for poll(2) stands still while the machine sleeps.
+            // Wait in short steps, because poll(2) does not count the time while the machine sleeps.
             match poll(&mut ready, PollTimeout::from(500u16)) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
@@ -106,11 +106,11 @@ impl<'a> Printer<'a> {
             while let Some(received) = self.signals.next()? {
                 if self.signals.act_on(received.signal) {
                     let signal = received.signal as i32;
-                    // That there is a session may not have been heard yet.
+                    // The message about the session may still be unread.
                     while !self.has_session && finished.is_none() && self.link.is_readable() {
                         finished = self.receive();
                     }
-                    // Nothing was put yet, or nobody wants to wait.
+                    // Nothing was put yet, or a second signal has come.
                     if !self.has_session || self.signal.is_some() {
                         return Ok(Finished::Signal(signal));
                     }
@@ -123,7 +123,7 @@ impl<'a> Printer<'a> {
                 (true, false) => finished = self.receive(),
                 (false, _) => {}
             }
-            // What is there already is not late.
+            // Messages that have already arrived are not late.
             if self
                 .deadline
                 .is_some_and(|deadline| deadline <= Moment::now())
@@ -141,14 +141,14 @@ impl<'a> Printer<'a> {
         self.ended(Finished::Failed(unreachable(limit, &self.last_note)))
     }
 
-    /// No more payloads are to be put than those of the transaction that is under way.
+    /// Stops after the current transaction.
     fn stop(&mut self) {
         let _ = self.link.send(&Stop);
         self.deadline = Some(Moment::now() + self.put.connection.connect_timeout);
     }
 
-    /// Prints a piece. A reader that has seen enough, as `head`, is no error: the jobs are put all the same. Any other error ends it:
-    /// whoever wants the ids is not to lose more of them.
+    /// Prints a piece. A reader that stops early, such as `head`, is no error, and the jobs are put all the same. Any other error stops it,
+    /// so that no more ids are lost.
     fn print(&mut self) {
         let piece = self.text.len().min(PIECE);
         let written = nix::unistd::write(io::stdout(), &self.text[..piece]);
@@ -216,7 +216,7 @@ impl<'a> Printer<'a> {
         None
     }
 
-    /// What the other process has said by its end: how many jobs are put.
+    /// Reads the last messages of the other process, for the number of jobs that are put.
     pub fn hear_the_rest(&mut self) {
         while self.link.is_readable() && self.receive().is_none() {}
     }
@@ -229,7 +229,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// As [`Printer::what_is_put`], also when that is nothing.
+    /// As [`Printer::what_is_put`], also if nothing is put.
     pub fn what_is_put_if_any(&self) -> String {
         let put = self.what_is_put();
         if put.is_empty() {
@@ -239,7 +239,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Whether all payloads are put, as far as that is known beforehand.
+    /// Whether all payloads are put, if their number is known beforehand.
     fn is_all(&self) -> bool {
         let payloads = match &self.put.source {
             Source::Arguments(payloads) => payloads.len(),
@@ -250,7 +250,7 @@ impl<'a> Printer<'a> {
         self.jobs == payloads as u64
     }
 
-    /// How many jobs are put, and how to put the others without putting any twice.
+    /// How many jobs are put, and how to continue without putting any twice.
     pub fn what_is_put(&self) -> String {
         if self.is_forgotten {
             return String::new();
@@ -289,7 +289,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// A line on a terminal that says how many jobs are put.
+/// A line on a terminal with the number of jobs that are put.
 pub(super) struct Progress {
     is_shown: bool,
     is_there: bool,

@@ -1,4 +1,4 @@
-//! What is reported of a lock: its holders and its waiters.
+//! The report about a lock: its holders and its waiters.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 use crate::db::Client;
 use crate::lock::Durable;
 
-/// One thing that was found.
+/// One item of the report.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Found {
-    /// The holders and waiters that follow are this lock's.
+    /// The lock that the next holders and waiters belong to.
     Lock(String),
     /// A slot that is held.
     Holding(Box<Holding>),
-    /// A slot whose holder is being ended (`dblock kill`), and by whom. Another session may hold the slot meanwhile: a waiter that
+    /// A slot whose holder is being killed (`dblock kill`), and the killer. Another session may hold the slot meanwhile: a waiter that
     /// waits for that end.
     Ending(u32, Box<Client>),
-    /// A waiter; they are reported in their order.
+    /// A waiter. Waiters are reported in order.
     Waiter(Box<Waiter>),
-    /// What could not be seen, and what would show it.
+    /// What could not be seen, and how to see it.
     Unseen(String),
 }
 
@@ -28,32 +28,32 @@ pub enum Found {
 pub struct Holding {
     /// Which slot, from 0.
     pub slot: u32,
-    /// Who.
+    /// The client.
     pub client: Client,
-    /// Whether it is a dblock's session: those hold their session marker lock.
+    /// Whether the session is dblock's: those hold their session marker lock.
     pub is_dblock: bool,
-    /// For how long the lock is held; `None` if that is not known.
+    /// The time since the lock was acquired; `None`: unknown.
     pub held_for: Option<Duration>,
-    /// How long ago its last statement ended; `None` if that cannot be seen, or a statement of it is under way.
+    /// The time since the holder's last statement ended; `None`: that cannot be seen, or a statement is running.
     pub idle: Option<Duration>,
-    /// What its row says, where it has one. Then the number of its session is 0 where that is not on this server.
+    /// What the row says, if there is one. Then the connection id is 0 if the session is not on this server.
     pub durable: Option<Durable>,
 }
 
-/// What was reported of a lock.
+/// What was reported about a lock.
 #[derive(Debug, Default)]
 pub struct Reported {
-    /// The sessions of which only the server can say whose they are.
+    /// The sessions that only the server can identify.
     pub sessions: Vec<u64>,
     /// Whether a named lock is held without a row.
     pub has_named: bool,
 }
 
-/// Who waits for a lock.
+/// A waiter for a lock.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Waiter {
-    /// Who.
+    /// The client.
     pub client: Client,
-    /// `None` if that is not known.
+    /// `None`: unknown.
     pub waits_for: Option<Duration>,
 }

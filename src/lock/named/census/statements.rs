@@ -1,14 +1,14 @@
-//! What `dblock status` asks a server.
+//! The statements of `dblock status`.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::db::{Fault, LIST, Row, Statement, first_value, read_address};
 
-/// So many characters of a statement are enough to find its lock.
+/// This many characters of a statement are enough to find its lock.
 const BEGINNING: u32 = 700;
 
-/// Whether this account has the PROCESS privilege: without it neither server lets anybody read that table.
+/// Checks for the PROCESS privilege: without it neither server lets an account read that table.
 pub struct AskProcessPrivilege;
 
 impl Statement for AskProcessPrivilege {
@@ -30,9 +30,9 @@ pub struct ListedLock {
     pub connection: u64,
     /// Its name on the server.
     pub name: String,
-    /// For how long it is held; `None` if that is not known.
+    /// The time since it was acquired; `None`: unknown.
     pub age: Option<Duration>,
-    /// Whether the session holds it; else it waits.
+    /// Whether the session holds the lock; otherwise it waits for it.
     pub is_held: bool,
 }
 
@@ -66,7 +66,7 @@ impl Statement for AskPlugin {
     }
 }
 
-/// Whether the performance schema has the locks: MariaDB has the table, but leaves it empty where it is not configured.
+/// Whether the performance schema lists the locks. MariaDB has the table, but it is empty by default.
 pub struct AskInstrument;
 
 impl Statement for AskInstrument {
@@ -84,7 +84,7 @@ impl Statement for AskInstrument {
     }
 }
 
-/// The locks that are held and waited for, from the performance schema.
+/// The locks that are held or waited for, from the performance schema.
 pub struct AskPerformanceSchema;
 
 impl Statement for AskPerformanceSchema {
@@ -120,9 +120,9 @@ impl Statement for AskPerformanceSchema {
 pub struct Process {
     /// The account and the address, as `user@host:port`.
     pub address: String,
-    /// How long ago its last statement ended; `None` while one is under way.
+    /// The time since its last statement ended; `None`: one is running.
     pub idle: Option<Duration>,
-    /// For how long a statement of it has waited for a lock, and the lock.
+    /// How long its statement has waited for a lock, and which lock.
     pub waits: Option<(Duration, LockInStatement)>,
 }
 
@@ -149,7 +149,7 @@ impl Statement for AskProcesses {
             };
             let precise = row.get::<f64>(6)?.map(|millis| millis / 1000.0);
             let precise = precise.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            // Negative where the server's clock was set back.
+            // Negative if the server's clock was set back.
             let coarse = row.get::<i64>(4)?.and_then(|time| u64::try_from(time).ok());
             let time = precise.or(coarse.map(Duration::from_secs));
             let is_idle = row.text(2)?.as_deref() == Some("Sleep");
@@ -173,7 +173,7 @@ impl Statement for AskProcesses {
 pub struct LockInStatement {
     /// Its name on the server.
     pub name: String,
-    /// Whether it is written as dblock writes it.
+    /// Whether dblock wrote it: it has dblock's form.
     pub is_dblocks: bool,
 }
 

@@ -1,13 +1,12 @@
-//! What this account may not see, and what would show it.
+//! What this account may not see, and how to see it.
 
 use super::{Census, Registry};
 
 impl Census {
-    /// What could not be seen of the sessions that were reported, or of others, and how to see it.
-    /// All that have rows can be seen.
+    /// What could not be seen of the reported sessions, or of others, and how to see it. All rows can be seen.
     pub fn unseen(&self, reported: &[u64], lists: bool, has_rows: bool) -> Vec<String> {
         let account = self.info.quoted_account();
-        // Our own session has claims: where they are missing, the server keeps none.
+        // Our own session has claims. If they are missing, the server keeps none.
         let are_kept = self.claims.contains_key(&self.info.connection);
         let silent = reported.iter().filter(|id| !self.claims.contains_key(id));
         let mut unseen = Vec::new();
@@ -42,7 +41,7 @@ impl Census {
             };
             unseen.push(format!("{which}: {how}; or name them"));
         }
-        // Without claims the address leads to the process.
+        // Without claims, the address helps to find the process.
         let address = silent
             .filter_map(|id| self.processes.get(id))
             .find_map(|process| {

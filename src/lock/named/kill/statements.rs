@@ -6,7 +6,7 @@ use crate::db::{Fault, Row, Statement, first_value};
 use crate::lock::Name;
 use crate::lock::named::statements::take_kill_beacon;
 
-/// Acquires one of the beacons that show that a holder of this lock is being ended, if one is free: whether it did.
+/// Acquires one of the beacons that show that a holder of this lock is being killed. `false`: none is free.
 pub struct TakeBeacon<'a>(pub &'a Name);
 
 impl Statement for TakeBeacon<'_> {
@@ -24,7 +24,7 @@ impl Statement for TakeBeacon<'_> {
     }
 }
 
-/// How long ago the server started; `None` if it does not say.
+/// The time since the server's start; `None`: the server does not say.
 pub struct AskUptime;
 
 impl Statement for AskUptime {

@@ -1,4 +1,4 @@
-//! Callers: where each is, and how far its statement has come.
+//! Callers: the phase of each, and the progress of its statement.
 
 use super::locks::{SessionId, caller_of, take};
 use super::state::{At, Phase, Release, Server, Setting, Slot, World};
@@ -96,7 +96,7 @@ impl World {
                 self.callers[number].phase = Phase::Releases(slot, Release::Slot);
             }
             Phase::Releases(slot, Release::Slot) => {
-                // After an interruption it asks again, when another may hold the slot.
+                // After an interruption it asks again, and another caller may hold the slot by then.
                 if self.slots[usize::from(slot)].owner == self.own(number) {
                     self.free_slot(usize::from(slot));
                 }
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// Its session, as the owner of a lock.
+    /// Its session, as a lock's owner.
     #[expect(clippy::unnecessary_wraps, reason = "compared with owners")]
     pub fn own(&self, number: usize) -> Option<SessionId> {
         Some(self.callers[number].session)
@@ -153,7 +153,7 @@ impl World {
         self.callers[number].phase = Phase::Asks(step, At::Start);
     }
 
-    /// One step of a statement, as `statements` has it.
+    /// One step of a statement, as in `statements`.
     #[expect(
         clippy::too_many_lines,
         reason = "one line for each step of each statement"
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// It may not have this slot: the next one, or a wait.
+    /// It may not take this slot: tries the next one, or waits.
     fn pass_over(&mut self, slots: usize, number: usize, step: Step, slot: u8) {
         let at = if usize::from(slot) + 1 < slots {
             At::Slot(slot + 1)
@@ -294,7 +294,7 @@ impl World {
         self.callers[number].phase = Phase::Asks(step, at);
     }
 
-    /// The last column, and with it the answer.
+    /// The last column completes the answer.
     pub fn answer(&mut self, setting: Setting, number: usize, step: Step, slot: Slot) {
         let slots = setting.slots_of(number);
         let own = self.own(number);
@@ -326,7 +326,7 @@ impl World {
         self.callers[number].phase = Phase::Asks(step, at);
     }
 
-    /// Acquires a slot without waiting: whether it did.
+    /// Acquires a slot without waiting. Returns whether it did.
     pub fn take(&mut self, slot: usize, number: usize) -> bool {
         let own = self.own(number);
         let lock = &mut self.slots[slot];
@@ -337,7 +337,7 @@ impl World {
         lock.owner == own
     }
 
-    /// The call that waited has returned; `slot` counts unless it acquired what it waited for.
+    /// The waiting call has returned. `slot` counts unless the call acquired its lock.
     pub fn waited(&mut self, number: usize, slot: Slot) {
         let Phase::Asks(step, _) = self.callers[number].phase else {
             panic!("it waited for nothing");
@@ -406,7 +406,7 @@ impl World {
             .for_each(|lock| *lock = None);
     }
 
-    /// Whether it sees, with the slots, that the holder of some slot is being ended.
+    /// Whether the statement also shows that the holder of any slot is being killed.
     fn sees_kills(&self, number: usize, step: Step) -> bool {
         let markers = &self.markers;
         matches!(step, Step::Try | Step::TryUnlessQueued)

@@ -1,4 +1,4 @@
-//! The model as the explorer knows it, and the exploration of the queue alone.
+//! The model for the explorer, and the exploration of the queue alone.
 
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
@@ -7,7 +7,7 @@ use super::state::{Budget, Setting, World};
 use super::world::Event;
 use crate::lock::explorer::{self, Model, hash};
 
-/// A state, with what does not change.
+/// A state, with the fixed setting.
 #[derive(Clone)]
 struct Explored(Setting, World);
 
@@ -45,7 +45,7 @@ impl Model for Explored {
     }
 }
 
-/// Every state that can come of these events, in any order; how many there are.
+/// Explores every state that these events can lead to, in any order. Returns how many there are.
 pub fn explore(setting: Setting, budget: Budget) -> usize {
     let start = World::new(setting, budget);
     let mut seen = HashSet::from([hash(&start)]);
@@ -64,13 +64,13 @@ pub fn explore(setting: Setting, budget: Budget) -> usize {
     seen.len()
 }
 
-/// As [`explore`], for events after which there is more than one way to rest: from every state there must be one, without
-/// another disturbance, another caller or the end of another command.
+/// As [`explore`], for events after which there may be several states of rest. From every state one must be reachable without another
+/// disturbance, another caller, or the end of another command.
 pub fn explore_to_rest(setting: Setting, budget: Budget) -> usize {
     explorer::explore_to_rest(Explored(setting, World::new(setting, budget)))
 }
 
-/// One order of these events, until nothing more can happen; how many there were.
+/// Applies random events until none is possible. Returns how many there were.
 pub fn explore_at_random(setting: Setting, budget: Budget, random: &mut fastrand::Rng) -> usize {
     explorer::explore_at_random(Explored(setting, World::new(setting, budget)), random)
 }

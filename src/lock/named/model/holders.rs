@@ -1,11 +1,11 @@
-//! Holders that lost their session, and reacquire the slot or end their command.
+//! Holders with a lost session, which reacquire the slot or end their command.
 
 use super::locks::{KILLER, MOST_CALLERS, SessionId, caller_of, owns, release, take};
 use super::state::{Killer, Phase, Retake, World};
 use crate::lock::named::retaking::{Action, Look, Retaking};
 
 impl World {
-    /// A new session of a caller: the first number that no session has and nobody refers to.
+    /// A new session of a caller, with the first number that is not used or referred to.
     pub fn open_session(&mut self, number: usize) {
         let step = u8::try_from(MOST_CALLERS).unwrap();
         let mut session = u8::try_from(number).unwrap();
@@ -21,7 +21,7 @@ impl World {
         self.callers[number].session = session;
     }
 
-    /// The server ends a session, which holds its locks for a moment longer.
+    /// The server ends a session, and frees its locks a moment later.
     pub fn end_on_server(&mut self, session: SessionId) {
         let number = caller_of(session);
         if let Some(at) = self.ghosts.iter().position(|&ghost| ghost == session) {
@@ -45,7 +45,7 @@ impl World {
         )
     }
 
-    /// The server keeps the session, and its dblock loses it.
+    /// The network is cut: the server keeps the session, and its dblock loses it.
     pub fn cut_off(&mut self, number: usize) {
         self.ghosts.push(self.callers[number].session);
         self.ghosts.sort_unstable();
@@ -77,7 +77,7 @@ impl World {
         count + usize::from(request) + markers.all().filter(|lock| owns(**lock, session)).count()
     }
 
-    /// Releases one of the locks of a session that ends.
+    /// Frees one of the locks of a session that is ending.
     pub fn free_one(&mut self, session: SessionId, which: usize) {
         let own = Some(session);
         let slots = (0..self.slots.len()).filter(|&slot| self.slots[slot].owner == own);
@@ -114,12 +114,12 @@ impl World {
         }
     }
 
-    /// Whether it is being ended for a killer, and nobody else held the slot when that was announced.
+    /// Whether it is ending for a killer, and nobody else held the slot at the announcement.
     pub fn is_ending(&self, number: usize, slot: usize) -> bool {
         matches!(self.callers[number].phase, Phase::Ends(own, true) if usize::from(own) == slot)
     }
 
-    /// The session that holds the slot has had enough time to release it.
+    /// Whether the session that holds the slot has had enough time to release it.
     pub fn can_lose_patience(&self, number: usize) -> bool {
         let Phase::Retakes(_, _, Retake::Looked(look)) = self.callers[number].phase else {
             return false;
@@ -186,7 +186,7 @@ impl World {
             Retake::AskKiller => Retake::Open,
             Retake::AnnounceEnd => {
                 take(&mut self.markers.terminations[slot], own);
-                // After any other loss another may have acquired the slot.
+                // After any other loss another caller may have acquired the slot.
                 let is_another = |owner| caller_of(owner) != number;
                 let is_guarded = self.is_killing(number, slot)
                     || !self.slots[slot].owner.is_some_and(is_another);
@@ -221,7 +221,7 @@ impl World {
         );
     }
 
-    /// Whether somebody ends the holder of the slot, and means the session on which this caller held it.
+    /// Whether somebody kills the slot's holder, and means this caller's session that held the slot.
     fn is_meant(&self, number: usize, slot: usize) -> bool {
         let victim = self.markers.victim;
         self.markers.kills[slot].is_some()
@@ -229,7 +229,7 @@ impl World {
             && victim == self.callers[number].held_on
     }
 
-    /// Whether a killer is there that ended the session on which a caller asked before.
+    /// Whether a killer is still there that has killed the caller's previous session.
     pub fn was_killed(&self, number: usize) -> bool {
         let victim = self.markers.victim;
         victim.is_some() && victim == self.callers[number].asked_on
@@ -242,7 +242,7 @@ impl World {
         self.callers[number].phase = Phase::Retakes(slot, Retaking::default(), Retake::Marker);
     }
 
-    /// The command has ended, and the killer gets the answer.
+    /// The command has ended, and the kill is acknowledged.
     pub fn ack_kill(&mut self, number: usize, slot: Option<u8>) {
         let own = self.callers[number].session;
         if let Some(slot) = slot {

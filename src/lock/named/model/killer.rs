@@ -1,4 +1,4 @@
-//! Whoever ends a holder, as `dblock kill` does it.
+//! The killer of a holder, as in `dblock kill`.
 
 use super::locks::{KILLER, caller_of, release, take};
 use super::state::{Killer, World};
@@ -59,7 +59,7 @@ impl World {
         };
     }
 
-    /// Its time to wait is over.
+    /// The killer's wait is over.
     pub fn killer_gives_up(&mut self) {
         if let Killer::Waits(slot, victim) = self.killer {
             self.killer = Killer::Unmarks(slot, victim);
@@ -74,12 +74,12 @@ impl World {
         }
     }
 
-    /// Whether it has ended the session of this caller for this slot, and waits for the answer.
+    /// Whether it has killed this caller's session for this slot, and waits for the acknowledgement.
     pub fn is_killing(&self, number: usize, slot: usize) -> bool {
         matches!(self.killer, Killer::Waits(of, victim) if of == slot && caller_of(victim) == number)
     }
 
-    /// Nobody may start a command in a slot where another's, which is being ended, still runs.
+    /// Nobody may start a command in a slot while a killed holder's command still runs there.
     pub fn check_start(&self, number: usize, slot: usize) {
         for other in 0..self.callers.len() {
             if other == number {

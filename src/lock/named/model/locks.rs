@@ -1,20 +1,20 @@
-//! The servers' locks: who holds each, and who waits for it.
+//! The servers' locks, with their holders and waiters.
 
-/// The number of a session. Each caller has numbers of its own, [`MOST_CALLERS`] apart.
+/// The id of a session. Each caller's ids are [`MOST_CALLERS`] apart.
 pub type SessionId = u8;
 
 pub const MOST_CALLERS: usize = 8;
 pub const MOST_SLOTS: usize = 3;
 
-/// The session of the one who ends a holder.
+/// The killer's session.
 pub const KILLER: SessionId = 255;
 
-/// Whose session this is.
+/// The caller that a session belongs to.
 pub fn caller_of(session: SessionId) -> usize {
     usize::from(session) % MOST_CALLERS
 }
 
-/// A named lock: who holds it, and who waits for it in which order.
+/// A named lock: its holder, and its waiters in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lock {
     pub owner: Option<SessionId>,
@@ -39,7 +39,7 @@ impl Lock {
         }
     }
 
-    /// Releases it; who holds it now.
+    /// Releases the lock. Returns the next holder.
     pub fn pass_on(&mut self) -> Option<SessionId> {
         self.owner = self.queue[0];
         self.queue.rotate_left(1);
@@ -48,7 +48,7 @@ impl Lock {
     }
 }
 
-/// The locks that nobody waits for: they are markers for other sessions.
+/// The locks without waiters: they are markers for other sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Markers {
     pub run_ids: [Option<SessionId>; MOST_CALLERS],
@@ -72,7 +72,7 @@ impl Markers {
         ack: None,
     };
 
-    /// All that store their owner.
+    /// All marker locks that store their owner.
     pub fn all(&mut self) -> impl Iterator<Item = &mut Option<SessionId>> {
         let of_slots = [
             &mut self.reacquires,

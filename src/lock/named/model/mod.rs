@@ -1,6 +1,6 @@
 //! Explores the decisions of `queue` and `retaking` in every order of events, against a model of the servers: other sessions' steps
-//! between any two steps of a statement, `KILL QUERY` at every moment, crashes, cut networks, waits that end, lost sessions, and
-//! killers of holders.
+//! between any two steps of a statement, `KILL QUERY` at every moment, crashes, cut networks, waits that end, lost sessions, and killers
+//! of holders.
 
 mod callers;
 mod explorer;
@@ -114,7 +114,7 @@ fn every_order_of_losses_on_mysql() {
     every_order_of_losses(Server::MySql);
 }
 
-/// The killer may mean a holder that came after the one that lost its session.
+/// The killer may mean a later holder than the one that lost its session.
 #[test]
 fn every_order_of_a_loss_and_a_kill() {
     let setting = Setting {

@@ -1,33 +1,33 @@
-//! What the model knows in one moment: where everybody is, and who has which lock.
+//! The model's state at one moment: the callers, and the locks.
 
 use super::locks::{Lock, MOST_SLOTS, Markers, SessionId};
 use crate::lock::named::queue::{Answer, Plan, Step};
 use crate::lock::named::retaking::{Look, Retaking};
 
-/// Both servers have the same locks; they differ in what `KILL QUERY` does to a statement.
+/// Both servers have the same locks. They differ in the effect of `KILL QUERY` on a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Server {
-    /// The call that waits is NULL, and the statement goes on.
+    /// The waiting call returns NULL, and the statement continues.
     MariaDb,
     /// The statement ends with an error, and the session keeps what it acquired.
     MySql,
 }
 
-/// What does not change during an exploration.
+/// The fixed part of an exploration.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
     pub server: Server,
     pub slots: usize,
     pub callers: usize,
-    /// The last so many callers do not wait.
+    /// The last of the callers do not wait; this many.
     pub impatient: usize,
-    /// The first so many callers want the lock alone, which is slot 0.
+    /// The first of the callers want a lock with one slot, which is slot 0; this many.
     pub alone: usize,
     /// Whether holders may wake the head.
     pub wakes: bool,
     /// Whether sessions are lost and replaced, so that markers are acquired and read.
     pub reopens: bool,
-    /// Whether each slot is asked for together with the markers that its holder is being ended.
+    /// Whether each slot is acquired together with a check of its kill markers.
     pub checks_kills: bool,
 }
 
@@ -38,20 +38,20 @@ impl Setting {
     }
 }
 
-/// Events from outside that may still happen.
+/// Disturbances that may still happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Budget {
     pub kills: u8,
     pub crashes: u8,
     pub cuts: u8,
     pub late: u8,
-    /// Sessions that end; their dblock notices.
+    /// Sessions that end, and whose dblock notices.
     pub losses: u8,
-    /// Sessions that the server still keeps, and their dblock has lost.
+    /// Sessions that the server keeps, but their dblock has lost.
     pub ghosts: u8,
-    /// Whether somebody ends a holder.
+    /// Killers that may come.
     pub killers: u8,
-    /// Whether that one dies.
+    /// Deaths of a killer.
     pub killer_deaths: u8,
 }
 
@@ -62,9 +62,9 @@ pub struct World {
     /// The lock of the head of the queue, `x#wait`.
     pub head: Lock,
     pub markers: Markers,
-    /// Sessions that the server still keeps, and their dblock has lost.
+    /// Sessions that the server keeps, but their dblock has lost.
     pub ghosts: Vec<SessionId>,
-    /// Sessions that the server is ending: it releases their locks one by one.
+    /// Sessions that the server is ending: it frees their locks one by one.
     pub ending: Vec<SessionId>,
     pub killer: Killer,
     pub budget: Budget,
@@ -108,72 +108,71 @@ impl World {
 pub struct Caller {
     pub plan: Plan,
     pub phase: Phase,
-    /// `KILL QUERY` arrived while its statement did not wait.
+    /// `KILL QUERY` arrived while its statement was not waiting.
     pub killed: bool,
-    /// Its network is cut: the server continues its statement, and nobody reads the answer.
+    /// Its network is cut: the server continues the statement, and nobody reads the answer.
     pub cut: bool,
-    /// Its time to wait is over.
+    /// Its wait is over.
     pub late: bool,
-    /// Its present or latest session.
+    /// Its current or latest session.
     pub session: SessionId,
-    /// The session on which it asked for the lock before.
+    /// Its previous session, on which it requested the lock.
     pub asked_on: Option<SessionId>,
-    /// The session on which it held the slot that it lost. It answers only the killer of that one.
+    /// The session that held the slot that it lost. It acknowledges only kills of that one.
     pub held_on: Option<SessionId>,
-    /// What it asks is its first question on a session that is not its first.
+    /// Whether this is the first question on a session other than its first.
     pub opening: bool,
 }
 
-/// Where a caller is.
+/// The phase of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     NotYet,
-    /// The server executes a statement of its and has come so far.
+    /// The server runs its statement, and has come this far.
     Asks(Step, At),
     /// The server has answered, and the session is idle.
     Answered(Step, Option<Answer>),
     Runs(u8),
-    /// It releases its slot and has come so far.
+    /// It is releasing its slot, and has come this far.
     Releases(u8, Release),
     /// Its session is lost, and it has no command.
     Reopens,
-    /// On a new session, before it acquires the run id's lock again; what it asks then.
+    /// On a new session, before it acquires the run id lock again; with its next question.
     Opens(Step),
-    /// The server has answered the first question on a new session; who holds the run id's lock.
+    /// The server has answered the first question on a new session; with the holder of the run id lock.
     Opened(Step, Answer, Option<SessionId>),
-    /// Its session is lost while its command runs in this slot.
+    /// It lost its session while its command runs in this slot.
     Lost(u8),
     Retakes(u8, Retaking, Retake),
-    /// Another holds the slot: the command is being ended.
+    /// Another session holds the slot: its command is ending.
     Stops(u8),
-    /// Somebody ends it, and it has announced that its command is being ended; whether nobody else held the slot
-    /// by then.
+    /// Somebody kills it, and it has announced that its command is ending. Whether nobody else held the slot by then.
     Ends(u8, bool),
-    /// The command has ended; before it withdraws the announcement for this slot, if there is one, and answers the killer.
+    /// The command has ended. Before it withdraws the announcement for this slot, if there is one, and acknowledges the kill.
     Acks(Option<u8>),
-    /// Until the killer has seen the answer, or takes too long.
+    /// It waits until the killer has read the acknowledgement, or takes too long.
     AwaitsKiller,
     Gone,
 }
 
-/// How far a statement has come.
+/// The progress of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum At {
-    /// Before it has done anything.
+    /// Before its first column.
     Start,
-    /// Before it asks for this slot without waiting.
+    /// Before it tries this slot without waiting.
     Slot(u8),
-    /// Before it asks for what it will wait for.
+    /// Before it begins to wait.
     Wait,
-    /// In the server's queue for it.
+    /// Waiting in the server's queue.
     Queued,
-    /// Before it asks whether it is the head; the value of the first column.
+    /// Before it checks whether it is the queue's head; with the value of the first column.
     Head(Slot),
-    /// A slot is acquired. Before it asks for each marker that its last holder is being ended, and before it releases the slot for one.
+    /// A slot is acquired. Before the check of each kill marker of the slot, and before the release because of one.
     Marker(u8),
     End(u8),
     Release(u8),
-    /// Before the last columns of a proof: who reacquires the slot, and who ends its holder.
+    /// Before the last columns of a proof: who reacquires the slot, and who kills its holder.
     ProofReacquire(Answer),
     ProofMarker(Answer),
     ProofEnd(Answer),
@@ -198,23 +197,23 @@ pub enum Release {
     Wake(u8),
 }
 
-/// How far an attempt to reacquire has come, as `statements` has it.
+/// The progress of an attempt to reacquire, as in `statements`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Retake {
-    /// Before it acquires the run id's lock.
+    /// Before it acquires the run id lock.
     Open,
-    /// Before it looks for the kill lock.
+    /// Before it checks the kill lock.
     Marker,
-    /// Before it looks whether it holds the run id's lock.
+    /// Before it checks whether it holds the run id lock.
     RunId,
     Slot,
-    /// The slot is acquired; before it looks for the kill lock.
+    /// The slot is acquired; before it checks the kill lock.
     SlotMarker,
     SlotEnd,
     SlotRelease,
-    /// Before its second column; whether the slot was acquired, and whether the kill lock was held.
+    /// Before the second column; with whether the slot was acquired, and whether the kill lock was held.
     Holder(bool, bool),
-    /// Before its last column.
+    /// Before the last column.
     Owner(bool, bool, Option<SessionId>),
     /// The server has answered.
     Looked(Look),
@@ -226,27 +225,27 @@ pub enum Retake {
     Finish,
 }
 
-/// How far the killer has come.
+/// The progress of the killer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Killer {
     NotYet,
-    /// Before it acquires the kill lock of this slot, to end the holder's session.
+    /// Before it acquires the kill lock of this slot, to kill the holder's session.
     Marks(usize, SessionId),
-    /// Before it acquires the kill request lock of the session.
+    /// Before it acquires the session's kill request lock.
     Requests(usize, SessionId),
-    /// Before it looks whether the holder is still the same.
+    /// Before it checks that the holder is still the same.
     Looks(usize, SessionId),
     Kills(usize, SessionId),
-    /// It waits for the answer.
+    /// It waits for the acknowledgement.
     Waits(usize, SessionId),
-    /// Before it releases the one, and then the other.
+    /// Before it releases the first, and then the second lock.
     Unmarks(usize, SessionId),
     Unrequests(SessionId),
     Gone,
 }
 
 impl Killer {
-    /// The session that it is ending.
+    /// The session that it kills.
     pub fn victim(self) -> Option<SessionId> {
         match self {
             Self::Marks(_, victim)

@@ -1,4 +1,4 @@
-//! What may happen next, and what must hold whatever happens.
+//! The events that may happen next, and the checks of every state.
 
 use super::locks::{Lock, MOST_CALLERS, SessionId, caller_of};
 use super::state::{At, Killer, Phase, Setting, Slot, World};
@@ -6,26 +6,26 @@ use crate::lock::named::queue::{Next, Step};
 
 #[derive(Debug, Clone, Copy)]
 pub enum Event {
-    /// The caller's next step: its statement's, or its own.
+    /// The next step of the caller, or of its statement.
     Step(usize),
-    /// The time-out of the call that waits.
+    /// The waiting call times out.
     TimeOut(usize),
     Kill(usize),
     Crash(usize),
     Cut(usize),
-    /// The server ends the session of a waiter that has been silent for too long.
+    /// The server ends the session of a silent waiter.
     Expire(usize),
     Late(usize),
-    /// The caller's session is ended, or kept by the server alone.
+    /// The caller's session ends, or only the server keeps it.
     Lose(usize),
     CutOff(usize),
     /// The server notices that a session is lost, and ends it.
     Miss(SessionId),
-    /// It releases one of the locks of a session that ends.
+    /// The server frees one of the locks of a session that is ending.
     Free(SessionId, usize),
-    /// One that reacquires its slot waits no longer for the session that holds it.
+    /// A caller that reacquires its slot stops waiting for the session that holds the slot.
     LosePatience(usize),
-    /// Somebody begins to end the holder of this slot.
+    /// A killer begins to kill the holder of this slot.
     KillerBegins(usize),
     KillerSteps,
     KillerGivesUp,
@@ -33,7 +33,7 @@ pub enum Event {
 }
 
 impl World {
-    /// Everything that may happen next.
+    /// All events that are possible next.
     pub fn events(&self) -> Vec<Event> {
         let mut events = Vec::new();
         for (number, caller) in self.callers.iter().enumerate() {
@@ -116,9 +116,9 @@ impl World {
                 self.callers[number].cut = true;
             }
             Event::Expire(number) => {
-                // What it reads when the network heals must not start a command.
+                // What it reads when the network is back must not start a command.
                 let caller = &self.callers[number];
-                // After a proof the session is made fit to keep its lock first, which fails now.
+                // After a proof the session's idle timeout is set first, which fails now.
                 if let Phase::Answered(step, answer) = caller.phase
                     && !matches!(step, Step::Confirm(_))
                 {
@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// What holds in every state.
+    /// Checks what must hold in every state.
     pub fn check(&self) {
         for caller in &self.callers {
             let own = caller.session;
@@ -168,7 +168,7 @@ impl World {
                     );
                     assert_ne!(self.head.owner, Some(own), "a holder stays the head");
                 }
-                // It stays the head until it has a slot.
+                // It stays the queue's head until it has a slot.
                 Phase::Answered(Step::Head, Some(_)) => {
                     assert_eq!(
                         self.head.owner,
@@ -181,8 +181,8 @@ impl World {
         }
     }
 
-    /// From here on nobody comes, ends or is disturbed: whoever waits must have a free slot after one look at all of them
-    /// by each that may be the head, and after the end of each session that was cut off.
+    /// From here on nobody comes, ends or is disturbed. Each waiter must get a free slot after one look at all slots by each possible
+    /// head, and after the end of each session that was cut off.
     pub fn check_that_nobody_is_left_waiting(&self, setting: Setting) {
         let mut world = self.clone();
         let mut looked = [false; MOST_CALLERS];
@@ -228,7 +228,7 @@ impl World {
         panic!("no end");
     }
 
-    /// Whether the event is no disturbance, and neither a new caller nor the end of another command.
+    /// Whether the event is not a disturbance, a new caller, or the end of another command.
     pub fn settles_by(&self, event: Event) -> bool {
         match event {
             Event::Step(number) => {
@@ -244,7 +244,7 @@ impl World {
         }
     }
 
-    /// Whether all callers hold a slot, or wait where none is free for them.
+    /// Whether all callers hold a slot, or wait because none is free for them.
     pub fn is_at_rest(&self, setting: Setting) -> bool {
         let rests = |number: usize| match self.callers[number].phase {
             Phase::NotYet | Phase::Runs(_) | Phase::Gone => true,
@@ -261,7 +261,7 @@ impl World {
             && (0..setting.callers).all(rests)
     }
 
-    /// Nothing is left over then.
+    /// At rest no marker may be left, and no slot may be held without a command.
     pub fn check_rest(&self) {
         let markers = &self.markers;
         let mut of_slots = markers
@@ -283,8 +283,8 @@ impl World {
         }
     }
 
-    /// The server keeps the session of a holder that was cut off, and with it the slot: whoever can use no other slot
-    /// waits on. All others are done in the end.
+    /// The server keeps the session of a holder that was cut off, and with it the slot. A caller that can use no other slot goes on
+    /// waiting. All others must finish.
     pub fn check_that_all_are_done(&self, setting: Setting, seed: u64) {
         let lost = |slot: &Lock| slot.owner.is_some_and(|by| self.callers[caller_of(by)].cut);
         for (number, caller) in self.callers.iter().enumerate() {

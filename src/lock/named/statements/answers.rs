@@ -1,10 +1,10 @@
-//! What the answers of a named lock's statements mean: one type for each statement.
+//! The answers to a named lock's statements: one type for each statement.
 
 use crate::db::{Fault, Row, Statement, read_address};
 use crate::lock::named::fitness::ServerTraits;
 use crate::lock::named::queue::Answer;
 
-/// Instead of a slot's number: somebody ends its holder.
+/// In the place of a slot's number: somebody kills its holder.
 pub const KILLED: i64 = -2;
 
 /// A statement whose answer does not matter.
@@ -22,7 +22,7 @@ impl Statement for Command {
     }
 }
 
-/// Whether something is so: one column, 1 if it is.
+/// A yes-or-no question: one column, 1 for yes.
 pub struct Flag(pub(super) String);
 
 impl Statement for Flag {
@@ -46,7 +46,7 @@ pub struct Ask {
 
 /// The answer to a step.
 pub struct Asked {
-    /// `None`: the answer lacks the session's number.
+    /// `None`: the answer lacks the connection id.
     pub answer: Option<Answer>,
     /// Whether the server takes no writes.
     pub is_read_only: bool,
@@ -57,13 +57,13 @@ impl Ask {
         self.read_slot(row, row.get(1)?)
     }
 
-    /// All columns but the second, whose value is `head`.
+    /// Reads all columns but the second, whose value is `head`.
     fn read_slot(&self, row: &Row, head: Option<u8>) -> Result<Asked, Fault> {
         let slot: Option<i64> = row.get(0)?;
         let connection_id: Option<u64> = row.get(2)?;
         let answer = connection_id.map(|connection_id| Answer {
             refused: slot == Some(-1),
-            // Any other number is no slot.
+            // Any other number is not a slot.
             slot: slot
                 .and_then(|slot| u32::try_from(slot).ok())
                 .filter(|&slot| slot < self.slots),
@@ -93,7 +93,7 @@ impl Statement for Ask {
     }
 }
 
-/// The proof of a slot after a wait. It releases the head of the queue.
+/// The proof of a slot after a wait. It also releases the lock of the queue's head.
 pub struct Prove(pub(super) Ask);
 
 impl Statement for Prove {
@@ -123,11 +123,11 @@ pub struct Open(pub(super) Ask);
 
 /// The answer to the first step of a session.
 pub struct Opened {
-    /// What the step itself answers.
+    /// The answer of the step itself.
     pub asked: Asked,
-    /// Which session holds the lock of this run's id.
+    /// The session that holds the run id lock.
     pub run_id_owner: Option<u64>,
-    /// What the server says of itself.
+    /// The server's traits.
     pub traits: ServerTraits,
 }
 
@@ -159,11 +159,11 @@ impl Statement for Open {
 /// Reacquires a lost slot, as the first step of a session.
 pub struct Reacquire(pub(super) Open);
 
-/// The answer to it.
+/// The answer to [`Reacquire`].
 pub struct ReacquireAnswer {
-    /// As that of any first step.
+    /// The part that every first step answers.
     pub opened: Opened,
-    /// Which session holds the slot.
+    /// The session that holds the slot.
     pub holder: Option<u64>,
 }
 
@@ -186,10 +186,10 @@ impl Statement for Reacquire {
     }
 }
 
-/// Who ends the holder of a slot.
+/// Asks who kills the holder of a slot.
 pub struct KillMarker(pub(super) String);
 
-/// The answer to it.
+/// The answer to [`KillMarker`].
 pub struct Killing {
     /// The session that holds the kill lock.
     pub killer: Option<u64>,
@@ -218,12 +218,12 @@ impl Statement for KillMarker {
 /// Releases a slot.
 pub struct Release(pub(super) String);
 
-/// The answer to it.
+/// The answer to [`Release`].
 #[derive(Default)]
 pub struct Released {
     /// Whether it was held.
     pub was_held: bool,
-    /// The session at the head of the queue, which is to be woken.
+    /// The session at the head of the queue, which the caller must wake.
     pub queue_head: Option<u64>,
 }
 
@@ -245,11 +245,11 @@ impl Statement for Release {
     }
 }
 
-/// Who holds a slot, and from where, as far as this account may see that.
+/// The holder of a slot, and the address, as far as this account may see them.
 pub struct SlotHolder(pub(super) String);
 
 impl Statement for SlotHolder {
-    /// The number of the session, and `user@host:port`.
+    /// The connection id, and `user@host:port`.
     type Answer = (Option<u64>, Option<String>);
 
     fn sql(&self) -> String {

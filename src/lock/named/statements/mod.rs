@@ -1,5 +1,5 @@
-//! The statements of a named lock: the text of each; `answers` has what their answers mean. MySQL and MariaDB get the same text;
-//! version comments cover the differences.
+//! The statements of a named lock: their texts. `answers` has their answers. MySQL and MariaDB get the same text; version comments cover
+//! the differences.
 
 mod answers;
 mod plain;
@@ -20,20 +20,20 @@ pub use time_limits::{set_idle_timeout, shorten_idle_timeout};
 /// The longest wait in one statement: MySQL has 32 bits for its statement time limit in milliseconds.
 const LONGEST_STATEMENT: Duration = Duration::from_secs(40 * 24 * 3600);
 
-/// How long the head waits for the last slot before it looks at all of them again: a holder that died wakes nobody. MySQL
-/// waits for whole seconds.
+/// How long the queue's head waits for the last slot before it tries all of them again: a holder that died wakes nobody. MySQL waits for
+/// whole seconds.
 pub const RECHECK: Duration = Duration::from_secs(1);
 
 /// Writes the statements of one lock. Names are literals that no `sql_mode` and no character set changes.
 pub struct Statements {
-    /// Of each slot.
+    /// The names of the slots.
     slots: Vec<String>,
-    /// Of the lock that the head of the queue holds.
+    /// The name of the lock that the queue's head holds.
     queue_head: String,
-    /// Of the lock that only sessions of this dblock hold.
+    /// The name of the run id lock.
     run_id: String,
     name: Name,
-    /// Whether a slot is asked for together with its kill lock.
+    /// Whether a slot is acquired together with a check of its kill lock.
     checks_kills: bool,
     /// Variables that this server does not have.
     unknown: Vec<String>,
@@ -45,7 +45,7 @@ pub fn wake(connection: u64) -> Command {
 }
 
 impl Statements {
-    /// For the first so many slots of the lock `name`; `run_id` is the server's name of a lock that only this dblock holds.
+    /// The statements for the first `slots` slots of a lock. `run_id` is the name of the run id lock on the server.
     pub fn new(name: &Name, slots: u32, run_id: &str) -> Self {
         Self {
             slots: (0..slots)
@@ -59,17 +59,17 @@ impl Statements {
         }
     }
 
-    /// Whether no slot is acquired whose holder somebody ends.
+    /// Whether a slot is passed over if its holder is being killed.
     pub fn checks_kills(&self) -> bool {
         self.checks_kills
     }
 
-    /// From now on no slot is acquired whose holder somebody ends.
+    /// From now on passes over slots whose holder is being killed.
     pub fn check_kills(&mut self) {
         self.checks_kills = true;
     }
 
-    /// Notes that the server has no such variable. `false`: that was known, or it is not asked for.
+    /// Notes that the server has no such variable. `false`: that was known, or no statement uses the variable.
     pub fn do_without(&mut self, variable: &str) -> bool {
         let known = self.unknown.iter().any(|unknown| unknown == variable);
         let asked_for = ASKED_FOR.contains(&variable);
@@ -87,7 +87,7 @@ impl Statements {
         }
     }
 
-    /// Whether the server takes writes: two columns.
+    /// Two columns that say whether the server takes writes.
     fn writes(&self) -> String {
         format!(
             "{}, {}",
@@ -96,7 +96,7 @@ impl Statements {
         )
     }
 
-    /// Columns that are asked for once in a session: who holds the lock of the run's id, and what [`Fitness`](super::fitness::Fitness) reads.
+    /// Columns that are read once for each session: who holds the run id lock, and what [`Fitness`](super::fitness::Fitness) reads.
     fn traits(&self) -> String {
         format!(
             "IS_USED_LOCK({}), @@session.wait_timeout, {} /*M!100000 , {} */",
@@ -106,7 +106,7 @@ impl Statements {
         )
     }
 
-    /// Prepares a new session to hold a lock, as [`keep_session`] does, and acquires the lock of the run's id and the
+    /// Prepares a new session to hold a lock, as [`keep_session`] does, and acquires the run id lock and the
     /// [`session_marker_lock`](crate::lock::session_marker_lock).
     pub fn open_session(&self, ttl: Duration) -> Command {
         Command(format!(
@@ -116,14 +116,14 @@ impl Statements {
         ))
     }
 
-    /// As [`Statements::of`], for the first step of a session: with three more columns that say what kind of server this is, and a
-    /// fourth on MariaDB.
+    /// As [`Statements::of`], for the first step of a session, with three more columns that say what kind of server this is, and a fourth
+    /// on MariaDB.
     pub fn first(&self, step: Step, left: Option<Duration>) -> Open {
         let sql = self.of(step, left) + ", " + &self.traits();
         Open(self.ask(sql))
     }
 
-    /// The statement of any step but the proof.
+    /// The statement of any step except the proof.
     pub fn step(&self, step: Step, left: Option<Duration>) -> Ask {
         self.ask(self.of(step, left))
     }
@@ -138,13 +138,13 @@ impl Statements {
         Ask { sql, slots }
     }
 
-    /// The statement of a step; `left` is the time left to wait, `None` without limit. The columns of the answer:
+    /// The statement of a step. `left` is the rest of the wait, `None` without limit. The columns of the answer:
     ///
-    /// - the number of the slot that is held, -1 for none, NULL if that is not known;
+    /// - the number of the held slot, -1 for none, NULL if that is not known;
     /// - whether the session is the head of the queue, or 2 for [`Statements::kills`];
-    /// - the session's own number;
+    /// - the session's connection id;
     /// - two that show whether the server is read-only;
-    /// - with a proof, who reacquires the slot, and who ends its holder.
+    /// - with a proof, who reacquires the slot, and who kills its holder.
     ///
     /// The first packet of a session also prepares it to hold a lock. Later packets have one statement only: a `KILL QUERY` during
     /// the first of two makes both servers skip the second without an answer, and the client waits for ever.
@@ -153,7 +153,7 @@ impl Statements {
         let alone = self.slots.len() == 1;
         let (limit, slot, is_head) = match step {
             Step::Try => (None, self.acquire_any("0"), "0".to_owned()),
-            // Where somebody waits there is a head of the queue.
+            // If somebody waits, the queue has a head.
             Step::TryUnlessQueued => (
                 None,
                 format!(
@@ -173,7 +173,7 @@ impl Statements {
                 ),
                 is_held(&self.queue_head),
             ),
-            // After an interruption it must not acquire a second slot. Both servers can wait for a whole second.
+            // After an interruption it must not acquire a second slot. Both servers can wait for one whole second.
             Step::Head => {
                 let (limit, timeout) = if left < RECHECK {
                     (Some(left), seconds(left))
@@ -186,7 +186,7 @@ impl Statements {
             Step::Settle => (None, self.held_slot_or("NULL"), is_held(&self.queue_head)),
             Step::Confirm(slot) => {
                 let held = is_held(&self.slots[slot as usize]);
-                // AND goes on after NULL, but not after 0.
+                // AND continues after NULL, but not after 0.
                 let is_head = format!(
                     "{} AND NOT ({held} AND RELEASE_LOCK({}))",
                     is_held(&self.queue_head),
@@ -208,7 +208,7 @@ impl Statements {
         };
         let is_head = match step {
             _ if alone => "0",
-            // Evaluated after the slot is acquired, for that is when it counts.
+            // Evaluated after the slot is acquired, because only the state by then counts.
             Step::Try | Step::TryUnlessQueued if !self.checks_kills => &self.kills(),
             _ => &is_head,
         };
@@ -226,8 +226,8 @@ impl Statements {
         )
     }
 
-    /// Prepares a session to hold this slot after a wait, and proves it as [`Step::Confirm`] does, in the variable `@dblock`: 1, or it
-    /// is to be asked more closely.
+    /// Prepares a session to hold this slot after a wait, and proves that as [`Step::Confirm`] does. Sets the variable `@dblock` to 1 if
+    /// the slot is proved; otherwise ask in steps.
     pub fn hold_and_prove(&self, slot: u32, ttl: Duration) -> String {
         let held = is_held(&self.slots[slot as usize]);
         let others = [
@@ -259,7 +259,7 @@ impl Statements {
         text_literal(&self.name.termination_on_server(slot))
     }
 
-    /// Announces that the holder of a slot, which somebody ends, terminates its command: until that ends no dblock acquires the slot.
+    /// Announces that the killed holder of a slot ends its command. Until the announcement is withdrawn no dblock acquires the slot.
     pub fn announce_termination(&self, slot: u32) -> Command {
         let kill = take_kill_beacon(&self.name);
         Command(format!(
@@ -268,14 +268,14 @@ impl Statements {
         ))
     }
 
-    /// 2 if the holder of some slot is being ended, else 0. It has the column of the head, which is not asked for then.
+    /// 2 if the holder of any slot is being killed, else 0. It stands in the column of the queue's head, which is not read then.
     fn kills(&self) -> String {
         let kills = self.name.kill_beacons_on_server();
         let kills = kills.map(|kill| format!("IS_USED_LOCK({})", text_literal(&kill)));
         format!("CASE WHEN COALESCE({}) THEN 2 ELSE 0 END", kills.join(", "))
     }
 
-    /// Withdraws [`Statements::announce_termination`], and answers the killer, the session of this number, that the command has ended.
+    /// Withdraws [`Statements::announce_termination`], and tells the killer, the session with this id, that the command has ended.
     pub fn ack_kill(&self, slot: u32, killer: u64) -> Command {
         Command(format!(
             "/* dblock ack kill */ SELECT RELEASE_LOCK({}), GET_LOCK({}, 0)",
@@ -284,7 +284,7 @@ impl Statements {
         ))
     }
 
-    /// Who ends the holder of a slot. With `lost` only who ends that session: others may have held the slot since it was lost.
+    /// The killer of a slot's holder. With `lost` only the killer of that session, as others may have held the slot since.
     pub fn kill_marker(&self, slot: u32, lost: Option<u64>) -> KillMarker {
         let killer = format!("IS_USED_LOCK({})", self.kill_lock(slot));
         let killer = match lost {
@@ -300,7 +300,7 @@ impl Statements {
         ))
     }
 
-    /// Announces to waiters that the holder of a slot is reacquiring it: a waiter that is granted it meanwhile releases it.
+    /// Announces to waiters that the holder of a slot is reacquiring it. A waiter that is granted the slot meanwhile releases it.
     pub fn announce_reacquire(&self, slot: u32) -> Command {
         let take = take(&self.name.reacquire_on_server(slot), Duration::ZERO);
         Command(format!("/* dblock announce reacquire */ {take}"))
@@ -314,7 +314,7 @@ impl Statements {
         ))
     }
 
-    /// Takes one slot if it is free and nobody is ending its holder.
+    /// Takes one slot if it is free and nobody kills its holder.
     pub fn try_slot(&self, slot: u32) -> Flag {
         Flag(format!(
             "/* dblock try slot */ SELECT {}",
@@ -322,8 +322,8 @@ impl Statements {
         ))
     }
 
-    /// Acquires one slot without waiting, as [`Statements::first`] acquires any; but not while an older session holds the lock of the
-    /// run's id. The second column is who holds the slot afterwards. [`KILLED`] in the first one: somebody ends its holder.
+    /// Acquires one slot without waiting, unless an older session holds the run id lock. The second column is who holds the slot
+    /// afterwards. [`KILLED`] in the first column: somebody kills the slot's holder.
     pub fn reacquire(&self, slot: u32) -> Reacquire {
         let (slot, writes, traits) = (slot as usize, self.writes(), self.traits());
         let name = &self.slots[slot];
@@ -337,7 +337,7 @@ impl Statements {
         Reacquire(Open(self.ask(sql)))
     }
 
-    /// The renewal: whether the slot is held, as [`Step::Confirm`] asks, but it releases nothing.
+    /// The renewal: asks whether the slot is held, as [`Step::Confirm`] does, but releases nothing.
     pub fn renew(&self, slot: u32) -> Ask {
         let held = is_held(&self.slots[slot as usize]);
         self.ask(format!(
@@ -354,8 +354,8 @@ impl Statements {
         ))
     }
 
-    /// Who holds a slot. `IS_USED_LOCK` shows its session's number to every account; the process list shows an account its own
-    /// sessions, and with the PROCESS privilege all.
+    /// The holder of a slot. `IS_USED_LOCK` shows the connection id to every account. The process list shows an account its own sessions,
+    /// and all with the PROCESS privilege.
     pub fn holder(&self, slot: u32) -> SlotHolder {
         SlotHolder(format!(
             "/* dblock holder */ SELECT holder.id, CONCAT(client.user, '@', client.host) \
@@ -365,8 +365,8 @@ impl Statements {
         ))
     }
 
-    /// Acquires the first free slot, and waits for the last one so long. In a CASE both servers evaluate nothing after the first
-    /// condition that is true; in `1 IN (…)` MySQL evaluates everything.
+    /// Acquires the first free slot, and waits for the last one up to `timeout`. In a CASE both servers evaluate nothing after the first
+    /// true condition; in `1 IN (…)` MySQL evaluates everything.
     fn acquire_any(&self, timeout: &str) -> String {
         let last = self.slots.len() - 1;
         let mut case = "CASE".to_owned();
@@ -380,7 +380,7 @@ impl Statements {
         case + " ELSE " + &last + " END"
     }
 
-    /// Acquires one slot: its number, -1 if another holds it; NULL stays NULL.
+    /// Acquires one slot: its number, or -1 if another session holds it. NULL stays NULL.
     fn acquire_one(&self, slot: usize, timeout: &str) -> String {
         format!(
             "CASE {} WHEN 1 THEN {slot} WHEN 0 THEN -1 END",
@@ -388,9 +388,9 @@ impl Statements {
         )
     }
 
-    /// Acquires a slot: whether it did. A slot whose last holder somebody ends is released at once, for its command may still run.
-    /// The kill lock is asked for after the slot is acquired: the killer acquired it before the holder lost the slot. After a wait,
-    /// and where there are very many slots, the proof asks for it.
+    /// Acquires a slot: whether that succeeded. Releases a slot at once if its last holder is being killed, as the command may still run.
+    /// Checks the kill lock after the slot: the killer acquired it before the holder lost the slot. After a wait, and with very many
+    /// slots, the proof checks it instead.
     fn acquire(&self, slot: usize, timeout: &str) -> String {
         let name = &self.slots[slot];
         let acquire = format!("GET_LOCK({name}, {timeout})");
@@ -405,7 +405,7 @@ impl Statements {
         )
     }
 
-    /// The slot that is held, `otherwise` where none is.
+    /// The slot that is held, or `otherwise` if none is.
     fn held_slot_or(&self, otherwise: &str) -> String {
         let mut case = "CASE CONNECTION_ID()".to_owned();
         for (slot, name) in self.slots.iter().enumerate() {
@@ -420,14 +420,14 @@ fn is_held(name: &str) -> String {
     format!("IFNULL(IS_USED_LOCK({name}) = CONNECTION_ID(), 0)")
 }
 
-/// Acquires one of the beacons that a holder of a lock is being ended, if one is free: 1, else NULL.
+/// Acquires one of the beacons that show that a holder of a lock is being killed: 1, or NULL if none is free.
 pub fn take_kill_beacon(name: &Name) -> String {
     let kills = name.kill_beacons_on_server();
     let kills = kills.map(|kill| format!("WHEN GET_LOCK({}, 0) THEN 1", text_literal(&kill)));
     format!("CASE {} END", kills.join(" "))
 }
 
-/// Acquires the lock of this name on the server, and waits for it so many whole seconds.
+/// Acquires the lock with this name on the server, and waits up to this many whole seconds.
 fn take(name: &str, wait: Duration) -> String {
     format!(
         "SELECT GET_LOCK({}, {})",
@@ -436,7 +436,7 @@ fn take(name: &str, wait: Duration) -> String {
     )
 }
 
-/// Variables of [`Statements`] that not every build of a server has.
+/// The variables in [`Statements`] that some builds of a server do not have.
 const ASKED_FOR: [&str; 4] = [
     "read_only",
     "innodb_read_only",
@@ -444,7 +444,7 @@ const ASKED_FOR: [&str; 4] = [
     "wsrep_on",
 ];
 
-/// Answers the killer of a waiter, the session of this number, that there is no command.
+/// Tells the killer of a waiter, the session with this id, that there is no command.
 pub fn ack_kill_of_waiter(killer: u64) -> Command {
     Command(format!(
         "/* dblock ack kill */ {}",

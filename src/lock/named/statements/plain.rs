@@ -1,4 +1,4 @@
-//! Statements about one lock or one session, whatever they are for.
+//! Statements about one lock or one session.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use super::{Command, take};
 use crate::db::text_literal;
 use crate::db::{Fault, Row, Statement, first_value};
 
-/// Acquires a lock, and waits for it so many whole seconds.
+/// Acquires a lock, and waits up to `wait`.
 pub struct Take<'a> {
     /// Its name on the server.
     pub lock: &'a str,
-    /// The fraction of a second is cut off.
+    /// In whole seconds; a fraction is cut off.
     pub wait: Duration,
 }
 
@@ -23,7 +23,7 @@ impl<'a> Take<'a> {
 }
 
 impl Statement for Take<'_> {
-    /// Whether it is acquired; `None`: nobody knows.
+    /// Whether the lock was acquired; `None`: unclear.
     type Answer = Option<bool>;
 
     fn sql(&self) -> String {
@@ -35,7 +35,7 @@ impl Statement for Take<'_> {
     }
 }
 
-/// Releases once a lock of this name on the server.
+/// Releases a lock once, by its name on the server.
 pub fn release_once(lock: &str) -> Command {
     let lock = text_literal(lock);
     Command(format!(
@@ -64,13 +64,13 @@ impl Statement for Owners {
     }
 }
 
-/// Ends the session of this number.
+/// Kills the session with this connection id.
 pub struct KillSession(pub u64);
 
 impl KillSession {
-    /// The error where there is no such session.
+    /// The error if there is no such session.
     pub const NO_SUCH_SESSION: u16 = 1094;
-    /// The errors where it is another account's.
+    /// The errors if the session belongs to another account.
     pub const NOT_YOURS: [u16; 2] = [1095, 1227];
 }
 

@@ -1,15 +1,15 @@
-//! How long a session may be idle, and how long a statement may wait, in the words of each server.
+//! How long a session may be idle, and how long a statement may wait, in each server's syntax.
 
 use std::time::Duration;
 
 use super::Command;
 
-/// Seconds that the server keeps the session of a waiter between two statements. A dead waiter that is granted a lock blocks the
-/// others for that long. The limit does not count while a statement waits.
+/// The idle timeout of a waiter, in seconds. A dead waiter that is granted a lock blocks the others for that long. A statement that waits
+/// is not idle.
 const WAITER_IDLE_LIMIT: u32 = 3;
 
-/// Prepares a session to hold a lock: no time limit on statements, and the server keeps it for the TTL, in whole seconds, after its
-/// last statement. Version comments choose the limit that the server has: MariaDB reads `/*M!`, MySQL `/*!50708`.
+/// Prepares a session to hold a lock: no time limit on statements, and the TTL, in whole seconds, as its idle timeout. Version comments
+/// choose the limit that the server has: MariaDB reads `/*M!`, MySQL `/*!50708`.
 pub fn keep_session(ttl: Duration) -> String {
     let idle_limit = ttl.as_secs();
     format!(
@@ -30,8 +30,8 @@ pub fn set_idle_timeout(ttl: Duration) -> Command {
     Command(format!("/* dblock hold */ {}", keep_session(ttl)))
 }
 
-/// A limit on one statement, for MySQL, which rounds the timeout of `GET_LOCK` to whole seconds. To MariaDB it is a comment, or
-/// equals the timeout. Zero would mean no limit, and is not needed.
+/// A time limit on one statement, for MySQL, which rounds the timeout of `GET_LOCK` to whole seconds. To MariaDB it is a comment, or
+/// equals the timeout. Zero would mean no limit, so it is left out.
 pub fn statement_limit(left: Duration) -> String {
     match millis(left) {
         0 => String::new(),
@@ -40,7 +40,7 @@ pub fn statement_limit(left: Duration) -> String {
 }
 
 /// A timeout of `GET_LOCK`. MariaDB takes fractions of a second, and skips comments of this form. On MySQL it is longer than the
-/// limit on the statement, which ends the wait.
+/// statement's limit, which ends the wait.
 pub fn seconds(left: Duration) -> String {
     match millis(left) {
         0 => "0".to_owned(),
@@ -48,7 +48,7 @@ pub fn seconds(left: Duration) -> String {
     }
 }
 
-/// Rounded up: after a wait that ends too early the caller must ask again.
+/// Rounded up: if the wait ends too early, the caller must ask again.
 fn millis(span: Duration) -> u128 {
     span.as_micros().div_ceil(1000)
 }

@@ -1,4 +1,4 @@
-//! What became of the holder of a row that was to end.
+//! The result of a kill for the holder of a row.
 
 use std::time::Duration;
 
@@ -8,33 +8,33 @@ use crate::db::Client;
 use crate::lock::Durable;
 use crate::lock::named::Killed;
 
-/// What became of an attempt to end a holder.
+/// The result of an attempt to kill a holder.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ended {
-    /// No row was meant.
+    /// The holder has no row.
     Named(Killed),
-    /// The row of this slot was.
+    /// The holder has the row of this slot.
     Row {
         /// Which, from 0.
         slot: u32,
-        /// What became of its holder.
+        /// The result for its holder.
         outcome: Box<RowOutcome>,
     },
 }
 
-/// Who holds a row.
+/// The holder of a row.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RowVictim {
-    /// Who it is; `None` if neither the history nor a session says so. Its session's number is 0 where that is not on this server.
+    /// The client; `None`: neither the history nor a session shows it. The connection id is 0 if the session is not on this server.
     pub client: Option<Client>,
     /// What its row says.
     pub durable: Durable,
 }
 
-/// Why a row was taken from its owner, who was not asked.
+/// Why a row was taken from its owner without asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Freed {
-    /// Its time was over.
+    /// It had expired.
     Expired,
     /// A script holds it: there is no command to wait for.
     Token,
@@ -42,19 +42,19 @@ pub enum Freed {
     Forced,
 }
 
-/// What became of the holder of a row. `now` is who holds the slot afterwards; `None`: nobody.
+/// The result for the holder of a row. `now` is who holds the slot afterwards; `None`: nobody.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum RowOutcome {
-    /// With a dry run: it is held.
+    /// A dry run: the row is held.
     Held(RowVictim),
-    /// With a dry run: it is held, and this one has asked for its end before.
+    /// A dry run: the row is held, and this client already kills the holder.
     BeingEnded { killer: Client },
-    /// It was released before it could be ended.
+    /// The holder released it before it could be killed.
     ReleasedMeanwhile {
         holder: RowVictim,
         now: Option<Client>,
     },
-    /// It was taken from its owner meanwhile: its time was over, or by somebody else.
+    /// It was taken from its owner meanwhile, because it had expired, or by another client.
     TakenMeanwhile {
         holder: RowVictim,
         now: Option<Client>,
@@ -63,9 +63,9 @@ pub enum RowOutcome {
     Freed {
         holder: RowVictim,
         why: Freed,
-        /// Until its dblock looks at the row, if that lives and reaches the server.
+        /// The time until the owner's dblock reads the row, if it is alive and reaches the server.
         renewal_in: Duration,
-        /// Whether its session is there, and this account may not end it: that has the named lock on.
+        /// Whether this account could not kill the owner's session, which keeps the named lock.
         keeps_session: bool,
         now: Option<Client>,
     },
@@ -75,14 +75,14 @@ pub enum RowOutcome {
         after: Duration,
         now: Option<Client>,
     },
-    /// Its dblock ends its command, which did not end in time.
+    /// The holder is ending its command, which did not end in time.
     CommandEnding { holder: RowVictim, after: Duration },
-    /// Its dblock did not look at its row in time.
+    /// The holder's dblock did not read its row in time.
     Unanswered {
-        /// What its row says by now.
+        /// With the latest state of its row.
         holder: RowVictim,
         after: Duration,
-        /// Until it is to look at it.
+        /// The time until it is due to read the row.
         renewal_in: Duration,
     },
 }

@@ -1,4 +1,4 @@
-//! Callers: what each does about an answer, and about the lack of one. What follows from the rows is decided by the program itself.
+//! Callers: what each does after an answer, and without one. The program's own code decides what follows from the rows.
 
 use super::state::{Ask, At, Broken, Caller, Flight, Ghost, OWNER_NAME, Phase, Rows, World};
 use super::state::{owner, seen};
@@ -11,7 +11,7 @@ impl World {
         &mut self.callers[usize::from(number)]
     }
 
-    /// Sends a statement. Numbers of writes are compared with the latest of a caller alone: the same one serves again.
+    /// Sends a statement. A write's number is only compared with the caller's latest one, so the same number is used each time.
     pub fn send(&mut self, number: u8, ask: Ask) {
         for row in self.rows.iter_mut().chain(&mut self.past) {
             if row.write_id == number + 1 {
@@ -58,7 +58,7 @@ impl World {
         self.send_renewal(number);
     }
 
-    /// The command has ended: the lock is given back as soon as the session is free.
+    /// The command has ended: releases the lock as soon as the session is free.
     pub fn end_command(&mut self, number: u8) {
         self.caller(number).phase = Phase::Releases;
         if self.caller(number).flight.is_none() {
@@ -78,7 +78,7 @@ impl World {
         self.send(number, Ask::Write(change));
     }
 
-    /// The script goes on: it runs a command under its token, or releases it.
+    /// The script continues: runs a command under its token, or releases it.
     pub fn use_token(&mut self, number: u8, was_used: bool) {
         if was_used {
             self.send_release(number);
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// The supervisor gives up. A keeper that may hold a slot is asked to release it, and ended only then.
+    /// The supervisor gives up. It asks a keeper that may hold a slot to release it, and only then ends it.
     pub fn give_up(&mut self, number: u8) {
         let caller = self.caller(number);
         if caller.may_hold {
@@ -106,7 +106,7 @@ impl World {
         caller.asleep = false;
     }
 
-    /// The session is lost: what was on its way may still be carried out.
+    /// The session is lost. A statement on its way may still be carried out.
     fn drop_flight(&mut self, number: u8) {
         let Some(flight) = self.caller(number).flight.take() else {
             return;
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// The answer does not come: what follows on the next session.
+    /// No answer comes. Continues on the next session.
     pub fn lose(&mut self, number: u8) {
         let undone = self.is_broken(Broken::BelievesLostAsUndone);
         let done = self.is_broken(Broken::BelievesLostAsDone);
@@ -128,7 +128,7 @@ impl World {
             Phase::Claims { .. } if quits && undone => self.end(number, true),
             Phase::Claims { .. } if quits => self.send_release(number),
             Phase::Claims { .. } => self.begin_claim(number),
-            // Soon, by the keeper's own clock.
+            // The caller tries again soon, by the keeper's own clock.
             Phase::Holds if done => self.caller(number).lease = flight.age,
             Phase::Holds => {}
             Phase::Adopts => self.send_renewal(number),
@@ -148,7 +148,7 @@ impl World {
     }
 
     fn resend_release(&mut self, number: u8, before: Change) {
-        // A script's own release stays one.
+        // A script's own release is sent again unchanged.
         if let Change::Release { .. } = before {
             self.send(number, Ask::Write(before));
         } else {
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// The write met another one, and has done nothing.
+    /// The write was in conflict with another one, and did nothing.
     pub fn conflict(&mut self, number: u8) {
         let is_claim = matches!(self.caller(number).phase, Phase::Claims { .. });
         if is_claim {
@@ -165,10 +165,10 @@ impl World {
             };
             self.look(number, any);
         }
-        // Otherwise it is sent again as it is.
+        // Any other write is sent again unchanged.
     }
 
-    /// The answer is there.
+    /// The answer arrives.
     pub fn deliver(&mut self, number: u8) {
         let flight = self.caller(number).flight.take().expect("it asks");
         let At::Looked(changed, rows) = flight.at else {
@@ -200,7 +200,7 @@ impl World {
         }
         match next {
             Next::Write(change) => self.send(number, Ask::Write(change)),
-            // There is nothing of an earlier claim: it begins anew.
+            // No earlier claim has got a slot, so the claim begins anew.
             Next::Taken if !any => self.claim_any(number),
             Next::Taken if self.caller(number).quits || !self.waits(number) => {
                 self.end(number, true);
@@ -235,12 +235,12 @@ impl World {
         let caller = self.caller(number);
         caller.phase = Phase::Holds;
         caller.lease = if late { 0 } else { flight.age };
-        // A lease that is no longer fresh is proved before the command starts.
+        // If the lease is no longer fresh, it is proved before the command starts.
         caller.in_doubt = 2 * caller.lease > caller.ttl;
         self.count_start(number);
     }
 
-    /// Its command has started, unless the lease must be proved first.
+    /// The command starts, unless the lease must be proved first.
     fn count_start(&mut self, number: u8) {
         let caller = self.caller(number);
         if caller.in_doubt || std::mem::replace(&mut caller.has_started, true) {
@@ -287,7 +287,7 @@ impl World {
                 caller.in_doubt &= caller.is_over_in(0);
                 self.count_start(number);
             }
-            // The next one follows soon.
+            // The next renewal follows soon.
             Renewed::Unknown if adopts => self.send_renewal(number),
             Renewed::Unknown => {}
             // `dblock kill` ends the run: the script does not get its lock back.

@@ -1,13 +1,13 @@
 //! Explores the decisions of `claim` and `holding` in every order of events, against a model of the rows: writes that are carried out
-//! before or after their session is lost, and much later; answers that are late or lost; writes that meet others; hosts that sleep,
-//! vanish or give up; `dblock kill`; grants that expire. A keeper that dies while its command runs is a session that is lost: the next
-//! one goes on with the same grant.
+//! before or after their session is lost, and much later; late or lost answers; conflicting writes; hosts that sleep, vanish or give up;
+//! `dblock kill`; grants that expire. If a keeper dies while its command runs, that is a lost session: the next keeper continues with the
+//! same grant.
 //!
-//! Proved, while clocks go right: no two commands run in one slot; a command runs only as long as its row is its own, but for one whose
-//! slot an operator or a script has given away, until its next renewal; each command's fence is greater than those before; nothing that
-//! was only read counts as held; a grant that is held is never believed to be lost, and one that is known to be over is never renewed;
-//! who has released, given up or waits holds nothing, but for a write of its that was carried out after it had lost the session; from
-//! everywhere there is a way on which all end and all rows are free or expired. Not part of it: the queue of named locks.
+//! Proved, as long as the clocks are right: no two commands run in one slot. A command runs only while its row is its own; if an operator
+//! or a script has given its slot away, it may run until its next renewal. Each command's fence is greater than those before. What was
+//! only read never counts as held. A held grant never counts as lost, and an ended one is never renewed. A caller that has released,
+//! given up or waits holds nothing, except by a write that was carried out after its session was lost. From every state all can end, with
+//! all rows free or expired. Not included: the queue of named locks.
 
 mod callers;
 mod server;
@@ -51,7 +51,7 @@ const SCRIPT: Setting = Setting {
     ..ONE_SLOT
 };
 
-/// Two scripts that give the same owner name.
+/// Two scripts with the same owner name.
 const SAME_OWNER: Setting = Setting {
     impatient: 2,
     scripts: 2,
@@ -288,7 +288,7 @@ fn rules() -> [(Broken, Setting, Budget, &'static str); 13] {
     ]
 }
 
-/// Without any of the rules something goes wrong, and the model shows it.
+/// Without any one of the rules something goes wrong, and the model shows it.
 #[test]
 fn every_rule_is_needed() {
     for (broken, setting, budget, what) in rules() {

@@ -1,10 +1,11 @@
-//! The servers: what each write does, as `statements` puts it into SQL.
+//! The servers: what each write does, as in the SQL of `statements`.
 
 use super::state::{Ask, At, Broken, Caller, Phase, Row, Rows, TTL, World};
 use crate::lock::rows::change::Change;
 
 impl World {
-    /// Carries out a write; whether it has changed a row. `is_late`: nobody waits for it any more. `ttl`: what a script asks for.
+    /// Carries out a write, and returns whether it has changed a row. `is_late`: nobody waits for the answer any more. `ttl`: what a
+    /// script requests.
     pub fn carry_out(
         &mut self,
         number: u8,
@@ -34,7 +35,7 @@ impl World {
                 self.rows[slot as usize].is(fence) && self.grant(number, slot, write_id, is_late)
             }
             Change::Renew { slot, fence } => self.renew(number, slot, fence, |row, is_token| {
-                // Its command goes by the time that it was told.
+                // The command relies on the TTL that it was given.
                 let asked = ttl.unwrap_or(row.ttl);
                 let is_kept = is_token && row.under_command;
                 row.ttl = if is_kept { row.ttl.max(asked) } else { asked };
@@ -111,7 +112,7 @@ impl World {
         true
     }
 
-    /// Somebody forces the slot free.
+    /// Somebody takes the slot by force.
     pub fn force(&mut self, slot: usize) {
         let row = &mut self.rows[slot];
         if let Some(holder) = row.owner.take() {
@@ -120,7 +121,7 @@ impl World {
         row.left = 0;
     }
 
-    /// The next statement of a caller's session.
+    /// Runs the next statement of a caller's session.
     pub fn execute(&mut self, number: u8) -> At {
         let flight = self.callers[usize::from(number)].flight.expect("it asks");
         match (flight.at, flight.ask) {
@@ -132,7 +133,7 @@ impl World {
                 let ends = ends && !self.is_broken(Broken::LooksAfterRelease);
                 let grants = change.granted().is_some() && self.setting.slots == 1;
                 if changed && (ends || grants) {
-                    // It says so by itself. Where nothing was changed a look decides, on its own.
+                    // A change is reported with the write. Without a change, a separate look decides.
                     return At::Looked(changed, self.rows);
                 }
                 At::Done(changed)
@@ -142,7 +143,7 @@ impl World {
         }
     }
 
-    /// For how long this caller's renewals ask; `None`: for as long as the row says.
+    /// The TTL that this caller's renewals request; `None`: the one in the row.
     pub fn ttl_of(&self, number: u8) -> Option<u8> {
         let is_claim = matches!(
             self.callers[usize::from(number)].phase,
@@ -151,13 +152,13 @@ impl World {
         (is_claim || !self.is_script(number)).then_some(TTL)
     }
 
-    /// What runs is not a command of this caller's if its row says otherwise.
+    /// Whether the row says that the running command is this caller's.
     pub fn is_backed(&self, number: u8, caller: &Caller) -> bool {
         let row = self.rows[caller.slot as usize];
         row.owner == Some(number) && caller.fence.is_some_and(|fence| row.is(fence))
     }
 
-    /// All rows, for one that lags.
+    /// Copies all rows to a lagging node.
     pub fn replicate(&mut self) {
         self.past = self.rows;
     }
@@ -174,7 +175,7 @@ impl World {
 }
 
 impl Row {
-    /// Whether it was not granted since this fence.
+    /// Whether the slot was not granted again since this fence.
     pub fn is(&self, fence: u64) -> bool {
         u64::from(self.fence) == fence
     }

@@ -1,4 +1,4 @@
-//! What the model knows in one moment: the rows, what is on its way to them, and where everybody is.
+//! The model's state at one moment: the rows, the statements on their way, and the callers.
 
 use std::time::Duration;
 
@@ -10,41 +10,41 @@ use crate::lock::rows::state::SlotState;
 pub const MOST_CALLERS: usize = 4;
 pub const MOST_SLOTS: usize = 2;
 
-/// The time to live, in ticks of a second: of a run or a token, and the one that a script asks for while a command runs.
+/// The TTL in ticks of a second: of a run or a token, and of a script that asks for a shorter one while a command runs.
 pub const TTL: u8 = 2;
 pub const SHORT_TTL: u8 = 1;
 
-/// Ages are not told apart from here on.
+/// Greater ages are not distinguished.
 const OLDEST: u8 = TTL + 1;
 
-/// A rule that is left out, to see that it is needed.
+/// A rule that is left out, to show that it is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Broken {
-    /// An expired slot is taken whether its time is over or not.
+    /// A slot is taken as expired, even if it has not expired.
     TakesUnexpired,
-    /// An expired slot is taken whether it was granted since or not.
+    /// An expired slot is taken, even if it was granted since.
     TakesExpiredWithoutFence,
-    /// A slot is taken over by the owner name alone.
+    /// A slot is taken over by the owner name, even if it was granted since.
     TakesOverByName,
-    /// A grant is renewed by its owner alone.
+    /// A grant is renewed by its owner, without its fence.
     RenewsByOwner,
-    /// A grant is released by its owner alone.
+    /// A grant is released by its owner, without its fence.
     ReleasesByOwner,
-    /// What a release has done is looked at after it, when another may have taken the slot.
+    /// The look after a release comes after the commit, when another caller may have the slot.
     LooksAfterRelease,
-    /// A release that has changed no row has ended no grant, for the lock was not held any more.
+    /// A release that has changed no row counts as proof that the lock was not held any more.
     BelievesUnchanged,
-    /// A script's renewal shortens the time of a row under which a command runs.
+    /// A script's renewal shortens the TTL of a row under which a command runs.
     ShortensUnderCommand,
-    /// A node answers from the past.
+    /// A node answers with old data.
     ReadsThePast,
-    /// A lock is held from when the answer came.
+    /// A lease counts from the answer, not from the statement.
     CountsFromAnswer,
-    /// What was not answered counts as not done.
+    /// A write without an answer counts as not done.
     BelievesLostAsUndone,
-    /// What was not answered counts as done.
+    /// A write without an answer counts as done.
     BelievesLostAsDone,
-    /// Who waits may still be said to hold a slot.
+    /// A waiter's claim is not withdrawn, so it may still count as a holder.
     WaitsWithAClaim,
 }
 
@@ -53,11 +53,11 @@ pub enum Broken {
 pub struct Setting {
     pub slots: usize,
     pub callers: usize,
-    /// The last so many callers do not wait.
+    /// The last of the callers do not wait; this many.
     pub impatient: usize,
-    /// The first so many callers are scripts that acquire a token, and then run a command under it.
+    /// The first of the callers are scripts that acquire a token, and then run a command under it; this many.
     pub scripts: usize,
-    /// Whether all scripts give the same owner name.
+    /// Whether all scripts have the same owner name.
     pub named: bool,
     pub broken: Option<Broken>,
 }
@@ -65,13 +65,13 @@ pub struct Setting {
 /// Disturbances that may still happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Budget {
-    /// Ticks while a statement is on its way whose caller is awake.
+    /// Ticks while a statement is on its way and its caller is awake.
     pub slow: u8,
-    /// Sessions that end, or keepers that die, with a statement on its way: it may be carried out, before or much later.
+    /// Sessions that end, or keepers that die, with a statement on its way. It may be carried out before that, or much later.
     pub losses: u8,
-    /// Writes that a cluster rolls back, for they met another one.
+    /// Writes that a cluster rolls back because of a conflict.
     pub conflicts: u8,
-    /// Writes that a node applies to rows as they were when it was asked.
+    /// Writes that a node applies to the rows as they were at the question.
     pub misses: u8,
     /// Hosts that vanish.
     pub crashes: u8,
@@ -96,7 +96,7 @@ pub struct Row {
     pub is_named: bool,
     pub write_id: u8,
     pub ttl: u8,
-    /// Until it expires.
+    /// The time until it expires.
     pub left: u8,
     /// Whether a command runs under a script's token.
     pub under_command: bool,
@@ -105,10 +105,10 @@ pub struct Row {
 
 pub type Rows = [Row; MOST_SLOTS];
 
-/// The name that scripts give.
+/// The scripts' owner name.
 pub const OWNER_NAME: &str = "same";
 
-/// Whom the rows of this caller belong to.
+/// The owner in the rows of this caller.
 pub fn owner(number: u8) -> &'static str {
     ["a", "b", "c", "d"][usize::from(number)]
 }
@@ -129,7 +129,7 @@ pub fn seen(rows: &Rows) -> Vec<SlotState> {
     rows.map(state).collect()
 }
 
-/// What is asked of a server.
+/// A statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ask {
     Look,
@@ -140,34 +140,34 @@ pub enum Ask {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum At {
     Sent,
-    /// It has been carried out, and has changed a row or not.
+    /// It was carried out; whether it has changed a row.
     Done(bool),
     /// The answer is on its way.
     Looked(bool, Rows),
 }
 
-/// A statement whose answer is waited for.
+/// A statement whose answer is pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Flight {
     pub ask: Ask,
     pub write_id: u8,
     pub at: At,
-    /// Since it was sent.
+    /// The time since it was sent.
     pub age: u8,
 }
 
-/// A write whose session is lost; it may be carried out at any time.
+/// A write of a lost session. It may be carried out at any time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ghost {
     pub number: u8,
     pub change: Change,
 }
 
-/// Where a caller is.
+/// The phase of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     NotYet,
-    /// It claims a slot. `any`: any slot, and not only one that may be its own.
+    /// It claims a slot. `any`: any slot, not only one that it may already hold.
     Claims {
         any: bool,
     },
@@ -177,7 +177,7 @@ pub enum Phase {
     Holds,
     /// Its command has ended, or never ran.
     Releases,
-    /// A script has the token, and no process of dblock's runs; whether a command has run under it.
+    /// A script has the token, and no dblock process runs; whether a command has run under it.
     HasToken(bool),
     /// It asks whether the token holds the lock.
     Adopts,
@@ -189,28 +189,28 @@ pub enum Phase {
 pub struct Caller {
     pub phase: Phase,
     pub flight: Option<Flight>,
-    /// What it holds, or has held.
+    /// The slot that it holds, or held.
     pub slot: u32,
     pub fence: Option<u64>,
     pub ttl: u8,
-    /// Since the statement was sent that proved the lock last.
+    /// The age of the lease: the time since the last proof was sent.
     pub lease: u8,
     pub has_started: bool,
-    /// Whether the lease must be proved before the command goes on, for its host has slept.
+    /// Whether its host has slept, so the lease must be proved before the command continues.
     pub in_doubt: bool,
     pub asleep: bool,
-    /// Whether its keeper may hold a slot without having said so.
+    /// Whether its keeper may hold a slot without having reported that.
     pub may_hold: bool,
     /// Whether its supervisor has given up.
     pub quits: bool,
     pub may_be_released: bool,
-    /// Whether its slot was given to another on purpose: its command goes on until its next renewal.
+    /// Whether its slot was deliberately given to another caller: its command runs until the next renewal.
     pub is_ousted: bool,
     /// Whether it knows that its grant is over.
     pub knows_end: bool,
-    /// Whether nothing is left of it, as far as it was told.
+    /// Whether it holds nothing, as far as it knows.
     pub is_clean: bool,
-    /// Whether a slot was granted to it by a write that it had given up.
+    /// Whether it was granted a slot by a write that it had given up.
     pub is_haunted: bool,
 }
 
@@ -219,11 +219,11 @@ pub struct World {
     pub setting: Setting,
     pub budget: Budget,
     pub rows: Rows,
-    /// The rows as a node that lags has them.
+    /// The rows on a lagging node.
     pub past: Rows,
     pub callers: Vec<Caller>,
     pub ghosts: Vec<Ghost>,
-    /// The greatest fence that a command of each slot has had.
+    /// The greatest fence of any command in each slot.
     pub fences: [u64; MOST_SLOTS],
 }
 
@@ -272,12 +272,12 @@ impl World {
 }
 
 impl Caller {
-    /// Whether its command does something.
+    /// Whether its command is running.
     pub fn runs(&self) -> bool {
         self.phase == Phase::Holds && !self.asleep && !self.in_doubt
     }
 
-    /// Whether its command must have ended by so many ticks from now.
+    /// Whether its command must have ended this many ticks from now.
     pub fn is_over_in(&self, ticks: u8) -> bool {
         let seconds = |ticks: u8| Duration::from_secs(ticks.into());
         let proved = Moment::START;
@@ -285,7 +285,7 @@ impl Caller {
         Lease { ttl, proved }.over() <= proved + seconds(self.lease + ticks)
     }
 
-    /// A tick by its own clock.
+    /// One tick of its own clock.
     pub fn tick(&mut self) {
         self.lease = OLDEST.min(self.lease + 1);
         if let Some(flight) = &mut self.flight {
@@ -293,7 +293,7 @@ impl Caller {
         }
     }
 
-    /// Forgets what nothing depends on any more, so that states are found to be the same.
+    /// Forgets what nothing depends on any more, so that equal states are recognized.
     pub fn forget(&mut self) {
         if self.phase != Phase::Holds {
             self.lease = 0;

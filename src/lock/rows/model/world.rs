@@ -1,4 +1,4 @@
-//! What may happen next, and what must hold whatever happens.
+//! The events that may happen next, and the checks of every state.
 
 use super::state::{Ask, At, Broken, Caller, Ghost, MOST_SLOTS, Phase, Row, SHORT_TTL, TTL, World};
 use crate::lock::explorer::Model;
@@ -8,19 +8,19 @@ use crate::lock::rows::change::Change;
 pub enum Event {
     Tick,
     Begin(u8),
-    /// The caller's statement goes on, or its answer arrives.
+    /// The caller's statement proceeds, or its answer arrives.
     Step(u8),
-    /// The same, with rows as they were.
+    /// As [`Event::Step`], with old rows.
     LookAtThePast(u8),
     Replicate,
     /// A waiter looks again.
     LookAgain(u8),
     Renew(u8),
     EndCommand(u8),
-    /// The script goes on.
+    /// The script continues.
     UseToken(u8),
     Wake(u8),
-    /// A write that was given up is carried out, or never.
+    /// A write that was given up is carried out, or never will be.
     GhostRuns(usize),
     GhostVanishes(usize),
     Lose(u8),
@@ -110,13 +110,13 @@ impl World {
         }
     }
 
-    /// All clocks go on. A supervisor that is awake has ended its command by then, if its lease is over.
+    /// Whether time may pass. By then a supervisor that is awake has ended its command if its lease is over.
     fn can_tick(&self) -> bool {
         let is_overrun = |caller: &Caller| caller.runs() && caller.is_over_in(1);
         !self.callers.iter().any(is_overrun) && (self.budget.slow > 0 || !self.is_slow())
     }
 
-    /// Whether time that goes by now is the time that an answer takes.
+    /// Whether the time that passes now is that of an answer.
     fn is_slow(&self) -> bool {
         let waits = |caller: &Caller| caller.flight.is_some() && !caller.asleep;
         self.callers.iter().any(waits)
@@ -288,6 +288,6 @@ impl Model for World {
             && self.rows.iter().all(is_over)
     }
 
-    /// Nobody holds a slot for longer than its time: that is what rest means.
+    /// Nothing to check: being at rest means that no slot is held.
     fn check_rest(&self) {}
 }

@@ -1,13 +1,13 @@
-//! What may happen in the world, what it changes, and what must always be so.
+//! The events of the model, their effects, and the checks of every state.
 
 use super::{Broken, OnTheWay, Place, WORKERS, Worker, World};
 use crate::lock::explorer::Model;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A worker begins a turn, or goes on with one.
+    /// A worker begins or continues a turn.
     Send(usize),
-    /// The server carries out what is on the way.
+    /// The server carries out the packet on its way.
     CarryOut(usize),
     /// The answer arrives.
     Answer(usize),
@@ -52,9 +52,11 @@ impl Model for World {
                 || worker.is_unsure
                 || worker.ended.is_some()
                 || worker.again.is_some()
-                // One that finds nothing due changes nothing.
-                || worker.job.is_none() && self.place == Place::Due
-                // A renewal, which proves the lease again.
+                // A worker that finds nothing due changes nothing.
+                || worker.job.is_none()
+                    && self.place == Place::Due
+                    && !(worker.is_past && self.is_broken(Broken::NeverLooksBelow))
+                // A renewal, which makes the lease valid again.
                 || !worker.is_fresh;
             match worker.on_the_way {
                 OnTheWay::Nothing if has_need => events.push(Event::Send(at)),
@@ -132,7 +134,7 @@ impl Model for World {
                     .expiries
                     .saturating_sub(u8::from(!self.workers[at].is_dead));
                 self.rows[at].has_expired = true;
-                // An answer to what was sent before proves nothing any more.
+                // An answer to an earlier packet no longer proves the lease.
                 self.workers[at].ends += 1;
             }
             Event::Rescue(at) => {
@@ -185,7 +187,7 @@ impl Model for World {
             | Event::KillClaimer(_)
             | Event::Kill(_) => false,
             Event::EndCommand(_, well) => well,
-            // Only the dead stay away.
+            // Only dead workers never renew again.
             Event::Expire(at) => self.workers[at].is_dead,
             _ => true,
         }

@@ -37,9 +37,9 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-Everything that is wrong in the crontab is a line on stderr: FILE:LINE, and what is wrong. Else each job is shown with its next
-times, by this host's clock and in the time zone of the job. It asks no server, and runs no command.
-dblock cron --help has the options of a job.
+Each error in the crontab is a line on stderr: FILE:LINE, and what is wrong. If there is none, each job is shown with its next
+times, by this host's clock and in the job's time zone. It connects to no server, and runs no command.
+dblock cron --help lists the options of a job.
 
 Exit codes: 0 nothing is wrong; 78 the crontab cannot be read, or something is wrong in it; 64 bad usage; 70 internal error.
 

@@ -8,7 +8,7 @@ use super::super::{Cron, Definition, Subcommand, args, connection, output};
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Cron(Cron::List),
     name: "list",
-    about: "Show each job: when it is due, when and where it ran last, and how that ended",
+    about: "Show each job: its next tick, and when and where it ran last and how that ended",
     define,
     settings: &[output::JSON, output::VERBOSITY, connection::SETTINGS],
     arguments: &[],
@@ -19,9 +19,9 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-A job is late when its tick is due for more than a minute and nobody has taken it. A daemon whose file has another schedule
-for a job than is in force is named below the table; it does not run that job. So is one whose file has another command, other
-options or variables than were read last; it runs the job by its own file. Times are the server's, in UTC.
+A job is late if its tick has been due for more than a minute and no daemon has claimed it. The lines below the table name
+each daemon whose file differs. With another schedule than the one in force, a daemon does not run the job. With another
+command, or other options or variables, it runs the job by its own file. Times are in UTC, by the server's clock.
 
 Exit codes: 0 done; 69 no server in time; 77 the account was refused; 78 no tables, or bad configuration; 64 bad usage;
 70 internal error; 71 the system refused.

@@ -49,24 +49,25 @@ fn job(help: &'static str) -> Arg {
 }
 
 const HELP: &str = "\
-A crontab is that of a user, as crontab(5) has it. A comment right above a line names the job, and gives it options:
+The format is that of a user's crontab, see crontab(5). A comment right above a line names the job and gives it options:
   #: report --timeout 30m --retries 2
   */5 * * * *  /usr/local/bin/report
 
 Options of a job:
-  -t, --timeout DURATION      End the command when it has run longer: SIGTERM, then SIGKILL; 0 is no limit [default: 0]
-  -k, --kill-after DURATION   From SIGTERM to SIGKILL; a third of the TTL at most [default: 10s, or a quarter of the TTL]
-      --ttl DURATION          After how long a host that runs it and has vanished is taken for dead: 4s to 1d [default: 5m]
-      --retries N             Try a run that fails again, up to N times, 0 to 1000 [default: 0]
-      --retry-delay DURATION  From the first failure to the next attempt; it doubles with each, up to 1h [default: 10s]
-      --missed once|skip|all  When no dblock ran at its time: run once for the latest time missed, not at all, or for each
-                              [default: once]
-      --deadline DURATION     How late a missed time, or a retry, may still run [default: 1h; with --missed all: any]
+  -t, --timeout DURATION      End the command if it runs longer: SIGTERM, then SIGKILL; 0 is no limit [default: 0]
+  -k, --kill-after DURATION   Time from SIGTERM to SIGKILL, at most a third of the TTL [default: 10s, or a quarter of the
+                              TTL if that is less]
+      --ttl DURATION          How long before a silent host counts as dead: 4s to 1d [default: 5m]
+      --retries N             Retry a failed run up to N times, 0 to 1000 [default: 0]
+      --retry-delay DURATION  Pause before the first retry; it doubles with each retry, up to 1h [default: 10s]
+      --missed once|skip|all  If no dblock ran at its ticks: run once for the latest missed tick, not at all, or once for
+                              each [default: once]
+      --deadline DURATION     How late a missed tick or a retry may still start [default: 1h; with --missed all: no limit]
       --overlap skip|wait|allow
-                              While its last run goes on: skip the tick, have one wait, or run both [default: skip]
-      --jitter DURATION       Start up to so long after the tick, and no later than halfway to the next [default: 0]
+                              If the last run still runs: skip the tick, let one tick wait, or run both [default: skip]
+      --jitter DURATION       Delay the start by up to this long, at most halfway to the next tick [default: 0]
 
-Run dblock cron run on every host: each tick runs on one of them. It needs dblock's tables (dblock init).
+Run dblock cron run on every host. Each tick runs on one of them. It needs dblock's tables (dblock init).
 
 Exit codes: 0 done; 69 no server in time; 77 the account was refused; 78 something is wrong in the crontab, no such job, no
 tables, or bad configuration; 64 bad usage; 70 internal error; 71 the system refused.

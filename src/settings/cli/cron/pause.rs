@@ -9,7 +9,7 @@ use super::job;
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Cron(Cron::Pause),
     name: "pause",
-    about: "Have a job not run at its ticks until it is resumed",
+    about: "Pause a job: its ticks are skipped until it is resumed",
     define,
     settings: &[output::VERBOSITY, connection::SETTINGS],
     arguments: &["name"],
@@ -18,13 +18,12 @@ pub const DEFINITION: Definition = Definition {
 fn define(command: Command) -> Command {
     command
         .args(args(DEFINITION.settings))
-        .arg(job("The job; its ticks are skipped until it is resumed"))
+        .arg(job("The job"))
         .after_help(HELP)
 }
 
 const HELP: &str = "\
-What is under way goes on, its retries too, and dblock cron trigger runs the job all the same. Ticks until it is resumed are not
-made up for.
+A run that has started goes on, with its retries. dblock cron trigger still runs the job. Skipped ticks are not run later.
 
 Exit codes: 0 done; 69 no server in time; 77 the account was refused; 78 there is no such job, no tables, or bad
 configuration; 64 bad usage; 70 internal error; 71 the system refused.

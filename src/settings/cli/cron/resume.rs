@@ -9,7 +9,7 @@ use super::job;
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Cron(Cron::Resume),
     name: "resume",
-    about: "Have a paused job run at its ticks again",
+    about: "Resume a paused job: it runs at its ticks again",
     define,
     settings: &[output::VERBOSITY, connection::SETTINGS],
     arguments: &["name"],
@@ -23,7 +23,7 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-Ticks since it was paused are not made up for; the history has their number.
+The ticks that were skipped are not run later. The history says how many there were.
 
 Exit codes: 0 done; 69 no server in time; 77 the account was refused; 78 there is no such job, no tables, or bad
 configuration; 64 bad usage; 70 internal error; 71 the system refused.

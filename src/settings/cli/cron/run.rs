@@ -2,7 +2,7 @@
 
 use clap::Command;
 
-use super::super::setting::{Files, SETTING, Setting, Takes};
+use super::super::setting::{SETTING, Setting, Takes};
 use super::super::{Cron, Definition, Subcommand, args, connection, output};
 use super::file;
 
@@ -10,20 +10,19 @@ use super::file;
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Cron(Cron::Run),
     name: "run",
-    about: "Run the jobs of a crontab, each tick on one of all hosts",
+    about: "Run the jobs of a crontab, each tick on one host",
     define,
     settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
     arguments: &["file"],
 };
 
-/// How many commands run at once.
+/// The most commands that run at once.
 pub const JOBS: Setting = Setting {
     name: "jobs",
     short: Some('j'),
     takes: Takes::Value("N"),
-    files: Files::No,
     default: Some("32"),
-    help: "How many commands run at once on this host, 1 to 1000; what cannot start here within a second another host may take",
+    help: "How many commands run at once on this host, 1 to 1000. Another host may take a tick that cannot start here within a second",
     ..SETTING
 };
 
@@ -31,16 +30,15 @@ pub const JOBS: Setting = Setting {
 pub const GRACE: Setting = Setting {
     name: "grace",
     takes: Takes::Value("DURATION"),
-    files: Files::No,
     default: Some("30s"),
-    help: "How long after SIGTERM the commands that run may take to end; then they are ended, and tried again on another host",
+    help: "How long commands may still run after SIGTERM. Then dblock ends them, and another host retries them",
     ..SETTING
 };
 
-/// As at `dblock run`, and as an option file says it for that.
+/// As for `dblock run`, and read from option files likewise.
 const SCRUB_ENV: Setting = Setting {
     name: "scrub-env",
-    help: "Remove DBLOCK_URL and the other variables for the connection, and MYSQL_PWD, from the environment of the \
+    help: "Remove DBLOCK_URL, the other connection variables and MYSQL_PWD from the environment of the \
            commands",
     ..SETTING
 };
@@ -56,16 +54,17 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-Run the same on every host. Each tick of a job runs on one of them, by the server's clock, under a durable lock of the job's
-name: dblock status, kill and history know it, and dblock run --name excludes it. dblock cron check shows what a file says.
+Run it with the same file on every host. Each tick of a job runs on one host, by the server's clock, under a durable lock with
+the job's name. So dblock status, kill and history work for jobs, too, and dblock run with the same --name excludes the job.
+dblock cron check shows what a file means.
 
-A command gets the environment of dblock with the variables of the file, SHELL, LOGNAME and USER as cron sets them, HOME, and
-DBLOCK_NAME, DBLOCK_TICK, DBLOCK_ATTEMPT and DBLOCK_FENCE. What it writes goes to stdout and stderr with the job's name in
-front, or by mail where the file sets MAILTO and there is a sendmail.
+A command gets the environment of dblock, the variables of the file, SHELL, LOGNAME and USER as cron sets them, HOME, and
+DBLOCK_NAME, DBLOCK_TICK, DBLOCK_ATTEMPT and DBLOCK_FENCE. Its output goes to stdout and stderr with the job's name before each
+line. If the file sets MAILTO and the host has a sendmail, the output is mailed instead.
 
-SIGHUP: read FILE again; one with errors changes nothing. SIGTERM and SIGINT: no more ticks are taken, and dblock exits when
-the commands have ended, after --grace at the latest. A second one ends them at once by SIGTERM, a third one by SIGKILL.
-It tells systemd when it is ready (Type=notify), and that it is alive (WatchdogSec).
+SIGHUP: read FILE again; a file with errors changes nothing. SIGTERM and SIGINT: claim no more ticks, and exit when the commands
+have ended. After --grace dblock ends them. A second signal ends them at once with SIGTERM, a third one with SIGKILL.
+dblock tells systemd when it is ready (Type=notify) and that it is alive (WatchdogSec).
 
 Exit codes: 0 stopped by a signal; 69 no server in time at the start; 77 the account was refused; 78 the crontab cannot be
 read, or something is wrong in it, no tables, or bad configuration; 64 bad usage; 70 internal error; 71 the system refused.

@@ -9,7 +9,7 @@ use super::job;
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Cron(Cron::Trigger),
     name: "trigger",
-    about: "Run a job once now, besides its ticks",
+    about: "Run a job once now, in addition to its ticks",
     define,
     settings: &[output::VERBOSITY, connection::SETTINGS],
     arguments: &["name"],
@@ -23,7 +23,7 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-A daemon starts it within about a second, also while it is paused, by the rule of its --overlap.
+A daemon starts the job within about a second, even if it is paused. If the job is running already, its --overlap decides.
 
 Exit codes: 0 done; 69 no server in time; 77 the account was refused; 78 there is no such job, no tables, or bad
 configuration; 64 bad usage; 70 internal error; 71 the system refused.

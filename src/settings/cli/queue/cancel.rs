@@ -1,4 +1,4 @@
-//! `dblock queue cancel`: has jobs not run any more.
+//! `dblock queue cancel`: keeps jobs from running.
 
 use clap::Command;
 
@@ -9,7 +9,7 @@ use super::{ids, queue};
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::Cancel),
     name: "cancel",
-    about: "Delete jobs that wait, and let those that run not run again",
+    about: "Delete jobs, and never retry those that are running",
     define,
     settings: &[output::VERBOSITY, connection::SETTINGS],
     arguments: &["queue", "ids"],
@@ -24,8 +24,8 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-A job that is due, delayed or dead is deleted. The command of one that is running goes on to its end, but is not run again,
-whatever it ends with; a line says so. A job in a block that is not running is taken out of it.
+A due, delayed or dead job is deleted. The command of a running job goes on to its end, but is not run again, whatever its
+exit code; a line says so. A job in a block that is not running is removed from the block.
 
-Exit codes: 0; 78 there is no such queue, a job is not there or done, no tables, or bad configuration; 69 no server in time; 77
+Exit codes: 0; 78 there is no such queue, a job does not exist or is done, no tables, or bad configuration; 69 no server in time; 77
 the account was refused; 64 bad usage; 70 internal error; 71 the system refused.";

@@ -16,45 +16,41 @@ pub const DEFINITION: Definition = Definition {
     arguments: &["queue"],
 };
 
-/// What a worker claims at once.
+/// What a worker claims as a unit.
 pub const CLAIM: Setting = Setting {
     name: "claim",
     takes: Takes::Value("rows|blocks"),
-    files: Files::No,
     default: Some("rows"),
-    help: "What a worker claims at once: single jobs; or all those that were put together, which is faster for many small \
-           jobs, and one slow job holds up its block",
+    help: "What a worker claims at once. rows: single jobs. blocks: all jobs that were put together. Blocks are faster for many \
+           small jobs, but one slow job delays its whole block",
     ..SETTING
 };
 
-/// In how many parts the jobs are kept.
+/// The number of parts in which the jobs are kept.
 pub const SHARDS: Setting = Setting {
     name: "shards",
     takes: Takes::Value("N"),
-    files: Files::No,
     default: Some("1"),
-    help: "In how many parts the jobs are kept, 1 to 1024: more are faster with many workers, and then jobs are only about in \
-           order",
+    help: "Into how many parts the queue is divided, 1 to 1024. More shards are faster with many workers, but then jobs run only \
+           roughly in order",
     ..SETTING
 };
 
-/// How often a job is started before it is dead.
+/// How many times a job is started before it is dead.
 pub const MAX_ATTEMPTS: Setting = Setting {
     name: "max-attempts",
     takes: Takes::Value("N"),
-    files: Files::No,
     default: Some("20"),
     help: "How often a job is tried before it is dead, 1 to 1000000",
     ..SETTING
 };
 
-/// From the first failure of a job to its next attempt.
+/// The delay between a job's first failure and its next attempt.
 pub const RETRY_DELAY: Setting = Setting {
     name: "retry-delay",
     takes: Takes::Value("DURATION"),
-    files: Files::No,
     default: Some("10s"),
-    help: "From the first failure of a job to its next attempt; it doubles with each, up to an hour",
+    help: "Pause before the first retry of a job; it doubles with each retry, up to an hour",
     ..SETTING
 };
 
@@ -64,18 +60,18 @@ pub const TTL: Setting = Setting {
     takes: Takes::Value("DURATION"),
     files: Files::No,
     default: Some("60s"),
-    help: "After how long others have the jobs of a worker that has vanished: whole seconds, 4s to 1d. Longer than a fail-over \
+    help: "How long before the jobs of a silent worker go to others: whole seconds, 4s to 1d. Choose it longer than a fail-over \
            takes",
     ..SETTING
 };
 
-/// How long jobs are kept that are done.
+/// How long finished jobs are kept.
 pub const KEEP: Setting = Setting {
     name: "keep",
     takes: Takes::Value("DURATION"),
     files: Files::No,
     default: Some("0"),
-    help: "How long jobs are kept that are done: whole seconds; 0 deletes them at once",
+    help: "How long to keep jobs that are done: whole seconds; 0 deletes them at once",
     ..SETTING
 };
 
@@ -89,8 +85,8 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-It may be run again, by several hosts at once: a queue that is there with the same properties is left alone. One with others
-is refused, and the difference named: the properties of a queue cannot be changed.
+You can run it again, also on several hosts at once. It leaves a queue alone that exists with the same properties. If the
+properties differ it fails and names the difference, because the properties of a queue cannot be changed.
 
-Exit codes: 0 the queue is there; 69 no server in time; 77 the account was refused; 78 it is there with other properties, no
+Exit codes: 0 the queue exists; 69 no server in time; 77 the account was refused; 78 it exists with other properties, no
 tables, or bad configuration; 64 bad usage; 70 internal error; 71 the system refused.";

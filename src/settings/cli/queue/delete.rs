@@ -23,8 +23,8 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-Jobs are deleted whatever their state. A command that runs has its worker's --grace to end, and the worker exits with 78. From
-the first moment on nothing is put or claimed any more. If delete is interrupted, run it again.
+Jobs are deleted whatever their state. At once, no job can be put or claimed any more. A command that is running may take its
+worker's --grace to end; then the worker exits with 78. If delete is interrupted, run it again.
 
 Exit codes: 0; 69 no server in time; 77 the account was refused; 78 there is no such queue, no tables, or bad configuration;
 64 bad usage; 70 internal error; 71 the system refused.";

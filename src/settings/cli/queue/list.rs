@@ -2,7 +2,7 @@
 
 use clap::Command;
 
-use super::super::setting::{Files, SETTING, Setting, Takes};
+use super::super::setting::{SETTING, Setting, Takes};
 use super::super::{Definition, Queue, Subcommand, args, connection, output};
 use super::queue;
 
@@ -25,19 +25,17 @@ pub const DEFINITION: Definition = Definition {
 pub const STATE: Setting = Setting {
     name: "state",
     takes: Takes::Value("due|delayed|running|dead|done"),
-    files: Files::No,
-    help: "Only jobs in this state; all but those that are done if not given",
+    help: "Only jobs in this state; if not given, all except those that are done",
     ..SETTING
 };
 
-/// At most so many.
+/// The most jobs to show.
 pub const LIMIT: Setting = Setting {
     name: "limit",
     short: Some('n'),
     takes: Takes::Value("N"),
-    files: Files::No,
     default: Some("20"),
-    help: "At most N jobs; 0 is all",
+    help: "At most N jobs; 0 shows all",
     ..SETTING
 };
 
@@ -51,9 +49,9 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-Those that come first stand first: what runs, what is due, by priority, what is delayed, by its time, and what is dead, the
-latest first; of those that are done, the latest first. ATTEMPT is how often the job was started, but for the times that it was
-given back or ended with 75. It needs no more than SELECT on dblock's tables; a replica will do.
+Running jobs come first, then due ones by priority, delayed ones by time, and dead ones, latest first. With --state done, the
+latest come first. ATTEMPT is how often the job was started; starts that were returned or ended with 75 do not count. SELECT on
+dblock's tables is enough, and a replica works, too.
 
 Exit codes: 0, also when there is no such job; 69 no server in time; 77 the account was refused; 78 there is no such queue, no
 tables, or bad configuration; 64 bad usage; 70 internal error; 71 the system refused.";

@@ -1,4 +1,4 @@
-//! `dblock queue`: jobs in tables, which a command works off. One file a subcommand of it.
+//! `dblock queue`: jobs in tables, for which a command is run. One file for each subcommand.
 
 pub mod cancel;
 pub mod create;
@@ -19,7 +19,7 @@ use super::{Defined, Definition, Group, arguments};
 /// The subcommand.
 pub const GROUP: Group = Group {
     name: "queue",
-    about: "A queue of jobs that a command works off, on all hosts",
+    about: "A queue of jobs: workers on all hosts run a command for each",
     subcommands: SUBCOMMANDS,
     help: HELP,
     define: |command| GROUP.add_to(command, Defined::WhenItRuns),
@@ -40,7 +40,7 @@ const SUBCOMMANDS: &[Definition] = &[
     delete::DEFINITION,
 ];
 
-/// The queue that is meant, in front of all other arguments.
+/// The queue, which is the first argument.
 fn queue(help: &'static str) -> Arg {
     Arg::new("queue")
         .value_name("QUEUE")
@@ -49,12 +49,12 @@ fn queue(help: &'static str) -> Arg {
         .help(help)
 }
 
-/// Numbers of jobs.
+/// The ids of jobs.
 fn ids(help: &'static str) -> Arg {
     arguments("ids", "ID").help(help)
 }
 
-/// One number of a job.
+/// The id of one job.
 fn id(help: &'static str) -> Arg {
     arguments("ids", "ID")
         .help(help)
@@ -64,9 +64,10 @@ fn id(help: &'static str) -> Arg {
 }
 
 const HELP: &str = "\
-A job is a payload of any bytes. It is due when it is put, or delayed until its time. A worker claims it and runs a command for
-it: it is running. When the command ends with 0, the job is done, and gone. When it fails, the job is delayed, and tried again; it
-is dead after --max-attempts, and kept. When a worker dies, others have its jobs. It needs dblock's tables (dblock init).
+A job is a payload of any bytes. It is due as soon as it is put, or delayed until its time. A worker claims it and runs a
+command for it: now the job is running. If the command exits with 0, the job is done, and is deleted unless --keep keeps it. If
+the command fails, the job is delayed and retried. After --max-attempts it is dead, and is kept. If a worker dies, other workers
+take its jobs. It needs dblock's tables (dblock init).
 
 Exit codes: 0 done; 69 no server in time; 75 not now; 77 the account was refused; 78 there is no such queue or job, no tables,
 or bad configuration; 64 bad usage; 70 internal error; 71 the system refused.

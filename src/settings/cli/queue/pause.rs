@@ -9,7 +9,7 @@ use super::queue;
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::Pause),
     name: "pause",
-    about: "Have workers claim no more jobs of a queue for now",
+    about: "Pause a queue: workers claim no more jobs",
     define,
     settings: &[output::VERBOSITY, connection::SETTINGS],
     arguments: &["queue"],
@@ -23,7 +23,7 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-What runs goes on to its end, and jobs can be put. A queue that is paused stays so.
+Running jobs go on to their end, and jobs can still be put. A queue that is already paused stays paused.
 
 Exit codes: 0; 69 no server in time; 77 the account was refused; 78 there is no such queue, no tables, or bad configuration;
 64 bad usage; 70 internal error; 71 the system refused.";

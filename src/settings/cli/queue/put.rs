@@ -2,7 +2,7 @@
 
 use clap::Command;
 
-use super::super::setting::{Files, SETTING, Setting, Takes};
+use super::super::setting::{SETTING, Setting, Takes};
 use super::super::{Definition, Queue, Subcommand, args, arguments, connection, output};
 use super::queue;
 
@@ -19,7 +19,6 @@ pub const DEFINITION: Definition = Definition {
 /// Each line of stdin is a job.
 pub const LINES: Setting = Setting {
     name: "lines",
-    files: Files::No,
     help: "Each line of stdin is a job",
     conflicts: &["null", "file"],
     ..SETTING
@@ -28,37 +27,33 @@ pub const LINES: Setting = Setting {
 /// Each record of stdin is a job.
 pub const NULL: Setting = Setting {
     name: "null",
-    files: Files::No,
     help: "Each record of stdin that ends in NUL is a job",
     conflicts: &["file"],
     ..SETTING
 };
 
-/// Payloads are names of files.
+/// Each payload is the name of a file.
 pub const FILE: Setting = Setting {
     name: "file",
-    files: Files::No,
     help: "Each PAYLOAD is the name of a file whose content is the payload; - is stdin",
     ..SETTING
 };
 
-/// Due so long from now.
+/// Due after this delay.
 pub const DELAY: Setting = Setting {
     name: "delay",
     takes: Takes::Value("DURATION"),
-    files: Files::No,
-    help: "Due so long from now, by the clock of the server",
+    help: "Due after this time from now, by the server's clock",
     conflicts: &["at"],
     ..SETTING
 };
 
-/// Due at that time.
+/// Due at this time.
 pub const AT: Setting = Setting {
     name: "at",
     takes: Takes::Value("TIME"),
-    files: Files::No,
-    help: "Due at that time, by the clock of the server: 2026-11-22, '2026-11-22 08:30', both UTC, or \
-           2026-11-22T08:30:00+01:00",
+    help: "Due at this time, by the server's clock: a time in UTC (2026-11-22 or '2026-11-22 08:30'), or one with its offset \
+           (2026-11-22T08:30:00+01:00)",
     ..SETTING
 };
 
@@ -66,29 +61,26 @@ pub const AT: Setting = Setting {
 pub const PRIORITY: Setting = Setting {
     name: "priority",
     takes: Takes::Value("N"),
-    files: Files::No,
     default: Some("0"),
-    help: "Jobs with a lower number come first, -2147483648 to 2147483647",
+    help: "Jobs with a lower number run first, -2147483648 to 2147483647",
     ..SETTING
 };
 
-/// At most one job of that key that is not done.
+/// At most one unfinished job with this key.
 pub const KEY: Setting = Setting {
     name: "key",
     takes: Takes::Value("KEY"),
-    files: Files::No,
-    help: "At most one job of that key that is not done: while there is one, nothing is put, and its id is printed. 1 to 200 \
+    help: "Allow one job with this key at a time: if one exists that is not done, nothing is put, and its id is printed. 1 to 200 \
            bytes",
     conflicts: &["lines", "null"],
     ..SETTING
 };
 
-/// Due again so long after it was due.
+/// Due again after this period.
 pub const EVERY: Setting = Setting {
     name: "every",
     takes: Takes::Value("DURATION"),
-    files: Files::No,
-    help: "Due again so long after it was due, for ever, until it is canceled",
+    help: "Repeat: the job is due again this long after it was due, until it is canceled",
     ..SETTING
 };
 
@@ -98,18 +90,18 @@ fn define(command: Command) -> Command {
     command
         .arg(queue("The queue"))
         .arg(arguments("payloads", "PAYLOAD").help(
-            "What the command gets on stdin, a job each; without any, all of stdin is one. What begins with a dash comes behind --",
+            "What the command gets on stdin; each is a job. If none is given, all of stdin is one job. Write -- before a payload that begins with a dash",
         ))
         .args(args(DEFINITION.settings))
         .after_help(HELP)
 }
 
 const HELP: &str = "\
-A payload has up to 16 MB of any bytes. Lines are put as they come in, some hundred with one commit: the id of a job is printed
-when it is safe. When the server is gone for longer than --connect-timeout, or at a signal, a line on stderr says how many jobs
-were put, and how to go on behind them. An idle worker is woken.
+A payload has up to 16 MB of any bytes. Lines are put as they arrive, some hundred in one commit. The id of a job is printed
+after its commit. If the server is away for longer than --connect-timeout, or at a signal, a line on stderr says how many jobs
+were put and how to continue after them. put wakes an idle worker.
 
-Exit codes: 0 all are put, or there is a job of that key; 69 no server in time; 77 the account was refused; 78 there is no such
+Exit codes: 0 all are put, or there is a job with that key; 69 no server in time; 77 the account was refused; 78 there is no such
 queue, no tables, or bad configuration; 74 the server has lost what it had committed; 64 bad usage, or a payload that is too
 long; 70 internal error, or the ids cannot be printed; 71 the system refused.
 

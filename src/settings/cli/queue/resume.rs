@@ -9,7 +9,7 @@ use super::queue;
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::Resume),
     name: "resume",
-    about: "Have workers claim jobs of a queue again",
+    about: "Resume a queue: workers claim its jobs again",
     define,
     settings: &[output::VERBOSITY, connection::SETTINGS],
     arguments: &["queue"],
@@ -23,7 +23,7 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-A queue that is not paused stays so.
+A queue that is not paused stays as it is.
 
 Exit codes: 0; 69 no server in time; 77 the account was refused; 78 there is no such queue, no tables, or bad configuration;
 64 bad usage; 70 internal error; 71 the system refused.";

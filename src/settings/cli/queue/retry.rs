@@ -2,7 +2,7 @@
 
 use clap::Command;
 
-use super::super::setting::{Files, SETTING, Setting};
+use super::super::setting::{SETTING, Setting};
 use super::super::{Definition, Queue, Subcommand, args, connection, output};
 use super::{ids, queue};
 
@@ -19,8 +19,7 @@ pub const DEFINITION: Definition = Definition {
 /// All that are dead.
 pub const DEAD: Setting = Setting {
     name: "dead",
-    files: Files::No,
-    help: "All jobs of the queue that are dead",
+    help: "All dead jobs of the queue",
     conflicts: &["ids"],
     ..SETTING
 };
@@ -37,8 +36,8 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-A dead job is due again, and has all its attempts again. A delayed one is due now, and keeps its count. One that is due stays so.
-Jobs of a block come with their block. -v says how many there were.
+A dead job becomes due again, and its attempts are counted from 0. A delayed job becomes due now, and keeps its count. A due
+job stays due. To retry a job of a block is to retry the whole block.
 
-Exit codes: 0; 75 a job is running, and is left alone; 78 there is no such queue, a job is not there or done, no tables, or bad
+Exit codes: 0; 75 a job is running, and is left alone; 78 there is no such queue, a job does not exist or is done, no tables, or bad
 configuration; 69 no server in time; 77 the account was refused; 64 bad usage; 70 internal error; 71 the system refused.";

@@ -1,8 +1,8 @@
-//! `dblock queue show`: all about a job.
+//! `dblock queue show`: all about one job.
 
 use clap::Command;
 
-use super::super::setting::{Files, SETTING, Setting};
+use super::super::setting::{SETTING, Setting};
 use super::super::{Definition, Queue, Subcommand, args, connection, output};
 use super::{id, queue};
 
@@ -10,7 +10,7 @@ use super::{id, queue};
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::Show),
     name: "show",
-    about: "Show all about a job, or its payload",
+    about: "Show everything about a job, or its payload",
     define,
     settings: &[
         SETTINGS,
@@ -21,11 +21,10 @@ pub const DEFINITION: Definition = Definition {
     arguments: &["queue", "ids"],
 };
 
-/// Write the payload as it is.
+/// Prints only the payload, unchanged.
 pub const PAYLOAD: Setting = Setting {
     name: "payload",
-    files: Files::No,
-    help: "Write the payload to stdout as it is, and nothing else",
+    help: "Write only the payload to stdout, unchanged",
     conflicts: &["json"],
     ..SETTING
 };
@@ -35,14 +34,14 @@ const SETTINGS: &[Setting] = &[PAYLOAD];
 fn define(command: Command) -> Command {
     command
         .arg(queue("The queue"))
-        .arg(id("The job, as dblock queue put has printed it"))
+        .arg(id("The job's id, as dblock queue put printed it"))
         .args(args(DEFINITION.settings))
         .after_help(HELP)
 }
 
 const HELP: &str = "\
-The payload is cut in the table; --json has all of it, as payload where it is UTF-8, and else as payload_hex. It needs no more
-than SELECT on dblock's tables; a replica will do.
+The table shows the beginning of the payload. --json has all of it: as payload if it is UTF-8, otherwise as payload_hex. SELECT
+on dblock's tables is enough, and a replica works, too.
 
 Exit codes: 0; 69 no server in time; 77 the account was refused; 78 there is no such queue or job, no tables, or bad
 configuration; 64 bad usage; 70 internal error; 71 the system refused.";

@@ -1,4 +1,4 @@
-//! `dblock queue status`: how much there is to do, and who does it.
+//! `dblock queue status`: how many jobs there are, and which workers run them.
 
 use clap::Command;
 
@@ -16,15 +16,15 @@ pub const DEFINITION: Definition = Definition {
 
 fn define(command: Command) -> Command {
     command
-        .arg(arguments("queues", "QUEUE").help("The queues; without any, all"))
+        .arg(arguments("queues", "QUEUE").help("The queues to show; all if not given"))
         .args(args(DEFINITION.settings))
         .after_help(HELP)
 }
 
 const HELP: &str = "\
-OLDEST is how long the job that is due longest has been due. DONE and FAILED are by the minute, of the last five whole minutes.
-A state is counted to 1000000, and then 1000000+ is shown. A worker is gone when it has ended, or when its lease is over; one
-that died is shown for a day. It needs no more than SELECT on dblock's tables; a replica will do.
+OLDEST is how long the oldest due job has been due. DONE and FAILED are jobs a minute, over the last five whole minutes. Counts
+above 1000000 are shown as 1000000+. A worker is gone if it has ended or its lease has expired; one that died is shown for a day.
+SELECT on dblock's tables is enough, and a replica works, too.
 
 Exit codes: 0; 69 no server in time; 77 the account was refused; 78 there is no such queue, no tables, or bad configuration;
 64 bad usage; 70 internal error; 71 the system refused.";

@@ -1,0 +1,21 @@
+//! How long the history and the rows of unused names are kept, and how much one pruning run deletes.
+
+/// How long the history is kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kept {
+    pub(super) seconds: u64,
+    /// At least this many runs of each name are kept.
+    pub(super) runs: u64,
+}
+
+/// The most rows of each kind that are deleted by one pruning run: more than are added between two prunings.
+pub(super) const BATCH: usize = 50;
+
+/// The number of consecutive rows, from a random one on, that are checked for unused names. If about every tenth row is unused, as many
+/// are deleted as are added.
+pub(super) const WINDOW: usize = 200;
+
+/// The start of the time that is kept: rows that were not used since then are deleted.
+pub(super) fn limit_of_age(keep: Kept) -> String {
+    format!("UTC_TIMESTAMP(6) - INTERVAL {} SECOND", keep.seconds)
+}
