@@ -11,10 +11,11 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::harness::{
-    Answer, BUSY, Cluster, Dblock, Fake, Kind, Output, PASSWORD, Pair, Proxy, Replication, SOON,
-    Server, both_servers, children_of, eventually, eventually_gone, holder, unique, url_of,
+    Answer, Cluster, Dblock, Fake, Kind, Output, PASSWORD, Pair, Proxy, Replication, SOON, Server,
+    both_servers, children_of, eventually, eventually_gone, holder, slack, unique, url_of,
     url_of_port, within,
 };
+use crate::report::printed_follows;
 
 const UNFIT: i32 = 78;
 const UNREACHABLE: i32 = 69;
@@ -33,6 +34,7 @@ fn dblock_check(url: &str) -> Dblock {
 fn json(url: &str, code: i32) -> Value {
     let output = dblock_check(url).arg("--json").output();
     output.expect_code(code).expect_silence();
+    printed_follows(&output.stdout, "check.schema.json");
     serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:#?}"))
 }
 
@@ -131,7 +133,7 @@ both_servers! {
             assert!(0.0 < seconds && seconds < 10.0, "{check}: {found:#}");
         }
         // Holders are told by the program that they are where the server does.
-        assert_eq!(finding(&found, "holders")["program"], server.kind == Kind::MySql);
+        assert_eq!(finding(&found, "holders")["tells_program"], server.kind == Kind::MySql);
     }
 
     fn a_socket_is_as_good(server) {
@@ -222,7 +224,7 @@ both_servers! {
         proxy.freeze();
         let run = dblock_check(&proxy.url()).args(["--connect-timeout", "1"]).output();
         run.expect_code(UNREACHABLE).expect_stdout("").expect_one_line("no server could be reached");
-        run.expect_took(Duration::ZERO, Duration::from_secs(1) + BUSY);
+        run.expect_took(Duration::ZERO, Duration::from_secs(1) + slack());
     }
 
     fn a_check_that_dies_leaves_no_process_behind(server) {
@@ -520,7 +522,7 @@ fn a_server_that_falls_silent_on_the_way_is_given_up_in_time() {
             .expect_one_line("did not answer within 1s 500ms");
         run.expect_took(
             Duration::from_millis(1500),
-            Duration::from_millis(1500) + BUSY,
+            Duration::from_millis(1500) + slack(),
         );
         seen.sort_unstable();
         seen.dedup();

@@ -7,8 +7,8 @@ use mysql::Conn;
 use mysql::prelude::Queryable;
 
 use crate::harness::{
-    BUSY, Cluster, Dblock, Kind, PASSWORD, Pair, Records, Replication, Running, SOON, Server,
-    Write, both_servers, eventually, holder, unique, url_of, waiters,
+    Cluster, Dblock, Kind, PASSWORD, Pair, Records, Replication, Running, SOON, Server, Write,
+    both_servers, eventually, holder, slack, unique, url_of, waiters,
 };
 
 /// The shortest TTL, in seconds.
@@ -151,7 +151,7 @@ both_servers! {
         let dblock = Dblock::run(&pair.replica, &unique("replica")).args(["--connect-timeout", "1"]);
         let output = dblock.sh("echo ran").output();
         output.expect_code(78).expect_stdout("").expect_one_line("read-only");
-        output.expect_took(Duration::from_secs(1), Duration::from_secs(1) + BUSY);
+        output.expect_took(Duration::from_secs(1), Duration::from_secs(1) + slack());
     }
 
     fn a_replica_is_locked_on_with_a_warning_where_that_is_allowed(server) {
@@ -197,14 +197,14 @@ both_servers! {
         assert!(pair.primary.holder(&name).is_some(), "held on the primary");
         let mut primary = pair.primary.admin();
         pair.switch_over();
-        pair.has_it_again(&mut run, &name, HEARTBEAT + BUSY);
-        eventually("it is free where it was", BUSY, || holder(&mut primary, &name).is_none());
+        pair.has_it_again(&mut run, &name, HEARTBEAT + slack());
+        eventually("it is free where it was", slack(), || holder(&mut primary, &name).is_none());
         ends_by_itself(run);
         assert_eq!(pair.replica.holder(&name), None);
     }
 
     fn a_waiter_follows_the_holder_to_the_server_that_takes_writes(server) {
-        waits_until_the_end(server.kind, Pair::switch_over, HEARTBEAT + BUSY);
+        waits_until_the_end(server.kind, Pair::switch_over, HEARTBEAT + slack());
     }
 
     fn a_waiter_does_not_overtake_the_holder_whose_server_died(server) {
@@ -225,7 +225,7 @@ fn clock_of(admin: &mut Conn) -> f64 {
 #[track_caller]
 fn assert_clock(admin: &mut Conn, ahead: f64) {
     let shown = clock_of(admin);
-    let range = ahead - 0.1..ahead + BUSY.as_secs_f64();
+    let range = ahead - 0.1..ahead + slack().as_secs_f64();
     assert!(range.contains(&shown), "{shown} s ahead instead of {ahead}");
 }
 
@@ -326,6 +326,6 @@ both_servers! {
         let start = Instant::now();
         waiter.query_drop("SELECT GET_LOCK('held', 1)").expect("an answer");
         let took = start.elapsed();
-        assert!((Duration::from_millis(900)..Duration::from_secs(1) + BUSY).contains(&took), "{took:?}");
+        assert!((Duration::from_millis(900)..Duration::from_secs(1) + slack()).contains(&took), "{took:?}");
     }
 }

@@ -13,8 +13,8 @@ use mysql::prelude::Queryable;
 use nix::unistd::geteuid;
 
 use crate::harness::{
-    Answer, BUSY, Dblock, Fake, Kind, PASSWORD, Proxy, SOON, Server, both_servers, eventually,
-    framed, unique, url_of_port, works,
+    Answer, Dblock, Fake, Kind, PASSWORD, Proxy, SOON, Server, both_servers, eventually, framed,
+    slack, unique, url_of_port, works,
 };
 
 /// `dblock run --name NAME` with the right password and no server named.
@@ -311,7 +311,7 @@ fn the_connect_timeout_counts_for_all_servers_together() {
     ] {
         let output = dblock.output();
         output.expect_code(69).expect_stdout("").expect_one_line("");
-        output.expect_took(second, second + BUSY);
+        output.expect_took(second, second + slack());
     }
 }
 

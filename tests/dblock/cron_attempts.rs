@@ -100,6 +100,68 @@ both_servers! {
         end(host);
     }
 
+    fn a_tick_that_somebody_has_ended_is_over_also_where_its_daemon_is_stopped(server) {
+        let crontab = Crontab::new(server, &job("--ttl 4s --retries 3", "echo run >>{}; exec sleep 600"));
+        let first = crontab.start(&[]);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        let stopped = Frozen::new(first.pid());
+        let second = crontab.start(&["--grace", "0s"]);
+        crontab.tables.at("kill").arg(crontab.name("job")).output().expect_code(0);
+        send(first.pid(), Signal::SIGKILL);
+        // Another host would look after it some seconds later.
+        crontab.eventually_idle();
+        assert_eq!(crontab.lines().len(), 1);
+        end(second);
+        drop(stopped);
+    }
+
+    fn a_tick_that_somebody_has_ended_by_force_is_over_where_nobody_could_be_asked(server) {
+        let crontab = Crontab::new(server, &job("--ttl 6s --retries 3", "echo run >>{}; exec sleep 600"));
+        let first = crontab.start(&["--grace", "0s"]);
+        crontab.due("job");
+        crontab.eventually_lines(1);
+        let stopped = Frozen::new(first.pid());
+        let [attempt] = attempts_of(first.pid())[..] else {
+            panic!("one attempt")
+        };
+        let all: Vec<i32> = children_of(attempt).into_iter().chain([attempt]).collect();
+        for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+            for pid in &all {
+                send(*pid, signal);
+            }
+        }
+        let second = crontab.start(&["--grace", "0s"]);
+        crontab.tables.at("kill").args(["--force", &crontab.name("job")]).output().expect_code(0);
+        crontab.eventually_idle();
+        assert_eq!(crontab.lines().len(), 1);
+        let ends: Vec<(String, String)> = crontab.rows("SELECT outcome, message FROM dblock_runs");
+        assert!(matches!(&ends[..], [(outcome, why)] if outcome == "lost" && why.starts_with("ended by dblock kill on ")), "{ends:?}");
+        end(second);
+        drop(stopped);
+    }
+
+    fn a_run_that_was_taken_for_dead_has_its_own_end_in_the_history(server) {
+        let command = "echo $DBLOCK_SLOT $DBLOCK_FENCE >>{}; until test -e {}.go; do sleep 0.1; done";
+        let crontab = Crontab::new(server, &job("--overlap allow", command));
+        let host = crontab.start(&[]);
+        for round in 1..=2 {
+            crontab.due("job");
+            crontab.eventually_lines(round);
+        }
+        // Fences grow in each slot by itself.
+        assert_eq!(crontab.lines(), ["0 1", "1 1"]);
+        // As another host does for one that was stopped beyond its TTL.
+        crontab.tables.sql(
+            "UPDATE dblock_runs SET ended_at = UTC_TIMESTAMP(6), outcome = 'failed', \
+             message = CONCAT(name, ': its host gave no sign of life for the TTL')",
+        );
+        fs::write(crontab.path("record.go"), "").unwrap();
+        crontab.eventually_idle();
+        assert_eq!(crontab.count("dblock_runs WHERE outcome = 'ran' AND exit_code = 0 AND message IS NULL AND started_at IS NOT NULL"), 2);
+        end(host);
+    }
+
     fn a_tick_is_tried_again_whose_host_could_tell_nobody_that_it_ended_the_command(server) {
         ends_are_not_handed_in(server);
     }

@@ -73,11 +73,10 @@ fn each_tick_runs_once(replication: Replication) {
         }
         within(Duration::from_millis(1500), || false);
     }
-    let mut admin = cluster.admin(1);
     let left = "SELECT (SELECT COUNT(*) FROM dblock.dblock_cron_ticks) + \
                 (SELECT COUNT(*) FROM dblock.dblock_cron_jobs WHERE next_at <= UTC_TIMESTAMP(6))";
     eventually("no tick is under way", FAIL_OVER * 2, || {
-        admin.query_first::<u64, _>(left).ok().flatten() == Some(0)
+        cluster.answer::<u64>(1, left) == Some(0)
     });
     for daemon in &daemons {
         daemon.signal(Signal::SIGTERM);
@@ -90,7 +89,8 @@ fn each_tick_runs_once(replication: Replication) {
         *starts.entry(line).or_default() += 1;
     }
     assert!(starts.values().all(|count| *count == 1), "{starts:?}");
-    let skips: Vec<String> = admin
+    let skips: Vec<String> = cluster
+        .admin(1)
         .query("SELECT message FROM dblock.dblock_runs WHERE outcome = 'skipped'")
         .expect("the history");
     assert_eq!(starts.len() + skips.len(), made, "{starts:?} {skips:?}");

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use crate::harness::{
     Crontab, Kind, SOON, Server, both_servers, children_of, eventually, send, within,
 };
-use crate::report::follows;
+use crate::report::printed_follows;
 
 const JOB: &str = "#: job\n0 0 1 1 * echo run >>{}";
 
@@ -92,7 +92,7 @@ both_servers! {
         let lines = "#: job\n0 0 1 1 * exit 3\n#: other\n@daily true\n#: retried --retries 1 --retry-delay 1h\n@yearly false\n#: running\n@yearly sleep 60";
         let crontab = Crontab::new(server, lines);
         crontab.does("list", &[]).expect_stdout("no dblock cron run has been here\n");
-        let host = crontab.start(&[]);
+        let host = crontab.start(&["--jobs", "7"]);
         crontab.due("job");
         crontab.eventually_row("dblock_runs WHERE ended_at IS NOT NULL");
         crontab.eventually_idle();
@@ -105,15 +105,14 @@ both_servers! {
         let job = &json["jobs"][0];
         assert_eq!((&job["name"], &job["last"]["exit_code"], &job["last"]["attempt"]), (&crontab.name("job").into(), &3.into(), &1.into()));
         assert!(job["late_seconds"].is_null() && job["paused"].is_null(), "{job}");
-        assert_eq!((&json["daemons"][0]["alive"], &json["daemons"][0]["jobs"]), (&true.into(), &4.into()));
+        assert_eq!((&json["daemons"][0]["alive"], &json["daemons"][0]["jobs"], &json["daemons"][0]["max_commands"]), (&true.into(), &4.into(), &7.into()));
         for name in ["retried", "running"] {
             crontab.due(name);
         }
         crontab.does_to("pause", "other");
         crontab.eventually_row(&format!("dblock_cron_ticks WHERE name = '{}' AND daemon IS NULL", crontab.name("retried")));
         crontab.eventually_row(&format!("dblock_cron_ticks WHERE name = '{}' AND started_at IS NOT NULL", crontab.name("running")));
-        std::fs::write(crontab.path("list.json"), crontab.does("list", &["--json"]).stdout).unwrap();
-        follows(&crontab.path("list.json"), "cron-list.schema.json");
+        printed_follows(&crontab.does("list", &["--json"]).stdout, "cron-list.schema.json");
         let json: serde_json::Value = serde_json::from_str(&crontab.does("list", &["--json"]).stdout).unwrap();
         let under_way = |at: usize| json["jobs"][at]["under_way"][0].clone();
         assert!(under_way(2)["retry"].is_string() && under_way(2)["host"].is_null(), "{json}");

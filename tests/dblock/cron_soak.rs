@@ -1,6 +1,6 @@
 //! A minute of everything at once for six daemons with forty jobs: their processes, commands and sessions are killed, their processes are
 //! stopped for longer than the TTL, they are told to end and to read their file again, and the server starts again. Afterwards every tick
-//! is looked at. What the machine itself holds up is measured meanwhile. `DBLOCK_SOAK_SECONDS` and `DBLOCK_SOAK_SEED` set how long and which.
+//! is looked at. What the machine itself holds up is measured meanwhile.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +12,8 @@ use nix::unistd::Pid;
 
 use crate::harness::crontab::{attempts_of, scheduler_of};
 use crate::harness::{
-    Crontab, HeldUp, Kind, Running, SOON, Server, Time, children_of, eventually, quoted, within,
+    Crontab, HeldUp, Kind, Running, SOON, Server, Time, children_of, eventually, quoted,
+    soak_settings, within,
 };
 
 const DAEMONS: usize = 6;
@@ -35,11 +36,6 @@ fn mariadb() {
 #[test]
 fn mysql() {
     soak(Kind::MySql);
-}
-
-fn setting(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
 }
 
 /// What is promised of a job.
@@ -101,11 +97,8 @@ fn command(crontab: &Crontab) -> String {
 }
 
 fn soak(kind: Kind) {
-    let seconds = Duration::from_secs(setting("DBLOCK_SOAK_SECONDS").unwrap_or(60));
-    let seed = setting("DBLOCK_SOAK_SEED").unwrap_or(1);
-    println!("DBLOCK_SOAK_SEED={seed}");
+    let (seconds, mut random) = soak_settings();
     let server = Server::private_with(kind, &["--innodb-flush-log-at-trx-commit=1"]);
-    let mut random = fastrand::Rng::with_seed(seed);
     let crontab = Crontab::alone(&server, "");
     crate::harness::write_program(&crontab.path("command"), command(&crontab).as_bytes());
     crontab.write(&lines(&crontab));

@@ -9,8 +9,8 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Answer, BUSY, Dblock, Fake, Frozen, Kind, PASSWORD, Proxy, Records, Running, SOON, Server,
-    both_servers, eventually, processes_with, runs, send, unique, url_of, within,
+    Answer, Dblock, Fake, Frozen, Kind, PASSWORD, Proxy, Records, Running, SOON, Server,
+    both_servers, eventually, processes_with, runs, send, slack, unique, url_of, within,
 };
 
 /// The row of a slot.
@@ -309,6 +309,26 @@ both_servers! {
         run.wait_within(SOON).expect_code(5).expect_one_line("running without the lock");
     }
 
+    fn what_may_have_been_granted_to_a_keeper_that_is_killed_is_found_by_the_next(shared) {
+        let server = Server::durable(shared.kind);
+        let name = unique("killed-in-claim");
+        Dblock::run(server, &name).sh("true").output().expect_code(0);
+        let proxy = Proxy::to(server);
+        let mut admin = server.admin();
+        admin.query_drop("START TRANSACTION").unwrap();
+        admin.exec_drop("SELECT * FROM dblock.dblock_locks WHERE name = ? FOR UPDATE", (&name,)).unwrap();
+        let run = Dblock::run_at(&proxy.url(), &name).args(["--durable", "-v"]).command(["sh", "-c", "echo $DBLOCK_FENCE"]).spawn();
+        let claims = || proxy.packets().iter().any(|packet| packet.sent().is_some_and(|sent| sent.contains("dblock take row")));
+        eventually("it claims the row", SOON, claims);
+        let keeper = run.keeper(None);
+        send(keeper, Signal::SIGSTOP);
+        admin.query_drop("ROLLBACK").unwrap();
+        eventually("it is granted", SOON, || row(server, &name).unwrap().owner.is_some());
+        send(keeper, Signal::SIGKILL);
+        run.wait().expect_code(0).expect_stdout("2\n").expect_said(["died of signal 9; another one goes on", "released"]);
+        assert_eq!(row(server, &name).unwrap().owner, None);
+    }
+
     fn a_late_grant_is_released_that_a_signal_finds_being_proved(shared) {
         let server = Server::durable(shared.kind);
         let name = unique("late-grant");
@@ -414,7 +434,7 @@ both_servers! {
         assert!(told > Duration::from_millis(1400), "{told:?}");
         let end = run.wait_within(SOON);
         end.expect_code(74).expect_said(["may be lost: the server has not renewed it for"]);
-        assert!(killed.elapsed() < Duration::from_secs(6) + BUSY && !runs(command));
+        assert!(killed.elapsed() < Duration::from_secs(6) + slack() && !runs(command));
     }
 
     fn a_server_that_is_back_while_the_command_is_ended_has_its_lock_released(shared) {
@@ -599,7 +619,7 @@ both_servers! {
         admin.query_drop(no_room("UPDATE", "dblock_runs")).unwrap();
         let run = Dblock::run(server, &name).command(["sh", "-c", "exit 3"]).output();
         run.expect_code(3).expect_one_line("cannot record the run: no room: The table is full (error 1114)");
-        run.expect_took(Duration::ZERO, Duration::from_secs(1) + BUSY);
+        run.expect_took(Duration::ZERO, Duration::from_secs(1) + slack());
         let is_held: Option<u32> = admin.exec_first("SELECT owner IS NOT NULL FROM dblock.dblock_locks WHERE name = ?", (&name,)).unwrap();
         assert_eq!(is_held, Some(0));
     }
@@ -713,7 +733,7 @@ both_servers! {
             at("history").output().expect_code(0);
             at("init").arg("--check").output().expect_code(0).expect_silence();
             let found = at("check").arg("--json").output();
-            assert!(found.stdout.contains("version 3, in `dblock`"), "{}", found.stdout);
+            assert!(found.stdout.contains("version 4, in `dblock`"), "{}", found.stdout);
         }
     }
 
@@ -793,5 +813,98 @@ both_servers! {
         assert!(row(server, &name).unwrap().owner.is_some());
         let next = Dblock::run(server, &name).args(["-m", "2"]).sh("echo $DBLOCK_SLOT").output();
         next.expect_code(0).expect_stdout("1\n");
+    }
+}
+
+/// The keepers that are seen, besides those before, until there are so many.
+#[track_caller]
+fn next_keepers(run: &Running, seen: &mut Vec<i32>, count: usize, mut on_each: impl FnMut(i32)) {
+    eventually("another keeper is started", SOON, || {
+        for pid in run.children().into_iter().filter(|pid| runs(*pid)) {
+            if !seen.contains(&pid) {
+                seen.push(pid);
+                on_each(pid);
+            }
+        }
+        seen.len() >= count
+    });
+}
+
+#[test]
+fn a_keeper_that_cannot_live_is_replaced_after_pauses_and_told_of_once() {
+    let server = Server::durable(Kind::MariaDb);
+    let name = unique("cannot-live");
+    let folder = tempfile::tempdir().unwrap();
+    let password = folder.path().join("password");
+    std::fs::write(&password, PASSWORD).unwrap();
+    let run = job(server, &name)
+        .args(["-v", "--ttl", "30"])
+        .env_remove("DBLOCK_PASSWORD");
+    let mut run = run.arg("--password-file").arg(&password).spawn();
+    let command = run.wait_pid("began");
+    let keeper = run.keeper(Some(command));
+    std::fs::remove_file(&password).unwrap();
+    let killed = Instant::now();
+    send(keeper, Signal::SIGKILL);
+    let mut seen = vec![command, keeper];
+    // The first at once, the next after a second, and so the third.
+    next_keepers(&run, &mut seen, 5, drop);
+    assert!(
+        killed.elapsed() > Duration::from_secs(2),
+        "{:?}",
+        killed.elapsed()
+    );
+    std::fs::write(&password, PASSWORD).unwrap();
+    run.wait_stderr("is renewed again", SOON);
+    drop(run.take_stdin());
+    let end = run.wait_within(SOON);
+    end.expect_code(5).expect_said(["released"]);
+    let said = |text: &str| {
+        end.stderr
+            .lines()
+            .filter(|line| line.contains(text))
+            .count()
+    };
+    let counts = ["cannot read the password file", "another one goes on"].map(said);
+    assert_eq!(counts, [1, 1], "{end:#?}");
+}
+
+#[test]
+fn keepers_that_die_again_and_again_are_not_replaced_for_ever() {
+    let server = Server::durable(Kind::MariaDb);
+    for durable in [true, false] {
+        let name = unique("again");
+        let proxy = Proxy::to(server);
+        let run = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "60", "-v"]);
+        let run = run
+            .args(durable.then_some("--durable"))
+            .stdin(Stdio::piped());
+        let mut run = run.sh("echo began $$; cat; exit 5").spawn();
+        let command = run.wait_pid("began");
+        // None does what it is for.
+        proxy.freeze();
+        let mut seen = vec![command];
+        next_keepers(&run, &mut seen, 7, |keeper| send(keeper, Signal::SIGKILL));
+        run.wait_stderr("again and again", SOON);
+        proxy.thaw();
+        let end = if durable {
+            assert!(run.is_running() && runs(command), "its lease is not over");
+            drop(run.take_stdin());
+            let end = run.wait_within(SOON);
+            end.expect_code(5)
+                .expect_said(["the lock is not renewed any more", "released"]);
+            end
+        } else {
+            let end = run.wait_within(SOON);
+            end.expect_code(74)
+                .expect_said(["again and again; ending the command"]);
+            end
+        };
+        let said = end
+            .stderr
+            .lines()
+            .filter(|line| line.contains("again and again"));
+        assert_eq!(said.count(), 1, "{end:#?}");
+        eventually("the lock is free", SOON, || server.holder(&name).is_none());
     }
 }

@@ -270,15 +270,14 @@ fn start(run: Dblock, records: &Records, id: usize) -> Running {
     run.stdin(Stdio::piped()).command(job(records, id)).spawn()
 }
 
-/// The server's time, or when a lock was last renewed as this node has it.
+/// The server's time, or when a lock was last renewed as this node has it. `None`: it does not answer.
 fn time_on(cluster: &Cluster, node: usize, renewal_of: Option<&str>) -> Option<String> {
     let time = match renewal_of {
         Some(name) => format!("(SELECT renewed_at FROM dblock.dblock_locks WHERE name = '{name}')"),
         None => "UTC_TIMESTAMP(6)".to_owned(),
     };
     let query = format!("SELECT CAST({time} AS CHAR)");
-    let time: Option<Option<String>> = cluster.admin(node).query_first(query).expect("an answer");
-    time.flatten()
+    cluster.answer::<Option<String>>(node, &query).flatten()
 }
 
 /// What is done to a node.
@@ -318,6 +317,7 @@ fn survives(cluster: &Cluster, node: usize, harm: Harm) -> [Duration; 2] {
     let mut next = waiting(next, &lone_records, 1);
 
     let before = time_on(cluster, others[0], None);
+    assert!(before.is_some(), "the node answers before the harm");
     let harmed = Instant::now();
     match harm {
         Harm::CutOff => cluster.cut_off(node),

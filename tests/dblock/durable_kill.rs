@@ -6,8 +6,8 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    BUSY, Dblock, Frozen, Kind, Output, Records, Running, SOON, Server, Tables,
-    both_servers_with_tables, eventually, is_stopped, runs, unique,
+    Dblock, Frozen, Kind, Output, Records, Running, SOON, Server, Tables, both_servers_with_tables,
+    eventually, is_stopped, runs, slack, unique,
 };
 
 /// A durable run whose command runs until it is ended, and says its process.
@@ -113,7 +113,7 @@ both_servers_with_tables! {
             }
         }
         let killing = killing.wait();
-        killing.expect_code(0).expect_took(Duration::from_secs(1), Duration::from_secs(1) + 4 * BUSY);
+        killing.expect_code(0).expect_took(Duration::from_secs(1), Duration::from_secs(1) + 4 * slack());
         first.wait().expect_code(74);
         for run in waiting {
             run.wait().expect_code(0);
@@ -184,7 +184,7 @@ both_servers_with_tables! {
         let told = kill(server, &name).arg("--force").output();
         expect_told(&told, &[&format!("slot 0 of {name}: taken from "), "may run until its dblock renews the lock, within 15s, and until "]);
         assert!(!told.stdout.contains("ended") && runs(command), "{told:#?}");
-        waits.wait_line("fence 2", BUSY);
+        waits.wait_line("fence 2", slack());
         drop(stopped);
         // It lives after all.
         let end = dead.wait_within(SOON);
@@ -205,6 +205,21 @@ both_servers_with_tables! {
         expect_told(&told, &["; its session, which this account may not end, keeps others out until then; now it is held by"]);
         assert_eq!(server.owner(&name, 0), None);
         dblock.wait_within(SOON).expect_code(74);
+    }
+
+    fn by_force_a_lock_is_freed_by_an_account_that_may_not_write_the_history(server) {
+        let name = unique("history");
+        let (mut dblock, _) = holder(server, &name, &[]);
+        let account = server.account();
+        for grant in ["SELECT ON dblock.*", "INSERT, UPDATE, DELETE ON dblock.dblock_locks"] {
+            server.admin().query_drop(format!("GRANT {grant} TO '{account}'@'%'")).unwrap();
+        }
+        let told = kill(server, &name).user(&account).arg("--force").output();
+        told.expect_code(0).expect_said(["the kill is not in the history: ", "dblock_runs"]);
+        assert!(told.stdout.contains(": taken from "), "{told:#?}");
+        assert_eq!(server.owner(&name, 0), None);
+        dblock.signal(Signal::SIGTERM);
+        dblock.wait_within(SOON);
     }
 
     fn by_force_nothing_else_happens_where_no_row_is_held(server) {

@@ -7,6 +7,7 @@ use crate::harness::{
     Cluster, Dblock, Kind, Replication, Running, SOON, Server, Tables, both_servers_with_tables,
     eventually, unique,
 };
+use crate::report::printed_follows;
 
 /// A durable run whose command runs until it is ended.
 fn holder(server: &Server, name: &str, args: &[&str]) -> Running {
@@ -25,6 +26,7 @@ fn status(server: &Server, names: &[&str]) -> Value {
     let run = Dblock::at(server, "status").arg("--json").args(names);
     let run = run.output();
     run.expect_code(0).expect_silence();
+    printed_follows(&run.stdout, "status.schema.json");
     serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:#?}"))
 }
 

@@ -1,6 +1,7 @@
 //! dblock ends as its command ended, and says in an exit code of its own why a command did not run.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -12,7 +13,7 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::harness::{
-    Dblock, Kind, Server, both_locks, copy_program, eventually, unique, write_program,
+    Dblock, Kind, SOON, Server, copy_program, each_lock, eventually, unique, within, write_program,
 };
 
 /// Deadly signals by number: the last real-time signal and the first that programs may use have no name.
@@ -37,7 +38,7 @@ const DEADLY: [i32; 18] = [
     64,
 ];
 
-both_locks! {
+each_lock! {
     fn every_exit_code_passes_through(server) {
         let name = unique("codes");
         for code in 0..=255 {
@@ -140,15 +141,112 @@ fn with_so_many_processes(folder: &TempDir, processes: u32) -> [String; 8] {
     ]
 }
 
+/// Whether it has too few descriptors, with so many, and says that; otherwise it succeeds.
+#[track_caller]
+fn has_too_few(dblock: Dblock, descriptors: u64) -> bool {
+    let few = move || {
+        Ok(setrlimit(
+            Resource::RLIMIT_NOFILE,
+            descriptors,
+            descriptors,
+        )?)
+    };
+    let run = dblock.pre_exec(few).output();
+    if run.code == Some(0) {
+        return false;
+    }
+    run.expect_code(71).expect_said(["Too many open files"]);
+    true
+}
+
 #[test]
-fn too_few_descriptors_for_a_pipe_is_71() {
+fn too_few_descriptors_for_whatever_are_71_and_leave_the_lock_free() {
+    let server = Server::durable(Kind::MariaDb);
+    for option in [None, Some("--durable")] {
+        let name = unique("few-descriptors");
+        let run = || {
+            Dblock::run_at(&server.url(), &name)
+                .args(option)
+                .command(["true"])
+        };
+        let mut few = 4;
+        while has_too_few(run(), few) {
+            run().args(["--wait", "10"]).output().expect_code(0);
+            few += 1;
+        }
+        assert!(few > 8, "{few} are enough for {option:?}");
+    }
+}
+
+#[test]
+fn too_few_descriptors_for_a_worker_are_71() {
+    let server = Server::durable(Kind::MariaDb);
+    let queue = unique("few-descriptors");
+    let at = |what: &str| Dblock::at(server, "queue").args([what, &queue]);
+    at("create").output().expect_code(0);
+    let mut few = 4;
+    while has_too_few(at("work").arg("--drain").command(["true"]), few) {
+        few += 1;
+    }
+    assert!(few > 6, "{few} are enough");
+}
+
+/// Whoever opens this file, as to execute it, waits until the value is dropped.
+struct Hangs(#[expect(dead_code, reason = "the lease lives as long as it is open")] File);
+
+impl Hangs {
+    fn new(program: &Path) -> Self {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(program)
+            .unwrap();
+        let number = file.as_raw_fd();
+        // SAFETY: these calls take numbers. The signal to this process is one that does nothing.
+        let leased = unsafe {
+            libc::fcntl(number, 10 /* F_SETSIG */, libc::SIGURG);
+            libc::fcntl(number, libc::F_SETLEASE, libc::F_WRLCK)
+        };
+        assert_eq!(leased, 0, "{}", std::io::Error::last_os_error());
+        Self(file)
+    }
+}
+
+#[test]
+fn a_program_that_hangs_before_its_first_instruction_does_not_stop_the_clock() {
     let server = Server::shared(Kind::MariaDb);
-    let few = || Ok(setrlimit(Resource::RLIMIT_NOFILE, 4, 4)?);
-    let run = Dblock::run(server, &unique("no-pipe"))
-        .pre_exec(few)
-        .command(["true"])
-        .output();
-    run.expect_code(71).expect_one_line("");
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    copy_program("/bin/true", &program);
+    let _hangs = Hangs::new(&program);
+    let run = Dblock::run(server, &unique("hangs")).args(["--timeout", "2"]);
+    let run = run.without_terminal().command([&program]).output();
+    run.expect_code(124)
+        .expect_took(Duration::from_secs(2), Duration::from_secs(10));
+}
+
+#[test]
+fn a_program_that_cannot_be_run_is_told_however_late_that_is_known() {
+    let server = Server::shared(Kind::MariaDb);
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    write_program(&program, b"#!/no/interpreter\n");
+    let hangs = Hangs::new(&program);
+    let name = unique("late");
+    let mut run = Dblock::run(server, &name)
+        .args(["--hold-at-least", "60"])
+        .command([&program])
+        .spawn();
+    assert!(
+        !within(Duration::from_secs(2), || !run.is_running()),
+        "{}",
+        run.stderr()
+    );
+    drop(hangs);
+    run.wait_within(SOON)
+        .expect_code(127)
+        .expect_one_line("the interpreter that it names is not there");
+    assert_eq!(server.holder(&name), None);
 }
 
 #[test]

@@ -1,16 +1,16 @@
 //! `dblock history` shows what is recorded of each run, says of one without an end whether it still runs, and picks what was asked
 //! for. The rows are written here as a run writes them.
 
-use std::fs;
 use std::time::{Duration, SystemTime};
 
 use mysql::prelude::Queryable;
 use serde_json::{Value, json};
 
 use crate::harness::{
-    Cluster, Dblock, PASSWORD, Pair, Replication, Server, Tables, both_servers, unique,
+    Cluster, Dblock, PASSWORD, Pair, Replication, SOON, Server, Tables, both_servers, eventually,
+    unique,
 };
-use crate::report::follows;
+use crate::report::printed_follows;
 
 /// Writes a run of the lock `name` that was requested so many seconds ago, with these columns besides; its number.
 fn add(tables: &Tables, name: &str, ago: u32, more: &[(&str, &str)]) -> String {
@@ -46,10 +46,7 @@ fn ended(tables: &Tables, name: &str, ago: u32, outcome: &str, code: &str) {
 fn json_of(dblock: Dblock) -> Vec<Value> {
     let output = dblock.arg("--json").output();
     output.expect_code(0).expect_silence();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("history.json");
-    fs::write(&file, &output.stdout).unwrap();
-    follows(&file, "history.schema.json");
+    printed_follows(&output.stdout, "history.schema.json");
     let whole: Value = serde_json::from_str(&output.stdout).unwrap();
     whole["runs"].as_array().unwrap().clone()
 }
@@ -405,6 +402,48 @@ both_servers! {
             });
             closed.output().expect_code(70).expect_one_line("cannot write to stdout: ");
         }
+    }
+
+    fn a_name_that_nobody_uses_any_more_is_forgotten_and_its_fence_does_not_go_back(server) {
+        let tables = Tables::with(server, &["--keep", "1h,100"]);
+        let fence = || {
+            let run = tables.at("run").args(["--durable", "--name", "was used"]).sh("echo $DBLOCK_FENCE").output();
+            run.expect_code(0).expect_silence().stdout.trim().parse::<u64>().unwrap()
+        };
+        tables.at("run").args(["--once-per", "1m", "--name", "was used", "true"]).output().expect_code(0);
+        assert_eq!(fence(), 1);
+        let day = "UTC_TIMESTAMP(6) - INTERVAL 3 DAY";
+        tables.sql(&format!("UPDATE dblock_locks SET fence = 41, renewed_at = {day}"));
+        tables.sql(&format!("UPDATE dblock_runs SET requested_at = {day}, ended_at = {day}"));
+        tables.sql(&format!("UPDATE dblock_successes SET started_at = {day}, ended_at = {day}"));
+        let mut admin = tables.admin();
+        let mut left = || ["runs", "locks", "successes"].map(|table| {
+            let query = format!("SELECT COUNT(*) FROM dblock_{table} WHERE name = 'was used'");
+            admin.query_first::<u32, _>(query).unwrap().unwrap()
+        });
+        assert_eq!(left(), [2, 1, 1]);
+        eventually("other runs have deleted all of it", 3 * SOON, || {
+            tables.at("run").args(["--record", "--name", "is used", "true"]).output().expect_code(0);
+            left() == [0, 0, 0]
+        });
+        assert_eq!([fence(), fence()], [42, 43]);
+        // Nor where an older dblock creates the row.
+        tables.sql("DELETE FROM dblock_locks");
+        tables.sql("INSERT IGNORE INTO dblock_locks (name, slot) VALUES ('was used', 0)");
+        assert!(fence() > 1 << 40);
+    }
+
+    fn who_creates_a_row_waits_for_those_that_are_being_deleted(server) {
+        let tables = Tables::new(server);
+        let mut pruner = tables.admin();
+        pruner.query_drop("BEGIN").unwrap();
+        pruner.query_drop("UPDATE dblock_meta SET fence_floor = 100").unwrap();
+        let run = tables.at("run").args(["--durable", "--name", "job"]).sh("echo $DBLOCK_FENCE").spawn();
+        let mut admin = tables.admin();
+        let waits = "SELECT COUNT(*) FROM information_schema.processlist WHERE INFO LIKE '/* dblock create row */%'";
+        eventually("it waits", SOON, || admin.query_first::<u32, _>(waits).unwrap() == Some(1));
+        pruner.query_drop("COMMIT").unwrap();
+        run.wait().expect_code(0).expect_silence().expect_stdout("101\n");
     }
 
     fn every_statement_has_a_name(server) {

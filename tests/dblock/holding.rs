@@ -14,8 +14,8 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::pty::{INTERRUPT, SUSPEND, Shell};
 use crate::harness::{
-    BUSY, Dblock, Proxy, Running, SOON, Server, both_locks, both_servers, eventually,
-    eventually_gone, is_stopped, send, stat_field, unique, within,
+    Dblock, Proxy, Running, SOON, Server, both_locks, both_servers, eventually, eventually_gone,
+    is_stopped, send, slack, stat_field, unique, within,
 };
 
 /// Long enough to see that something does not happen.
@@ -108,7 +108,7 @@ both_locks! {
         other().output().expect_code(75).expect_stdout("").expect_one_line("; not run");
         let mut waits = other().args(["--wait", "50"]).spawn();
         waits.wait_line("ran", SOON);
-        run.wait_within(SOON).expect_code(3).expect_took(span, span + BUSY);
+        run.wait_within(SOON).expect_code(3).expect_took(span, span + slack());
         waits.wait().expect_code(0).expect_silence();
         other().output().expect_code(0);
     }
@@ -126,7 +126,7 @@ both_locks! {
         run.wait().expect_code(3);
         // Not with the wait, and not with the command's end.
         let (took, span) = (freed.elapsed(), Duration::from_secs(2));
-        assert!(span <= took && took <= span + BUSY, "{took:?}");
+        assert!(span <= took && took <= span + slack(), "{took:?}");
     }
 
     fn a_command_that_takes_longer_is_not_held(server) {
@@ -174,7 +174,7 @@ both_locks! {
             run.signal(signal);
             let asked = Instant::now();
             run.wait_within(SOON).expect_code(6);
-            assert!(asked.elapsed() < BUSY, "{signal}: {:?}", asked.elapsed());
+            assert!(asked.elapsed() < slack(), "{signal}: {:?}", asked.elapsed());
             assert_eq!(server.holder(&name), None, "{signal}");
         }
     }
@@ -338,7 +338,7 @@ both_locks! {
         eventually("another keeper has it", SOON, || server.holder(&name).is_some_and(|now| now != id));
         assert!(!within(Duration::from_secs(5), || server.holder(&name).is_none()), "it is kept");
         let end = run.wait_within(SOON);
-        end.expect_code(6).expect_took(span, span + BUSY);
+        end.expect_code(6).expect_took(span, span + slack());
         assert!(!end.stderr.contains("lost"), "{end:#?}");
         eventually("the lock is free", SOON, || server.holder(&name).is_none());
     }
@@ -350,7 +350,7 @@ both_locks! {
         begins_to_hold(&mut run);
         send(run.keeper(None), Signal::SIGSTOP);
         let (span, answer) = (Duration::from_millis(1500), Duration::from_millis(500));
-        run.wait_within(SOON).expect_code(6).expect_took(span, span + answer + BUSY);
+        run.wait_within(SOON).expect_code(6).expect_took(span, span + answer + slack());
         eventually("the lock is free", SOON, || server.holder(&name).is_none());
     }
 
@@ -361,7 +361,7 @@ both_locks! {
         run.signal(Signal::SIGTERM);
         let asked = Instant::now();
         run.wait_within(SOON).expect_code(6);
-        assert!(asked.elapsed() < Duration::from_secs(1) + BUSY, "{:?}", asked.elapsed());
+        assert!(asked.elapsed() < Duration::from_secs(1) + slack(), "{:?}", asked.elapsed());
     }
 
     fn a_session_that_is_killed_in_the_hold_is_taken_again(server) {
@@ -391,7 +391,7 @@ both_locks! {
         begins_to_hold(&mut run);
         server.kill();
         // There is nothing to give back, and nothing to wait for.
-        run.wait_within(SOON).expect_code(6).expect_took(span, span + BUSY);
+        run.wait_within(SOON).expect_code(6).expect_took(span, span + slack());
     }
 
     fn a_lock_that_another_took_meanwhile_is_left_to_it(server) {
@@ -410,7 +410,7 @@ both_locks! {
         eventually("the client waits", SOON, || server.waiters(&name).len() == 1);
         server.admin().query_drop(format!("KILL {id}")).unwrap();
         let _client = waits.join().unwrap();
-        run.wait_within(SOON).expect_code(6).expect_took(span, span + BUSY);
+        run.wait_within(SOON).expect_code(6).expect_took(span, span + slack());
         assert_eq!(server.holder(&name), Some(client_id));
     }
 

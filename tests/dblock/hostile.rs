@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    Answer, BUSY, Dblock, Fake, Kind, Output, SOON, error, eventually, framed, greeting,
-    processes_with, trickle, unique, until_closed, url_of_port,
+    Answer, Dblock, Fake, Kind, Output, SOON, Server, error, eventually, framed, greeting,
+    processes_with, slack, trickle, unique, until_closed, url_of_port,
 };
 
 pub const UNREACHABLE: i32 = 69;
@@ -54,7 +54,7 @@ pub fn run(url: &str) -> Output {
         );
     }
     output.expect_stdout("").expect_one_line("");
-    output.expect_took(Duration::ZERO, limit + BUSY);
+    output.expect_took(Duration::ZERO, limit + slack());
     eventually("no process is left", SOON, || {
         processes_with(&name).is_empty()
     });
@@ -64,6 +64,11 @@ pub fn run(url: &str) -> Output {
 /// Runs dblock against a server that does `talk` on each connection, and then closes it.
 #[track_caller]
 pub fn against(talk: impl Fn(&mut TcpStream) + Send + Clone + 'static) -> Output {
+    run(&url_of_port(serve(talk)))
+}
+
+/// Starts a server that does this with each connection; its port.
+fn serve(talk: impl Fn(&mut TcpStream) + Send + Clone + 'static) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let port = listener.local_addr().expect("bound").port();
     thread::spawn(move || {
@@ -72,7 +77,7 @@ pub fn against(talk: impl Fn(&mut TcpStream) + Send + Clone + 'static) -> Output
             thread::spawn(move || talk(&mut stream));
         }
     });
-    run(&url_of_port(port))
+    port
 }
 
 /// Runs dblock against a server whose first words are these; then it is silent.
@@ -253,7 +258,7 @@ fn a_full_server_is_asked_less_and_less_often_and_not_by_all_at_once() {
         // From half of two tenths of a second on, doubled until it is an eighth of the time.
         assert!(between[0] >= Duration::from_millis(90), "{between:?}");
         assert!(between[2] >= Duration::from_millis(280), "{between:?}");
-        let longest = Duration::from_millis(600) + BUSY;
+        let longest = Duration::from_millis(600) + slack();
         assert!(between.iter().all(|pause| *pause < longest), "{between:?}");
         pauses.push(between);
     }
@@ -300,6 +305,31 @@ fn a_server_that_refuses_the_account_is_not_asked_again() {
             output.expect_code(ACCOUNT_REFUSED).expect_said(["go away"]);
         }
     }
+}
+
+#[test]
+fn a_server_that_refuses_the_account_is_passed_over_for_another() {
+    let refuses = |code| {
+        serve(move |stream| {
+            let _ = stream.write_all(&framed(0, &error(code, "go away")));
+            until_closed(stream);
+        })
+    };
+    let server = Server::shared(Kind::MariaDb);
+    for code in [1129, 1045] {
+        let hosts = format!("127.0.0.1:{},127.0.0.1:{}", refuses(code), server.port);
+        let dblock = Dblock::run_at(&format!("mysql://dblock@{hosts}/"), &unique("refused"));
+        let output = dblock.command(["true"]).output();
+        output.expect_code(0).expect_one_line("go away");
+    }
+    // Nor is the refusal lost where the others are away.
+    let output = run(&format!(
+        "mysql://dblock@127.0.0.1:{},127.0.0.1:1/",
+        refuses(1045)
+    ));
+    output
+        .expect_code(ACCOUNT_REFUSED)
+        .expect_one_line("go away");
 }
 
 #[test]
@@ -612,7 +642,7 @@ fn a_host_that_resolves_slowly_is_given_up() {
         .expect_code(UNREACHABLE)
         .expect_stdout("")
         .expect_one_line("slow.example");
-    output.expect_took(Duration::from_secs(1), Duration::from_secs(1) + BUSY);
+    output.expect_took(Duration::from_secs(1), Duration::from_secs(1) + slack());
     eventually("no process is left", SOON, || {
         processes_with(&name).is_empty()
     });

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::harness::{
-    Answer, BUSY, Dblock, Fake, Kind, Output, PASSWORD, SOON, Server, error, eventually, framed,
-    greeting, processes_with, trickle, unique, until_closed, within,
+    Answer, Dblock, Fake, Kind, Output, PASSWORD, SOON, Server, error, eventually, framed,
+    greeting, processes_with, slack, trickle, unique, until_closed, within,
 };
 use crate::hostile::{INTERNAL, OK, UNREACHABLE, against, greet};
 
@@ -163,7 +163,7 @@ fn a_heartbeats_answer_that_does_not_come_whole_ends_the_command_with_the_lease(
                 let output = held(&fake, &name).command(["sleep", "60"]).output();
                 output.expect_code(LOCK_LOST);
                 output.expect_said([&*name, "may be lost: the server has not renewed it for"]);
-                output.expect_took(Duration::from_secs(2), DEAD_AFTER + BUSY);
+                output.expect_took(Duration::from_secs(2), DEAD_AFTER + slack());
                 nothing_is_left(&name);
             });
         }
@@ -180,7 +180,7 @@ fn a_releases_answer_that_does_not_come_whole_costs_one_connect_timeout() {
                 let dblock = held(&fake, &name).args(["--connect-timeout", "1"]);
                 let output = dblock.sh("exit 3").output();
                 output.expect_code(3).expect_one_line("did not answer");
-                output.expect_took(Duration::ZERO, Duration::from_secs(1) + BUSY);
+                output.expect_took(Duration::ZERO, Duration::from_secs(1) + slack());
                 nothing_is_left(&name);
             });
         }
@@ -333,7 +333,7 @@ fn a_server_that_breaks_every_keeper_is_bounded_by_the_lease() {
     output.expect_code(LOCK_LOST);
     output.expect_said(["the keeper aborted", "could not be reacquired"]);
     assert_eq!(output.stderr.lines().count(), 3, "{output:#?}");
-    output.expect_took(Duration::from_secs(1), TTL + BUSY);
+    output.expect_took(Duration::from_secs(1), TTL + slack());
     let tries = fake.statements().len();
     assert!(tries < 150, "{tries} statements: a busy loop");
     nothing_is_left(&name);

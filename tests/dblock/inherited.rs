@@ -17,7 +17,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{chdir, execve};
 
-use crate::harness::{Dblock, PASSWORD, SOON, Server, both_locks, eventually, quoted, unique};
+use crate::harness::{Dblock, PASSWORD, SOON, Server, each_lock, eventually, quoted, unique};
 
 /// What happens to the new process before it becomes dblock, or the command itself.
 type Start = fn() -> io::Result<()>;
@@ -151,7 +151,7 @@ fn assert_same(
     assert_eq!(plain, wrapped, "{what}: without dblock, and with it");
 }
 
-both_locks! {
+each_lock! {
     fn signal_mask_and_dispositions_are_those_that_dblock_got(server) {
         let folder = tempfile::tempdir().unwrap();
         let seen = folder.path().join("seen");
@@ -423,7 +423,7 @@ fn with_stderr(dblock: Dblock, (_, make): OddStderr) -> (crate::harness::Running
     (dblock.stderr(stderr).spawn(), reader)
 }
 
-both_locks! {
+each_lock! {
     fn a_closed_stderr_spoils_no_other_file(server) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use mysql::prelude::Queryable;
 
 use crate::harness::{
-    Cluster, Dblock, Kind, OF_CRON, OF_QUEUES, PASSWORD, Pair, Replication, SOON, Server, Tables,
-    both_servers, eventually, unique, url_of,
+    Answer, Cluster, Dblock, Fake, Kind, OF_CRON, OF_QUEUES, PASSWORD, Pair, Replication, SOON,
+    Server, Tables, both_servers, eventually, unique, url_of,
 };
 
 /// What the tables look like: each column with its type, each index with its columns.
@@ -50,7 +50,7 @@ fn is_current(tables: &Tables) {
     let run = init_check(tables).output();
     run.expect_code(0).expect_silence();
     assert!(
-        run.stdout.contains("are current (version 3)"),
+        run.stdout.contains("are current (version 4)"),
         "{}",
         run.stdout
     );
@@ -62,11 +62,12 @@ both_servers! {
         let tables = Tables::missing(server);
         let run = tables.init().output();
         run.expect_code(0).expect_silence();
-        let place = format!("the tables in the database {} of 127.0.0.1:{} are current (version 3)", tables.database, server.port);
-        let new = format!("; new: database {}, table dblock_locks, table dblock_runs, table dblock_successes, {}, table dblock_meta, version 3\n", tables.database, new_tables());
-        run.expect_stdout(&format!("{place}{new}"));
+        let place = format!("the tables in the database {} of 127.0.0.1:{} are current (version 4)", tables.database, server.port);
+        let new = format!("; new: database {}, table dblock_locks, table dblock_runs, table dblock_successes, {}, table dblock_meta, version 4\n", tables.database, new_tables());
+        let grant = format!("for each other account that uses them: GRANT SELECT, INSERT, UPDATE, DELETE ON `{}`.* TO ...\n", tables.database);
+        run.expect_stdout(&format!("{place}{new}{grant}"));
         let made = shape(&tables);
-        assert_eq!(meta(&tables), (3, 1, 2_592_000, 100));
+        assert_eq!(meta(&tables), (4, 1, 2_592_000, 100));
         tables.sql("INSERT INTO dblock_locks (name, slot) VALUES ('kept', 0)");
         tables.init().output().expect_code(0).expect_silence().expect_stdout(&format!("{place}\n"));
         assert_eq!(shape(&tables), made);
@@ -93,7 +94,7 @@ both_servers! {
                 made += usize::from(output.stdout.contains("new:"));
             }
             assert_eq!(made, 1, "one has made them, and the others have waited for it");
-            assert_eq!(meta(&tables), (3, 1, 2_592_000, 100));
+            assert_eq!(meta(&tables), (4, 1, 2_592_000, 100));
             is_current(&tables);
         }
     }
@@ -112,8 +113,9 @@ both_servers! {
             ("ALTER TABLE dblock_locks DROP COLUMN write_id", "column dblock_locks.write_id"),
             ("DROP TABLE dblock_successes", "table dblock_successes"),
             ("ALTER TABLE dblock_meta DROP COLUMN keep_runs", "column dblock_meta.keep_runs"),
-            ("DELETE FROM dblock_meta", "version 3"),
-            ("DROP TABLE dblock_meta", "table dblock_meta, version 3"),
+            ("ALTER TABLE dblock_locks ALTER COLUMN fence SET DEFAULT 0", "default of dblock_locks.fence"),
+            ("DELETE FROM dblock_meta", "version 4"),
+            ("DROP TABLE dblock_meta", "table dblock_meta, version 4"),
         ];
         for (damage, missing) in damages {
             tables.sql(damage);
@@ -132,11 +134,11 @@ both_servers! {
     fn an_older_version_is_brought_up_to_date(server) {
         let tables = Tables::new(server);
         tables.sql("UPDATE dblock_meta SET version = 0, usable_from = 0");
-        init_check(&tables).output().expect_code(78).expect_one_line("no version 3; run dblock init");
+        init_check(&tables).output().expect_code(78).expect_one_line("no version 4; run dblock init");
         let line = "are of an older dblock; upgrade them with dblock init";
         tables.at("history").output().expect_code(78).expect_one_line(line);
         tables.init().output().expect_code(0).expect_silence();
-        assert_eq!(meta(&tables), (3, 1, 2_592_000, 100));
+        assert_eq!(meta(&tables), (4, 1, 2_592_000, 100));
         tables.at("history").output().expect_code(0);
     }
 
@@ -147,8 +149,18 @@ both_servers! {
         for name in OF_QUEUES.iter().chain(&OF_CRON) {
             tables.sql(&format!("DROP TABLE dblock_{name}"));
         }
+        // So that its rows may be deleted, version 4 begins the rows that an older dblock creates above all others.
+        tables.sql("ALTER TABLE dblock_locks ALTER COLUMN fence SET DEFAULT 0");
+        tables.sql("ALTER TABLE dblock_successes DROP COLUMN needed_seconds");
+        tables.sql("ALTER TABLE dblock_meta DROP COLUMN fence_floor");
         tables.sql("UPDATE dblock_meta SET version = 1, keep_runs = 9");
-        let missing = format!("{}, version 3", new_tables());
+        // It can be used all the same.
+        let older = tables.at("run").args(["--durable", "--once-per", "1h", "--name", "older"]).sh("echo $DBLOCK_FENCE").output();
+        older.expect_code(0).expect_silence().expect_stdout("1\n");
+        let missing = format!(
+            "default of dblock_locks.fence, column dblock_successes.needed_seconds, {}, column dblock_meta.fence_floor, version 4",
+            new_tables()
+        );
         init_check(&tables).output().expect_code(78).expect_one_line(&format!("are not current: no {missing}; run dblock init"));
         // What it has can be used all the same.
         tables.at("history").output().expect_code(0).expect_silence();
@@ -157,12 +169,17 @@ both_servers! {
         let mut older = tables.admin();
         older.query_drop("BEGIN").unwrap();
         older.query_drop("UPDATE dblock_locks SET fence = 8 WHERE name = 'kept'").unwrap();
-        let run = tables.init().output();
+        let run = tables.init().spawn();
+        let waits = "SELECT COUNT(*) FROM information_schema.processlist WHERE STATE = 'Waiting for table metadata lock' \
+                     AND INFO LIKE '%dblock_locks ALTER COLUMN fence%'";
+        let mut admin = tables.admin();
+        eventually("it waits for that", SOON, || admin.query_first::<u32, _>(waits).unwrap() > Some(0));
         older.query_drop("COMMIT").unwrap();
+        let run = run.wait();
         run.expect_code(0).expect_silence();
         assert!(run.stdout.ends_with(&format!("; new: {missing}\n")), "{}", run.stdout);
         assert_eq!(shape(&tables), made);
-        assert_eq!(meta(&tables), (3, 1, 2_592_000, 9));
+        assert_eq!(meta(&tables), (4, 1, 2_592_000, 9));
         let kept: Option<u64> = tables.admin().query_first("SELECT fence FROM dblock_locks WHERE name = 'kept'").unwrap();
         assert_eq!(kept, Some(8));
         tables.at("queue").args(["create", "q"]).output().expect_code(0).expect_silence();
@@ -171,7 +188,7 @@ both_servers! {
     fn tables_that_only_a_newer_dblock_can_use_are_refused(server) {
         let tables = Tables::new(server);
         tables.sql("UPDATE dblock_meta SET version = 99, usable_from = 99");
-        let line = format!("the tables in the database {} of 127.0.0.1:{} are of a newer dblock (version 99); this one knows version 3", tables.database, server.port);
+        let line = format!("the tables in the database {} of 127.0.0.1:{} are of a newer dblock (version 99); this one knows version 4", tables.database, server.port);
         for run in [tables.init(), init_check(&tables), tables.init().args(["--keep", "1d"]), tables.at("history")] {
             run.output().expect_code(78).expect_stdout("").expect_one_line(&line);
         }
@@ -227,6 +244,19 @@ both_servers! {
         tables.at("history").user(&account).output().expect_code(0).expect_silence();
     }
 
+    fn an_account_that_makes_tables_and_may_not_use_them_is_told_so_at_once(server) {
+        let tables = Tables::missing(server);
+        let account = server.account();
+        tables.grant("SELECT, INSERT, UPDATE, CREATE, ALTER", &account);
+        for _ in 0..2 {
+            let run = tables.at("init").user(&account).output();
+            run.expect_code(77).expect_stdout("").expect_one_line("DELETE command denied");
+            run.expect_one_line(&format!(" ON `{}`.* TO '{account}'@'%'", tables.database));
+        }
+        tables.grant("DELETE", &account);
+        tables.at("init").user(&account).output().expect_code(0).expect_silence();
+    }
+
     fn an_account_that_may_only_use_the_tables_is_told_to_whom_to_turn(server) {
         let tables = Tables::new(server);
         // It sees that they are current.
@@ -242,9 +272,9 @@ both_servers! {
         let made = shape(&Tables::with(server, &["--keep", "1h,3"]));
         let tables = Tables::missing(server);
         let account = server.account();
-        let run = Dblock::bare().args(["init", "--print", "--keep", "1h,3", "--database", &tables.database]).output();
+        let run = Dblock::bare().args(["init", "--print", "--keep", "1h,3", "--database", &tables.database, "--user", &account]).output();
         run.expect_code(0).expect_silence();
-        let script = run.stdout.replace("'dblock'@'%'", &format!("'{account}'@'%'")).replace("-- GRANT", "GRANT").replace("'admin'@'%'", &format!("'{account}'@'%'"));
+        let script = run.stdout.replace("-- GRANT", "GRANT");
         let statements = script.split(";\n").map(|statement| {
             let lines = statement.lines().filter(|line| !line.starts_with("--"));
             lines.collect::<Vec<_>>().join("\n")
@@ -254,7 +284,7 @@ both_servers! {
             admin.query_drop(&statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
         }
         assert_eq!(shape(&tables), made);
-        assert_eq!(meta(&tables), (3, 1, 3600, 3));
+        assert_eq!(meta(&tables), (4, 1, 3600, 3));
         is_current(&tables);
         for command in ["init", "history"] {
             tables.at(command).user(&account).output().expect_code(0).expect_silence();
@@ -262,6 +292,12 @@ both_servers! {
         // Once more it changes nothing, nor how long the history is kept.
         let again = Dblock::bare().args(["init", "--print", "--database", &tables.database]).output();
         let (insert, _) = again.stdout.split_once("\n\n--").unwrap();
+        for statement in insert.split(";\n").filter(|statement| !statement.trim().is_empty()) {
+            admin.query_drop(statement.trim_end_matches(';')).unwrap();
+        }
+        assert_eq!(meta(&tables), (4, 1, 3600, 3));
+        // It does not call tables of an older dblock current, which it cannot upgrade.
+        tables.sql("UPDATE dblock_meta SET version = 3");
         for statement in insert.split(";\n").filter(|statement| !statement.trim().is_empty()) {
             admin.query_drop(statement.trim_end_matches(';')).unwrap();
         }
@@ -288,13 +324,13 @@ both_servers! {
 
     fn how_long_the_history_is_kept_is_set_and_stays(server) {
         let tables = Tables::with(server, &["--keep", "2h 30m, 7"]);
-        assert_eq!(meta(&tables), (3, 1, 9000, 7));
+        assert_eq!(meta(&tables), (4, 1, 9000, 7));
         tables.init().output().expect_code(0);
-        assert_eq!(meta(&tables), (3, 1, 9000, 7));
+        assert_eq!(meta(&tables), (4, 1, 9000, 7));
         let run = tables.init().args(["--keep", "90d"]).output();
         run.expect_code(0).expect_silence();
         assert!(run.stdout.ends_with("; new: how long the history is kept\n"), "{}", run.stdout);
-        assert_eq!(meta(&tables), (3, 1, 7_776_000, 100));
+        assert_eq!(meta(&tables), (4, 1, 7_776_000, 100));
     }
 
     fn a_database_may_have_any_name(server) {
@@ -388,8 +424,34 @@ fn nodes_of_a_galera_cluster_may_make_the_tables_at_the_same_time() {
             let check = init_check(&tables).env("DBLOCK_URL", node.url());
             check.output().expect_code(0).expect_silence();
         }
-        assert_eq!(meta(&tables), (3, 1, 2_592_000, 100));
+        assert_eq!(meta(&tables), (4, 1, 2_592_000, 100));
     }
+}
+
+#[test]
+fn a_table_that_another_init_makes_while_the_server_answers_is_dblocks() {
+    let row = |values: &[&str]| {
+        let values = values.iter().map(|value| Some((*value).to_owned()));
+        Answer::Row(values.collect())
+    };
+    let fake = Fake::start(Kind::MariaDb, move |statement| match statement {
+        // The columns were asked for before the table was there, the keys after it.
+        ask if ask.contains("information_schema.STATISTICS") => {
+            row(&["dblock_dead", "key primary"])
+        }
+        ask if ask.contains("SCHEMATA") || ask.contains("GET_LOCK") => row(&["1"]),
+        ask if ask.starts_with("SELECT version") => Answer::error(1146, "no such table"),
+        make if make.starts_with("CREATE TABLE") && make.contains("dblock_dead") => {
+            Answer::error(1050, "Table 'dblock_dead' already exists")
+        }
+        ask if ask.starts_with("SELECT") || ask.starts_with("SHOW") => Answer::NoRow(2),
+        _ => Answer::Ok,
+    });
+    let init = Dblock::bare().arg("init").env("DBLOCK_URL", fake.url());
+    init.output().expect_code(0).expect_silence();
+    let statements = fake.statements();
+    let makes = |one: &String| one.starts_with("CREATE TABLE") && one.contains("dblock_dead");
+    assert!(statements.iter().any(makes), "{statements:#?}");
 }
 
 #[test]
@@ -490,6 +552,10 @@ fn the_script_is_for_the_database_that_is_named() {
     };
     assert!(script(&[], "").starts_with("CREATE DATABASE IF NOT EXISTS `dblock`;\n"));
     assert!(script(&[], "a`b").contains("ON `a``b`.* TO 'dblock'@'%';\n"));
+    let grants = script(&["--url", "mysql://o'x@h/"], "");
+    for privileges in ["SELECT, INSERT, UPDATE, DELETE", "-- GRANT CREATE, ALTER"] {
+        assert!(grants.contains(&format!("{privileges} ON `dblock`.* TO 'o''x'@'%';\n")));
+    }
     assert!(script(&["--database", "x"], "y").contains("TABLE IF NOT EXISTS `x`.dblock_runs"));
     assert!(
         script(&["--url", "mysql://u@h/a%20b"], "").contains("`a b`.dblock_runs"),

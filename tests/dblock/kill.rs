@@ -7,8 +7,8 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    BUSY, Dblock, Frozen, Kind, Output, Packet, Proxy, Records, Running, SOON, Server,
-    both_servers, eventually, runs, unique,
+    Dblock, Frozen, Kind, Output, Packet, Proxy, Records, Running, SOON, Server, both_servers,
+    eventually, runs, slack, unique,
 };
 
 /// A dblock whose command runs until it is ended, and says its process.
@@ -84,7 +84,7 @@ both_servers! {
             tries += 1;
         }
         let killing = killing.wait();
-        killing.expect_code(0).expect_took(Duration::from_secs(1), Duration::from_secs(1) + 4 * BUSY);
+        killing.expect_code(0).expect_took(Duration::from_secs(1), Duration::from_secs(1) + 4 * slack());
         assert!(tries > 0);
         first.wait().expect_code(74);
         for run in waiting {
@@ -101,7 +101,7 @@ both_servers! {
         let mut marker = server.hold(&format!("{name}#kill0"));
         let run = Dblock::run(server, &name).args(["--wait", "1"]).command(["echo", "ran"]).output();
         run.expect_code(75).expect_stdout("").expect_one_line(&name);
-        run.expect_took(Duration::from_secs(1), Duration::from_secs(1) + BUSY);
+        run.expect_took(Duration::from_secs(1), Duration::from_secs(1) + slack());
         Dblock::run(server, &name).command(["echo", "ran"]).output().expect_code(75).expect_stdout("");
         // Of several slots another is free.
         let run = Dblock::run(server, &name).args(["-m", "2"]).sh("echo $DBLOCK_SLOT").output();
@@ -519,6 +519,6 @@ fn one_that_is_not_heard_of_is_waited_for_no_longer_than_its_time_to_live() {
             .output();
         told.expect_code(75)
             .expect_one_line("nothing was heard of it within 4s");
-        told.expect_took(Duration::from_secs(4), Duration::from_secs(4) + 2 * BUSY);
+        told.expect_took(Duration::from_secs(4), Duration::from_secs(4) + 2 * slack());
     }
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 
 use crate::harness::{
-    BUSY, Dblock, Island, Proxy, Records, Running, SOON, Server, both_servers, eventually,
-    eventually_gone, holder, processes_with, unique, waiters, within, works,
+    Dblock, Island, Proxy, Records, Running, SOON, Server, both_servers, eventually,
+    eventually_gone, holder, processes_with, slack, unique, waiters, within, works,
 };
 use crate::pools::slot_on_server;
 use crate::sigkill::{looks_for_life, with_sign_of_life};
@@ -153,14 +153,14 @@ fn cut_off(server: &Server, script: &str) {
     });
     island.cut();
     let cut = Instant::now();
-    second.wait_line("", TTL + A_MOMENT + BUSY);
+    second.wait_line("", TTL + A_MOMENT + slack());
     let had = cut.elapsed();
     second
         .wait()
         .expect_code(0)
         .expect_stdout("alone\n")
         .expect_silence();
-    assert!(had < TTL + A_MOMENT + BUSY, "{had:?}");
+    assert!(had < TTL + A_MOMENT + slack(), "{had:?}");
     eventually_gone(command, Duration::ZERO);
     // Still cut off, it says what happened.
     let end = first.wait_within(SOON);
@@ -206,7 +206,7 @@ fn dead_waiters(server: &Server, slots: u32) {
         .query_drop("SELECT RELEASE_ALL_LOCKS()")
         .expect("an answer");
     let freed = Instant::now();
-    let most = DEAD * OF_THE_DEAD + A_MOMENT + BUSY;
+    let most = DEAD * OF_THE_DEAD + A_MOMENT + slack();
     eventually("the one that lives has run", most, || {
         records
             .intervals()

@@ -33,6 +33,7 @@ mod cron_rules;
 mod cron_run;
 mod cron_service;
 mod documents;
+mod documents_hostile;
 mod durable;
 mod durable_clusters;
 mod durable_kill;

@@ -8,8 +8,8 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    BUSY, Dblock, Kind, Proxy, Records, SOON, Server, Tables, both_servers, children_of,
-    eventually, is_stopped, runs, send, unique,
+    Dblock, Kind, Proxy, Records, Running, SOON, Server, Tables, both_servers, children_of,
+    eventually, is_stopped, runs, send, slack, unique,
 };
 use crate::report::follows_the_schema;
 
@@ -164,7 +164,7 @@ both_servers! {
                     waiting.signal(signal);
                     waiting.wait().expect_signal(signal).expect_silence();
                     let took = signalled.elapsed();
-                    assert!(took < PATIENCE + BUSY, "{options:?}");
+                    assert!(took < PATIENCE + slack(), "{options:?}");
                     if took >= PATIENCE && ends_of(server, &name).is_empty() {
                         return false;
                     }
@@ -206,7 +206,7 @@ both_servers! {
         let signalled = Instant::now();
         waiting.signal(Signal::SIGTERM);
         waiting.wait().expect_signal(Signal::SIGTERM).expect_silence();
-        assert!(signalled.elapsed() < PATIENCE + BUSY);
+        assert!(signalled.elapsed() < PATIENCE + slack());
     }
 
     fn the_history_says_by_what_a_lock_was_lost(shared) {
@@ -348,12 +348,17 @@ both_servers! {
             let name = unique("silent");
             let proxy = Proxy::to(server);
             let script = format!("echo began; read line; {script}");
-            let mut begun = run(server, &name, options).env("DBLOCK_URL", proxy.url()).args(["--connect-timeout", "1"])
+            let mut begun = run(server, &name, options).env("DBLOCK_URL", proxy.url()).args(["--connect-timeout", "1", "--ttl", "4"])
                 .stdin(std::process::Stdio::piped()).sh(&script).spawn();
             begun.wait_line("began", SOON);
             proxy.freeze();
+            let ended = Instant::now();
             drop(begun.take_stdin());
             let end = begun.wait_within(SOON);
+            // A success is tried for as long as the TTL.
+            let (least, took) = (if told == Some(again) { 4 } else { 1 }, ended.elapsed());
+            let least = Duration::from_secs(least);
+            assert!(least <= took && took < least + 2 * slack(), "{took:?}");
             assert!([Some(0), Some(3)].contains(&end.code), "{end:?}");
             end.expect_one_line("the server did not answer; it frees ");
             match told {
@@ -482,4 +487,93 @@ fn a_schedule_in_an_option_file_is_that_of_the_host() {
         let count = "SELECT COUNT(*) FROM dblock.dblock_runs WHERE name = ?";
         server.admin().exec_first(count, (&name,)).unwrap() == Some(2)
     });
+}
+
+#[test]
+fn a_server_that_has_answered_is_not_out_of_reach_while_its_history_is_locked() {
+    let server = Server::shared(Kind::MariaDb);
+    let tables = Tables::new(server);
+    let name = unique("locked");
+    let run = || {
+        let run = tables
+            .at("run")
+            .args(["--name", &name, "--record", "--if-unreachable", "run"]);
+        run.args(["--connect-timeout", "1"]).sh("echo ran").output()
+    };
+    let mut locks = tables.admin();
+    locks.query_drop("LOCK TABLES dblock_runs WRITE").unwrap();
+    run()
+        .expect_code(69)
+        .expect_stdout("")
+        .expect_one_line(&format!("{name} was granted, but "));
+    eventually("the lock is free", SOON, || server.holder(&name).is_none());
+    let client = server.hold(&name);
+    run()
+        .expect_code(75)
+        .expect_stdout("")
+        .expect_said([&*format!("{name} is held by"), "cannot record the skip: "]);
+    drop(client);
+    locks.query_drop("UNLOCK TABLES").unwrap();
+    run().expect_code(0).expect_stdout("ran\n").expect_silence();
+}
+
+/// A run that is to succeed for its tick, through this proxy, and says `began`; it ends when its stdin is closed.
+fn to_succeed(proxy: &Proxy, name: &str, options: &[&str]) -> Running {
+    let run = Dblock::run_at(&proxy.url(), name).args(YEARLY);
+    let run = run.args(options).args(["--connect-timeout", "1"]);
+    let run = run.stdin(std::process::Stdio::piped());
+    let mut run = run.sh("echo began $$; read line; exit 0").spawn();
+    run.wait_line("began", SOON);
+    run
+}
+
+#[test]
+fn a_success_is_recorded_also_where_the_server_is_away_for_longer_than_the_connect_timeout() {
+    let server = Server::durable(Kind::MariaDb);
+    for options in [&["--ttl", "20"][..], &["--ttl", "20", "--durable"]] {
+        let (name, proxy) = (unique("away"), Proxy::to(server));
+        let mut begun = to_succeed(&proxy, &name, options);
+        proxy.freeze();
+        let ended = Instant::now();
+        drop(begun.take_stdin());
+        eventually("longer than that", SOON, || {
+            ended.elapsed() > Duration::from_secs(2)
+        });
+        assert!(begun.is_running(), "{options:?}: {}", begun.stderr());
+        proxy.thaw();
+        begun.wait_within(SOON).expect_code(0).expect_silence();
+        let again = run(server, &name, &YEARLY).command(["true"]).output();
+        again.expect_code(75).expect_one_line("has run for");
+    }
+}
+
+#[test]
+fn a_success_whose_keeper_dies_is_recorded_by_another_or_said_to_be_lost() {
+    let server = Server::durable(Kind::MariaDb);
+    for is_back in [true, false] {
+        let (name, proxy) = (unique("dropped"), Proxy::to(server));
+        let mut begun = to_succeed(&proxy, &name, &["--ttl", "4", "--on-lock-lost", "ignore"]);
+        let command = begun.wait_pid("began");
+        proxy.refuse(true);
+        proxy.cut();
+        begun.wait_stderr("was lost while the command runs", SOON);
+        let keeper = begun.keeper(Some(command));
+        drop(begun.take_stdin());
+        eventually("the command is reaped", SOON, || {
+            !begun.children().contains(&command)
+        });
+        send(keeper, Signal::SIGKILL);
+        eventually("it is gone", SOON, || !begun.children().contains(&keeper));
+        if is_back {
+            proxy.refuse(false);
+        }
+        let end = begun.wait_within(SOON);
+        end.expect_code(0);
+        let is_said = end
+            .stderr
+            .contains("this success may not have been recorded, and then ");
+        assert_eq!(is_said, !is_back, "{end:#?}");
+        let again = run(server, &name, &YEARLY).command(["true"]).output();
+        again.expect_code(if is_back { 75 } else { 0 });
+    }
 }

@@ -284,8 +284,8 @@ fn the_unit_in_the_package_is_that_of_the_page_and_starts_the_program_in_the_pac
     assert!(missing.is_empty(), "{missing:?}");
     for line in [
         "Documentation=man:dblock-cron-run(1)",
-        "EnvironmentFile=-/etc/default/dblock",
         "ConditionPathExists=/etc/dblock.crontab",
+        "ConditionPathExists=/etc/dblock.cnf",
     ] {
         assert!(unit_has.contains(line), "{line}");
     }
@@ -311,7 +311,7 @@ fn the_unit_in_the_package_is_that_of_the_page_and_starts_the_program_in_the_pac
     let end = ended(start.env("DBLOCK_CONNECT_TIMEOUT", "1ms")).unwrap_err();
     assert_eq!(
         end.lines().collect::<Vec<_>>(),
-        ["dblock: cannot read the crontab /etc/dblock.crontab: No such file or directory"]
+        ["dblock: cannot read the option file /etc/dblock.cnf: no such file"]
     );
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mysql::prelude::Queryable;
 
 use crate::harness::{
-    Dblock, Kind, Running, SOON, Server, both_locks, both_servers, eventually, unique,
+    Dblock, Kind, Running, SOON, Server, both_servers, each_lock, eventually, unique,
 };
 use crate::names::on_server;
 
@@ -70,7 +70,7 @@ pub fn slot_on_server(name: &str, slot: u32) -> String {
     }
 }
 
-both_locks! {
+each_lock! {
     fn one_that_waits_is_told_the_name_of_the_slot_that_is_freed(server) {
         let name = unique("waits");
         let two = || pool(server, &name, "left,right");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::harness::{
-    Dblock, Running, SOON, Server, both_locks, both_servers, children_of, eventually, quoted, send,
+    Dblock, Running, SOON, Server, both_servers, children_of, each_lock, eventually, quoted, send,
     stat_field, unique,
 };
 
@@ -31,7 +31,7 @@ fn outside(unshare: &Running) -> i32 {
     one.expect("it was just seen")
 }
 
-both_locks! {
+each_lock! {
     fn process_one_passes_exit_codes_through(server) {
         for code in [0, 1, 7, 255] {
             let run = as_process_one(server, &unique("one")).sh(&format!("exit {code}")).output();

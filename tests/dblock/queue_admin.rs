@@ -4,8 +4,10 @@
 use mysql::prelude::Queryable;
 use serde_json::Value;
 
-use crate::harness::{Dblock, Output, Tables, both_servers, numbered_lines};
-use crate::report::follows;
+use crate::harness::{
+    Dblock, Output, Proxy, SOON, Tables, both_servers, eventually, numbered_lines,
+};
+use crate::report::printed_follows;
 
 /// The columns that all narrow tables have.
 const NARROW: &str =
@@ -105,7 +107,7 @@ fn count(tables: &Tables, what: &str) -> u64 {
         .unwrap()
 }
 
-/// What was printed, which is as the schema in docs says where there is one.
+/// What was printed, which is as its schema in docs says.
 #[track_caller]
 fn json(output: &Output) -> Value {
     output.expect_code(0).expect_silence();
@@ -115,12 +117,9 @@ fn json(output: &Output) -> Value {
     } else if whole.get("jobs").is_some() {
         "queue-list.schema.json"
     } else {
-        return whole;
+        "queue-show.schema.json"
     };
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("answer.json");
-    std::fs::write(&file, &output.stdout).unwrap();
-    follows(&file, schema);
+    printed_follows(&output.stdout, schema);
     whole
 }
 
@@ -139,6 +138,29 @@ fn words(text: &str) -> Vec<String> {
 }
 
 both_servers! {
+    fn the_rows_of_a_host_that_vanishes_in_a_transaction_are_soon_free(server) {
+        let tables = with_queue(server, &[]);
+        let id = put(&tables, &["x"])[0].to_string();
+        let proxy = Proxy::to(server);
+        let mut admin = tables.admin();
+        let lock = "SELECT job FROM dblock_due FOR UPDATE";
+        admin.query_drop("BEGIN").unwrap();
+        admin.query_drop(lock).unwrap();
+        let canceling = queue(&tables, "cancel", &[&id]).env("DBLOCK_URL", proxy.url()).spawn();
+        let waits = "SELECT ID FROM information_schema.processlist WHERE INFO LIKE '/* dblock queue %FOR UPDATE%'";
+        let mut other = tables.admin();
+        let mut session = None;
+        eventually("it waits for the row", SOON, || {
+            session = other.query_first::<u64, _>(waits).unwrap();
+            session.is_some()
+        });
+        proxy.freeze();
+        admin.query_drop("COMMIT").unwrap();
+        eventually("the server ends the session", SOON, || !server.has_session(session.unwrap()));
+        admin.query_drop(lock).unwrap();
+        drop(canceling);
+    }
+
     fn status_counts_the_jobs_of_each_state(server) {
         let tables = with_queue(server, &["--shards", "2"]);
         assert_eq!(words(&tables.at("queue").arg("status").output().stdout)[1], "q open 0 0 0 0 - 0/min 0/min 0");
@@ -164,9 +186,9 @@ both_servers! {
         assert_eq!((&found["paused"], &found["incomplete"]), (&Value::Null, &Value::Array(Vec::new())));
         let workers = found["workers"].as_array().unwrap();
         assert_eq!(workers.len(), 2);
-        assert_eq!((&workers[0]["worker"], &workers[0]["gone"], &workers[0]["running"]), (&live.into(), &false.into(), &2.into()));
-        assert_eq!((&workers[1]["worker"], &workers[1]["gone"]), (&gone.into(), &true.into()));
-        assert_eq!((&workers[0]["host"], &workers[0]["pid"], &workers[0]["program"], &workers[0]["slots"]), (&"web1".into(), &4711.into(), &"send-mail".into(), &4.into()));
+        assert_eq!((&workers[0]["id"], &workers[0]["alive"], &workers[0]["running"]), (&live.into(), &true.into(), &2.into()));
+        assert_eq!((&workers[1]["id"], &workers[1]["alive"]), (&gone.into(), &false.into()));
+        assert_eq!((&workers[0]["host"], &workers[0]["pid"], &workers[0]["program"], &workers[0]["max_commands"]), (&"web1".into(), &4711.into(), &"send-mail".into(), &4.into()));
         let lines = words(&does(&tables, "status", &[]).stdout);
         assert!(lines[1].starts_with("q open 2 1 2 1 2m") && lines[1].ends_with("12.2/min 1.4/min 1"), "{lines:?}");
         assert!(lines[4].starts_with("q live web1 4711 send-mail 4 2 1m 3"), "{lines:?}");
@@ -316,7 +338,7 @@ both_servers! {
         let worker = worker(&tables, 60);
         claim(&tables, worker, ids[1]);
         let text = |id: u64| id.to_string();
-        queue(&tables, "retry", &[&text(ids[0]), &text(delayed), "-v"]).output().expect_code(0).expect_line("dblock: 2 jobs due again");
+        queue(&tables, "retry", &[&text(ids[0]), &text(delayed), "-v"]).output().expect_code(0).expect_stdout("2 jobs due again\n");
         assert_eq!(count(&tables, &format!("dblock_due WHERE job = {} AND attempt = 0", ids[0])), 1);
         assert_eq!(count(&tables, &format!("dblock_due WHERE job = {delayed} AND due_at <= UTC_TIMESTAMP(6)")), 1);
         assert_eq!((count(&tables, "dblock_dead"), count(&tables, "dblock_delayed")), (0, 0));
@@ -340,7 +362,7 @@ both_servers! {
         tables.sql(&format!("INSERT INTO dblock_dead ({NARROW}, died_at) SELECT {NARROW}, UTC_TIMESTAMP(6) FROM dblock_due"));
         tables.sql("DELETE FROM dblock_due");
         tables.sql("UPDATE dblock_dead SET attempt = 20, fence = 9");
-        queue(&tables, "retry", &["--dead", "-v"]).output().expect_code(0).expect_line("dblock: 450 jobs due again");
+        queue(&tables, "retry", &["--dead", "-v"]).output().expect_code(0).expect_stdout("450 jobs due again\n");
         assert_eq!(count(&tables, "dblock_due d JOIN dblock_jobs j ON j.id = d.job AND j.shard = d.shard WHERE d.attempt = 0 AND d.fence = 9"), 450);
         assert_eq!(count(&tables, "dblock_dead"), 0);
         does(&tables, "retry", &["--dead"]);
@@ -359,7 +381,7 @@ both_servers! {
         bury(&tables, dead);
         let ids = [due, delayed, dead, long].map(|id| id.to_string());
         let ids = ids.each_ref().map(String::as_str);
-        queue(&tables, "cancel", &[&ids[..], &["-v"]].concat()).output().expect_code(0).expect_line("dblock: deleted 4 jobs");
+        queue(&tables, "cancel", &[&ids[..], &["-v"]].concat()).output().expect_code(0).expect_stdout("deleted 4 jobs\n");
         assert_eq!(listed(&tables, &["-n", "0"]), [left]);
         for (table, rows) in [("jobs", 1), ("job_parts", 0), ("job_keys", 1), ("due", 1), ("delayed", 0), ("dead", 0)] {
             assert_eq!(count(&tables, &format!("dblock_{table}")), rows, "{table}");
@@ -367,6 +389,11 @@ both_servers! {
         // Its key is free.
         assert!(put(&tables, &["--key", "k", "e"])[0] > left);
         queue(&tables, "cancel", &[ids[0]]).output().expect_code(78).expect_one_line("q has no job");
+        // What failed is said all the same.
+        for action in ["cancel", "retry"] {
+            let output = queue(&tables, action, &["-q", "99999"]).output();
+            output.expect_code(78).expect_stdout("").expect_one_line("q has no job 99999");
+        }
     }
 
     fn one_that_runs_goes_on_and_is_not_run_again(server) {

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
 use crate::harness::jobs::lines;
@@ -72,11 +71,10 @@ fn a_node_that_is_killed_costs_no_job(replication: Replication) {
         .collect();
     eventually("some are done", FAIL_OVER, || lines(&log).len() > 100);
     cluster.kill(0);
-    let mut admin = cluster.admin(1);
-    let mut left = || {
+    let left = || {
         let count = "SELECT (SELECT COUNT(*) FROM dblock.dblock_due) + (SELECT COUNT(*) FROM dblock.dblock_delayed) \
                      + (SELECT COUNT(*) FROM dblock.dblock_running) + (SELECT COUNT(*) FROM dblock.dblock_dead)";
-        admin.query_first::<u64, _>(count).ok().flatten()
+        cluster.answer::<u64>(1, count)
     };
     eventually("all are done", FAIL_OVER * 3, || left() == Some(0));
     for worker in &workers {

@@ -10,8 +10,8 @@ use nix::unistd::Pid;
 
 use crate::harness::jobs::{claimer_of, commands_of, lines};
 use crate::harness::{
-    BUSY, Dblock, Frozen, Jobs, Pair, Proxy, Records, Running, SOON, Server, both_servers,
-    eventually, eventually_gone, quoted, runs, send, within,
+    Dblock, Frozen, Jobs, Kind, Pair, Proxy, Records, Running, SOON, Server, both_servers,
+    eventually, eventually_gone, quoted, runs, send, slack, unique, within,
 };
 
 /// The shortest lease.
@@ -71,6 +71,50 @@ fn end(worker: Running) {
     worker.wait().expect_code(0);
 }
 
+/// A worker claims a job, and its server forgets that. `false`: the server has not forgotten it, and nothing was tried.
+fn is_ended_where_the_server_loses_its_claim(kind: Kind) -> bool {
+    // A server with nothing to do writes what it need not write yet.
+    let lazy = match kind {
+        Kind::MariaDb => "--innodb-max-dirty-pages-pct-lwm=50",
+        Kind::MySql => "--innodb-idle-flush-pct=0",
+    };
+    let server = Server::private_with(kind, &[lazy]);
+    let set = |what: &str, value: u32| {
+        let set = format!("SET GLOBAL innodb_flush_log_at_{what} = {value}");
+        let done = server.admin().query_drop(set);
+        done.expect("the admin may do that");
+    };
+    set("trx_commit", 1);
+    let (jobs, records, proxy) = (Jobs::new(&server, &[]), Records::new(), Proxy::to(&server));
+    let (log, go) = (records.path().join("log"), records.path().join("go"));
+    let work = jobs.work(&["-j", "2"]).env("DBLOCK_URL", proxy.url());
+    let worker = work.sh(&script(&log, &until(&go))).spawn();
+    jobs.eventually_idle(1);
+    jobs.put(&["--delay", "1s", "x"]);
+    set("timeout", 2700);
+    set("trx_commit", 0);
+    let (first, _) = eventually_started(&log, 1, SOON);
+    proxy.refuse(true);
+    server.kill();
+    server.start();
+    if jobs.count("dblock_running") != 0 {
+        return false;
+    }
+    proxy.refuse(false);
+    eventually_gone(first, SOON);
+    // It is due as it was, and is claimed at once.
+    eventually_started(&log, 2, SOON);
+    std::fs::write(&go, "").expect("it takes that");
+    eventually("it is done", SOON, || jobs.states() == [0; 4]);
+    worker.signal(Signal::SIGTERM);
+    worker.wait().expect_code(0).expect_said([
+        "the server has lost what it had confirmed",
+        "the server has lost that job 1 is this worker's; ending its command",
+    ]);
+    assert_eq!(recorded(&log), ["start 1 1", "start 1 1", "end 1 1"]);
+    true
+}
+
 /// A worker whose one command has started, and goes on until there is a file: the worker, what its commands record, and that file.
 fn busy_until_told(jobs: &Jobs, records: &Records) -> (Running, PathBuf, PathBuf) {
     let (log, go) = (records.path().join("log"), records.path().join("go"));
@@ -78,6 +122,37 @@ fn busy_until_told(jobs: &Jobs, records: &Records) -> (Running, PathBuf, PathBuf
     let worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
     eventually_started(&log, 1, SOON);
     (worker, log, go)
+}
+
+#[test]
+fn a_worker_whose_account_is_refused_for_a_moment_goes_on_with_its_command() {
+    let server = Server::shared(Kind::MariaDb);
+    let (jobs, records) = (Jobs::new(server, &["--ttl", "60s"]), Records::new());
+    let (log, go) = (records.path().join("log"), records.path().join("go"));
+    let (proxy, account) = (Proxy::to(server), unique("queue_account"));
+    let mut admin = server.admin();
+    let mut sql = |statement: String| admin.query_drop(statement).unwrap();
+    sql(format!("CREATE USER '{account}'@'%' IDENTIFIED BY 'first'"));
+    jobs.tables
+        .grant("SELECT, INSERT, UPDATE, DELETE", &account);
+    jobs.put(&["x"]);
+    let worker = jobs.work(&[]).user(&account);
+    let worker = worker.env("DBLOCK_URL", proxy.url());
+    let worker = worker.env("DBLOCK_PASSWORD", "first");
+    let mut worker = worker.sh(&script(&log, &until(&go))).spawn();
+    let (command, _) = eventually_started(&log, 1, SOON);
+    sql(format!("ALTER USER '{account}'@'%' IDENTIFIED BY 'second'"));
+    let before = proxy.connections();
+    proxy.cut();
+    // Each attempt logs in twice.
+    eventually("it is refused", SOON, || proxy.connections() > before + 2);
+    assert!(worker.is_running() && runs(command), "{}", worker.stderr());
+    sql(format!("ALTER USER '{account}'@'%' IDENTIFIED BY 'first'"));
+    std::fs::write(&go, "").unwrap();
+    eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
+    end(worker);
+    assert_eq!(recorded(&log), ["start 1 1", "end 1 1"]);
+    sql(format!("DROP USER '{account}'@'%'"));
 }
 
 both_servers! {
@@ -184,12 +259,12 @@ both_servers! {
                 if with_claimer {
                     send(claimer, Signal::SIGKILL);
                 }
-                eventually_gone(command, Duration::from_millis(300) + BUSY);
-                eventually_gone(claimer, BUSY);
+                eventually_gone(command, Duration::from_millis(300) + slack());
+                eventually_gone(claimer, slack());
                 first.wait_within(SOON).expect_signal(Signal::SIGKILL);
                 eventually_started(&log, 2, TTL + SOON);
                 let took = killed.elapsed();
-                assert!(took < TTL + Duration::from_secs(1) + BUSY, "{took:?}");
+                assert!(took < TTL + Duration::from_secs(1) + slack(), "{took:?}");
                 assert_eq!(jobs.count("dblock_workers WHERE died"), 1);
                 let errors: Vec<Option<String>> = jobs.rows("SELECT last_error FROM dblock_jobs");
                 assert!(options.len() > 1 || errors == [Some("its worker died, or lost the server".to_owned())], "{errors:?}");
@@ -281,7 +356,7 @@ both_servers! {
         let flush = |how: u8| server.admin().query_drop(format!("SET GLOBAL innodb_flush_log_at_trx_commit = {how}")).unwrap();
         flush(1);
         let jobs = Jobs::new(&server, &[]);
-        jobs.number(4000);
+        jobs.number(2000);
         let worker = jobs.work(&["-j", "2"]).command(["true"]).spawn();
         eventually("it is registered", SOON, || jobs.workers() == 1);
         for _ in 0..3 {
@@ -297,28 +372,9 @@ both_servers! {
     }
 
     fn a_command_is_ended_whose_claim_the_server_has_lost(shared) {
-        let server = Server::private(shared.kind);
-        let set = |what: &str, value: u32| server.admin().query_drop(format!("SET GLOBAL innodb_flush_log_at_{what} = {value}")).unwrap();
-        set("trx_commit", 1);
-        let (jobs, records) = (Jobs::new(&server, &[]), Records::new());
-        let (log, go) = (records.path().join("log"), records.path().join("go"));
-        let worker = jobs.work(&["-j", "2"]).sh(&script(&log, &until(&go))).spawn();
-        jobs.eventually_idle(1);
-        jobs.put(&["--delay", "1s", "x"]);
-        set("timeout", 2700);
-        set("trx_commit", 0);
-        let (first, _) = eventually_started(&log, 1, SOON);
-        server.kill();
-        server.start();
-        eventually_gone(first, SOON);
-        // It is due as it was, and is claimed at once.
-        eventually_started(&log, 2, SOON);
-        std::fs::write(&go, "").unwrap();
-        eventually("it is done", SOON, || jobs.states() == [0; 4]);
-        worker.signal(Signal::SIGTERM);
-        let output = worker.wait();
-        output.expect_code(0).expect_said(["the server has lost what it had confirmed", "the server has lost that job 1 is this worker's; ending its command"]);
-        assert_eq!(recorded(&log), ["start 1 1", "start 1 1", "end 1 1"]);
+        // A server that is killed may have written all the same what it need not have written yet.
+        let was_lost = (0..5).any(|_| is_ended_where_the_server_loses_its_claim(shared.kind));
+        assert!(was_lost, "the server has kept each claim");
     }
 
     fn a_command_goes_on_when_the_session_is_killed(server) {
@@ -363,7 +419,7 @@ both_servers! {
                 !runs(command)
             });
             let took = stopped.elapsed();
-            assert!(took < TTL * 9 / 10 + BUSY, "{took:?}");
+            assert!(took < TTL * 9 / 10 + slack(), "{took:?}");
             let (_, started) = eventually_started(&log, 2, TTL + SOON);
             assert!(gone < started, "{} ns too late", gone - started);
             drop(frozen);
@@ -378,6 +434,50 @@ both_servers! {
             let mut all = recorded(&log);
             all.sort();
             assert_eq!(all, ["end 1 1", "end 2 2", "start 1 1", "start 1 1", "start 2 2"]);
+            jobs.assert_empty();
+        }
+    }
+
+    fn a_command_is_ended_before_another_starts_when_its_worker_is_stopped_and_its_claimer_has_no_server(server) {
+        for with_other in [true, false] {
+            let (jobs, records) = (short(server, &[]), Records::new());
+            let (log, go) = (records.path().join("log"), records.path().join("go"));
+            let proxy = Proxy::to(server);
+            jobs.put(&["x"]);
+            let first = jobs.work(&["--kill-after", "1"]).env("DBLOCK_URL", proxy.url()).sh(&script(&log, &until(&go))).spawn();
+            let (command, _) = eventually_started(&log, 1, SOON);
+            let second = with_other.then(|| jobs.work(&[]).sh(&script(&log, &until(&go))).spawn());
+            if with_other {
+                jobs.eventually_idle(1);
+            }
+            let frozen = Frozen::new(first.pid());
+            proxy.freeze();
+            let stopped = Instant::now();
+            let mut gone = 0;
+            eventually("the command is ended", SOON, || {
+                gone = now();
+                !runs(command)
+            });
+            let took = stopped.elapsed();
+            assert!(took < TTL * 9 / 10 + slack(), "{took:?}");
+            if with_other {
+                let (_, started) = eventually_started(&log, 2, TTL + SOON);
+                assert!(gone < started, "{} ns too late", gone - started);
+            }
+            proxy.thaw();
+            drop(frozen);
+            if !with_other {
+                eventually_started(&log, 2, SOON);
+            }
+            std::fs::write(&go, "").unwrap();
+            eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
+            // Where nobody else has taken the job, it was given back.
+            let again = if with_other { "2 2" } else { "1 2" };
+            assert_eq!(recorded(&log), ["start 1 1".to_owned(), format!("start {again}"), format!("end {again}")]);
+            end(first);
+            if let Some(second) = second {
+                end(second);
+            }
             jobs.assert_empty();
         }
     }
@@ -495,7 +595,7 @@ both_servers! {
         proxy.freeze();
         eventually("they are ended", SOON, || !commands.iter().any(|&command| runs(command)));
         let took = stopped.elapsed();
-        assert!(took < TTL * 9 / 10 + Duration::from_millis(500), "{took:?}");
+        assert!(took < TTL * 9 / 10 + slack() / 2, "{took:?}");
         drop((worker, unread));
     }
 
@@ -601,7 +701,7 @@ both_servers! {
         let asked = Instant::now();
         idle.signal(Signal::SIGTERM);
         idle.wait_within(SOON).expect_code(0);
-        assert!(asked.elapsed() < Duration::from_secs(1) + BUSY, "{:?}", asked.elapsed());
+        assert!(asked.elapsed() < Duration::from_secs(1) + slack(), "{:?}", asked.elapsed());
         std::fs::write(&go, "").unwrap();
         eventually("it has ended", SOON, || recorded(&log).len() == 2);
         busy.signal(Signal::SIGTERM);

@@ -1,6 +1,6 @@
 //! A minute of everything at once for the workers of four queues, with rows and with blocks, with one and with four shards: their
 //! processes, commands and sessions are killed, their processes are stopped for longer than the lease, statements are interrupted, and
-//! the server starts again. Afterwards every record is read. What the machine itself holds up is measured meanwhile. `DBLOCK_SOAK_SECONDS` and `DBLOCK_SOAK_SEED` set how long and which.
+//! the server starts again. Afterwards every record is read. What the machine itself holds up is measured meanwhile.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +11,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::jobs::{claimer_of, commands_of, lines};
-use crate::harness::{HeldUp, Jobs, Kind, Running, SOON, Server, Time, eventually, quoted, within};
+use crate::harness::{
+    HeldUp, Jobs, Kind, Running, SOON, Server, Time, eventually, quoted, soak_settings, within,
+};
 
 /// Workers of each queue.
 const WORKERS: usize = 2;
@@ -36,11 +38,6 @@ fn mariadb() {
 #[test]
 fn mysql() {
     soak(Kind::MySql);
-}
-
-fn setting(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
 }
 
 /// What a command wrote down.
@@ -193,12 +190,9 @@ impl<'a> Site<'a> {
 }
 
 fn soak(kind: Kind) {
-    let seconds = Duration::from_secs(setting("DBLOCK_SOAK_SECONDS").unwrap_or(60));
-    let seed = setting("DBLOCK_SOAK_SEED").unwrap_or(1);
-    println!("DBLOCK_SOAK_SEED={seed}");
+    let (seconds, mut random) = soak_settings();
     let server = Server::private_with(kind, &["--innodb-flush-log-at-trx-commit=1"]);
     let folder = tempfile::tempdir().expect("a scratch folder");
-    let mut random = fastrand::Rng::with_seed(seed);
     let options: [&[&str]; 4] = [
         &[],
         &["--shards", "4"],

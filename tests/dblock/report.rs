@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::harness::{
-    BUSY, Dblock, Kind, PASSWORD, SOON, Server, both_locks, both_servers, eventually, missing,
+    Dblock, Kind, PASSWORD, SOON, Server, both_servers, each_lock, eventually, missing, slack,
     unique, url_of_port,
 };
 
@@ -84,11 +84,20 @@ pub fn follows(file: &Path, schema: &str) {
     );
 }
 
+/// The same of what was printed.
+#[track_caller]
+pub fn printed_follows(printed: &str, schema: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("printed.json");
+    fs::write(&file, printed).unwrap();
+    follows(&file, schema);
+}
+
 fn run(server: &Server, name: &str, reports: &Reports) -> Dblock {
     Dblock::run(server, name).args(["--report", &reports.file()])
 }
 
-both_locks! {
+each_lock! {
     fn a_run_is_reported(server) {
         let (name, reports) = (unique("ran"), Reports::new());
         run(server, &name, &reports).sh("exit 3 # secret-argument").output().expect_code(3).expect_silence();
@@ -172,7 +181,7 @@ both_locks! {
             let run = || Dblock::run(server, &name).args(["--report", &file]);
             let told = run().sh("exit 5").output();
             told.expect_code(5).expect_one_line(&format!("cannot write the report to {file}: {why}"));
-            told.expect_took(Duration::ZERO, 5 * BUSY);
+            told.expect_took(Duration::ZERO, 5 * slack());
             run().arg("-q").sh("kill -TERM $$").output().expect_signal(Signal::SIGTERM).expect_silence();
             let _held = server.hold(&name);
             run().command(["true"]).output().expect_code(75).expect_said(["not run", "cannot write the report"]);
@@ -200,7 +209,7 @@ both_locks! {
         let room = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
         io::Write::write_all(&mut writer, &vec![b'x'; usize::try_from(room).unwrap() - 10]).unwrap();
         let run = Dblock::run(server, &unique("full")).args(["--report", "-"]).stdout(Stdio::from(writer)).sh("exit 6").output();
-        run.expect_code(6).expect_one_line("cannot write the report to stdout").expect_took(Duration::ZERO, 5 * BUSY);
+        run.expect_code(6).expect_one_line("cannot write the report to stdout").expect_took(Duration::ZERO, 5 * slack());
         drop(reader);
     }
 
@@ -330,8 +339,6 @@ fn an_incident(server: &Server) {
             .contains(PASSWORD)
     );
 }
-
-both_locks! {}
 
 // What happens to a named lock, which ends with its session.
 both_servers! {

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::harness::pages::ROOT;
 
 /// From the ground up.
-const ROOMS: [&str; 16] = [
+const ROOMS: [&str; 15] = [
     "base",
     "db",
     "schema",
@@ -21,7 +21,6 @@ const ROOMS: [&str; 16] = [
     "crond",
     "settings",
     "commands",
-    "manual",
     "main",
 ];
 

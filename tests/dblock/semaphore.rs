@@ -14,16 +14,18 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::{
-    BUSY, Dblock, PASSWORD, Packet, Proxy, Records, Running, SOON, Server, both_locks,
-    both_servers, eventually, eventually_gone, holder, quoted, send, unique, waiters, within,
+    Dblock, PASSWORD, Packet, Proxy, Records, Running, SOON, Server, both_locks, both_servers,
+    eventually, eventually_gone, holder, quoted, send, slack, unique, waiters, within,
 };
 use crate::pools::slot_on_server;
 
 /// How soon a slot that nobody announces as free has its next holder.
 const FOLLOWED: Duration = Duration::from_millis(1500);
 
-/// How long a head that nobody wakes takes to see a free slot, on average: it looks once a second.
-const UNWOKEN: Duration = Duration::from_millis(500);
+/// How soon a head that is woken has a free slot. One that nobody wakes takes twice so long on average: it looks once a second.
+fn woken() -> Duration {
+    slack() / 4
+}
 
 /// How long a head that is cut off or stopped keeps the others from a free slot at most.
 const BLOCKED: Duration = Duration::from_secs(4);
@@ -150,7 +152,7 @@ both_locks! {
         let mut gaps: Vec<u64> = intervals[4..].iter().zip(&ends).map(|(next, end)| next.start - end).collect();
         gaps.sort_unstable();
         let (median, longest) = (Duration::from_nanos(gaps[28]), Duration::from_nanos(gaps[55]));
-        assert!(median < UNWOKEN / 2 && longest < FOLLOWED + BUSY, "{median:?}, {longest:?}");
+        assert!(median < woken() && longest < FOLLOWED + slack(), "{median:?}, {longest:?}");
         assert_nothing_is_left(server, &name, 4);
     }
 
@@ -222,7 +224,7 @@ both_locks! {
             }
         }
         took.sort_unstable();
-        assert!(took[4] < UNWOKEN / 2, "the head was not woken: {took:?}");
+        assert!(took[4] < woken(), "the head was not woken: {took:?}");
     }
 
     fn a_holder_of_the_lock_alone_wakes_the_head_of_a_semaphore(server) {
@@ -240,12 +242,12 @@ both_locks! {
             assert_nothing_is_left(server, &name, 2);
         }
         took.sort_unstable();
-        assert!(took[2] < UNWOKEN / 2, "the head was not woken: {took:?}");
+        assert!(took[2] < woken(), "the head was not woken: {took:?}");
     }
 
     fn a_holder_that_is_killed_is_followed_soon(server) {
         for victim in 0..3 {
-            assert_within(FOLLOWED + BUSY, || {
+            assert_within(FOLLOWED + slack(), || {
                 let name = unique("killed");
                 let holders = [(); 3].map(|()| runner(server, &name, 3));
                 let mut head = waiter(server, &name, 3);
@@ -272,7 +274,7 @@ both_locks! {
         });
         free(&mut client, &name, 1);
         let took = ran_after(&mut next, Instant::now());
-        assert!(took < FOLLOWED + BUSY, "{took:?}");
+        assert!(took < FOLLOWED + slack(), "{took:?}");
     }
 
     fn a_head_that_is_killed_leaves_its_place_to_the_next(server) {
@@ -289,13 +291,13 @@ both_locks! {
                 _ => admin.query_drop(format!("KILL {first}")).unwrap(),
             }
             // A server looks after a silent client once a second.
-            eventually("the next one is the head", FOLLOWED + BUSY, || {
+            eventually("the next one is the head", FOLLOWED + slack(), || {
                 let now = holder(&mut admin, &place(&name));
                 now.is_some() && now != Some(first)
             });
             drop(client);
             let took = ran_after(&mut next, Instant::now());
-            assert!(took < FOLLOWED + BUSY, "{took:?}");
+            assert!(took < FOLLOWED + slack(), "{took:?}");
             if victim == "session" {
                 head.wait().expect_code(0).expect_stdout("ran\n");
             }
@@ -305,34 +307,13 @@ both_locks! {
     }
 
     fn a_head_that_is_killed_between_being_woken_and_taking_the_slot_leaves_it_to_the_next(server) {
-        let (name, proxy) = (unique("woken"), Proxy::to(server));
-        let mut admin = server.admin();
-        let mut holders = [(); 3].map(|()| runner(server, &name, 3));
-        let head = waiter_by(server, &proxy.url(), &name, 3);
-        let first = holder(&mut admin, &place(&name)).expect("it is the head");
-        let mut next = waiter(server, &name, 3);
-        // What the server answers to the head's statement does not arrive. It waits for the last slot.
-        proxy.freeze();
-        drop(holders[0].take_stdin());
-        let state = format!("SELECT state FROM information_schema.processlist WHERE id = {first}");
-        eventually("the head was woken", SOON, || {
-            let state = admin.query_first::<Option<String>, _>(&state).unwrap().flatten();
-            state.is_some_and(|state| state != "User lock")
-        });
-        assert_eq!(holder(&mut admin, &place(&name)), Some(first), "it is still the head");
-        assert_eq!(holder(&mut admin, &name), None, "and has not taken the slot");
-        head.signal(Signal::SIGKILL);
-        proxy.cut();
-        let took = ran_after(&mut next, Instant::now());
-        assert!(took < FOLLOWED + BUSY, "{took:?}");
-        assert_eq!(head.stdout(), "");
-        proxy.thaw();
+        assert!((0..5).any(|_| woken_head_is_killed(server)), "it had always taken the slot");
     }
 
     fn a_head_that_vanishes_from_the_network_blocks_the_others_four_seconds_at_most(server) {
         // The last slot is the one that the head waits for.
         for slot in [0, 1] {
-            assert_within(BLOCKED + BUSY, || {
+            assert_within(BLOCKED + slack(), || {
                 let (name, proxy) = (unique("vanished"), Proxy::to(server));
                 let mut client = hold_slots(server, &name, 2);
                 let mut head = waiter_by(server, &proxy.url(), &name, 2);
@@ -358,7 +339,7 @@ both_locks! {
 
     fn a_head_that_is_stopped_blocks_the_others_four_seconds_at_most(server) {
         for (stopped, slot) in [("dblock", 0), ("keeper", 0), ("both", 0), ("dblock", 1), ("keeper", 1)] {
-            assert_within(BLOCKED + BUSY, || {
+            assert_within(BLOCKED + slack(), || {
                 let name = unique("stopped");
                 let mut client = hold_slots(server, &name, 2);
                 let head = waiter(server, &name, 2);
@@ -387,7 +368,7 @@ both_locks! {
     }
 
     fn a_waiter_for_the_lock_alone_that_is_stopped_blocks_the_others_four_seconds_at_most(server) {
-        assert_within(BLOCKED + BUSY, || {
+        assert_within(BLOCKED + slack(), || {
             let name = unique("stopped");
             let client = hold_slots(server, &name, 1);
             let first = waiter(server, &name, 1);
@@ -602,6 +583,38 @@ impl Drop for Group {
     }
 }
 
+/// Kills the head of those who wait, which was woken and has not taken the slot: the next one has it soon. `false`: it had taken it.
+fn woken_head_is_killed(server: &Server) -> bool {
+    let (name, proxy) = (unique("woken"), Proxy::to(server));
+    let mut admin = server.admin();
+    let mut holders = [(); 3].map(|()| runner(server, &name, 3));
+    let head = waiter_by(server, &proxy.url(), &name, 3);
+    let first = holder(&mut admin, &place(&name)).expect("it is the head");
+    let mut next = waiter(server, &name, 3);
+    // What the server answers to the head's statement does not arrive. It waits for the last slot.
+    proxy.freeze();
+    drop(holders[0].take_stdin());
+    let state = format!("SELECT state FROM information_schema.processlist WHERE id = {first}");
+    eventually("the head was woken", SOON, || {
+        let state = admin
+            .query_first::<Option<String>, _>(&state)
+            .unwrap()
+            .flatten();
+        state.is_some_and(|state| state != "User lock")
+    });
+    let is_head = holder(&mut admin, &place(&name)) == Some(first);
+    if !is_head || holder(&mut admin, &name).is_some() {
+        return false;
+    }
+    head.signal(Signal::SIGKILL);
+    proxy.cut();
+    let took = ran_after(&mut next, Instant::now());
+    assert!(took < FOLLOWED + slack(), "{took:?}");
+    assert_eq!(head.stdout(), "");
+    proxy.thaw();
+    true
+}
+
 /// Callers with two slots fewer than they want, a third of whom die on the way: as holders or as heads, by SIGKILL to
 /// dblock, to its keeper, or to both.
 fn storm(server: &Server, seed: u64) {
@@ -702,7 +715,7 @@ fn storm(server: &Server, seed: u64) {
 // What happens to a named lock, which ends with its session.
 both_servers! {
     fn a_holder_that_may_not_wake_the_head_is_followed_soon(server) {
-        assert_within(FOLLOWED + BUSY, || {
+        assert_within(FOLLOWED + slack(), || {
             let (name, account) = (unique("no-kill"), unique("account"));
             let mut admin = server.admin();
             admin.query_drop(format!("CREATE USER '{account}'@'%' IDENTIFIED BY '{PASSWORD}'")).unwrap();
@@ -728,7 +741,7 @@ both_servers! {
     }
 
     fn a_holder_whose_session_is_killed_is_followed_soon(server) {
-        assert_within(FOLLOWED + BUSY, || {
+        assert_within(FOLLOWED + slack(), || {
             let name = unique("killed");
             let mut admin = server.admin();
             let _holders = [(); 3].map(|()| runner(server, &name, 3));

@@ -6,7 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::{
-    Dblock, PAIR, Running, SOON, Server, both_locks, eventually, eventually_gone, group_of,
+    Dblock, PAIR, Running, SOON, Server, each_lock, eventually, eventually_gone, group_of,
     is_stopped, stat_field, unique, within,
 };
 
@@ -34,7 +34,7 @@ fn pair(server: &Server) -> (Running, i32) {
     (pair, parent)
 }
 
-both_locks! {
+each_lock! {
     fn every_signal_reaches_the_whole_group_each_time_once(server) {
         let (mut pair, parent) = pair(server);
         for (signal, name) in FORWARDED {

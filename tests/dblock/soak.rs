@@ -1,7 +1,7 @@
 //! Minutes of everything at once: hosts that run commands through a semaphore and a plain lock, while holders, waiters,
 //! keepers and sessions are killed, hosts are cut off for seconds and the server starts again. Afterwards every record is
 //! read. With durable locks there are scripts with tokens besides, and no deed may ever let one be beside another. What the machine itself
-//! holds up is measured meanwhile. `DBLOCK_SOAK_SECONDS` and `DBLOCK_SOAK_SEED` set how long and which.
+//! holds up is measured meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,7 +20,7 @@ use nix::unistd::Pid;
 
 use crate::harness::{
     Dblock, HeldUp, Kind, Output, PASSWORD, Proxy, Running, SOON, Server, Time, eventually, holder,
-    nanos, now, processes_with, quoted, unique, waiters, within,
+    nanos, now, processes_with, quoted, soak_settings, unique, waiters, within,
 };
 use crate::pools::slot_on_server;
 
@@ -49,7 +49,7 @@ const HELD_BACK: Duration = Duration::from_secs(2);
 /// How long a host is cut off at most: for a moment, or for longer than the lease.
 const CUT_OFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 
-/// From one restart of the server to the next.
+/// From one restart of the server to the next; in a short soak half of it.
 const RESTARTED: Duration = Duration::from_secs(60);
 
 /// How the commands end by themselves.
@@ -133,15 +133,8 @@ struct Soak {
     runs: Mutex<Vec<Run>>,
 }
 
-fn setting(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
-}
-
 fn soak(server: Server) {
-    let seconds = Duration::from_secs(setting("DBLOCK_SOAK_SECONDS").unwrap_or(180));
-    let seed = setting("DBLOCK_SOAK_SEED").unwrap_or(1);
-    println!("DBLOCK_SOAK_SEED={seed}");
+    let (seconds, mut random) = soak_settings();
     let host = |_| Host {
         proxy: Proxy::to(&server),
         running: Mutex::new(None),
@@ -156,7 +149,6 @@ fn soak(server: Server) {
         events: Mutex::default(),
         runs: Mutex::default(),
     };
-    let mut random = fastrand::Rng::with_seed(seed);
     let held_up = HeldUp::watch(&soak.server);
     thread::scope(|scope| {
         for host in 0..HOSTS {
@@ -319,7 +311,8 @@ END
     fn strike(&self, duration: Duration, random: &mut fastrand::Rng) {
         let begun = Instant::now();
         let mut admin = self.server.admin();
-        let mut restart_at = RESTARTED.min(duration) / 2;
+        let between = RESTARTED.min(duration / 2);
+        let mut restart_at = between / 2;
         let mut restarts = 0;
         let mut frozen: BTreeMap<usize, (Time, Time)> = BTreeMap::new();
         while begun.elapsed() < duration && !self.over.load(Ordering::Relaxed) {
@@ -333,7 +326,7 @@ END
                 !thaws
             });
             if begun.elapsed() >= restart_at {
-                restart_at += RESTARTED;
+                restart_at += between;
                 restarts += 1;
                 let since = now();
                 if restarts % 2 == 0 {

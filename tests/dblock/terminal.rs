@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 
 use crate::harness::pty::{INTERRUPT, QUIT, SUSPEND, Shell};
 use crate::harness::{
-    PAIR, SOON, both_locks, children_of, eventually, eventually_gone, group_of, is_stopped, send,
+    PAIR, SOON, children_of, each_lock, eventually, eventually_gone, group_of, is_stopped, send,
 };
 
 /// The pair of processes that count signals, in a shell; and the numbers of dblock and of the first of the pair.
@@ -33,7 +33,7 @@ fn count(shell: &mut Shell, word: &str) -> usize {
     shell.all().matches(word).count()
 }
 
-both_locks! {
+each_lock! {
     fn ctrl_c_reaches_the_command_once(server) {
         let mut shell = Shell::start(server);
         let (_, parent) = start_pair(&mut shell, "");

@@ -11,8 +11,8 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::pty::Shell;
 use crate::harness::{
-    BUSY, Dblock, PAIR, SOON, Server, both_locks, both_servers, eventually, eventually_gone, runs,
-    send, unique,
+    Dblock, PAIR, SOON, Server, both_servers, each_lock, eventually, eventually_gone, runs, send,
+    slack, unique,
 };
 use crate::sigkill::out_of_reach;
 
@@ -33,12 +33,12 @@ fn limited(server: &Server, name: &str, limit: &str) -> Dblock {
         .args(["--timeout", limit])
 }
 
-both_locks! {
+each_lock! {
     fn a_command_that_runs_too_long_is_ended_and_the_lock_is_free(server) {
         let name = unique("too-long");
         let limit = Duration::from_millis(400);
         let run = limited(server, &name, "0.4").command(["sleep", "60"]).output();
-        run.expect_code(124).expect_one_line("the command has run for 400ms; ending it").expect_took(limit, limit + BUSY);
+        run.expect_code(124).expect_one_line("the command has run for 400ms; ending it").expect_took(limit, limit + slack());
         assert_eq!(server.holder(&name), None);
         let short = Dblock::run(server, &name).args(["-t", "400ms", "-q"]).command(["sleep", "60"]).output();
         short.expect_code(124).expect_silence();
@@ -57,7 +57,7 @@ both_locks! {
         let freed = Instant::now();
         run.wait().expect_code(124);
         let took = freed.elapsed();
-        assert!(Duration::from_secs(1) <= took && took <= Duration::from_secs(1) + BUSY, "{took:?}");
+        assert!(Duration::from_secs(1) <= took && took <= Duration::from_secs(1) + slack(), "{took:?}");
     }
 
     fn a_limit_of_zero_is_none(server) {
@@ -87,7 +87,7 @@ both_locks! {
         let least = Duration::from_millis(1500);
         let run = limited(server, &name, "1").args(["--kill-after", "0.5"]).command(["perl", "-e", STUBBORN]).output();
         // An exit code: dblock itself does not die of SIGKILL.
-        run.expect_code(137).expect_one_line("has run for 1s").expect_took(least, least + BUSY);
+        run.expect_code(137).expect_one_line("has run for 1s").expect_took(least, least + slack());
         assert!(run.stdout.ends_with("\nasked\n"), "it was asked once: {run:#?}");
         assert_eq!(server.holder(&name), None);
     }
@@ -95,7 +95,7 @@ both_locks! {
     fn kill_after_of_zero_kills_at_once(server) {
         for script in ["exec sleep 60", "trap '' TERM; while :; do sleep 0.1; done"] {
             let run = limited(server, &unique("at-once"), "0.5").args(["-k", "0"]).sh(script).output();
-            run.expect_code(137).expect_took(Duration::ZERO, Duration::from_millis(500) + BUSY);
+            run.expect_code(137).expect_took(Duration::ZERO, Duration::from_millis(500) + slack());
         }
     }
 
@@ -124,7 +124,7 @@ both_locks! {
         assert!(server.holder(&name).is_some(), "the lock is held until the last has ended");
         let end = run.wait_within(SOON);
         let due = Duration::from_millis(2500);
-        end.expect_code(137).expect_took(due, due + BUSY);
+        end.expect_code(137).expect_took(due, due + slack());
         assert!(!runs(grandchild), "it was killed");
         assert_eq!(server.holder(&name), None);
     }
@@ -205,7 +205,7 @@ both_locks! {
         let command = run.wait_pid("shell");
         send(run.keeper(Some(command)), Signal::SIGSTOP);
         let (limit, answer) = (Duration::from_secs(2), Duration::from_millis(500));
-        run.wait_within(SOON).expect_code(124).expect_took(limit + answer, limit + answer + BUSY);
+        run.wait_within(SOON).expect_code(124).expect_took(limit + answer, limit + answer + slack());
         eventually("the lock is free", SOON, || server.holder(&name).is_none());
     }
 
@@ -223,7 +223,7 @@ both_locks! {
         let folder = tempfile::tempdir().unwrap();
         let options = ["-t", "0.3", "-k", "0.3"];
         let run = out_of_reach(server, &unique("limit"), folder.path(), &options, "sleep 2; exit 3").output();
-        run.expect_code(124).expect_took(Duration::from_secs(2), Duration::from_secs(4) + BUSY);
+        run.expect_code(124).expect_took(Duration::from_secs(2), Duration::from_secs(4) + slack());
         run.expect_said(["cannot end the command"]);
     }
 

@@ -12,9 +12,10 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::harness::{
-    BUSY, Dblock, Frozen, Proxy, Records, SOON, Server, both_servers_with_tables, eventually,
-    eventually_gone, processes_with, unique, within,
+    Dblock, Frozen, Proxy, Records, SOON, Server, both_servers_with_tables, eventually,
+    eventually_gone, processes_with, slack, unique, within,
 };
+use crate::report::printed_follows;
 
 /// `dblock acquire --name NAME`.
 fn acquire(server: &Server, name: &str) -> Dblock {
@@ -388,7 +389,7 @@ both_servers_with_tables! {
             let output = acquire(server, &name).args(["--wait", wait]).output();
             output.expect_code(75).expect_one_line(&format!("{name} is held by "));
             let least = if wait == "0" { Duration::ZERO } else { Duration::from_secs(1) };
-            output.expect_took(least, least + BUSY);
+            output.expect_took(least, least + slack());
         }
     }
 
@@ -414,11 +415,17 @@ both_servers_with_tables! {
         let name = unique("json");
         let output = acquire(server, &name).args(["--slots", "red,blue", "--json", "--ttl", "90s", "--owner", "me"]).output();
         let json: Value = serde_json::from_str(&output.expect_code(0).expect_silence().stdout).unwrap();
+        printed_follows(&output.stdout, "acquire.schema.json");
         let token = json["token"].as_str().unwrap();
         assert_eq!(json["name"], *name);
         assert_eq!((&json["slot"], &json["slot_name"]), (&0.into(), &"red".into()));
         assert_eq!((&json["fence"], &json["ttl_seconds"]), (&fence(token).into(), &90.0.into()));
         assert_eq!(json["owner"], "me");
+        let unnamed = acquire(server, &unique("unnamed")).arg("--json").output();
+        let unnamed = &unnamed.expect_code(0).expect_silence().stdout;
+        printed_follows(unnamed, "acquire.schema.json");
+        let unnamed: Value = serde_json::from_str(unnamed).unwrap();
+        assert_eq!((&unnamed["slot_name"], &unnamed["owner"]), (&Value::Null, &Value::Null));
         let output = run(server, token).args(["--slots", "red,blue"]).sh("echo $DBLOCK_SLOT_NAME").output();
         output.expect_code(0).expect_stdout("red\n");
         release(server, token).output().expect_code(0);

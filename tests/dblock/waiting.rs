@@ -8,7 +8,7 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::harness::{
-    BUSY, Dblock, Frozen, Kind, Proxy, SOON, Server, both_locks, eventually, holder, unique,
+    Dblock, Frozen, Kind, Proxy, SOON, Server, both_locks, eventually, holder, slack, unique,
     waiters, within,
 };
 
@@ -80,7 +80,7 @@ both_locks! {
             let _clients = [server.hold(&name), server.hold(&format!("{name}#1"))];
             let dblock = Dblock::run(server, &name).args(["--connect-timeout", "0.5", "--wait", "2", "-v"]);
             let output = dblock.args(["-m", &slots.to_string()]).command(["true"]).output();
-            output.expect_code(75).expect_took(Duration::from_secs(2), Duration::from_secs(2) + BUSY);
+            output.expect_code(75).expect_took(Duration::from_secs(2), Duration::from_secs(2) + slack());
             output.expect_said([format!("{name} is held by connection "), "; waiting\n".to_owned()]);
         }
     }
@@ -93,7 +93,7 @@ both_locks! {
         drop(client);
         let freed = Instant::now();
         dblock.wait_line("ran", SOON);
-        assert!(freed.elapsed() < Duration::from_secs(1), "{:?}", freed.elapsed());
+        assert!(freed.elapsed() < slack(), "{:?}", freed.elapsed());
         dblock.wait().expect_code(0);
     }
 
@@ -109,7 +109,7 @@ both_locks! {
         let three = Dblock::run(server, &name).args(["--wait", "3"]).command(["true"]).spawn();
         let proxy = Proxy::to(server);
         let mut forever = Dblock::run_at(&proxy.url(), &name).args(["--wait", "forever"]).sh("echo ran").spawn();
-        let (three_seconds, most) = (Duration::from_secs(3), PRECISION + BUSY);
+        let (three_seconds, most) = (Duration::from_secs(3), PRECISION + slack());
         three.wait().expect_code(75).expect_took(three_seconds, three_seconds + most);
         assert!(forever.is_running(), "still waits: {}", forever.stderr());
         // Cut short and asked again, it would have lost its place in the queue.
@@ -144,7 +144,7 @@ both_locks! {
             !dblock.is_running()
         });
         let asked = Duration::from_millis(1500);
-        dblock.wait().expect_code(75).expect_stdout("").expect_took(asked, asked + PRECISION + BUSY);
+        dblock.wait().expect_code(75).expect_stdout("").expect_took(asked, asked + PRECISION + slack());
     }
 
     fn a_waiter_that_is_interrupted_at_the_end_of_its_time_waits_no_longer(server) {
@@ -199,7 +199,7 @@ both_locks! {
         });
         admin.query_drop(format!("KILL {waiter}")).unwrap();
         let asked = Duration::from_millis(4500);
-        dblock.wait().expect_code(75).expect_took(asked, asked + PRECISION + BUSY);
+        dblock.wait().expect_code(75).expect_took(asked, asked + PRECISION + slack());
     }
 
     fn a_waiter_outlives_a_restart_of_the_server(server) {
@@ -331,7 +331,7 @@ both_locks! {
         the_waiter(&mut server.admin(), &name);
         proxy.freeze();
         // The wait and one connect timeout, not two.
-        dblock.wait().expect_code(69).expect_stdout("").expect_took(Duration::ZERO, Duration::from_secs(3) + BUSY);
+        dblock.wait().expect_code(69).expect_stdout("").expect_took(Duration::ZERO, Duration::from_secs(3) + slack());
     }
 
     fn a_server_that_freezes_under_a_waiter_is_given_up_in_time(server) {
@@ -344,7 +344,7 @@ both_locks! {
         let output = dblock.wait();
         drop(frozen);
         output.expect_code(69).expect_stdout("").expect_one_line("");
-        output.expect_took(Duration::from_secs(1), Duration::from_millis(2200) + BUSY);
+        output.expect_took(Duration::from_secs(1), Duration::from_millis(2200) + slack());
     }
 
     fn a_frozen_server_is_given_up_in_time(server) {
@@ -354,7 +354,7 @@ both_locks! {
         let output = dblock.sh("echo ran").output();
         drop(frozen);
         output.expect_code(69).expect_stdout("").expect_one_line(&server.port.to_string());
-        output.expect_took(Duration::from_secs(1), Duration::from_secs(1) + BUSY);
+        output.expect_took(Duration::from_secs(1), Duration::from_secs(1) + slack());
     }
 }
 
@@ -377,7 +377,7 @@ fn interrupted_at_the_end(server: &Server, slots: &str) -> bool {
     let output = dblock.wait();
     output.expect_code(75).expect_stdout("");
     if met {
-        output.expect_took(asked, asked + PRECISION + BUSY);
+        output.expect_took(asked, asked + PRECISION + slack());
     }
     met
 }

@@ -8,13 +8,13 @@ use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use mysql::prelude::Queryable;
+use mysql::prelude::{FromRow, Queryable};
 use mysql::{Conn, OptsBuilder};
 use nix::sys::signal::Signal;
 
 use super::namespace::Network;
 use super::server::Setup;
-use super::{Kind, Server, send, within};
+use super::{Kind, Server, eventually, in_time, send};
 
 /// How servers replicate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,9 +161,21 @@ impl Cluster {
         url_of((0..3).map(|place| &self.nodes[(index + place) % 3]))
     }
 
-    /// A plain client of this node with every privilege.
+    /// A plain client of this node with every privilege. A node lets nobody in while the nodes give up one of them.
+    #[track_caller]
     pub fn admin(&self, index: usize) -> Conn {
-        self.nodes[index].admin()
+        let mut client = None;
+        eventually("the admin can connect", SETTLED, || {
+            client = self.nodes[index].connect("admin", "admin-secret").ok();
+            client.is_some()
+        });
+        client.expect("it has connected")
+    }
+
+    /// What a node answers to the admin. `None`: it does not within a second, as while the nodes give up one of them; or there is
+    /// no row.
+    pub fn answer<T: FromRow>(&self, index: usize, query: &str) -> Option<T> {
+        self.impatient(index).ok()?.query_first(query).ok()?
     }
 
     /// Kills a node with SIGKILL.
@@ -214,7 +226,7 @@ impl Cluster {
             _ => expected,
         };
         let mut views = Vec::new();
-        let settled = within(SETTLED, || {
+        let settled = in_time(SETTLED, || {
             let nodes = (0..3).filter(|&index| present[index]);
             if self.replication != Replication::Galera {
                 for index in nodes.clone() {
@@ -294,7 +306,7 @@ impl Cluster {
                  FROM performance_schema.replication_group_members"
             }
         };
-        let row: Option<(usize, bool)> = self.impatient(index).ok()?.query_first(query).ok()?;
+        let row: Option<(usize, bool)> = self.answer(index, query);
         row.map(|(size, writes)| View { size, writes })
     }
 

@@ -9,8 +9,8 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use super::{
-    Dblock, Output, Running, SOON, Server, Tables, children_of, eventually, quoted, unique, within,
-    write_program,
+    Dblock, Output, Running, SOON, Server, Tables, children_of, eventually, in_time, quoted,
+    unique, within, write_program,
 };
 
 /// A daemon looks once a second.
@@ -174,7 +174,7 @@ impl<'a> Crontab<'a> {
     /// Waits until commands have written so many lines; which.
     #[track_caller]
     pub fn eventually_lines(&self, count: usize) -> Vec<String> {
-        if !within(SOON, || self.lines().len() >= count) {
+        if !in_time(SOON, || self.lines().len() >= count) {
             let runs: Vec<(String, Option<String>, Option<String>)> =
                 self.rows("SELECT name, outcome, message FROM dblock_runs ORDER BY requested_at");
             let ticks: Vec<(String, u32, Option<String>)> =

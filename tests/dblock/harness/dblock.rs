@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{PASSWORD, Server, eventually, within};
+use super::{PASSWORD, Server, eventually, in_time};
 
 /// No run of any test takes longer.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -261,7 +261,7 @@ impl Running {
                 .map(str::to_owned)
         };
         let mut found = None;
-        let came = within(deadline, || {
+        let came = in_time(deadline, || {
             let over = self.try_wait().is_some();
             found = find(self.stdout());
             found.is_some() || over
@@ -277,7 +277,7 @@ impl Running {
     /// Waits until stderr contains `text`.
     #[track_caller]
     pub fn wait_stderr(&mut self, text: &str, deadline: Duration) {
-        let came = within(deadline, || {
+        let came = in_time(deadline, || {
             self.stderr().contains(text) || self.try_wait().is_some()
         });
         assert!(
@@ -308,7 +308,7 @@ impl Running {
     #[track_caller]
     pub fn wait_within(&mut self, deadline: Duration) -> Output {
         assert!(
-            within(deadline, || self.try_wait().is_some()),
+            in_time(deadline, || self.try_wait().is_some()),
             "still runs after {deadline:?}: {}",
             self.seen()
         );

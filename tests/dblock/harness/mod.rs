@@ -48,8 +48,23 @@ pub const PASSWORD: &str = "dblock-secret";
 /// Long enough for anything that comes at once, on a machine that is busy with other tests.
 pub const SOON: Duration = Duration::from_secs(20);
 
-/// What a machine that is busy with other tests may add to a span of time, the start of the program included.
-pub const BUSY: Duration = Duration::from_secs(1);
+/// What this machine may add now to a span of time, the start of the program included: a second where nothing else runs, and so many
+/// times that as processes share a processor.
+pub fn slack() -> Duration {
+    Duration::from_secs(1).mul_f64(sharing())
+}
+
+/// How many processes share a processor, now or on average over the last minute, whichever are more; at least one.
+fn sharing() -> f64 {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let mut numbers = load.split([' ', '/']).map(str::parse::<f64>);
+    let mut number = |place| numbers.nth(place).and_then(Result::ok).unwrap_or_default();
+    let (average, running) = (number(0), number(2));
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    #[expect(clippy::cast_precision_loss, reason = "there are fewer")]
+    let processors = processors as f64;
+    (average.max(running) / processors).max(1.0)
+}
 
 /// Makes two tests of each function, `name::mariadb` and `name::mysql`, on the shared servers.
 macro_rules! both_servers {
@@ -109,6 +124,30 @@ macro_rules! both_locks {
 }
 pub(crate) use both_locks;
 
+/// Makes two tests of each function, with a named lock and with a durable one: of what a server has no part in.
+macro_rules! each_lock {
+    ($($(#[$attribute:meta])* fn $name:ident($server:ident) $body:block)*) => {$(
+        mod $name {
+            #[allow(unused_imports, reason = "not every test needs all that its file imports")]
+            use super::*;
+
+            $(#[$attribute])*
+            fn check($server: &'static crate::harness::Server) $body
+
+            #[test]
+            fn named() {
+                check(crate::harness::Server::shared(crate::harness::Kind::MySql));
+            }
+
+            #[test]
+            fn durable() {
+                check(crate::harness::Server::durable(crate::harness::Kind::MariaDb));
+            }
+        }
+    )*};
+}
+pub(crate) use each_lock;
+
 /// Makes two tests of each function, `name::mariadb` and `name::mysql`, on the shared servers with dblock's tables.
 macro_rules! both_servers_with_tables {
     ($($(#[$attribute:meta])* fn $name:ident($server:ident) $body:block)*) => {$(
@@ -149,6 +188,22 @@ pub fn unique(what: &str) -> String {
     )
 }
 
+/// How long a soak lasts, and its random numbers: a minute, and always the same ones, unless `DBLOCK_SOAK_SECONDS` and
+/// `DBLOCK_SOAK_SEED` say otherwise.
+pub fn soak_settings() -> (Duration, fastrand::Rng) {
+    let number = |name: &str, default| {
+        let set = std::env::var(name).ok();
+        set.map_or(default, |text| {
+            text.parse()
+                .unwrap_or_else(|_| panic!("{name}={text}: a number is wanted"))
+        })
+    };
+    let seed = number("DBLOCK_SOAK_SEED", 1);
+    println!("DBLOCK_SOAK_SEED={seed}");
+    let seconds = number("DBLOCK_SOAK_SECONDS", 60);
+    (Duration::from_secs(seconds), fastrand::Rng::with_seed(seed))
+}
+
 /// The numbers from 1 to `last`, a line each.
 pub fn numbered_lines(last: u32) -> String {
     (1..=last).fold(String::new(), |lines, number| {
@@ -156,25 +211,34 @@ pub fn numbered_lines(last: u32) -> String {
     })
 }
 
-/// Waits until `condition` holds, and panics when it does not within `deadline`. The only place that sleeps.
+/// Waits until `condition` holds, and panics when it does not [`in_time`].
 #[track_caller]
-pub fn eventually(what: &str, deadline: Duration, mut condition: impl FnMut() -> bool) {
+pub fn eventually(what: &str, deadline: Duration, condition: impl FnMut() -> bool) {
     assert!(
-        within(deadline, &mut condition),
+        in_time(deadline, condition),
         "not within {deadline:?}: {what}"
     );
 }
 
-/// Whether `condition` comes to hold within `deadline`.
-pub fn within(deadline: Duration, mut condition: impl FnMut() -> bool) -> bool {
+/// Whether `condition` comes to hold within `deadline`, or so many times that as processes share a processor.
+pub fn in_time(deadline: Duration, condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
-    loop {
-        if condition() {
-            return true;
-        }
-        if start.elapsed() > deadline {
+    before(|| start.elapsed() > deadline.mul_f64(sharing()), condition)
+}
+
+/// Whether `condition` comes to hold within `deadline`.
+pub fn within(deadline: Duration, condition: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    before(|| start.elapsed() > deadline, condition)
+}
+
+/// Whether `condition` comes to hold before the time is over. The only place that sleeps.
+fn before(is_over: impl Fn() -> bool, mut condition: impl FnMut() -> bool) -> bool {
+    while !condition() {
+        if is_over() {
             return false;
         }
         std::thread::sleep(Duration::from_millis(2));
     }
+    true
 }

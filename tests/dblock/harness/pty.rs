@@ -16,7 +16,7 @@ use nix::sys::stat::Mode;
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use nix::unistd::{Pid, setsid};
 
-use super::{PASSWORD, SOON, Server, missing, stat_field, unique, within};
+use super::{PASSWORD, SOON, Server, in_time, missing, stat_field, unique, within};
 
 /// Ctrl-C.
 pub const INTERRUPT: &str = "\x03";
@@ -136,7 +136,7 @@ impl Shell {
     /// Waits until `text` is on the terminal, after what was found before; the rest of its line.
     #[track_caller]
     pub fn wait_for(&mut self, text: &str) -> String {
-        let came = within(SOON, || {
+        let came = in_time(SOON, || {
             let found = self.found;
             let new = &self.all()[found..];
             new.find(text)
