@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use super::Journal;
-use super::kept::{BATCH, Kept, WINDOW, limit_of_age};
+use super::kept::{BATCH, BY_KEY, Kept, WINDOW, limit_of_age};
 use super::list::is_running;
 use super::unused;
-use crate::db::{Fault, Plain, Row, Session, Statement, text_literal};
+use crate::db::{Batch, Fault, Plain, Reply, Row, Session, Statement, text_literal};
 use crate::schema::Tables;
 
 /// The limit for each answer of the server: no run waits long to prune.
@@ -47,14 +47,12 @@ impl Journal {
         if let Some(name) = another.as_ref().filter(|name| *name != own) {
             self.prune_name(name, keep, session)?;
         }
-        self.delete(
-            &session.run(&AskIdle {
-                tables,
-                chance,
-                keep,
-            })?,
-            session,
-        )?;
+        let idle = session.run(&AskIdle {
+            tables,
+            chance,
+            keep,
+        })?;
+        self.delete(idle, session)?;
         if tables.has_floor() {
             let start = another.filter(|_| chance > 0).unwrap_or_default();
             unused::prune(tables, &start, keep, session)?;
@@ -65,20 +63,56 @@ impl Journal {
     fn prune_name(&self, name: &str, keep: Kept, session: &mut Session) -> Result<(), Fault> {
         let tables = &self.tables;
         let old = session.run(&AskOld { tables, name, keep })?;
-        self.delete(&old, session)
+        self.delete(old, session)
     }
 
-    /// Deletes runs, each by its primary key.
-    fn delete(&self, runs: &[String], session: &mut Session) -> Result<(), Fault> {
-        if runs.is_empty() {
-            return Ok(());
+    fn delete(&self, mut runs: Vec<String>, session: &mut Session) -> Result<(), Fault> {
+        // In the same order everywhere: no two wait for each other.
+        runs.sort_unstable();
+        let table = self.tables.runs();
+        let delete = runs.iter().map(|run| {
+            let run = text_literal(run);
+            format!("/* dblock prune */ DELETE FROM {table} WHERE run = {run}")
+        });
+        delete_rows(delete.collect(), session)
+    }
+}
+
+/// Runs statements that delete a row each, by its primary key, in one transaction. One statement with all these keys would read and lock
+/// the whole table if the server's statistics said that it was small.
+///
+/// # Errors
+/// Those of a statement. Then no row is deleted.
+pub(super) fn delete_rows(statements: Vec<String>, session: &mut Session) -> Result<(), Fault> {
+    if statements.is_empty() {
+        return Ok(());
+    }
+    let transaction = Transaction(statements);
+    match session.run_batch(&transaction) {
+        // Do not leave the rest of the transaction open, as others would wait for it.
+        Err(fault) if !matches!(fault, Fault::Gone(_)) => {
+            session.run(&Plain("/* dblock prune */ ROLLBACK".to_owned()))?;
+            Err(fault)
         }
-        let runs = runs.iter().map(|run| text_literal(run));
-        session.run(&Plain(format!(
-            "/* dblock prune */ DELETE FROM {} WHERE run IN ({})",
-            self.tables.runs(),
-            runs.collect::<Vec<_>>().join(", ")
-        )))
+        done => done,
+    }
+}
+
+/// Statements in one transaction.
+struct Transaction(Vec<String>);
+
+impl Batch for Transaction {
+    type Answer = ();
+
+    fn statements(&self) -> Vec<String> {
+        let bracket = |sql: &str| format!("/* dblock prune */ {sql}");
+        let begin = std::iter::once(bracket("START TRANSACTION"));
+        let all = begin.chain(self.0.iter().cloned());
+        all.chain([bracket("COMMIT")]).collect()
+    }
+
+    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
+        fault.map_or(Ok(()), Err)
     }
 }
 
@@ -119,7 +153,7 @@ impl Statement for AskAnyName<'_> {
     fn sql(&self) -> String {
         // Run ids are random.
         format!(
-            "/* dblock any name */ SELECT name FROM {} WHERE run >= '{:016x}' ORDER BY run LIMIT 1",
+            "/* dblock any name */ SELECT name FROM {} {BY_KEY} WHERE run >= '{:016x}' ORDER BY run LIMIT 1",
             self.tables.runs(),
             self.chance
         )
@@ -193,7 +227,7 @@ impl Statement for AskIdle<'_> {
             format!("(SELECT 1 FROM {table} o WHERE o.name = r.name LIMIT 1) IS NULL")
         };
         format!(
-            "/* dblock idle names */ SELECT r.run FROM (SELECT run, name, slot, requested_at, ended_at FROM {runs} \
+            "/* dblock idle names */ SELECT r.run FROM (SELECT run, name, slot, requested_at, ended_at FROM {runs} {BY_KEY} \
              WHERE run >= '{:016x}' ORDER BY run LIMIT {WINDOW}) r WHERE r.requested_at < {age} AND {} AND {} \
              AND ({} OR {} AND {}) LIMIT {BATCH}",
             self.chance,

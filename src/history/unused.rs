@@ -1,8 +1,9 @@
 //! Deletes the rows of locks and successes that nobody has used for as long as the history is kept. Without this there would be a row for
 //! each name that was ever used.
 
-use super::kept::{BATCH, Kept, WINDOW, limit_of_age};
-use crate::db::{Batch, Fault, Plain, Reply, Row, Session, Statement, text_literal};
+use super::kept::{BATCH, BY_KEY, Kept, WINDOW, limit_of_age};
+use super::prune::delete_rows;
+use crate::db::{Fault, Row, Session, Statement, text_literal};
 use crate::schema::{OLDER_FENCE, Tables};
 
 /// Deletes some of the unused rows from this name on, in the order of names.
@@ -20,34 +21,13 @@ pub(super) fn prune(
         start,
         keep,
     })?;
-    if !rows.is_empty() {
-        let delete = DeleteRows {
-            tables,
-            rows: &rows,
-            keep,
-        };
-        match session.run_batch(&delete) {
-            // Do not leave the rest of the transaction open, as others would wait for it.
-            Err(fault) if !matches!(fault, Fault::Gone(_)) => {
-                session.run(&Plain("/* dblock prune */ ROLLBACK".to_owned()))?;
-                return Err(fault);
-            }
-            done => done?,
-        }
-    }
+    delete_rows(statements_for_rows(tables, &rows, keep), session)?;
     let names = session.run(&AskSuccesses {
         tables,
         start,
         keep,
     })?;
-    if names.is_empty() {
-        return Ok(());
-    }
-    session.run_batch(&DeleteSuccesses {
-        tables,
-        names: &names,
-        keep,
-    })
+    delete_rows(statements_for_successes(tables, &names, keep), session)
 }
 
 /// A slot's row, with its fence.
@@ -86,7 +66,7 @@ impl Statement for AskRows<'_> {
     fn sql(&self) -> String {
         format!(
             "/* dblock unused rows */ SELECT name, slot, fence FROM (SELECT name, slot, fence, renewed_at, expires_at, command_until, \
-             kill_requested_at FROM {} WHERE name >= {} ORDER BY name, slot LIMIT {WINDOW}) l WHERE {} LIMIT {BATCH}",
+             kill_requested_at FROM {} {BY_KEY} WHERE name >= {} ORDER BY name, slot LIMIT {WINDOW}) l WHERE {} LIMIT {BATCH}",
             self.tables.locks(),
             text_literal(self.start),
             is_unused(self.keep)
@@ -105,40 +85,25 @@ impl Statement for AskRows<'_> {
     }
 }
 
-/// Deletes the rows that are unchanged since they were read, each by its primary key. The floor is raised first: whoever creates such a
-/// row again waits for that, and begins above the floor.
-struct DeleteRows<'a> {
-    tables: &'a Tables,
-    rows: &'a [Unused],
-    keep: Kept,
-}
-
-impl Batch for DeleteRows<'_> {
-    type Answer = ();
-
-    fn statements(&self) -> Vec<String> {
-        let highest = self.rows.iter().map(|row| row.fence).max();
-        let raise = format!(
-            "UPDATE {} SET fence_floor = GREATEST(fence_floor, {}) WHERE id = 1",
-            self.tables.meta(),
-            highest.unwrap_or_default()
-        );
-        let (locks, is_unused) = (self.tables.locks(), is_unused(self.keep));
-        let delete = self.rows.iter().map(|row| {
-            let Unused { name, slot, fence } = row;
-            let name = text_literal(name);
-            format!(
-                "DELETE FROM {locks} WHERE name = {name} AND slot = {slot} AND fence = {fence} AND {is_unused}"
-            )
-        });
-        let all = ["START TRANSACTION".to_owned(), raise].into_iter();
-        let all = all.chain(delete).chain(["COMMIT".to_owned()]);
-        all.map(|sql| format!("/* dblock prune */ {sql}")).collect()
-    }
-
-    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
-        fault.map_or(Ok(()), Err)
-    }
+/// Deletes the rows that are unchanged since they were read. The floor is raised first: whoever creates such a row again waits for that,
+/// and begins above the floor.
+fn statements_for_rows(tables: &Tables, rows: &[Unused], keep: Kept) -> Vec<String> {
+    let Some(highest) = rows.iter().map(|row| row.fence).max() else {
+        return Vec::new();
+    };
+    let raise = format!(
+        "/* dblock prune */ UPDATE {} SET fence_floor = GREATEST(fence_floor, {highest}) WHERE id = 1",
+        tables.meta()
+    );
+    let (locks, is_unused) = (tables.locks(), is_unused(keep));
+    let delete = rows.iter().map(|row| {
+        let Unused { name, slot, fence } = row;
+        let name = text_literal(name);
+        format!(
+            "/* dblock prune */ DELETE FROM {locks} WHERE name = {name} AND slot = {slot} AND fence = {fence} AND {is_unused}"
+        )
+    });
+    std::iter::once(raise).chain(delete).collect()
 }
 
 /// The condition that nobody needs a success any more.
@@ -163,7 +128,7 @@ impl Statement for AskSuccesses<'_> {
 
     fn sql(&self) -> String {
         format!(
-            "/* dblock unneeded successes */ SELECT name FROM (SELECT name, started_at, ended_at, needed_seconds FROM {} \
+            "/* dblock unneeded successes */ SELECT name FROM (SELECT name, started_at, ended_at, needed_seconds FROM {} {BY_KEY} \
              WHERE name >= {} ORDER BY name LIMIT {WINDOW}) s WHERE {} LIMIT {BATCH}",
             self.tables.successes(),
             text_literal(self.start),
@@ -177,28 +142,12 @@ impl Statement for AskSuccesses<'_> {
     }
 }
 
-/// Deletes these successes, each by its primary key, unless a newer one was recorded.
-struct DeleteSuccesses<'a> {
-    tables: &'a Tables,
-    names: &'a [String],
-    keep: Kept,
-}
-
-impl Batch for DeleteSuccesses<'_> {
-    type Answer = ();
-
-    fn statements(&self) -> Vec<String> {
-        let (successes, is_unneeded) = (self.tables.successes(), is_unneeded(self.keep));
-        let delete = self.names.iter().map(|name| {
-            let name = text_literal(name);
-            format!(
-                "/* dblock prune */ DELETE FROM {successes} WHERE name = {name} AND {is_unneeded}"
-            )
-        });
-        delete.collect()
-    }
-
-    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
-        fault.map_or(Ok(()), Err)
-    }
+/// Deletes these successes, unless a newer one was recorded.
+fn statements_for_successes(tables: &Tables, names: &[String], keep: Kept) -> Vec<String> {
+    let (successes, is_unneeded) = (tables.successes(), is_unneeded(keep));
+    let delete = names.iter().map(|name| {
+        let name = text_literal(name);
+        format!("/* dblock prune */ DELETE FROM {successes} WHERE name = {name} AND {is_unneeded}")
+    });
+    delete.collect()
 }
