@@ -8,7 +8,7 @@ use super::kept::{BATCH, BY_KEY, Kept, WINDOW, limit_of_age};
 use super::list::is_running;
 use super::unused;
 use crate::db::{Batch, Fault, Plain, Reply, Row, Session, Statement, text_literal};
-use crate::schema::Tables;
+use crate::schema::{CRON_JOBS, Tables};
 
 /// The limit for each answer of the server: no run waits long to prune.
 pub(super) const LIMIT: Duration = Duration::from_millis(500);
@@ -197,7 +197,8 @@ impl Statement for AskOld<'_> {
 }
 
 /// The ids of runs of names that were not used for as long as the history is kept: their newest run was requested and has ended before
-/// that. If a lock or a success of the name has a row, the newest run stays, so that the row is found later.
+/// that. If a lock or a success of the name has a row, the newest run stays, so that the row is found later. A job of the crontab is not
+/// unused, however rarely it is due.
 struct AskIdle<'a> {
     tables: &'a Tables,
     chance: u64,
@@ -226,10 +227,16 @@ impl Statement for AskIdle<'_> {
         let has_none = |table: &str| {
             format!("(SELECT 1 FROM {table} o WHERE o.name = r.name LIMIT 1) IS NULL")
         };
+        // Version 3 added the crontab.
+        let is_no_job = if tables.has_floor() {
+            has_none(&tables.of(&CRON_JOBS))
+        } else {
+            "TRUE".to_owned()
+        };
         format!(
             "/* dblock idle names */ SELECT r.run FROM (SELECT run, name, slot, requested_at, ended_at FROM {runs} {BY_KEY} \
              WHERE run >= '{:016x}' ORDER BY run LIMIT {WINDOW}) r WHERE r.requested_at < {age} AND {} AND {} \
-             AND ({} OR {} AND {}) LIMIT {BATCH}",
+             AND {is_no_job} AND ({} OR {} AND {}) LIMIT {BATCH}",
             self.chance,
             is_over("r", tables),
             of_newest(&is_unused),

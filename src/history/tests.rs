@@ -428,9 +428,14 @@ on_both_servers! {
         run("lasting", 3000, Some(5));
         run("died", 3000, None);
         run("needed", 120, Some(120));
+        for ago in [3000, 4000] {
+            run("in the crontab", ago, Some(ago));
+        }
         let holds = run("holds a row", 3000, None);
         let session = run("has a session", 3000, None);
         fixture.client.query_drop(format!("SELECT GET_LOCK('#{session}', 0)")).unwrap();
+        fixture.client.query_drop("INSERT INTO dblock_cron_jobs (name, schedule, zone, definition, changed_at, seen_at) \
+            VALUES ('in the crontab', '@yearly', 'UTC', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))").unwrap();
         for name in ["unused", "needed"] {
             let needed = if name == "needed" { 86_400 } else { 60 };
             fixture.client.query_drop(format!("INSERT INTO dblock_successes (name, started_at, ended_at, needed_seconds) \
@@ -453,7 +458,7 @@ on_both_servers! {
         assert_eq!(fixture.lines("fence", "dblock_locks WHERE name = 'of an older'"), [crate::schema::OLDER_FENCE.to_string()]);
         let journal = fixture.journal(9, "another");
         let stay = [
-            ("DISTINCT name", "dblock_runs ORDER BY name", &["has a session", "holds a row", "lasting", "needed", "used"][..]),
+            ("DISTINCT name", "dblock_runs ORDER BY name", &["has a session", "holds a row", "in the crontab", "lasting", "needed", "used"][..]),
             ("name, slot", "dblock_locks ORDER BY name, slot", &["has a command 0", "has just expired 0", "holds a row 0", "is asked 0", "of an older 0", "used 8"]),
             ("name", "dblock_successes ORDER BY name", &["needed", "unused of an older"]),
         ];
@@ -473,6 +478,7 @@ on_both_servers! {
         }
         assert_eq!(found(fixture), wanted);
         assert_eq!(fixture.lines("COUNT(*)", "dblock_runs WHERE name = 'used'"), ["4"]);
+        assert_eq!(fixture.lines("COUNT(*)", "dblock_runs WHERE name = 'in the crontab'"), ["2"]);
         assert_eq!(fixture.lines("fence_floor", "dblock_meta"), ["48"]);
     }
 
