@@ -15,6 +15,7 @@ use crate::isolated::link::{Link, cut};
 use crate::lock::{
     Backend, Grant, Holders, LONGEST_TTL, Lease, LockSpec, OnLockLost, Refusal, Release,
 };
+use crate::schema;
 
 /// Whether this run holds the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub struct Lock<'a> {
     pub over: Moment,
     /// Whether it was reported since the loss that a server refuses the login for now.
     pub was_refused: bool,
+    /// Whether the session is prepared for the tables. Only a row lock prepares its sessions itself.
+    is_prepared: bool,
 }
 
 impl<'a> Lock<'a> {
@@ -65,6 +68,7 @@ impl<'a> Lock<'a> {
             // Placeholder; `lose()` sets the real deadline.
             over: Moment::now() + LONGEST_TTL,
             was_refused: false,
+            is_prepared: false,
         }
     }
 
@@ -99,6 +103,7 @@ impl<'a> Lock<'a> {
     /// Notes a loss, and tells the supervisor.
     pub fn lose(&mut self, cause: &str, link: &Link) {
         self.backend.drop_held();
+        self.is_prepared = false;
         if let State::Held(lease) = self.state {
             self.over = lease.over();
             if self.spec.on_lost == OnLockLost::Terminate {
@@ -141,6 +146,7 @@ impl<'a> Lock<'a> {
         };
         match begun {
             Ok(Ok(tick)) => {
+                self.is_prepared = true;
                 if let Some(tick) = tick {
                     let _ = link.send(&FromKeeper::Tick(tick.to_string()));
                 }
@@ -195,8 +201,19 @@ impl<'a> Lock<'a> {
         Ok(())
     }
 
+    /// Prepares the session for the tables if it is another than the one that was granted the lock. If that fails, so does the record.
+    fn prepare(&mut self) {
+        if self.is_prepared || self.recorder.is_none() || self.backend.outlives_session() {
+            return;
+        }
+        if let Some(session) = self.backend.session() {
+            self.is_prepared = schema::prepare(session).is_ok();
+        }
+    }
+
     /// Releases the lock of a supervisor that has died; the command is gone.
     pub fn release_for_the_dead(&mut self) {
+        self.prepare();
         let record = self.recorder.as_ref().map(Recorder::end_of_the_dead);
         self.backend
             .release_for_the_dead(&record.unwrap_or_default());
@@ -236,6 +253,7 @@ impl<'a> Lock<'a> {
 
     /// Records how the run ended while the lock is still held. The release records it again, in case this fails.
     pub fn record_end(&mut self, end: Option<&RunEnd>) {
+        self.prepare();
         if let (Some(recorder), Some(end)) = (&self.recorder, end)
             && let Some(session) = self.backend.session()
         {
@@ -247,6 +265,7 @@ impl<'a> Lock<'a> {
     /// message.
     pub fn release(&mut self, end: Option<&RunEnd>, link: &Link) -> FromKeeper {
         let begun = Moment::now();
+        self.prepare();
         let record = || match (&self.recorder, end.cloned()) {
             (Some(recorder), Some(mut end)) => {
                 end.ended_ago += begun.elapsed();

@@ -548,6 +548,28 @@ fn a_success_is_recorded_also_where_the_server_is_away_for_longer_than_the_conne
 }
 
 #[test]
+fn a_run_whose_lock_was_reacquired_is_recorded_also_where_a_session_commits_nothing_by_itself() {
+    let server = Server::private_with(Kind::MariaDb, &["--autocommit=0"]);
+    let tables = Tables::new(&server);
+    let name = unique("reacquired");
+    let options = ["--name", &name, "--record", "--on-lock-lost", "reacquire"];
+    let begun = tables.at("run").args(options);
+    let mut begun = begun
+        .stdin(std::process::Stdio::piped())
+        .sh("echo began; cat")
+        .spawn();
+    begun.wait_line("began", SOON);
+    let session = server.holder(&name).unwrap();
+    tables.sql(&format!("KILL {session}"));
+    begun.wait_stderr("reacquired", SOON);
+    drop(begun.take_stdin());
+    begun.wait_within(SOON).expect_code(0);
+    let ended = "SELECT outcome FROM dblock_runs WHERE name = ?";
+    let outcome: Option<String> = tables.admin().exec_first(ended, (&name,)).unwrap();
+    assert_eq!(outcome.as_deref(), Some("ran"));
+}
+
+#[test]
 fn a_success_whose_keeper_dies_is_recorded_by_another_or_said_to_be_lost() {
     let server = Server::durable(Kind::MariaDb);
     for is_back in [true, false] {
