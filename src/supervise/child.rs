@@ -143,6 +143,11 @@ impl Child {
         })
     }
 
+    /// Whether it was not known within the limit that the command could be executed.
+    pub fn started_late(&self) -> bool {
+        self.starting.is_some()
+    }
+
     /// Why the command could not be executed, if that was not known within the limit. Only after its process has ended.
     pub fn late_failure(&self) -> Option<Failure> {
         let (program, pipe) = self.starting.as_ref()?;

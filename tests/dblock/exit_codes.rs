@@ -1,7 +1,6 @@
 //! dblock ends as its command ended, and says in an exit code of its own why a command did not run.
 
-use std::fs::{self, File};
-use std::os::fd::AsRawFd;
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -13,7 +12,8 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::harness::{
-    Dblock, Kind, SOON, Server, copy_program, each_lock, eventually, unique, within, write_program,
+    Dblock, Hangs, Kind, SOON, Server, copy_program, each_lock, eventually, unique, within,
+    write_program,
 };
 
 /// Deadly signals by number: the last real-time signal and the first that programs may use have no name.
@@ -189,27 +189,6 @@ fn too_few_descriptors_for_a_worker_are_71() {
         few += 1;
     }
     assert!(few > 6, "{few} are enough");
-}
-
-/// Whoever opens this file, as to execute it, waits until the value is dropped.
-struct Hangs(#[expect(dead_code, reason = "the lease lives as long as it is open")] File);
-
-impl Hangs {
-    fn new(program: &Path) -> Self {
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .open(program)
-            .unwrap();
-        let number = file.as_raw_fd();
-        // SAFETY: these calls take numbers. The signal to this process is one that does nothing.
-        let leased = unsafe {
-            libc::fcntl(number, 10 /* F_SETSIG */, libc::SIGURG);
-            libc::fcntl(number, libc::F_SETLEASE, libc::F_WRLCK)
-        };
-        assert_eq!(leased, 0, "{}", std::io::Error::last_os_error());
-        Self(file)
-    }
 }
 
 #[test]

@@ -13,8 +13,9 @@ use nix::sys::signal::Signal;
 use crate::harness::jobs::{commands_of, lines};
 use crate::harness::pty::{SUSPEND, Shell};
 use crate::harness::{
-    Dblock, Jobs, Output, Proxy, Records, Running, SOON, Server, Tables, both_servers, children_of,
-    eventually, is_stopped, quoted, runs, send, slack, stat_field,
+    Dblock, Hangs, Jobs, Output, Proxy, Records, Running, SOON, Server, Tables, both_servers,
+    children_of, copy_program, eventually, is_stopped, quoted, runs, send, slack, stat_field,
+    within, write_program,
 };
 
 /// Every byte there is, some times.
@@ -659,6 +660,37 @@ both_servers! {
             let due: u64 = jobs.rows("SELECT SUM(jobs) FROM dblock_due WHERE attempt = 0")[0];
             assert_eq!((due, jobs.count("dblock_running"), jobs.workers()), (2, 0, 0));
         }
+    }
+
+    fn a_program_that_is_known_late_not_to_run_costs_no_attempt(server) {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("program");
+        write_program(&program, b"#!/no/interpreter\n");
+        let hangs = Hangs::new(&program);
+        let jobs = Jobs::new(server, &[]);
+        jobs.number(1);
+        let mut work = jobs.work(&[]).command([&program]).spawn();
+        eventually("the job is claimed", SOON, || jobs.count("dblock_running") == 1);
+        assert!(!within(Duration::from_secs(2), || !work.is_running()), "{}", work.stderr());
+        drop(hangs);
+        work.wait_within(SOON).expect_code(127).expect_one_line("the interpreter that it names is not there");
+        let due: u64 = jobs.rows("SELECT SUM(jobs) FROM dblock_due WHERE attempt = 0")[0];
+        assert_eq!((due, jobs.count("dblock_running"), jobs.workers()), (1, 0, 0));
+    }
+
+    fn programs_that_hang_at_their_start_delay_no_signal(server) {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("program");
+        copy_program("/bin/true", &program);
+        let _hangs = Hangs::new(&program);
+        let jobs = Jobs::new(server, &[]);
+        jobs.number(100);
+        let mut work = jobs.work(&["-j", "100", "--grace", "0", "--kill-after", "1"]).command([&program]).spawn();
+        eventually("two have begun to start", SOON, || work.children().len() > 2);
+        send(work.pid(), Signal::SIGTERM);
+        // One after the other, they would take a hundred seconds.
+        work.wait_within(Duration::from_secs(30)).expect_code(0);
+        assert_eq!((jobs.count("dblock_running"), jobs.workers()), (0, 0));
     }
 
     fn a_worker_without_its_command_says_so_before_there_is_a_job(server) {

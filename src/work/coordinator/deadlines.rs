@@ -231,8 +231,9 @@ impl Coordinator<'_> {
         };
         let restart = self.restarts.next;
         let stalled = self.stalled_at().filter(|_| self.has_singles_ahead());
+        let start = self.starts_late().then(Moment::now);
         [
-            commands, lease, stop, connect, hand_in, silence, look, restart, stalled,
+            commands, lease, stop, connect, hand_in, silence, look, restart, stalled, start,
         ]
         .into_iter()
         .flatten()

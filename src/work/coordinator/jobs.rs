@@ -114,6 +114,9 @@ impl Coordinator<'_> {
                 continue;
             }
             let mut command = self.commands.swap_remove(at);
+            if let Some(failure) = command.child.late_failure() {
+                self.give_back_unstarted(std::mem::take(&mut command.tasks), failure);
+            }
             let is_stopping = self.mode != Mode::Working;
             let took = command.started.elapsed();
             let was_lost = command.cause() == Some(Cause::LeaseOver);
@@ -197,13 +200,24 @@ impl Coordinator<'_> {
             && !(self.spec.until == Until::Once && self.started_any)
     }
 
-    pub(super) fn start_commands(&mut self) {
+    /// Whether a command is to start now.
+    fn is_to_start(&self) -> bool {
         let most = self.spec.jobs_of_command() as usize;
-        while self.commands.len() < self.spec.jobs as usize
+        self.commands.len() < self.spec.jobs as usize
             && !self.buffer.is_empty()
             && (self.buffer.len() >= most || self.nothing_due)
             && self.may_start()
-        {
+    }
+
+    /// Whether another command is to start at once, only after what has happened meanwhile: one has started late.
+    pub(super) fn starts_late(&self) -> bool {
+        let is_late = |command: &Command| command.child.started_late();
+        self.commands.iter().any(is_late) && self.is_to_start()
+    }
+
+    pub(super) fn start_commands(&mut self) {
+        let most = self.spec.jobs_of_command() as usize;
+        while self.is_to_start() {
             let count = most.min(self.buffer.len());
             let tasks: Vec<Task> = self.buffer.drain(..count).collect();
             let tasks = self.leave_out_unreadable(tasks);
@@ -218,17 +232,24 @@ impl Coordinator<'_> {
             match Command::start(self.spec, tasks.clone(), &self.signals, place) {
                 Ok(command) => {
                     self.started_any = true;
+                    let is_late = command.child.started_late();
                     self.commands.push(command);
+                    if is_late {
+                        return;
+                    }
                 }
                 Err(Unstarted::Job(why)) => self.bury(tasks, &why),
-                Err(Unstarted::Worker(failure)) => {
-                    for task in tasks {
-                        self.note_outcome(&task, JobEnd::GivenBack);
-                    }
-                    self.stop(self.spec.grace, Err(failure.into()));
-                }
+                Err(Unstarted::Worker(failure)) => self.give_back_unstarted(tasks, failure),
             }
         }
+    }
+
+    /// Returns these jobs, and ends the worker, for it cannot start any command.
+    fn give_back_unstarted(&mut self, tasks: Vec<Task>, failure: Failure) {
+        for task in tasks {
+            self.note_outcome(&task, JobEnd::GivenBack);
+        }
+        self.stop(self.spec.grace, Err(failure.into()));
     }
 
     /// Returns the jobs that can be run, and buries the others: those with an incomplete payload, and with `--batch` those with the

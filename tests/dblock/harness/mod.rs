@@ -33,7 +33,8 @@ pub use island::Island;
 pub use jobs::Jobs;
 pub use pair::Pair;
 pub use process::{
-    Frozen, PAIR, copy_program, group_of, is_stopped, quoted, runs, send, stat_field, write_program,
+    Frozen, Hangs, PAIR, copy_program, group_of, is_stopped, quoted, runs, send, stat_field,
+    write_program,
 };
 pub use proxy::{Packet, Proxy};
 pub use records::Records;

@@ -1,7 +1,8 @@
 //! What processes look like from outside, odd ways to start dblock, and commands that tell of their signals.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -120,6 +121,28 @@ pub fn write_program(program: &Path, bytes: &[u8]) {
 #[track_caller]
 pub fn copy_program(from: impl AsRef<Path>, to: &Path) {
     write_program(to, &fs::read(from).expect("a program"));
+}
+
+/// Whoever opens this file, as to execute it, waits until the value is dropped.
+pub struct Hangs(#[expect(dead_code, reason = "the lease lives as long as it is open")] File);
+
+impl Hangs {
+    /// Until it is dropped.
+    pub fn new(program: &Path) -> Self {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(program)
+            .unwrap();
+        let number = file.as_raw_fd();
+        // SAFETY: these calls take numbers. The signal to this process is one that does nothing.
+        let leased = unsafe {
+            libc::fcntl(number, 10 /* F_SETSIG */, libc::SIGURG);
+            libc::fcntl(number, libc::F_SETLEASE, libc::F_WRLCK)
+        };
+        assert_eq!(leased, 0, "{}", std::io::Error::last_os_error());
+        Self(file)
+    }
 }
 
 /// A path as a word of a shell script.
