@@ -169,6 +169,14 @@ pub struct Settlement {
     pub is_alone: bool,
 }
 
+impl Settlement {
+    /// Whether it depends on the ticks in progress. Then these must have been read after its ticks were due.
+    pub fn depends_on_ticks(&self) -> bool {
+        let is_of_others = |skip: &Skip| skip.why != Why::Missed;
+        matches!(self.fate, Some(Fate::Wait(_))) || self.skips.iter().any(is_of_others)
+    }
+}
+
 /// What to do about a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {

@@ -14,8 +14,8 @@ use server::{Entry, Event, Server};
 
 use super::crontab::Options;
 use super::rules::{
-    AttemptEnd, Decision, Fate, Now, Row, UnderWay, Why, decide, has_waited, is_attempt_too_late,
-    next_after, reckoned, retry,
+    AttemptEnd, Decision, Now, Row, UnderWay, decide, has_waited, is_attempt_too_late, next_after,
+    reckoned, retry,
 };
 use super::spread::{fraction, preferred};
 use super::{Schedule, Zone};
@@ -445,9 +445,7 @@ impl World {
             let Decision::Settle(settlement) = decision else {
                 continue;
             };
-            let depends = matches!(settlement.fate, Some(Fate::Wait(_)))
-                || settlement.skips.iter().any(|skip| skip.why != Why::Missed);
-            if depends && host.looked < settlement.settled {
+            if settlement.depends_on_ticks() && host.looked < settlement.settled {
                 continue;
             }
             // After an old look another host may have been faster.

@@ -5,7 +5,7 @@ use super::taking::Wanted;
 use super::{Done, LOOK, Scheduler, micros, shown};
 use crate::base::clock::Moment;
 use crate::cron::{
-    Decision, Fate, HEAD_START, LONGEST_SPREAD, Now, Settle, Step, UnderWay, Why, decide, fraction,
+    Decision, Fate, HEAD_START, LONGEST_SPREAD, Now, Settle, Step, UnderWay, decide, fraction,
     preferred,
 };
 use crate::lock::random_id;
@@ -81,16 +81,13 @@ impl Scheduler<'_> {
             ) {
                 Decision::Rest(until) => wake = earlier(wake, until),
                 Decision::Settle(settlement) => {
-                    // What is under way must have been read after the tick was due.
-                    let depends = matches!(settlement.fate, Some(Fate::Wait(_)))
-                        || settlement.skips.iter().any(|skip| skip.why != Why::Missed);
                     // After a fail-over the trigger's time may be later than the server's clock.
                     let due = if settlement.settled > now {
                         now - micros(LOOK)
                     } else {
                         settlement.settled
                     };
-                    if depends && self.looked < Some(due) {
+                    if settlement.depends_on_ticks() && self.looked < Some(due) {
                         needs_look = true;
                         continue;
                     }
