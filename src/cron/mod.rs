@@ -31,7 +31,7 @@ mod simulation;
 pub use crontab::{Job, Overlap, load, program};
 pub use once::{AlreadyRan, EARLY, Once};
 pub use rules::{
-    AttemptEnd, Decision, FRESH, Fate, HEAD_START, LONGEST_SPREAD, Now, Settlement, UnderWay, Why,
+    AttemptEnd, Decision, FRESH, Fate, HEAD_START, LONGEST_SPREAD, Now, Settlement, UnderWay,
     decide, has_waited, is_attempt_too_late, next_after, pause_of_unstarted, reckoned, retry,
 };
 pub use schedule::{Schedule, Tick, tick_in_micros};

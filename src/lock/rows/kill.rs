@@ -366,8 +366,14 @@ impl RowKilling<'_> {
             {
                 self.inspector().run(&RollBack)?;
                 let after = rows.write(&free(None), self.inspector())?;
-                let line = format!("the kill is not in the history: {}", failure.line);
-                self.inspector().session.tell(Level::Warning, &line);
+                if after.as_ref().is_some_and(|row| row.write_id == write_id) {
+                    let mut line = "the kill is not in the history".to_owned();
+                    if row.durable.kind == HolderKind::Run {
+                        line.push_str(", and a tick of the crontab may be tried again");
+                    }
+                    line = format!("{line}: {}", failure.line);
+                    self.inspector().session.tell(Level::Warning, &line);
+                }
                 Ok(after)
             }
             written => written,
