@@ -245,6 +245,11 @@ impl Fault {
                     message_of(&error)
                 ),
             )),
+            // With READ COMMITTED it writes only rows to its binary log.
+            1665 => Self::Final(Failure::new(
+                Reason::Configuration,
+                "the server has binlog_format=STATEMENT, with which neither a queue nor a crontab works; set it to ROW or MIXED",
+            )),
             1193 => match error.message.split('\'').nth(1) {
                 Some(name) => Self::NoSuchVariable(name.to_owned()),
                 None => Self::Gone(message_of(&error)),

@@ -4,8 +4,8 @@ use super::tables::Table;
 use crate::db::cluster::is_wsrep;
 use crate::db::{Batch, Fault, LIST, Reply, Row, Statement, first_value, text_literal};
 
-/// Prepares a session for the tables, whatever the server's or account's settings: texts are UTF-8, each statement is a transaction, and
-/// none waits long for a locked row or a table that is being altered. MariaDB ends the session of a host that vanishes within a
+/// Prepares a session for the tables, whatever the server's or account's settings: texts are UTF-8, each statement is a transaction, no
+/// limit guards against statements that read or change much, and none waits long for a locked row or a table that is being altered. MariaDB ends the session of a host that vanishes within a
 /// transaction. A node of a cluster answers only after it has caught up, otherwise a row that has changed elsewhere looks as before. This
 /// asks MariaDB for that (`wsrep_sync_wait`); others get [`CATCH_UP`] or [`CATCH_UP_IN_GROUP`]. `catches_up`: `false` for a MariaDB that
 /// refuses that.
@@ -17,8 +17,8 @@ pub fn prepare(catches_up: bool) -> String {
     };
     format!(
         "/* dblock prepare */ SET NAMES utf8mb4, SESSION autocommit=1 /*M!100300 , SESSION idle_transaction_timeout=10 */, \
-         SESSION sql_mode='STRICT_ALL_TABLES', \
-         SESSION innodb_lock_wait_timeout=2, SESSION lock_wait_timeout=5{catch_up}"
+         SESSION sql_mode='STRICT_ALL_TABLES', SESSION sql_safe_updates=0, SESSION sql_big_selects=1, \
+         SESSION sql_select_limit=18446744073709551615, SESSION innodb_lock_wait_timeout=2, SESSION lock_wait_timeout=5{catch_up}"
     )
 }
 

@@ -597,3 +597,36 @@ fn both_kinds_make_the_same_tables() {
     });
     assert_eq!(shapes[0], shapes[1]);
 }
+
+#[test]
+fn limits_against_statements_of_people_do_not_stop_dblock() {
+    let server = Server::private(Kind::MariaDb);
+    let tables = Tables::missing(&server);
+    for limit in [
+        "sql_safe_updates = 1",
+        "sql_select_limit = 1",
+        "max_join_size = 1",
+    ] {
+        let set = format!("SET GLOBAL {limit}");
+        server.admin().query_drop(set).unwrap();
+    }
+    tables.init().output().expect_code(0);
+    let at = |command: &str, args: &[&str]| {
+        let output = tables.at(command).args(args).output();
+        output.expect_code(0);
+        output.stdout
+    };
+    at("run", &["--name", "job", "--record", "true"]);
+    at("run", &["--name", "job", "--record", "--durable", "true"]);
+    let history = at("history", &["job"]);
+    assert_eq!(history.lines().count(), 3, "{history}");
+    at("queue", &["create", "q"]);
+    tables
+        .at("queue")
+        .args(["put", "q", "--lines"])
+        .stdin(std::fs::File::open("/proc/self/maps").unwrap())
+        .output()
+        .expect_code(0);
+    at("queue", &["work", "q", "--drain", "true"]);
+    assert!(at("queue", &["list", "q"]).lines().count() <= 1);
+}

@@ -3,7 +3,7 @@
 use mysql::prelude::Queryable;
 
 use crate::harness::{
-    Dblock, OF_QUEUES, SOON, Server, Tables, both_servers, eventually, numbered_lines, slack,
+    Dblock, Kind, OF_QUEUES, SOON, Server, Tables, both_servers, eventually, numbered_lines, slack,
     unique,
 };
 
@@ -325,4 +325,20 @@ fn sha256(text: &str) -> String {
         .output()
         .unwrap();
     String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_server_that_logs_statements_is_refused_and_it_is_told_what_to_set() {
+    let log = ["--log-bin=binlog", "--server-id=1"];
+    let server = Server::private_with(Kind::MariaDb, &log);
+    let tables = Tables::new(&server);
+    does(&tables, &["create", "before"]);
+    tables.sql("SET GLOBAL binlog_format = 'STATEMENT'");
+    for args in [["create", "after"], ["put", "before"], ["pause", "before"]] {
+        let payload = std::fs::File::open("/proc/self/comm").unwrap();
+        let told = queue(&tables, &args).stdin(payload).output();
+        told.expect_code(78).expect_one_line(
+            "with which neither a queue nor a crontab works; set it to ROW or MIXED",
+        );
+    }
 }

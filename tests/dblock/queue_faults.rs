@@ -214,7 +214,8 @@ both_servers! {
             jobs.feed(&["--delay", "1h", "--lines"], "b\n".repeat(85).as_bytes());
             jobs.feed(&["--delay", "1h"], &vec![b'x'; 300_000]);
             let script = format!("test \"$(cat)\" = a || exit 0; {}", script(&log, &until(&go)));
-            let worker = jobs.work(&["-j", "90"]).env("DBLOCK_URL", proxy.url()).sh(&script).spawn();
+            // So that most of the lease is left for the delays below.
+            let worker = jobs.work(&["-j", "90", "--kill-after", "1"]).env("DBLOCK_URL", proxy.url()).sh(&script).spawn();
             let (command, _) = eventually_started(&log, 1, SOON);
             let claimer = worker.claimer();
             let frozen = Frozen::new(claimer);
