@@ -913,3 +913,30 @@ both_servers! {
         work.expect_code(78).expect_one_line("is read-only; name the server that takes writes").expect_stdout("");
     }
 }
+
+#[test]
+fn what_a_block_has_handed_in_fits_into_packets_when_it_is_handed_in_again() {
+    let server = Server::private_with(Kind::MariaDb, &["--max-allowed-packet=256K"]);
+    let (jobs, records) = (short(&server, &["--claim", "blocks"]), Records::new());
+    let go = records.path().join("go");
+    jobs.number(600);
+    // Each has a long error; the last of them waits.
+    let script = format!(
+        "read number; head -c 1000 /dev/zero | tr '\\0' x >&2; test $number != 600 || {{ {}; }}; exit 9",
+        until(&go)
+    );
+    let work = jobs.work(&["-j", "8", "--bury-on", "9"]).sh(&script);
+    let worker = work.spawn();
+    let dead = || {
+        let dead: Vec<Option<u64>> = jobs.rows("SELECT SUM(jobs) FROM dblock_dead");
+        dead[0].unwrap_or_default()
+    };
+    eventually("most are handed in", SOON, || dead() > 500);
+    let claimer = worker.claimer();
+    send(claimer, Signal::SIGKILL);
+    eventually_gone(claimer, SOON);
+    std::fs::write(&go, "").unwrap();
+    eventually("all are dead", SOON, || dead() == 600);
+    worker.signal(Signal::SIGTERM);
+    worker.wait().expect_code(0);
+}

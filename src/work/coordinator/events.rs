@@ -12,7 +12,7 @@ use crate::base::log::Level;
 use crate::base::text::{counted, shown};
 use crate::isolated::link::refusal;
 use crate::lock::Lease;
-use crate::queue::{JobEnd, Unit};
+use crate::queue::{Ended, JobEnd, Unit};
 use crate::supervise::{Received, is_over};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -295,8 +295,9 @@ impl Coordinator<'_> {
             }
         });
         let handed = std::mem::take(&mut self.handed);
-        self.ended.splice(0..0, handed);
-        self.units.values_mut().for_each(OpenUnit::hand_in_again);
+        let again = self.units.values().flat_map(OpenUnit::hand_in_again);
+        let again: Vec<Ended> = again.chain(handed).collect();
+        self.ended.splice(0..0, again);
         let shown = self.log.shown;
         match claimer::fork_off(self.spec, &self.facts, self.board, shown, resumed) {
             Ok(claimer) => {

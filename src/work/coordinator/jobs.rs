@@ -26,7 +26,7 @@ pub(super) struct OpenUnit {
     ended: u32,
     /// The jobs with an outcome of their own, neither done nor returned. Once the block ends and is returned, also those that are done.
     others: Vec<(u64, JobEnd)>,
-    /// Those of them that were already sent for recording.
+    /// Those that were already sent for recording.
     handed: Vec<(u64, JobEnd)>,
     done: Vec<u64>,
     /// Whether any job of it was returned.
@@ -40,9 +40,13 @@ const MOST_OTHERS: usize = 16;
 const MOST_LINGERING: usize = 64;
 
 impl OpenUnit {
-    /// Queues the outcomes sent so far again: the server may have lost them.
-    pub(super) fn hand_in_again(&mut self) {
-        self.others.append(&mut self.handed);
+    /// The outcomes sent so far, for another time: the server may have lost them. There may be a thousand, so they come in pieces.
+    pub(super) fn hand_in_again(&self) -> impl Iterator<Item = Ended> {
+        self.handed.chunks(MOST_OTHERS).map(|others| Ended {
+            unit: self.unit.clone(),
+            outcome: JobEnd::Running,
+            others: others.to_vec(),
+        })
     }
 }
 
