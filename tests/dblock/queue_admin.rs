@@ -191,7 +191,7 @@ both_servers! {
         assert_eq!((&workers[0]["host"], &workers[0]["pid"], &workers[0]["program"], &workers[0]["max_commands"]), (&"web1".into(), &4711.into(), &"send-mail".into(), &4.into()));
         let lines = words(&does(&tables, "status", &[]).stdout);
         assert!(lines[1].starts_with("q open 2 1 2 1 2m") && lines[1].ends_with("12.2/min 1.4/min 1"), "{lines:?}");
-        assert!(lines[4].starts_with("q live web1 4711 send-mail 4 2 1m 3"), "{lines:?}");
+        assert!(lines[4].starts_with("q alive web1 4711 send-mail 4 2 1m 3"), "{lines:?}");
         assert!(lines[5].starts_with("q gone web1"), "{lines:?}");
         does(&tables, "pause", &[]);
         assert!(words(&does(&tables, "status", &[]).stdout)[1].starts_with("q paused"));

@@ -93,7 +93,7 @@ fn as_table(queues: &[OfQueue]) -> String {
             (None, None) => "open",
         };
         let oldest = queue.oldest_due.map(|span| in_seconds(span).to_string());
-        let live = workers.iter().filter(|worker| !worker.gone).count();
+        let alive = workers.iter().filter(|worker| !worker.gone).count();
         rows.push(vec![
             printable(&queue.name),
             state.to_owned(),
@@ -104,13 +104,21 @@ fn as_table(queues: &[OfQueue]) -> String {
             oldest.unwrap_or_else(|| "-".to_owned()),
             format!("{}/min", rate(queue.done)),
             format!("{}/min", rate(queue.failed)),
-            live.to_string(),
+            alive.to_string(),
         ]);
     }
     let mut table = in_columns(&rows);
     if queues.iter().any(|(_, workers)| !workers.is_empty()) {
         let titles = [
-            "QUEUE", "WORKER", "HOST", "PID", "PROGRAM", "SLOTS", "JOBS", "FOR", "RENEWED",
+            "QUEUE",
+            "WORKER",
+            "HOST",
+            "PID",
+            "PROGRAM",
+            "MAX COMMANDS",
+            "RUNNING",
+            "FOR",
+            "RENEWED",
         ];
         let mut rows = vec![titles.map(str::to_owned).to_vec()];
         for (queue, workers) in queues {
@@ -126,7 +134,7 @@ fn row(queue: &str, worker: &Worker) -> Vec<String> {
     let text = |text: &Option<String>| text.as_deref().map_or_else(|| "-".to_owned(), printable);
     vec![
         printable(queue),
-        if worker.gone { "gone" } else { "live" }.to_owned(),
+        if worker.gone { "gone" } else { "alive" }.to_owned(),
         text(&worker.host),
         worker
             .pid
