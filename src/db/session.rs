@@ -62,7 +62,7 @@ impl Session {
     /// Sends a statement, and reads its answer.
     ///
     /// # Errors
-    /// After [`Fault::Gone`] the session fails every statement with the same fault.
+    /// After a [`Fault::Gone`] of the connection the session fails every statement with the same fault.
     pub fn run<S: Statement>(&mut self, statement: &S) -> Result<S::Answer, Fault> {
         let sql = statement.sql();
         self.begin(&sql)?;
@@ -318,9 +318,14 @@ fn network_round_trip(descriptor: RawFd) -> Option<Duration> {
     (status == 0 && info.tcpi_min_rtt > 0).then(|| Duration::from_micros(info.tcpi_min_rtt.into()))
 }
 
-/// Limits the wait for each answer; zero: no limit.
+/// Limits the wait for each answer; zero: no limit. A shorter limit than the kernel can count to is the shortest, and not none.
 fn limit_reading(socket: BorrowedFd, limit: Duration) -> io::Result<()> {
-    let limit = TimeVal::milliseconds(i64::try_from(limit.as_millis()).unwrap_or(i64::MAX));
+    let limit = if limit.is_zero() {
+        limit
+    } else {
+        limit.max(Duration::from_micros(1))
+    };
+    let limit = TimeVal::microseconds(i64::try_from(limit.as_micros()).unwrap_or(i64::MAX));
     Ok(setsockopt(&socket, sockopt::ReceiveTimeout, &limit)?)
 }
 

@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use super::Journal;
-use super::kept::{BATCH, BY_KEY, Kept, WINDOW, limit_of_age};
+use super::kept::{BATCH, BY_KEY, Kept, WINDOW, delete_rows, limit_of_age};
 use super::list::is_running;
 use super::unused;
-use crate::db::{Batch, Fault, Plain, Reply, Row, Session, Statement, text_literal};
+use crate::base::clock::Moment;
+use crate::db::{Fault, Row, Session, Statement, text_literal};
 use crate::schema::{CRON_JOBS, Tables};
 
-/// The limit for each answer of the server: no run waits long to prune.
+/// The limit for all of it: no run waits long to prune.
 pub(super) const LIMIT: Duration = Duration::from_millis(500);
 
 /// One of this many runs prunes.
@@ -27,19 +28,20 @@ impl Journal {
 
     /// Deletes some runs of this name and of another that are older than the history is kept. Keeps the newest ones that are always kept,
     /// and any run without an end that is less than a day old or still runs. Of names that were not used for as long it also deletes the
-    /// newest runs, the rows of their locks, and their last success. It waits only for locks on rows that it deletes, and no longer than
-    /// the `limit` for each answer. Afterwards the session may be unusable.
+    /// newest runs, the rows of their locks, and their last success. It waits only for locks on rows that it deletes. It begins no further
+    /// part when the `limit` is over, and waits for no answer longer than what is left of it. Afterwards the session may be unusable.
     ///
     /// # Errors
     /// Those of a statement. Nothing is lost by them: the next pruning run deletes the same.
     pub fn prune(&self, session: &mut Session, limit: Duration) -> Result<(), Fault> {
-        let limited = session.answer_within(limit);
-        limited.map_err(|error| Fault::Gone(error.to_string()))?;
+        let over = Moment::now() + limit;
+        limit_until(over, session)?;
         let (tables, own) = (&self.tables, &self.facts.name);
         let Some(keep) = session.run(&AskKeep(tables))? else {
             return Ok(());
         };
         self.prune_name(own, keep, session)?;
+        limit_until(over, session)?;
         // So that the names before all others are found, too.
         let chance = getrandom::u64().unwrap_or_default();
         let chance = if chance.is_multiple_of(8) { 0 } else { chance };
@@ -47,6 +49,7 @@ impl Journal {
         if let Some(name) = another.as_ref().filter(|name| *name != own) {
             self.prune_name(name, keep, session)?;
         }
+        limit_until(over, session)?;
         let idle = session.run(&AskIdle {
             tables,
             chance,
@@ -54,6 +57,7 @@ impl Journal {
         })?;
         self.delete(idle, session)?;
         if tables.has_floor() {
+            limit_until(over, session)?;
             let start = another.filter(|_| chance > 0).unwrap_or_default();
             unused::prune(tables, &start, keep, session)?;
         }
@@ -78,42 +82,14 @@ impl Journal {
     }
 }
 
-/// Runs statements that delete a row each, by its primary key, in one transaction. One statement with all these keys would read and lock
-/// the whole table if the server's statistics said that it was small.
-///
-/// # Errors
-/// Those of a statement. Then no row is deleted.
-pub(super) fn delete_rows(statements: Vec<String>, session: &mut Session) -> Result<(), Fault> {
-    if statements.is_empty() {
-        return Ok(());
+/// Limits each answer to what is left until then. If nothing is left, the rest is for another run.
+fn limit_until(over: Moment, session: &Session) -> Result<(), Fault> {
+    let left = over.since(Moment::now());
+    if left.is_zero() {
+        return Err(Fault::Interrupted("no time is left to prune".to_owned()));
     }
-    let transaction = Transaction(statements);
-    match session.run_batch(&transaction) {
-        // Do not leave the rest of the transaction open, as others would wait for it.
-        Err(fault) if !matches!(fault, Fault::Gone(_)) => {
-            session.run(&Plain("/* dblock prune */ ROLLBACK".to_owned()))?;
-            Err(fault)
-        }
-        done => done,
-    }
-}
-
-/// Statements in one transaction.
-struct Transaction(Vec<String>);
-
-impl Batch for Transaction {
-    type Answer = ();
-
-    fn statements(&self) -> Vec<String> {
-        let bracket = |sql: &str| format!("/* dblock prune */ {sql}");
-        let begin = std::iter::once(bracket("START TRANSACTION"));
-        let all = begin.chain(self.0.iter().cloned());
-        all.chain([bracket("COMMIT")]).collect()
-    }
-
-    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
-        fault.map_or(Ok(()), Err)
-    }
+    let limited = session.answer_within(left);
+    limited.map_err(|error| Fault::Gone(error.to_string()))
 }
 
 /// Asks how long the history is kept.

@@ -1,8 +1,7 @@
 //! Deletes the rows of locks and successes that nobody has used for as long as the history is kept. Without this there would be a row for
 //! each name that was ever used.
 
-use super::kept::{BATCH, BY_KEY, Kept, WINDOW, limit_of_age};
-use super::prune::delete_rows;
+use super::kept::{BATCH, BY_KEY, Kept, WINDOW, delete_rows, limit_of_age};
 use crate::db::{Fault, Row, Session, Statement, text_literal};
 use crate::schema::{OLDER_FENCE, Tables};
 
