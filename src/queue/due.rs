@@ -1,11 +1,11 @@
 //! Due jobs: moves delayed jobs whose time has come, and finds shards and candidates for claims.
 
 use super::Queue;
-use super::narrow::{CARRIED, insert_into};
+use super::narrow::{CARRIED, NAMED, by_key, insert_into};
 use crate::db::{Batch, Fault, Reply, Row, Session, Statement};
 use crate::schema::{DELAYED, DUE, Tables};
 
-/// Moves delayed jobs that are due to `dblock_due`, a few hundred at most. Returns how many rows.
+/// Moves delayed jobs that are due to `dblock_due`, as many as one statement names at most. Returns how many rows.
 ///
 /// # Errors
 /// Those of a statement. Nothing is lost: the next worker that looks does the same.
@@ -28,9 +28,6 @@ pub fn promote(
     Ok(due.len())
 }
 
-/// How many delayed jobs are moved at once.
-const PROMOTED: usize = 500;
-
 /// Locks delayed jobs that are due, in a transaction that stays open.
 struct LockDelayed<'a> {
     tables: &'a Tables,
@@ -45,8 +42,8 @@ impl Batch for LockDelayed<'_> {
         vec![
             "/* dblock queue promote */ BEGIN".to_owned(),
             format!(
-                "SELECT job FROM {} WHERE queue = {} AND due_at <= UTC_TIMESTAMP(6) ORDER BY due_at, job LIMIT {PROMOTED} FOR UPDATE{}",
-                self.tables.of(&DELAYED),
+                "SELECT x.job FROM {} WHERE x.queue = {} AND x.due_at <= UTC_TIMESTAMP(6) ORDER BY x.due_at, x.job LIMIT {NAMED} FOR UPDATE{}",
+                by_key(self.tables, &DELAYED, "x"),
                 self.queue.id,
                 if self.skips_locked {
                     " SKIP LOCKED"
