@@ -8,7 +8,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::chdir;
 
-use crate::harness::crontab::{attempts_of, end, job, questions};
+use crate::harness::crontab::{attempts_of, end, job, questions, scheduler_of};
 use crate::harness::{
     Crontab, Frozen, Kind, PASSWORD, Running, SOON, Server, both_servers, children_of, eventually,
     quoted, send, within,
@@ -101,19 +101,11 @@ both_servers! {
     }
 
     fn a_tick_that_somebody_has_ended_is_over_also_where_its_daemon_is_stopped(server) {
-        let crontab = Crontab::new(server, &job("--ttl 4s --retries 3", "echo run >>{}; exec sleep 600"));
-        let first = crontab.start(&[]);
-        crontab.due("job");
-        crontab.eventually_lines(1);
-        let stopped = Frozen::new(first.pid());
-        let second = crontab.start(&["--grace", "0s"]);
-        crontab.tables.at("kill").arg(crontab.name("job")).output().expect_code(0);
-        send(first.pid(), Signal::SIGKILL);
-        // Another host would look after it some seconds later.
-        crontab.eventually_idle();
-        assert_eq!(crontab.lines().len(), 1);
-        end(second);
-        drop(stopped);
+        over_where_it_is_stopped(server, Running::pid);
+    }
+
+    fn a_tick_that_somebody_has_ended_is_over_also_where_its_scheduler_is_stopped(server) {
+        over_where_it_is_stopped(server, |daemon| scheduler_of(daemon.pid()).unwrap());
     }
 
     fn a_tick_that_somebody_has_ended_by_force_is_over_where_nobody_could_be_asked(server) {
@@ -525,4 +517,24 @@ fn a_run_that_is_stopped_before_it_has_a_session_does_not_stay_open_in_the_histo
 #[test]
 fn a_run_that_is_stopped_before_it_has_a_session_does_not_stay_open_in_the_history_mysql() {
     an_attempt_is_stopped_before_it_has_a_session(Kind::MySql);
+}
+
+/// A process of the daemon that runs the tick is stopped, somebody ends the tick, and then the process is killed.
+fn over_where_it_is_stopped(server: &'static Server, process: fn(&Running) -> i32) {
+    let command = "echo run >>{}; exec sleep 600";
+    let crontab = Crontab::new(server, &job("--ttl 4s --retries 3", command));
+    let first = crontab.start(&[]);
+    crontab.due("job");
+    crontab.eventually_lines(1);
+    let pid = process(&first);
+    let stopped = Frozen::new(pid);
+    let second = crontab.start(&["--grace", "0s"]);
+    let kill = crontab.tables.at("kill").arg(crontab.name("job"));
+    kill.output().expect_code(0);
+    send(pid, Signal::SIGKILL);
+    // Another host would look after it some seconds later.
+    crontab.eventually_idle();
+    assert_eq!(crontab.lines().len(), 1);
+    end(second);
+    drop(stopped);
 }
