@@ -42,6 +42,9 @@ const DONE_ELSEWHERE: [(&str, &str); 1] = [(
     "setups: the server must know the user app as one of its machine's",
 )];
 
+/// Pages whose reader has the queues of the sections before, with the jobs in them.
+const READ_IN_ONE_GO: [&str; 2] = ["README.md", "docs/queue.md"];
+
 /// The members of a line that `--report` writes.
 const REPORTED: [&str; 24] = [
     "name",
@@ -105,19 +108,27 @@ fn reads(page: &str, kind: Kind) {
         wrong: String::new(),
     };
     let blocks = Page::read(page).blocks();
+    let mut has_tables = false;
     for section in blocks.chunk_by(|one, other| one.heading == other.heading) {
         let heading = &section[0].heading;
         if DONE_ELSEWHERE.iter().any(|(done, _)| done == heading) {
             continue;
         }
-        make_account(reader.host.server);
+        let has = |words: &str| section.iter().any(|block| block.text.contains(words));
+        if !has_tables || has("CREATE USER") || !READ_IN_ONE_GO.contains(&page) {
+            make_account(reader.host.server);
+            has_tables = false;
+        }
         for block in section {
             reader.put_in_place(block);
         }
         if needs_tables(section) {
-            reader.host.server.make_tables();
+            if !has_tables {
+                reader.host.server.make_tables();
+            }
             reader.has_what_is_taken_for_granted(section);
         }
+        has_tables |= needs_tables(section) || has("dblock init");
         for block in section.iter().filter(|block| block.text.starts_with("#!")) {
             reader.jobs(&block.text);
         }
