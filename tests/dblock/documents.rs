@@ -692,6 +692,32 @@ pages! {
 }
 
 #[test]
+fn the_readme_is_short() {
+    let lines = Page::read("README.md").text.lines().count();
+    assert!(lines <= 140, "{lines} lines: a page of docs/ has room");
+}
+
+#[test]
+fn each_variable_of_a_session_with_tables_is_named_for_the_administrator() {
+    let source = Path::new(ROOT).join("src/schema/statements.rs");
+    let source = fs::read_to_string(source).expect("a source");
+    let page = Page::read("docs/dba.md").text;
+    let names: BTreeSet<&str> = source
+        .split("SESSION ")
+        .skip(1)
+        .filter_map(|rest| rest.split_once('='))
+        .map(|(name, _)| name.trim())
+        .filter(|name| name.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+        .collect();
+    assert!(names.len() > 9, "only {names:?} were found");
+    let missing: Vec<_> = names
+        .iter()
+        .filter(|name| !page.contains(&format!("`{name}`")))
+        .collect();
+    assert!(missing.is_empty(), "docs/dba.md does not name {missing:?}");
+}
+
+#[test]
 fn the_pages_have_the_figures_that_were_measured() {
     for (page, figures) in [("README.md", "figures.md"), ("docs/speed.md", "table.md")] {
         let measured = Page::read(&format!("docs/speed/{figures}")).text;
