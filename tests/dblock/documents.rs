@@ -823,21 +823,88 @@ fn every_option_in_the_text_exists() {
     assert!(unknown.is_empty(), "{unknown:#?}");
 }
 
+/// The options that the help of a subcommand lists.
+fn options_of(subcommand: &[&str]) -> Vec<String> {
+    let help = help(subcommand);
+    let lines = help.lines().map(str::trim_start);
+    let names = lines.filter(|line| line.starts_with('-'));
+    let names = names.filter_map(|line| line.split("  ").next());
+    names
+        .flat_map(str::split_whitespace)
+        .filter(|word| word.starts_with("--") && word.len() > 2)
+        .map(|word| word.trim_end_matches([',', '.']).to_owned())
+        .collect()
+}
+
 #[test]
-fn every_option_of_run_is_explained() {
+fn every_option_is_explained() {
     let page = Page::read("docs/options.md").text;
-    let (run, rest) = page.split_once("## The other commands").expect("a heading");
-    let missing = |text: &str, help: &str| -> Vec<String> {
-        let options = help.split("Durations are").next().unwrap_or_default();
-        let options = options
-            .split_whitespace()
-            .filter(|word| word.starts_with("--") && word.len() > 2);
-        let options =
-            options.map(|word| word.trim_end_matches([',', '.', ';', ':', ')']).to_owned());
-        options.filter(|option| !text.contains(&**option)).collect()
+    let section = |heading: &str| {
+        let (_, rest) = page
+            .split_once(&format!("\n## {heading}\n"))
+            .expect("a heading");
+        rest.split("\n## ").next().unwrap_or_default()
     };
-    let known = format!("{run}{rest}--verbose --quiet --help");
-    assert_eq!(missing(&known, &help(&["run"])), [""; 0]);
+    // Those that all of them have.
+    let general = format!("{}--verbose --quiet --help", section("The connection"));
+    let mut missing = Vec::new();
+    for (heading, subcommands) in [
+        ("dblock run", &["run"][..]),
+        (
+            "The other commands",
+            &[
+                "status",
+                "kill",
+                "check",
+                "cron check",
+                "cron run",
+                "cron list",
+                "cron pause",
+                "cron resume",
+                "cron trigger",
+            ],
+        ),
+        ("A lock for a script", &["acquire", "renew", "release"]),
+        (
+            "A queue of jobs",
+            &[
+                "queue create",
+                "queue put",
+                "queue work",
+                "queue status",
+                "queue list",
+                "queue show",
+                "queue retry",
+                "queue cancel",
+                "queue pause",
+                "queue resume",
+                "queue delete",
+            ],
+        ),
+        ("The tables", &["init"]),
+        ("The history", &["history"]),
+    ] {
+        let text = format!("{}{general}", section(heading));
+        for subcommand in subcommands {
+            let words: Vec<&str> = subcommand.split(' ').collect();
+            let options = options_of(&words);
+            assert!(!options.is_empty(), "dblock {subcommand} lists none");
+            for option in options {
+                // A longer one may begin alike.
+                let is_there = text
+                    .split(&*option)
+                    .skip(1)
+                    .any(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '-'));
+                if !is_there {
+                    missing.push(format!("dblock {subcommand} {option}"));
+                }
+            }
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "docs/options.md does not explain {missing:#?}"
+    );
 }
 
 /// The texts in a file of Rust that a user may see: literals of three words and more, without what fills them in.
