@@ -454,7 +454,7 @@ impl Reader {
         self.host.signal_dblock(Signal::SIGTERM);
     }
 
-    /// What follows the prompt, and every first word of the lines that are shown below it.
+    /// What follows the prompt, and of the lines that are shown below it each header, and every other one's first cell.
     fn console(&mut self, block: &Block) {
         let (mut command, mut shown) = (String::new(), Vec::new());
         for line in block.text.lines() {
@@ -464,9 +464,35 @@ impl Reader {
                 None => shown.push(line),
             }
         }
-        let output = self.host.sh(&command, &Vec::new()).output();
+        // A queue's workers are shown only if there are some.
+        let mut worker = shown
+            .iter()
+            .any(|line| line.contains("  WORKER  "))
+            .then(|| {
+                let queue = command.rsplit(' ').next().unwrap_or_default();
+                let work = format!("dblock queue work {queue} -- true");
+                self.host.sh(&work, &Vec::new()).spawn()
+            });
+        let mut output = self.host.sh(&command, &Vec::new()).output();
+        if worker.is_some() {
+            eventually("the worker is there", SOON, || {
+                output = self.host.sh(&command, &Vec::new()).output();
+                output.stdout.contains("  alive  ")
+            });
+        }
         self.expect(block, &command, &output, 0);
         for line in shown {
+            if is_header(line)
+                && !output
+                    .stdout
+                    .lines()
+                    .any(|other| words(other) == words(line))
+            {
+                self.is_wrong(
+                    block,
+                    &format!("{line:?} is not a header: {}", output.stdout),
+                );
+            }
             let label = line.strip_prefix("ok ").unwrap_or(line).trim_start();
             let label = label.split("  ").next().unwrap_or_default();
             let is_a_line_of_its_own = !line.starts_with("  ") && line.contains("  ");
@@ -475,6 +501,10 @@ impl Reader {
             if is_a_line_of_its_own && !may_be_missing && !output.stdout.contains(label) {
                 self.is_wrong(block, &format!("{label:?} is not shown: {}", output.stdout));
             }
+        }
+        if let Some(worker) = &mut worker {
+            self.host.signal_dblock(Signal::SIGTERM);
+            worker.wait_within(SOON).expect_code(0);
         }
     }
 
@@ -623,6 +653,16 @@ impl Reader {
             );
         }
     }
+}
+
+/// Whether a line that is shown names the columns below it.
+fn is_header(line: &str) -> bool {
+    line.contains("  ") && line.contains(char::is_uppercase) && !line.contains(char::is_lowercase)
+}
+
+/// The words of a line, whatever the width of its columns.
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
 }
 
 /// Whether a line has five fields of time, and then a command.
