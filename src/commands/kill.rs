@@ -175,8 +175,8 @@ fn outcome_in_words(kill: &Kill, slot: u32, outcome: &KillOutcome) -> (u8, Strin
         KillOutcome::NoReport { holder, after, now } => {
             let (who, after, now) = (identity(holder), shown(*after), now_held(now.as_ref()));
             let line = format!(
-                "{what}: ended the session of {who}, but nothing was heard of it within {after}: its command may still \
-                 run, look there; {now}"
+                "{what}: ended the session of {who}, but it did not answer within {after}: its command may still run, \
+                 look there; {now}"
             );
             (CONFLICT, line)
         }
@@ -211,7 +211,7 @@ fn row_in_words(kill: &Kill, slot: u32, outcome: &RowOutcome) -> (u8, String) {
         RowOutcome::Held(holder) => {
             let who = row_identity(holder);
             let over = holder.durable.expires_in.is_none();
-            let over = if over { ", whose time is over" } else { "" };
+            let over = if over { ", but has expired" } else { "" };
             (0, format!("{what} is held by {who}{over}; not ended"))
         }
         RowOutcome::BeingEnded { killer } => {
@@ -246,9 +246,9 @@ fn row_in_words(kill: &Kill, slot: u32, outcome: &RowOutcome) -> (u8, String) {
                     upwards(left)
                 ),
                 _ if holder.durable.kind == HolderKind::Token => {
-                    "its time was over, for it was neither renewed nor released in time".to_owned()
+                    "it had expired: it was neither renewed nor released in time".to_owned()
                 }
-                _ => "its time was over, for its host died or lost the server".to_owned(),
+                _ => "it had expired: its host died or lost the server".to_owned(),
             };
             let keeps = if *keeps_session {
                 "; its session, which this account may not end, keeps others out until then"
@@ -277,8 +277,8 @@ fn row_in_words(kill: &Kill, slot: u32, outcome: &RowOutcome) -> (u8, String) {
             let (who, after) = (row_identity(holder), shown(*after));
             let left = upwards(holder.durable.expires_in.unwrap_or_default());
             let line = format!(
-                "{what}: asked for the end of {who}, and nothing was heard of it within {after}: it learns of it when it \
-                 renews the lock, which is due within {}; without that its time is over in {left}; if that host is dead, use --force",
+                "{what}: asked {who} to end; no answer after {after}; it sees the request when it next renews the lock, \
+                 within {}; without that the lock expires in {left}; if that host is dead, use --force",
                 upwards(*renewal_in)
             );
             (CONFLICT, line)

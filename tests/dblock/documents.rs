@@ -42,6 +42,9 @@ const DONE_ELSEWHERE: [(&str, &str); 1] = [(
     "setups: the server must know the user app as one of its machine's",
 )];
 
+/// Pages whose reader has the queues of the sections before, with the jobs in them.
+const READ_IN_ONE_GO: [&str; 2] = ["README.md", "docs/queue.md"];
+
 /// The members of a line that `--report` writes.
 const REPORTED: [&str; 24] = [
     "name",
@@ -105,19 +108,27 @@ fn reads(page: &str, kind: Kind) {
         wrong: String::new(),
     };
     let blocks = Page::read(page).blocks();
+    let mut has_tables = false;
     for section in blocks.chunk_by(|one, other| one.heading == other.heading) {
         let heading = &section[0].heading;
         if DONE_ELSEWHERE.iter().any(|(done, _)| done == heading) {
             continue;
         }
-        make_account(reader.host.server);
+        let has = |words: &str| section.iter().any(|block| block.text.contains(words));
+        if !has_tables || has("CREATE USER") || !READ_IN_ONE_GO.contains(&page) {
+            make_account(reader.host.server);
+            has_tables = false;
+        }
         for block in section {
             reader.put_in_place(block);
         }
         if needs_tables(section) {
-            reader.host.server.make_tables();
+            if !has_tables {
+                reader.host.server.make_tables();
+            }
             reader.has_what_is_taken_for_granted(section);
         }
+        has_tables |= needs_tables(section) || has("dblock init");
         for block in section.iter().filter(|block| block.text.starts_with("#!")) {
             reader.jobs(&block.text);
         }
@@ -443,7 +454,7 @@ impl Reader {
         self.host.signal_dblock(Signal::SIGTERM);
     }
 
-    /// What follows the prompt, and every first word of the lines that are shown below it.
+    /// What follows the prompt, and of the lines that are shown below it each header, and every other one's first cell.
     fn console(&mut self, block: &Block) {
         let (mut command, mut shown) = (String::new(), Vec::new());
         for line in block.text.lines() {
@@ -453,9 +464,35 @@ impl Reader {
                 None => shown.push(line),
             }
         }
-        let output = self.host.sh(&command, &Vec::new()).output();
+        // A queue's workers are shown only if there are some.
+        let mut worker = shown
+            .iter()
+            .any(|line| line.contains("  WORKER  "))
+            .then(|| {
+                let queue = command.rsplit(' ').next().unwrap_or_default();
+                let work = format!("dblock queue work {queue} -- true");
+                self.host.sh(&work, &Vec::new()).spawn()
+            });
+        let mut output = self.host.sh(&command, &Vec::new()).output();
+        if worker.is_some() {
+            eventually("the worker is there", SOON, || {
+                output = self.host.sh(&command, &Vec::new()).output();
+                output.stdout.contains("  alive  ")
+            });
+        }
         self.expect(block, &command, &output, 0);
         for line in shown {
+            if is_header(line)
+                && !output
+                    .stdout
+                    .lines()
+                    .any(|other| words(other) == words(line))
+            {
+                self.is_wrong(
+                    block,
+                    &format!("{line:?} is not a header: {}", output.stdout),
+                );
+            }
             let label = line.strip_prefix("ok ").unwrap_or(line).trim_start();
             let label = label.split("  ").next().unwrap_or_default();
             let is_a_line_of_its_own = !line.starts_with("  ") && line.contains("  ");
@@ -464,6 +501,10 @@ impl Reader {
             if is_a_line_of_its_own && !may_be_missing && !output.stdout.contains(label) {
                 self.is_wrong(block, &format!("{label:?} is not shown: {}", output.stdout));
             }
+        }
+        if let Some(worker) = &mut worker {
+            self.host.signal_dblock(Signal::SIGTERM);
+            worker.wait_within(SOON).expect_code(0);
         }
     }
 
@@ -614,6 +655,16 @@ impl Reader {
     }
 }
 
+/// Whether a line that is shown names the columns below it.
+fn is_header(line: &str) -> bool {
+    line.contains("  ") && line.contains(char::is_uppercase) && !line.contains(char::is_lowercase)
+}
+
+/// The words of a line, whatever the width of its columns.
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
 /// Whether a line has five fields of time, and then a command.
 fn is_crontab_entry(line: &str) -> bool {
     let mut words = line.split_whitespace();
@@ -678,6 +729,32 @@ pages! {
         every_command_of_speed_works: "docs/speed.md";
         every_command_of_troubleshooting_works: "docs/troubleshooting.md";
     }
+}
+
+#[test]
+fn the_readme_is_short() {
+    let lines = Page::read("README.md").text.lines().count();
+    assert!(lines <= 140, "{lines} lines: a page of docs/ has room");
+}
+
+#[test]
+fn each_variable_of_a_session_with_tables_is_named_for_the_administrator() {
+    let source = Path::new(ROOT).join("src/schema/statements.rs");
+    let source = fs::read_to_string(source).expect("a source");
+    let page = Page::read("docs/dba.md").text;
+    let names: BTreeSet<&str> = source
+        .split("SESSION ")
+        .skip(1)
+        .filter_map(|rest| rest.split_once('='))
+        .map(|(name, _)| name.trim())
+        .filter(|name| name.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+        .collect();
+    assert!(names.len() > 9, "only {names:?} were found");
+    let missing: Vec<_> = names
+        .iter()
+        .filter(|name| !page.contains(&format!("`{name}`")))
+        .collect();
+    assert!(missing.is_empty(), "docs/dba.md does not name {missing:?}");
 }
 
 #[test]
@@ -786,21 +863,88 @@ fn every_option_in_the_text_exists() {
     assert!(unknown.is_empty(), "{unknown:#?}");
 }
 
+/// The options that the help of a subcommand lists.
+fn options_of(subcommand: &[&str]) -> Vec<String> {
+    let help = help(subcommand);
+    let lines = help.lines().map(str::trim_start);
+    let names = lines.filter(|line| line.starts_with('-'));
+    let names = names.filter_map(|line| line.split("  ").next());
+    names
+        .flat_map(str::split_whitespace)
+        .filter(|word| word.starts_with("--") && word.len() > 2)
+        .map(|word| word.trim_end_matches([',', '.']).to_owned())
+        .collect()
+}
+
 #[test]
-fn every_option_of_run_is_explained() {
+fn every_option_is_explained() {
     let page = Page::read("docs/options.md").text;
-    let (run, rest) = page.split_once("## The other commands").expect("a heading");
-    let missing = |text: &str, help: &str| -> Vec<String> {
-        let options = help.split("Durations are").next().unwrap_or_default();
-        let options = options
-            .split_whitespace()
-            .filter(|word| word.starts_with("--") && word.len() > 2);
-        let options =
-            options.map(|word| word.trim_end_matches([',', '.', ';', ':', ')']).to_owned());
-        options.filter(|option| !text.contains(&**option)).collect()
+    let section = |heading: &str| {
+        let (_, rest) = page
+            .split_once(&format!("\n## {heading}\n"))
+            .expect("a heading");
+        rest.split("\n## ").next().unwrap_or_default()
     };
-    let known = format!("{run}{rest}--verbose --quiet --help");
-    assert_eq!(missing(&known, &help(&["run"])), [""; 0]);
+    // Those that all of them have.
+    let general = format!("{}--verbose --quiet --help", section("The connection"));
+    let mut missing = Vec::new();
+    for (heading, subcommands) in [
+        ("dblock run", &["run"][..]),
+        (
+            "The other commands",
+            &[
+                "status",
+                "kill",
+                "check",
+                "cron check",
+                "cron run",
+                "cron list",
+                "cron pause",
+                "cron resume",
+                "cron trigger",
+            ],
+        ),
+        ("A lock for a script", &["acquire", "renew", "release"]),
+        (
+            "A queue of jobs",
+            &[
+                "queue create",
+                "queue put",
+                "queue work",
+                "queue status",
+                "queue list",
+                "queue show",
+                "queue retry",
+                "queue cancel",
+                "queue pause",
+                "queue resume",
+                "queue delete",
+            ],
+        ),
+        ("The tables", &["init"]),
+        ("The history", &["history"]),
+    ] {
+        let text = format!("{}{general}", section(heading));
+        for subcommand in subcommands {
+            let words: Vec<&str> = subcommand.split(' ').collect();
+            let options = options_of(&words);
+            assert!(!options.is_empty(), "dblock {subcommand} lists none");
+            for option in options {
+                // A longer one may begin alike.
+                let is_there = text
+                    .split(&*option)
+                    .skip(1)
+                    .any(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '-'));
+                if !is_there {
+                    missing.push(format!("dblock {subcommand} {option}"));
+                }
+            }
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "docs/options.md does not explain {missing:#?}"
+    );
 }
 
 /// The texts in a file of Rust that a user may see: literals of three words and more, without what fills them in.

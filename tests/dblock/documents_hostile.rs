@@ -64,7 +64,7 @@ fn count(host: &Host, queue: &str, state: &str) -> u64 {
 
 #[test]
 fn a_mail_goes_to_one_address_whatever_the_payload_is() {
-    let host = with_queue("mails");
+    let host = with_queue("welcome");
     install(&host, "docs/queue.md", "/usr/local/bin/send-mail");
     host.write("/usr/local/bin/sendmail", RECORDS.as_bytes(), 0o755);
     let hostile: [&[u8]; 9] = [
@@ -79,10 +79,10 @@ fn a_mail_goes_to_one_address_whatever_the_payload_is() {
         b"",
     ];
     for payload in hostile {
-        put(&host, "mails", payload);
+        put(&host, "welcome", payload);
     }
-    put(&host, "mails", b"-t@example.org");
-    put(&host, "mails", b"jane+shop@example.org");
+    put(&host, "welcome", b"-t@example.org");
+    put(&host, "welcome", b"jane+shop@example.org");
     does(
         &host,
         &line_of("docs/queue.md", "--bury-on 65,67 -- /usr").replace("-j 4", "-j 1"),
@@ -105,7 +105,7 @@ fn a_mail_goes_to_one_address_whatever_the_payload_is() {
     let mails = fs::read_to_string(host.path("/run/read")).unwrap();
     assert_eq!(mails.matches("To: ").count(), 2, "{mails}");
     assert_eq!(mails.matches("\nSubject: ").count(), 2, "{mails}");
-    assert_eq!(count(&host, "mails", "dead"), hostile.len() as u64);
+    assert_eq!(count(&host, "welcome", "dead"), hostile.len() as u64);
 }
 
 #[test]

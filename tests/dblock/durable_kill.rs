@@ -166,7 +166,7 @@ both_servers_with_tables! {
         let session = server.holder(&name).expect("it is held");
         let account = other_account(server);
         let told = kill(server, &name).user(&account).args(["--wait", "0"]).output();
-        told.expect_code(75).expect_stdout("").expect_one_line("it learns of it when it renews the lock, which is due within 3s");
+        told.expect_code(75).expect_stdout("").expect_one_line("it sees the request when it next renews the lock, within 3s");
         assert!(runs(command) && dblock.is_running() && server.has_session(session));
         let told = kill(server, &name).user(&account).output();
         expect_told(&told, &["its command has ended, after", "now it is free"]);
@@ -237,8 +237,8 @@ both_servers_with_tables! {
         {
             let _stopped = [Frozen::new(dblock.pid()), Frozen::new(keeper)];
             let told = kill(server, &name).args(["--wait", "1", "--connect-timeout", "2"]).output();
-            told.expect_code(75).expect_stdout("").expect_one_line("nothing was heard of it within 2");
-            told.expect_said([": asked for the end of ", "which is due within 8s", "without that its time is over in 3", "use --force"]);
+            told.expect_code(75).expect_stdout("").expect_one_line("no answer after 2");
+            told.expect_said([": asked ", "renews the lock, within 8s", "without that the lock expires in 3", "use --force"]);
             assert!(!told.stderr.contains("ended") && runs(command), "{told:#?}");
             assert!(server.owner(&name, 0).is_some());
             Dblock::run(server, &name).command(["echo", "ran"]).output().expect_code(75).expect_stdout("");
@@ -255,7 +255,7 @@ both_servers_with_tables! {
         let keeper = dblock.keeper(Some(command));
         let stopped = [Frozen::new(dblock.pid()), Frozen::new(keeper)];
         let told = kill(server, &name).args(["--wait", "forever"]).output();
-        expect_told(&told, &[": taken from ", ": its time was over, for its host died or lost the server; now it is free"]);
+        expect_told(&told, &[": taken from ", ": it had expired: its host died or lost the server; now it is free"]);
         assert!(runs(command));
         drop(stopped);
         dblock.wait_within(SOON).expect_code(74);
@@ -298,9 +298,9 @@ both_servers_with_tables! {
         let name = unique("expired");
         server.row_of_a_stranger(&name, 0, -1);
         let told = kill(server, &name).arg("--dry-run").output();
-        expect_told(&told, &["is held by a dblock, whose time is over; not ended"]);
+        expect_told(&told, &["is held by a dblock, but has expired; not ended"]);
         let told = kill(server, &name).output();
-        expect_told(&told, &["taken from a dblock: its time was over, for its host died or lost the server; now it is free"]);
+        expect_told(&told, &["taken from a dblock: it had expired: its host died or lost the server; now it is free"]);
         assert_eq!(server.owner(&name, 0), None);
     }
 

@@ -150,7 +150,7 @@ both_servers_with_tables! {
         let (line, table) = line_of(server, &name);
         assert!(line.contains("expired: it was neither renewed nor released in time"), "{table}");
         let told = Dblock::at(server, "kill").arg(&name).output();
-        assert!(told.expect_code(0).stdout.contains("its time was over, for it was neither renewed nor released in time"), "{told:#?}");
+        assert!(told.expect_code(0).stdout.contains("it had expired: it was neither renewed nor released in time"), "{told:#?}");
     }
 
     fn who_has_only_the_named_lock_of_anothers_row_waits(server) {

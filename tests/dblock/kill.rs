@@ -427,7 +427,7 @@ both_servers! {
         {
             let _stopped = [Frozen::new(dblock.pid()), Frozen::new(keeper)];
             let told = kill(server, &name).args(["--wait", "1", "--connect-timeout", "2"]).output();
-            told.expect_code(75).expect_stdout("").expect_one_line("nothing was heard of it within 2s");
+            told.expect_code(75).expect_stdout("").expect_one_line("it did not answer within 2s");
             told.expect_said(["may still run", "now it is free"]);
             assert!(runs(command), "which is so");
         }
@@ -518,7 +518,7 @@ fn one_that_is_not_heard_of_is_waited_for_no_longer_than_its_time_to_live() {
             .args(["--wait", "forever", "--connect-timeout", "1"])
             .output();
         told.expect_code(75)
-            .expect_one_line("nothing was heard of it within 4s");
+            .expect_one_line("it did not answer within 4s");
         told.expect_took(Duration::from_secs(4), Duration::from_secs(4) + 2 * slack());
     }
 }

@@ -32,10 +32,7 @@ pub fn measure(setup: &Setup, table: &mut Table) -> Result<()> {
     table.add(supervisor.clone());
     for (what, figure) in [
         ("of these: dynamic linking", counted.linking),
-        (
-            "of these: building the options of all commands (clap)",
-            counted.options,
-        ),
+        ("of these: the command line (clap)", counted.options),
     ] {
         table.add(of(what, figure).against(&supervisor, "all"));
     }

@@ -155,7 +155,7 @@ impl Examiner<'_> {
                 .map(words::passed_over),
         );
         let account = Some(&*info.account).filter(|account| !account.is_empty());
-        self.report(Finding::ok("account", account.unwrap_or("not told")));
+        self.report(Finding::ok("account", account.unwrap_or("not visible")));
         self.report(words::tls(&self.session, self.connection.tls.mode));
         let login = self.session.try_run(&AskLogin)?.unwrap_or_default();
         self.report(words::authentication(&login, is_mariadb));

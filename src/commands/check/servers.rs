@@ -173,8 +173,8 @@ impl Other {
             Some(true) => found,
             None if both_clustered => found,
             _ => found.warning(&format!(
-                "it takes writes as {examined} does, and does not know its locks: a host that reaches this one alone gets a lock that \
-                 is held there; set read_only on every replica, and name servers of one set only"
+                "it takes writes as {examined} does, and does not know its locks: two hosts could hold the lock at once; set \
+                 read_only on every replica, and name servers of one set only"
             )),
         }
     }

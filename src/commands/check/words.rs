@@ -82,14 +82,14 @@ pub fn tls(session: &Session, mode: SslMode) -> Finding {
         _ if is_local => found.with("verified", "no"),
         _ => found
             .with("verified", "no")
-            .note("whoever the server is; --ssl-mode verify-identity has it prove that"),
+            .note("the server's identity is not checked; --ssl-mode verify-identity checks it"),
     }
 }
 
 /// How the account authenticates.
 pub fn authentication(login: &Login, is_mariadb: bool) -> Finding {
     let plugin = login.plugin.as_deref();
-    let found = Finding::ok("authentication", plugin.unwrap_or("not told"));
+    let found = Finding::ok("authentication", plugin.unwrap_or("not visible"));
     match plugin {
         Some(_) if !login.has_password => {
             found.warning("the account has no password; set one with ALTER USER")
@@ -283,7 +283,7 @@ pub fn holders(keeps_attributes: bool, sees_all: bool) -> Finding {
 /// Whether the server and the account allow more connections.
 pub fn connections(server: Option<Usage>, account: Option<Usage>) -> Finding {
     let Some(server) = server else {
-        return Finding::ok("connections", "not told");
+        return Finding::ok("connections", "not visible");
     };
     let mut value = format!("{} of {} in use", server.in_use, server.max);
     if let Some(Usage { in_use, max }) = account {

@@ -42,9 +42,10 @@ fn define(command: Command) -> Command {
 }
 
 const HELP: &str = "\
-Run it once before you use any of these: run with --durable, --once-at, --once-per or --record, acquire, renew, release,
+Run it once before you use any of these: run with --durable, --once-at, --once-per, --record or --token, acquire, renew, release,
 history, cron, queue. Other locks need no table. You can run it again, on several hosts at once, and while other dblocks work.
-It needs CREATE and ALTER on the database. All other commands need SELECT, INSERT, UPDATE and DELETE there.
+Its account needs CREATE, SELECT, INSERT and UPDATE on the database, and ALTER to upgrade tables. Accounts that use the tables
+need SELECT, INSERT, UPDATE and DELETE there: init grants them to its own account if it may, and prints the grant for the others.
 
 Exit codes: 0 the tables are current; 78 they are not (--check), they belong to a newer dblock or another program, or bad
 configuration; 77 the account may not create them; 69 no server in time; 64 bad usage; 70 internal error; 71 the system
