@@ -22,6 +22,10 @@ impl Caller for Supervisor<'_> {
         let _ = self.0.send(&FromKeeper::OnlyReadOnly(server));
     }
 
+    fn on_row_locked(&self, is_locked: bool) {
+        let _ = self.0.send(&FromKeeper::RowLocked(is_locked));
+    }
+
     fn on_wait(&self, holders: &Holders) {
         let _ = self.0.send(&FromKeeper::Waiting(holders.clone()));
     }

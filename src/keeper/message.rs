@@ -32,6 +32,8 @@ pub enum FromKeeper {
     AreYouThere,
     /// The latest round found only read-only servers; the text names one. `None`: that is over.
     OnlyReadOnly(Option<String>),
+    /// Whether another session keeps the lock's row or its table locked. Such a server does not count as unreachable.
+    RowLocked(bool),
     /// Whether the server may grant the lock at any moment without the keeper's knowledge. A supervisor that gives up meanwhile has the
     /// keeper release it.
     Claiming(bool),

@@ -77,6 +77,9 @@ pub trait Caller {
     fn on_server(&self, server: &str);
     /// Every server is read-only, as the latest attempt showed; the text names one. `None`: that is over.
     fn on_read_only(&self, server: Option<&str>);
+    /// Whether another session keeps the lock's row or its table locked, as the latest attempt showed: the server answers, but not yet
+    /// who holds the lock.
+    fn on_row_locked(&self, _is_locked: bool) {}
     /// These hold the lock, and the wait begins.
     fn on_wait(&self, holders: &Holders);
     /// Whether the server may grant the lock at any moment without the caller's knowledge. A caller that gives up then must have it

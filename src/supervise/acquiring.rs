@@ -42,6 +42,7 @@ impl Supervisor<'_> {
             deadline: Some(begun + self.job.connection.connect_timeout),
             waiting: false,
             only_read_only: None,
+            row_is_locked: false,
             answer: None,
             grant: None,
             last_note: "connecting".to_owned(),
@@ -204,6 +205,7 @@ impl Supervisor<'_> {
             }
             FromKeeper::Answered(answer) => acquiring.answer = Some(answer),
             FromKeeper::OnlyReadOnly(server) => acquiring.only_read_only = server,
+            FromKeeper::RowLocked(is_locked) => acquiring.row_is_locked = is_locked,
             message => self.lock.update(&message),
         }
         None
@@ -280,6 +282,13 @@ impl Supervisor<'_> {
             Some(Answer::Granted) => {
                 let line = format!(
                     "{name} was granted, but its history could not be asked in time: {last_note}"
+                );
+                return Err(Failure::new(Reason::Unreachable, line).into());
+            }
+            // Nor here, for the same reason.
+            None if acquiring.row_is_locked => {
+                let line = format!(
+                    "another session keeps the row of {name} locked, and did not unlock it in time"
                 );
                 return Err(Failure::new(Reason::Unreachable, line).into());
             }

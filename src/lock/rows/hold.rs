@@ -294,6 +294,7 @@ impl RowLock {
 
     /// How long to wait after a round of all servers has failed. Tells the caller if that was because they are read-only.
     fn pause_after(&mut self, fault: &Fault, caller: &dyn Caller) -> Duration {
+        self.report_locked_row(fault, caller);
         self.report_read_only(fault, caller);
         self.connector.pause()
     }

@@ -98,6 +98,8 @@ pub struct RowLock {
     pub(super) killed_by: Option<String>,
     pub(super) clock: Option<Clock>,
     pub(super) only_read_only: Option<String>,
+    /// Whether the caller was told that another session keeps the row locked.
+    pub(super) row_is_locked: bool,
 }
 
 impl RowLock {
@@ -129,6 +131,7 @@ impl RowLock {
             killed_by: None,
             clock: None,
             only_read_only: None,
+            row_is_locked: false,
         }
     }
 
@@ -165,7 +168,10 @@ impl RowLock {
     /// Prepares a new session for the tables, and notes what its server is. The server must take writes.
     pub(super) fn prepare(&mut self, session: &mut Session) -> Result<(), Fault> {
         self.limit_preparing(session)?;
-        let (asked, prepared) = (Moment::now(), prepare(&self.spec.tables, session));
+        let (asked, prepared) = (
+            Moment::now(),
+            prepare(&self.spec.tables, self.limit(), session),
+        );
         self.note_prepared(asked, prepared, session)
     }
 
