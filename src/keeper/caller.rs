@@ -4,7 +4,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::Pid;
 
-use super::message::{FromKeeper, ToKeeper};
+use super::message::{Answer, FromKeeper, ToKeeper};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::die_with;
 use crate::lock::{Caller, Holders};
@@ -24,6 +24,11 @@ impl Caller for Supervisor<'_> {
 
     fn on_row_locked(&self, is_locked: bool) {
         let _ = self.0.send(&FromKeeper::RowLocked(is_locked));
+    }
+
+    fn on_taken(&self, holders: &Holders) {
+        let taken = Answer::Taken(holders.clone());
+        let _ = self.0.send(&FromKeeper::Answered(taken));
     }
 
     fn on_wait(&self, holders: &Holders) {

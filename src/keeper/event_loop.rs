@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 use super::caller::Supervisor;
 use super::lock::{Lock, State};
-use super::message::{Answer, FromKeeper, ToKeeper};
+use super::message::{FromKeeper, ToKeeper};
 use crate::base::clock::{Alarm, Moment};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -189,8 +189,8 @@ impl<'a> Guard<'a> {
             }
             Attempt::Taken(holders) => {
                 if lock.recorder.is_some() {
-                    let taken = Answer::Taken(holders.clone());
-                    let _ = self.link.send(&FromKeeper::Answered(taken));
+                    // Now with names.
+                    Supervisor(self.link, self.supervisor).on_taken(&holders);
                 }
                 lock.record_skip(&holders, RECORD_LIMIT)?;
                 lock.backend.drop_held();

@@ -10,12 +10,12 @@ use crate::db::Client;
 use crate::history::RunEnd;
 use crate::lock::{Grant, Holders, Lease, Refusal};
 
-/// What the server has answered to the request for the lock, while the history is still read or written.
+/// What the server has answered to the request for the lock, while its holders are looked up, or the history is still read or written.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Answer {
     /// It is granted.
     Granted,
-    /// It was not acquired in time: these hold it.
+    /// Others hold it: these, as far as that is known by now.
     Taken(Holders),
 }
 
@@ -37,7 +37,7 @@ pub enum FromKeeper {
     /// Whether the server may grant the lock at any moment without the keeper's knowledge. A supervisor that gives up meanwhile has the
     /// keeper release it.
     Claiming(bool),
-    /// The server has answered, and only the history is left. From here on the server does not count as unreachable.
+    /// The server has answered, and only the holders' names or the history are left. From here on the server does not count as unreachable.
     Answered(Answer),
     /// The lock is acquired, or reacquired. The session's descriptor comes with it: while the supervisor has it open, too, the keeper's
     /// death alone does not end the session.

@@ -80,6 +80,8 @@ pub trait Caller {
     /// Whether another session keeps the lock's row or its table locked, as the latest attempt showed: the server answers, but not yet
     /// who holds the lock.
     fn on_row_locked(&self, _is_locked: bool) {}
+    /// Others hold the lock; who they are is still looked up.
+    fn on_taken(&self, _holders: &Holders) {}
     /// These hold the lock, and the wait begins.
     fn on_wait(&self, holders: &Holders);
     /// Whether the server may grant the lock at any moment without the caller's knowledge. A caller that gives up then must have it

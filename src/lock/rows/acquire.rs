@@ -199,6 +199,7 @@ impl RowLock {
             let holders = self.holders(&rows);
             let left = self.request.left();
             if left == Some(Duration::ZERO) {
+                caller.on_taken(&holders);
                 if let Some(named) = self.named_slot.take() {
                     self.request.release(named, session)?;
                 }
