@@ -423,21 +423,25 @@ fn the_lock_is_held_until_the_group_is_gone_where_the_system_refuses_to_wait_for
     eventually("the lock is free", SOON, || server.holder(&name).is_none());
 }
 
-#[test]
-fn the_lock_of_a_dblock_that_was_killed_does_not_wait_for_its_record() {
-    let server = Server::durable(Kind::MariaDb);
-    let name = unique("unrecorded");
-    let run = Dblock::run_at(&server.url(), &name).arg("--record");
-    let mut run = run.sh("echo shell $$; exec sleep 60").spawn();
-    run.wait_pid("shell");
-    let mut admin = server.admin();
-    admin.query_drop("START TRANSACTION").unwrap();
-    let lock = "SELECT * FROM dblock.dblock_runs WHERE name = ? FOR UPDATE";
-    let rows: Vec<mysql::Row> = admin.exec(lock, (&name,)).unwrap();
-    assert_eq!(rows.len(), 1, "the run is recorded");
-    run.signal(Signal::SIGKILL);
-    eventually("the lock is free", SOON, || server.holder(&name).is_none());
-    admin.query_drop("ROLLBACK").unwrap();
+each_lock! {
+    fn the_lock_of_a_dblock_that_was_killed_does_not_wait_for_its_record(shared) {
+        let server = Server::durable(Kind::MariaDb);
+        let name = unique("unrecorded");
+        let kind = if shared.durable { "--durable" } else { "--record" };
+        let run = Dblock::run_at(&server.url(), &name).args([kind, "--ttl", "1h"]);
+        let mut run = run.sh("echo shell $$; exec sleep 60").spawn();
+        run.wait_pid("shell");
+        let mut admin = server.admin();
+        admin.query_drop("START TRANSACTION").unwrap();
+        let lock = "SELECT * FROM dblock.dblock_runs WHERE name = ? FOR UPDATE";
+        let rows: Vec<mysql::Row> = admin.exec(lock, (&name,)).unwrap();
+        assert_eq!(rows.len(), 1, "the run is recorded");
+        run.signal(Signal::SIGKILL);
+        eventually("the lock is free", SOON, || {
+            server.holder(&name).is_none() && server.owner(&name, 0).is_none()
+        });
+        admin.query_drop("ROLLBACK").unwrap();
+    }
 }
 
 /// What hides the processes of others.

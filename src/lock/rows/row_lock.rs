@@ -33,6 +33,9 @@ const SHORTEST_LIMIT: Duration = Duration::from_secs(1);
 /// For how much longer than the TTL a release is retried.
 const RELEASE_BEYOND_TTL: Duration = Duration::from_secs(60);
 
+/// How long to try to record the end of a run whose supervisor has died. Its lock is held until then.
+const DEAD_LIMIT: Duration = Duration::from_secs(1);
+
 /// The pause before the next attempt to release after the server has refused the account.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
@@ -228,18 +231,17 @@ impl RowLock {
         Err(self.spec.tables.explain(fault))
     }
 
-    /// As [`RowLock::write`], but retries conflicts for a short time.
+    /// As [`RowLock::write`], but retries conflicts for as long as `patience`.
     pub(super) fn write_through(
         &self,
         write: &Write,
+        patience: Duration,
         session: &mut Session,
     ) -> Result<Written, Fault> {
         let begun = Moment::now();
         loop {
             match self.write(write, session) {
-                Err(Fault::Conflict(_) | Fault::Interrupted(_))
-                    if begun.elapsed() < self.limit() =>
-                {
+                Err(Fault::Conflict(_) | Fault::Interrupted(_)) if begun.elapsed() < patience => {
                     sleep(by_chance(CONFLICT_PAUSE));
                 }
                 done => {
@@ -405,7 +407,14 @@ impl Backend for RowLock {
     }
 
     fn release_for_the_dead(&mut self, also: &[String]) {
-        let _ = self.release_row(also);
+        // To free the lock matters more than to record the run.
+        let mut released = self.release_row_within(also, DEAD_LIMIT);
+        if released.is_err() && !also.is_empty() {
+            released = self.release_row(&[]);
+        }
+        if matches!(released, Err(Fault::Gone(_))) {
+            let _ = self.release_row(&[]);
+        }
     }
 
     fn drop_held(&mut self) {
