@@ -237,11 +237,12 @@ impl<'a> Guard<'a> {
             return Flow::End;
         }
         self.end_command_of_the_stopped();
+        let until = self.last_answer();
         let Some(lock) = &mut self.lock else {
             return Flow::End;
         };
         let take = self.command_has_ended || lock.spec.on_lost == OnLockLost::Reacquire;
-        let attempt = lock.backend.try_reacquire(take);
+        let attempt = lock.backend.try_reacquire(take, until);
         let mut pause = lock.backend.pause().min(LONGEST_PAUSE);
         match attempt {
             Reattempt::Acquired(grant, lease) => {
@@ -297,11 +298,12 @@ impl<'a> Guard<'a> {
 
     /// Renews the lock, and reports to the supervisor whether it is still held.
     fn renew(&mut self) -> Flow {
+        let until = self.last_answer();
         let Some(lock) = &mut self.lock else {
             return Flow::End;
         };
         self.retry = None;
-        match (lock.backend.renew(), &mut lock.state) {
+        match (lock.backend.renew(until), &mut lock.state) {
             (Renewal::Confirmed(sent), State::Held(lease)) => {
                 lease.proved = sent;
                 self.silent_since = None;
@@ -442,6 +444,12 @@ impl<'a> Guard<'a> {
         self.paused && command.is_none_or(Processes::is_stopped)
     }
 
+    /// Until when a server may answer: if the supervisor is stopped, this process must be there to end the command in time.
+    fn last_answer(&self) -> Option<Moment> {
+        self.command?;
+        self.lock.as_ref().and_then(Lock::last_answer)
+    }
+
     /// Kills a command that is past its deadline when the supervisor, whose task that is, is stopped. A supervisor that runs may reap the
     /// command at any moment, and its pid could be somebody else's.
     fn end_command_of_the_stopped(&mut self) {
@@ -457,6 +465,8 @@ impl<'a> Guard<'a> {
             && let Some(command) = self.command.take()
         {
             let _ = self.link.try_send(&FromKeeper::EndsCommand, None);
+            // At once: what comes next may wait for a server.
+            command.signal(libc::SIGKILL);
             self.killing = Some(Killing::begin(command));
         }
     }

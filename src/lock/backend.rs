@@ -20,8 +20,9 @@ pub trait Backend {
     /// No further attempt will help.
     fn try_acquire(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure>;
 
-    /// Proves that the lock is held, on a server that takes writes, and extends it.
-    fn renew(&mut self) -> Renewal;
+    /// Proves that the lock is held, on a server that takes writes, and extends it. `until`: when to stop waiting for an answer at the
+    /// latest.
+    fn renew(&mut self, until: Option<Moment>) -> Renewal;
 
     /// Whether the lock outlives its session.
     fn outlives_session(&self) -> bool;
@@ -30,8 +31,8 @@ pub trait Backend {
     fn on_session_end(&mut self) -> Option<String>;
 
     /// Makes one attempt to reacquire the lost slot. Without `take` it only looks for a killer (`dblock kill`), which overrides any
-    /// policy.
-    fn try_reacquire(&mut self, take: bool) -> Reattempt;
+    /// policy. `until`: when to stop waiting for an answer at the latest.
+    fn try_reacquire(&mut self, take: bool, until: Option<Moment>) -> Reattempt;
 
     /// The killer, if the lock was lost because of one.
     fn find_kill(&mut self) -> Option<Client>;

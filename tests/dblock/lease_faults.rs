@@ -96,6 +96,14 @@ fn kill_session(server: &Server, name: &str) -> u64 {
     session
 }
 
+/// Whether the session that holds the lock has answered its last statement.
+fn is_idle(server: &Server, name: &str) -> bool {
+    let mut admin = server.admin();
+    let idle =
+        "SELECT command = 'Sleep' FROM information_schema.processlist WHERE id = IS_USED_LOCK(?)";
+    admin.exec_first(idle, (name,)).unwrap() == Some(true)
+}
+
 #[track_caller]
 fn send_each(pids: [i32; 3], signal: Signal) {
     for pid in pids {
@@ -585,6 +593,65 @@ fn a_command_that_the_keeper_ends_is_ended_for_the_lost_lock_however_late_it_die
     let end = run.wait_within(SOON);
     end.expect_code(74)
         .expect_said(["the command was ended for it"]);
+}
+
+#[test]
+fn a_stopped_dblock_whose_server_falls_silent_has_ended_its_command_before_another_holds_the_lock()
+{
+    let server = Server::shared(Kind::MySql);
+    let folder = tempfile::tempdir().unwrap();
+    let (name, proxy) = (unique("stopped-and-silent"), Proxy::to(server));
+    let sign = folder.path().join(&name);
+    let script = with_sign_of_life(
+        &sign,
+        "trap '' TERM; echo shell $$; while :; do sleep 0.1; done",
+    );
+    let run = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "4"]);
+    let mut first = holder(run, &script).spawn();
+    let command = first.wait_pid("shell");
+    let second = second(server, &name, &looks_for_life(&sign));
+    first.signal(Signal::SIGSTOP);
+    let renewals = || {
+        let packets = proxy.packets().into_iter();
+        let renews = |packet: &Packet| {
+            packet
+                .sent()
+                .is_some_and(|sent| sent.contains("dblock renew"))
+        };
+        packets.filter(renews).count()
+    };
+    // Just after a renewal, so that the next one is sent long before the lease is over.
+    let before = renewals();
+    eventually("it is renewed", SOON, || renewals() > before);
+    eventually("the server has answered", SOON, || is_idle(server, &name));
+    proxy.freeze();
+    second.wait().expect_code(0).expect_stdout("alone\n");
+    assert!(!runs(command), "{}", first.stderr());
+    first.signal(Signal::SIGCONT);
+    first.wait_within(SOON).expect_code(74);
+}
+
+#[test]
+fn a_stopped_dblock_whose_keeper_was_replaced_and_found_no_server_ends_its_command() {
+    let server = Server::shared(Kind::MySql);
+    let (name, proxy) = (unique("replaced-and-away"), Proxy::to(server));
+    let run = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "8"]);
+    let mut run = holder(run, TELLS_ITS_END).spawn();
+    let command = run.wait_pid("shell");
+    proxy.refuse(true);
+    let keeper = run.keeper(Some(command));
+    send(keeper, Signal::SIGKILL);
+    proxy.cut();
+    eventually("another keeper is there", SOON, || {
+        let children = run.children();
+        children.len() == 2 && !children.contains(&keeper)
+    });
+    run.signal(Signal::SIGSTOP);
+    eventually("it is stopped", SOON, || is_stopped(run.pid()));
+    assert!(runs(command), "{}", run.stderr());
+    eventually_gone(command, SOON);
+    run.signal(Signal::SIGCONT);
+    run.wait_within(SOON).expect_code(74);
 }
 
 #[test]

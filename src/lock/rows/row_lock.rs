@@ -103,6 +103,8 @@ pub struct RowLock {
     pub(super) only_read_only: Option<String>,
     /// Whether the caller was told that another session keeps the row locked.
     pub(super) row_is_locked: bool,
+    /// When to stop waiting for the answer to a renewal at the latest.
+    renew_until: Option<Moment>,
 }
 
 impl RowLock {
@@ -135,6 +137,7 @@ impl RowLock {
             clock: None,
             only_read_only: None,
             row_is_locked: false,
+            renew_until: None,
         }
     }
 
@@ -160,7 +163,11 @@ impl RowLock {
     /// but no writes.
     pub(super) fn limit(&self) -> Duration {
         let limit = Lease::answer_limit(self.ttl);
-        limit.min(self.connector.attempt_limit().max(SHORTEST_LIMIT))
+        let limit = limit.min(self.connector.attempt_limit().max(SHORTEST_LIMIT));
+        match self.renew_until {
+            Some(until) => limit.min(Lease::time_until(until)),
+            None => limit,
+        }
     }
 
     pub(super) fn next_write_id(&mut self) -> u64 {
@@ -278,10 +285,15 @@ impl RowLock {
         }
         let connector = Rc::clone(&self.connector);
         self.named_slot = None;
-        let (session, ()) = connector.connect(|session| {
+        let until = self.renew_until;
+        let open = |session: &mut Session| {
             self.prepare(session)?;
             session.answer_within(self.limit()).map_err(gone)
-        })?;
+        };
+        let (session, ()) = match until.map(Lease::time_until) {
+            Some(limit) => connector.connect_within(limit, open)?,
+            None => connector.connect(open)?,
+        };
         Ok(session)
     }
 }
@@ -313,8 +325,21 @@ impl Backend for RowLock {
         attempt
     }
 
-    fn renew(&mut self) -> Renewal {
-        match self.renew_row() {
+    fn renew(&mut self, until: Option<Moment>) -> Renewal {
+        let limit = self.limit();
+        self.renew_until = until;
+        let is_capped = self.limit() < limit;
+        let set = |lock: &Self| {
+            // If this fails, the session has ended, and its next statement fails.
+            if let (true, Some(session)) = (is_capped, &lock.session) {
+                let _ = session.answer_within(lock.limit());
+            }
+        };
+        set(self);
+        let renewed = self.renew_row();
+        self.renew_until = None;
+        set(self);
+        match renewed {
             Ok(renewal) => renewal,
             // A fault of all servers in a round; it names one of them.
             Err(Fault::ReadOnly(line)) if !line.starts_with("takes no writes") => {
@@ -334,7 +359,7 @@ impl Backend for RowLock {
     }
 
     /// The row has another owner, or none, so others may have held the lock since.
-    fn try_reacquire(&mut self, _take: bool) -> Reattempt {
+    fn try_reacquire(&mut self, _take: bool, _until: Option<Moment>) -> Reattempt {
         let line = "its row is no longer this run's".to_owned();
         Reattempt::Refused(Refusal::Failed(Failure::new(Reason::LockLost, line)))
     }
