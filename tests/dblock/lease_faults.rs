@@ -563,36 +563,45 @@ fn after_a_statement_without_an_answer_nothing_is_sent_on_its_session() {
 #[test]
 fn a_command_that_the_keeper_ends_is_ended_for_the_lost_lock_however_late_it_dies() {
     let server = Server::shared(Kind::MariaDb);
-    let folder = tempfile::tempdir().unwrap();
-    let name = unique("ended-by-keeper");
-    // The keeper may not kill it, which stands for a machine that takes its time.
-    let script = "echo shell $$; exec sleep 60";
-    let mut run = out_of_reach(server, &name, folder.path(), &["--ttl", "4"], script).spawn();
-    let command = run.wait_pid("shell");
-    let keeper = run.keeper(Some(command));
-    for pid in [run.pid(), keeper] {
-        send(pid, Signal::SIGSTOP);
+    let proxy = Proxy::to(server);
+    // The keeper may not kill all of it, which stands for a machine that takes its time. What it may kill tells when it does.
+    let script =
+        "setpriv --reuid=65534 sh -c 'echo sign $$; exec sleep 60' & echo shell $$; exec sleep 60";
+    let begin = |name: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let run = out_of_reach(server, name, folder.path(), &["--ttl", "4"], script);
+        let mut run = run.env("DBLOCK_URL", proxy.url()).spawn();
+        let [command, sign] = ["shell", "sign"].map(|word| run.wait_pid(word));
+        let keeper = run.keeper(Some(command));
+        (folder, run, command, sign, keeper)
+    };
+    let names = ["before", "after"].map(|when| unique(&format!("ended-by-keeper-{when}")));
+    let runs = names.each_ref().map(|name| begin(name));
+    for (_, run, ..) in &runs {
+        run.signal(Signal::SIGSTOP);
     }
-    eventually("the lock is free", TTL + SOON, || {
-        server.holder(&name).is_none()
-    });
-    let _other = server.hold(&name);
-    send(keeper, Signal::SIGCONT);
-    // It sleeps from one attempt to kill the command to the next, and else waits in poll(2).
-    eventually("the keeper ends the command", SOON, || {
-        let waits = std::fs::read_to_string(format!("/proc/{keeper}/syscall"));
-        let number = waits.unwrap_or_default();
-        let sleeps = [libc::SYS_nanosleep, libc::SYS_clock_nanosleep];
-        sleeps
-            .iter()
-            .any(|sleep| number.split(' ').next() == Some(&sleep.to_string()))
-    });
-    run.signal(Signal::SIGCONT);
-    run.wait_stderr("was lost while the command runs", SOON);
-    send(command, Signal::SIGKILL);
-    let end = run.wait_within(SOON);
-    end.expect_code(74)
-        .expect_said(["the command was ended for it"]);
+    // The keeper finds no server, so it has nothing else to say.
+    proxy.refuse(true);
+    proxy.cut();
+    for (dies_first, (_folder, mut run, command, sign, keeper)) in
+        [true, false].into_iter().zip(runs)
+    {
+        eventually_gone(sign, TTL + SOON);
+        send(keeper, Signal::SIGSTOP);
+        eventually("the keeper is stopped", SOON, || is_stopped(keeper));
+        if dies_first {
+            send(command, Signal::SIGKILL);
+        }
+        run.signal(Signal::SIGCONT);
+        run.wait_stderr("was lost while the command runs", SOON);
+        if !dies_first {
+            send(command, Signal::SIGKILL);
+        }
+        send(keeper, Signal::SIGCONT);
+        let end = run.wait_within(SOON);
+        end.expect_code(74)
+            .expect_said(["the command was ended for it"]);
+    }
 }
 
 #[test]
