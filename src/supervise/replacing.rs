@@ -40,6 +40,15 @@ impl Replacing {
         self.restarts.on_death()
     }
 
+    /// Notes why no keeper can hold the lock. `false`: that was reported before.
+    pub fn note_fault(&mut self, failure: &Failure) -> bool {
+        let (since, known) = self.fault.take().unzip();
+        let is_new = known.as_ref() != Some(&failure.line);
+        let since = since.unwrap_or_else(Moment::now);
+        self.fault = Some((since, failure.line.clone()));
+        is_new
+    }
+
     /// The command has ended, so a pending restart is cancelled: the keeper that releases the lock is started at once.
     pub fn cancel(&mut self) {
         self.restarts.next = None;
@@ -129,12 +138,10 @@ impl Supervisor<'_> {
 
     /// No keeper can hold the lock until this fault is over. Reports each fault once.
     pub(super) fn on_keeper_fault(&mut self, failure: &Failure) {
-        let (since, known) = self.replacing.fault.take().unzip();
-        if known.as_ref() != Some(&failure.line) {
-            self.log.error(format_args!("{failure}; trying again"));
+        if !self.replacing.note_fault(failure) {
+            return;
         }
-        let since = since.unwrap_or_else(Moment::now);
-        self.replacing.fault = Some((since, failure.line.clone()));
+        self.log.error(format_args!("{failure}; trying again"));
     }
 
     /// A keeper holds the lock again, so the fault is over.
