@@ -9,7 +9,7 @@ use crate::base::processes::Processes;
 use crate::isolated::restarts::Restarts;
 use crate::keeper::message::{FromKeeper, ToKeeper};
 use crate::keeper::{self, Task, Work};
-use crate::lock::Grant;
+use crate::lock::{Grant, OnLockLost};
 
 /// What is known of the keepers that ended early.
 pub struct Replacing {
@@ -141,7 +141,17 @@ impl Supervisor<'_> {
         if !self.replacing.note_fault(failure) {
             return;
         }
-        self.log.error(format_args!("{failure}; trying again"));
+        if self.replaces_keepers() {
+            self.log.error(format_args!("{failure}; trying again"));
+        } else {
+            // What follows is reported with the keeper's end.
+            self.log.error(failure);
+        }
+    }
+
+    /// Whether a keeper that ends is replaced while the command runs.
+    pub(super) fn replaces_keepers(&self) -> bool {
+        self.is_durable() || self.job.lock.on_lost == OnLockLost::Reacquire
     }
 
     /// A keeper holds the lock again, so the fault is over.
@@ -149,7 +159,6 @@ impl Supervisor<'_> {
         if !matches!(message, FromKeeper::Held(..) | FromKeeper::Confirmed(_)) {
             return;
         }
-        self.replacing.restarts.on_success();
         if self.replacing.fault.take().is_some() {
             let name = &self.job.lock.name;
             self.log.warning(format_args!("{name} is renewed again"));
