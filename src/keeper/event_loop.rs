@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 use std::thread::sleep;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::unistd::Pid;
@@ -356,8 +357,14 @@ impl<'a> Guard<'a> {
         let readable = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
         let mut descriptors = vec![readable(alarm.as_fd())];
         descriptors.extend(session.into_iter().chain(link).map(readable));
-        if poll(&mut descriptors, PollTimeout::NONE).is_err() {
-            return Flow::GoOn;
+        match poll(&mut descriptors, PollTimeout::NONE) {
+            Ok(_) => {}
+            Err(Errno::EINTR) => return Flow::GoOn,
+            // Without events this process would learn neither of the command's end nor of the supervisor's.
+            Err(_) => {
+                self.end_command();
+                return Flow::End;
+            }
         }
         let is_ready = |at: usize| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true));
         let link_at = 1 + usize::from(session.is_some());
@@ -524,10 +531,11 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Kills the command, and returns when it is gone.
+    /// Kills the command, because this process cannot watch it any more, and returns when it is gone.
     fn end_command(&self) {
         let killing = self.killing.as_ref().map(|killing| killing.command);
         if let Some(command) = self.command.or(killing) {
+            let _ = self.link.try_send(&FromKeeper::EndsCommand, None);
             let mut killing = Killing::begin(command);
             while !killing.is_over() {
                 sleep(killing.pause);

@@ -57,7 +57,8 @@ pub enum FromKeeper {
     Killed(Box<Client>),
     /// A lock that was lost cannot be reacquired.
     Abandoned(Refusal),
-    /// The supervisor is stopped and has not ended the command in time: the keeper kills it for the lost lock.
+    /// The keeper kills the command: the supervisor is stopped and has not ended it in time for the lost lock, or the keeper can wait for
+    /// nothing any more.
     EndsCommand,
     /// Whether the end of the run is recorded. If not, the reason was reported before.
     Recorded(bool),

@@ -444,6 +444,26 @@ each_lock! {
     }
 }
 
+#[test]
+fn a_keeper_that_cannot_wait_for_events_ends_the_command_and_itself() {
+    let server = Server::shared(Kind::MariaDb);
+    let name = unique("keeper-refuses");
+    let run = Dblock::run(server, &name).without_terminal();
+    // Its next renewal is soon.
+    let run = run.args(["--ttl", "4"]);
+    let mut run = run.sh("echo shell $$; exec sleep 60").spawn();
+    let command = run.wait_pid("shell");
+    // More descriptors than that cannot be waited for.
+    let limit = format!("--nofile=2:2 --pid {}", run.keeper(Some(command)));
+    let limited = Command::new("prlimit").args(limit.split(' ')).status();
+    assert!(limited.unwrap().success());
+    eventually_gone(command, SOON);
+    let end = run.wait_within(SOON);
+    end.expect_code(74)
+        .expect_said(["the command was ended for it"]);
+    eventually("the lock is free", SOON, || server.holder(&name).is_none());
+}
+
 /// What hides the processes of others.
 const VIEWS: [&str; 4] = [
     "mount -t proc -o hidepid=1 proc /proc",
