@@ -8,7 +8,7 @@ use std::time::Duration;
 use mysql::prelude::Queryable;
 use mysql::{Conn, Row};
 use native_tls::Agreed;
-use nix::sys::socket::{SockaddrStorage, getpeername, setsockopt, sockopt};
+use nix::sys::socket::{SockaddrStorage, getpeername, getsockopt, setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::fault::Fault;
@@ -285,6 +285,7 @@ impl Session {
         let descriptor = self.conn.as_raw_fd();
         // SAFETY: the connection is not closed before the end of this function.
         let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        let limit = getsockopt(&socket, sockopt::ReceiveTimeout).map_err(io::Error::from)?;
         let mut results = self.conn.query_iter(statements)?;
         limit_reading(socket, PROMISED)?;
         let mut row = Ok(None);
@@ -294,7 +295,7 @@ impl Session {
         drop(results);
         // After any other error the session cannot be used, and nothing may wait for it.
         if matches!(row, Ok(_) | Err(mysql::Error::MySqlError(_))) {
-            limit_reading(socket, Duration::ZERO)?;
+            setsockopt(&socket, sockopt::ReceiveTimeout, &limit).map_err(io::Error::from)?;
         }
         row
     }

@@ -173,18 +173,16 @@ pub fn die_with(parent: Pid) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Kills a forked process, and returns how it ended.
+/// How long a process that was killed may take to end.
+const END_LIMIT: Duration = Duration::from_secs(1);
+
+/// Kills a forked process, and returns how it ended. Does not wait for long: a process in an uninterruptible call dies only after the
+/// call.
 pub fn end(pid: Pid) -> String {
-    let _ = kill(pid, Signal::SIGKILL);
-    loop {
-        match waitpid(pid, None) {
-            Err(Errno::EINTR) => {}
-            ended => return how(ended),
-        }
-    }
+    end_within(pid, END_LIMIT)
 }
 
-/// As [`end`], but waits no longer than `limit`: a process in an uninterruptible call dies only after the call.
+/// As [`end`], but waits no longer than `limit`.
 pub fn end_within(pid: Pid, limit: Duration) -> String {
     let _ = kill(pid, Signal::SIGKILL);
     let begun = Moment::now();

@@ -4,7 +4,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::Pid;
 
-use super::message::{FromKeeper, ToKeeper};
+use super::message::{Answer, FromKeeper, ToKeeper};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::die_with;
 use crate::lock::{Caller, Holders};
@@ -20,6 +20,15 @@ impl Caller for Supervisor<'_> {
     fn on_read_only(&self, server: Option<&str>) {
         let server = server.map(str::to_owned);
         let _ = self.0.send(&FromKeeper::OnlyReadOnly(server));
+    }
+
+    fn on_row_locked(&self, is_locked: bool) {
+        let _ = self.0.send(&FromKeeper::RowLocked(is_locked));
+    }
+
+    fn on_taken(&self, holders: &Holders) {
+        let taken = Answer::Taken(holders.clone());
+        let _ = self.0.send(&FromKeeper::Answered(taken));
     }
 
     fn on_wait(&self, holders: &Holders) {

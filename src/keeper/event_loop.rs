@@ -4,13 +4,14 @@ use std::os::fd::AsFd;
 use std::thread::sleep;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::unistd::Pid;
 
 use super::caller::Supervisor;
 use super::lock::{Lock, State};
-use super::message::{Answer, FromKeeper, ToKeeper};
+use super::message::{FromKeeper, ToKeeper};
 use crate::base::clock::{Alarm, Moment};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
@@ -189,8 +190,8 @@ impl<'a> Guard<'a> {
             }
             Attempt::Taken(holders) => {
                 if lock.recorder.is_some() {
-                    let taken = Answer::Taken(holders.clone());
-                    let _ = self.link.send(&FromKeeper::Answered(taken));
+                    // Now with names.
+                    Supervisor(self.link, self.supervisor).on_taken(&holders);
                 }
                 lock.record_skip(&holders, RECORD_LIMIT)?;
                 lock.backend.drop_held();
@@ -237,11 +238,12 @@ impl<'a> Guard<'a> {
             return Flow::End;
         }
         self.end_command_of_the_stopped();
+        let until = self.last_answer();
         let Some(lock) = &mut self.lock else {
             return Flow::End;
         };
         let take = self.command_has_ended || lock.spec.on_lost == OnLockLost::Reacquire;
-        let attempt = lock.backend.try_reacquire(take);
+        let attempt = lock.backend.try_reacquire(take, until);
         let mut pause = lock.backend.pause().min(LONGEST_PAUSE);
         match attempt {
             Reattempt::Acquired(grant, lease) => {
@@ -297,11 +299,12 @@ impl<'a> Guard<'a> {
 
     /// Renews the lock, and reports to the supervisor whether it is still held.
     fn renew(&mut self) -> Flow {
+        let until = self.last_answer();
         let Some(lock) = &mut self.lock else {
             return Flow::End;
         };
         self.retry = None;
-        match (lock.backend.renew(), &mut lock.state) {
+        match (lock.backend.renew(until), &mut lock.state) {
             (Renewal::Confirmed(sent), State::Held(lease)) => {
                 lease.proved = sent;
                 self.silent_since = None;
@@ -354,8 +357,14 @@ impl<'a> Guard<'a> {
         let readable = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
         let mut descriptors = vec![readable(alarm.as_fd())];
         descriptors.extend(session.into_iter().chain(link).map(readable));
-        if poll(&mut descriptors, PollTimeout::NONE).is_err() {
-            return Flow::GoOn;
+        match poll(&mut descriptors, PollTimeout::NONE) {
+            Ok(_) => {}
+            Err(Errno::EINTR) => return Flow::GoOn,
+            // Without events this process would learn neither of the command's end nor of the supervisor's.
+            Err(_) => {
+                self.end_command();
+                return Flow::End;
+            }
         }
         let is_ready = |at: usize| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true));
         let link_at = 1 + usize::from(session.is_some());
@@ -442,6 +451,12 @@ impl<'a> Guard<'a> {
         self.paused && command.is_none_or(Processes::is_stopped)
     }
 
+    /// Until when a server may answer: if the supervisor is stopped, this process must be there to end the command in time.
+    fn last_answer(&self) -> Option<Moment> {
+        self.command?;
+        self.lock.as_ref().and_then(Lock::last_answer)
+    }
+
     /// Kills a command that is past its deadline when the supervisor, whose task that is, is stopped. A supervisor that runs may reap the
     /// command at any moment, and its pid could be somebody else's.
     fn end_command_of_the_stopped(&mut self) {
@@ -457,6 +472,8 @@ impl<'a> Guard<'a> {
             && let Some(command) = self.command.take()
         {
             let _ = self.link.try_send(&FromKeeper::EndsCommand, None);
+            // At once: what comes next may wait for a server.
+            command.signal(libc::SIGKILL);
             self.killing = Some(Killing::begin(command));
         }
     }
@@ -514,10 +531,11 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Kills the command, and returns when it is gone.
+    /// Kills the command, because this process cannot watch it any more, and returns when it is gone.
     fn end_command(&self) {
         let killing = self.killing.as_ref().map(|killing| killing.command);
         if let Some(command) = self.command.or(killing) {
+            let _ = self.link.try_send(&FromKeeper::EndsCommand, None);
             let mut killing = Killing::begin(command);
             while !killing.is_over() {
                 sleep(killing.pause);

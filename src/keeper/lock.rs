@@ -52,21 +52,23 @@ pub struct Lock<'a> {
 }
 
 impl<'a> Lock<'a> {
-    /// The lock of a task, in this state.
+    /// The lock of a task, in this state. `lease`: the latest one, if another keeper has held the lock.
     pub fn new(
         task: &Task<'a>,
         backend: Box<dyn Backend>,
         recorder: Option<Recorder<'a>>,
         state: State,
+        lease: Option<Lease>,
     ) -> Self {
+        // Without a lease `lose()` sets the real deadline.
+        let over = lease.map_or_else(|| Moment::now() + LONGEST_TTL, Lease::over);
         Self {
             backend,
             recorder,
             spec: task.lock,
             kill_after: task.kill_after,
             state,
-            // Placeholder; `lose()` sets the real deadline.
-            over: Moment::now() + LONGEST_TTL,
+            over,
             was_refused: false,
             is_prepared: false,
         }
@@ -93,6 +95,18 @@ impl<'a> Lock<'a> {
             State::Lost | State::Abandoned => self.spec.on_lost != OnLockLost::Ignore,
         };
         must_end.then_some(self.over)
+    }
+
+    /// Until when a server may answer while the command runs; `None`: the command may run on without the lock.
+    pub fn last_answer(&self) -> Option<Moment> {
+        if self.spec.on_lost == OnLockLost::Ignore {
+            return None;
+        }
+        let over = match self.state {
+            State::Held(lease) => lease.over(),
+            _ => self.over,
+        };
+        Some(Lease::last_answer(over, self.spec.ttl))
     }
 
     /// The supervisor ends the command now, so it must be gone within `kill_after`.

@@ -10,12 +10,12 @@ use crate::db::Client;
 use crate::history::RunEnd;
 use crate::lock::{Grant, Holders, Lease, Refusal};
 
-/// What the server has answered to the request for the lock, while the history is still read or written.
+/// What the server has answered to the request for the lock, while its holders are looked up, or the history is still read or written.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Answer {
     /// It is granted.
     Granted,
-    /// It was not acquired in time: these hold it.
+    /// Others hold it: these, as far as that is known by now.
     Taken(Holders),
 }
 
@@ -32,10 +32,12 @@ pub enum FromKeeper {
     AreYouThere,
     /// The latest round found only read-only servers; the text names one. `None`: that is over.
     OnlyReadOnly(Option<String>),
+    /// Whether another session keeps the lock's row or its table locked. Such a server does not count as unreachable.
+    RowLocked(bool),
     /// Whether the server may grant the lock at any moment without the keeper's knowledge. A supervisor that gives up meanwhile has the
     /// keeper release it.
     Claiming(bool),
-    /// The server has answered, and only the history is left. From here on the server does not count as unreachable.
+    /// The server has answered, and only the holders' names or the history are left. From here on the server does not count as unreachable.
     Answered(Answer),
     /// The lock is acquired, or reacquired. The session's descriptor comes with it: while the supervisor has it open, too, the keeper's
     /// death alone does not end the session.
@@ -55,7 +57,8 @@ pub enum FromKeeper {
     Killed(Box<Client>),
     /// A lock that was lost cannot be reacquired.
     Abandoned(Refusal),
-    /// The supervisor is stopped and has not ended the command in time: the keeper kills it for the lost lock.
+    /// The keeper kills the command: the supervisor is stopped and has not ended it in time for the lost lock, or the keeper can wait for
+    /// nothing any more.
     EndsCommand,
     /// Whether the end of the run is recorded. If not, the reason was reported before.
     Recorded(bool),

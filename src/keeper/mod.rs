@@ -155,7 +155,7 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
             // slot.
             sleep(PAUSE);
         }
-        let lock = Lock::new(&task, backend, recorder, State::Acquiring);
+        let lock = Lock::new(&task, backend, recorder, State::Acquiring, None);
         return Guard::new(link, supervisor, Some(lock)).run();
     };
     let lives_on = lease.filter(|_| backend.outlives_session());
@@ -163,7 +163,7 @@ fn keep(work: Work, link: &Rc<Link>, supervisor: Pid) -> Result<(), Failure> {
     let mut guard = Guard::new(
         link,
         supervisor,
-        Some(Lock::new(&task, backend, recorder, state)),
+        Some(Lock::new(&task, backend, recorder, state, lease)),
     );
     guard.command = command;
     guard.command_has_ended = command.is_none();

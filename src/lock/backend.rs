@@ -20,8 +20,9 @@ pub trait Backend {
     /// No further attempt will help.
     fn try_acquire(&mut self, caller: &dyn Caller) -> Result<Attempt, Failure>;
 
-    /// Proves that the lock is held, on a server that takes writes, and extends it.
-    fn renew(&mut self) -> Renewal;
+    /// Proves that the lock is held, on a server that takes writes, and extends it. `until`: when to stop waiting for an answer at the
+    /// latest.
+    fn renew(&mut self, until: Option<Moment>) -> Renewal;
 
     /// Whether the lock outlives its session.
     fn outlives_session(&self) -> bool;
@@ -30,8 +31,8 @@ pub trait Backend {
     fn on_session_end(&mut self) -> Option<String>;
 
     /// Makes one attempt to reacquire the lost slot. Without `take` it only looks for a killer (`dblock kill`), which overrides any
-    /// policy.
-    fn try_reacquire(&mut self, take: bool) -> Reattempt;
+    /// policy. `until`: when to stop waiting for an answer at the latest.
+    fn try_reacquire(&mut self, take: bool, until: Option<Moment>) -> Reattempt;
 
     /// The killer, if the lock was lost because of one.
     fn find_kill(&mut self) -> Option<Client>;
@@ -77,6 +78,11 @@ pub trait Caller {
     fn on_server(&self, server: &str);
     /// Every server is read-only, as the latest attempt showed; the text names one. `None`: that is over.
     fn on_read_only(&self, server: Option<&str>);
+    /// Whether another session keeps the lock's row or its table locked, as the latest attempt showed: the server answers, but not yet
+    /// who holds the lock.
+    fn on_row_locked(&self, _is_locked: bool) {}
+    /// Others hold the lock; who they are is still looked up.
+    fn on_taken(&self, _holders: &Holders) {}
     /// These hold the lock, and the wait begins.
     fn on_wait(&self, holders: &Holders);
     /// Whether the server may grant the lock at any moment without the caller's knowledge. A caller that gives up then must have it

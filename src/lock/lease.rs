@@ -15,6 +15,9 @@ const ANSWERS_IN_TTL: u32 = 8;
 const SHORTEST_LIMIT: Duration = Duration::from_secs(1);
 const LONGEST_LIMIT: Duration = Duration::from_secs(10);
 
+/// The shortest limit on an answer.
+const SHORTEST_CAP: Duration = Duration::from_millis(50);
+
 /// How long a lock is held, as far as that is proved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
@@ -43,6 +46,17 @@ impl Lease {
     /// By when the command must have ended: a tenth of the TTL before the lock expires.
     pub fn over(self) -> Moment {
         self.proved + self.ttl * 9 / 10
+    }
+
+    /// Until when a server may answer while a command runs. Just after the command must have ended: a supervisor that runs has ended it by
+    /// then, and for one that is stopped the keeper ends it.
+    pub fn last_answer(over: Moment, ttl: Duration) -> Moment {
+        over + ttl / 40
+    }
+
+    /// How long a server has for an answer that must arrive by then. Zero would be no limit.
+    pub fn time_until(until: Moment) -> Duration {
+        until.since(Moment::now()).max(SHORTEST_CAP)
     }
 
     /// When dblock must begin to end the command, so that `kill_after` fits in.

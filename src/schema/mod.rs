@@ -10,7 +10,7 @@ mod tables;
 #[cfg(test)]
 pub use fixture::Fixture;
 pub use install::{Installed, Installer, Keep};
-pub use statements::{CATCH_UP_IN_GROUP, Node, prepare as prepare_sql};
+pub use statements::{CATCH_UP_IN_GROUP, LONGEST_LOCK_WAIT, Node, prepare as prepare_sql};
 pub use tables::{
     CRON_DAEMONS, CRON_JOBS, CRON_TICKS, DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS,
     OLDER_FENCE, PUTS, QUEUE_MINUTES, QUEUES, RUNNING, RUNS, Table, VERSION, WORKERS,

@@ -42,6 +42,7 @@ impl Supervisor<'_> {
             deadline: Some(begun + self.job.connection.connect_timeout),
             waiting: false,
             only_read_only: None,
+            row_is_locked: false,
             answer: None,
             grant: None,
             last_note: "connecting".to_owned(),
@@ -202,8 +203,14 @@ impl Supervisor<'_> {
             FromKeeper::AreYouThere | FromKeeper::Claiming(true) => {
                 self.keeper.send(&ToKeeper::Here);
             }
-            FromKeeper::Answered(answer) => acquiring.answer = Some(answer),
+            FromKeeper::Answered(answer) => {
+                if matches!(answer, Answer::Taken(_)) {
+                    self.wait_longer(acquiring);
+                }
+                acquiring.answer = Some(answer);
+            }
             FromKeeper::OnlyReadOnly(server) => acquiring.only_read_only = server,
+            FromKeeper::RowLocked(is_locked) => acquiring.row_is_locked = is_locked,
             message => self.lock.update(&message),
         }
         None
@@ -235,9 +242,15 @@ impl Supervisor<'_> {
         let name = &self.job.lock.name;
         self.log.info(format_args!("{name} is {holders}; waiting"));
         acquiring.last_note = format!("{name} was last {holders}");
-        // Only once, as the keeper continues the same wait on a new session. The keeper ends the wait itself, to the millisecond; this
-        // deadline is for a server that stops answering.
-        if !std::mem::replace(&mut acquiring.waiting, true) {
+        acquiring.answer = None;
+        self.wait_longer(acquiring);
+        acquiring.waiting = true;
+    }
+
+    /// Others hold the lock, and it may be waited for. Only once, as the keeper continues the same wait on a new session. The keeper ends
+    /// the wait itself, to the millisecond; this deadline is for a server that stops answering.
+    fn wait_longer(&self, acquiring: &mut Acquiring) {
+        if !acquiring.waiting {
             let limit = self.job.connection.connect_timeout;
             acquiring.deadline = match self.job.lock.wait {
                 Wait::For(wait) => Some(acquiring.begun + wait + limit),
@@ -272,14 +285,23 @@ impl Supervisor<'_> {
         let name = &self.job.lock.name;
         match &acquiring.answer {
             Some(Answer::Taken(holders)) => {
-                self.log
-                    .warning("cannot record the skip: no answer in time");
+                if self.job.tables.is_some() {
+                    self.log
+                        .warning("cannot record the skip: no answer in time");
+                }
                 return Ok(Acquisition::Taken(holders.clone()));
             }
             // Do not run without the lock here: every other host may get as far as this, and all would run.
             Some(Answer::Granted) => {
                 let line = format!(
                     "{name} was granted, but its history could not be asked in time: {last_note}"
+                );
+                return Err(Failure::new(Reason::Unreachable, line).into());
+            }
+            // Nor here, for the same reason.
+            None if acquiring.row_is_locked => {
+                let line = format!(
+                    "another session keeps the row of {name} locked, and did not unlock it in time"
                 );
                 return Err(Failure::new(Reason::Unreachable, line).into());
             }

@@ -11,7 +11,7 @@ use super::{LAST_CHANCE, Supervisor};
 use crate::base::clock::Moment;
 use crate::base::descriptors;
 use crate::base::text::shown;
-use crate::keeper::message::ToKeeper;
+use crate::keeper::message::{FromKeeper, ToKeeper};
 
 impl Supervisor<'_> {
     pub(super) fn begin_hold(
@@ -75,6 +75,9 @@ impl Supervisor<'_> {
             // The keeper reacquires a lost lock; that no longer concerns the command.
             Event::Message(message) => {
                 self.update(&message);
+                if let FromKeeper::Failed(failure) = &message {
+                    self.on_keeper_fault(failure);
+                }
                 if self.killed {
                     return self.begin_release(None, limit, holding.conclusion);
                 }

@@ -50,6 +50,8 @@ pub struct Acquiring {
     pub waiting: bool,
     /// Names a server while every server is read-only.
     pub only_read_only: Option<String>,
+    /// Whether the server answers, and another session keeps the lock's row locked.
+    pub row_is_locked: bool,
     /// What a server has answered, while the history is still read or written.
     pub answer: Option<Answer>,
     pub grant: Option<Grant>,

@@ -142,6 +142,9 @@ impl Supervisor<'_> {
             FromKeeper::Lost(cause) if self.lock.is_held() => self.lost_at_the_end(cause),
             FromKeeper::Note(level, text) => self.log.say(*level, text),
             FromKeeper::Held(..) | FromKeeper::Killed(_) => self.update(message),
+            FromKeeper::Failed(failure) if self.replacing.note_fault(failure) => {
+                self.log.warning(failure);
+            }
             _ => {}
         }
     }

@@ -9,7 +9,7 @@ use crate::base::processes::Processes;
 use crate::isolated::restarts::Restarts;
 use crate::keeper::message::{FromKeeper, ToKeeper};
 use crate::keeper::{self, Task, Work};
-use crate::lock::Grant;
+use crate::lock::{Grant, OnLockLost};
 
 /// What is known of the keepers that ended early.
 pub struct Replacing {
@@ -38,6 +38,15 @@ impl Replacing {
     /// A keeper has died without giving a reason. `true`: another one is started soon.
     pub fn on_death(&mut self) -> bool {
         self.restarts.on_death()
+    }
+
+    /// Notes why no keeper can hold the lock. `false`: that was reported before.
+    pub fn note_fault(&mut self, failure: &Failure) -> bool {
+        let (since, known) = self.fault.take().unzip();
+        let is_new = known.as_ref() != Some(&failure.line);
+        let since = since.unwrap_or_else(Moment::now);
+        self.fault = Some((since, failure.line.clone()));
+        is_new
     }
 
     /// The command has ended, so a pending restart is cancelled: the keeper that releases the lock is started at once.
@@ -129,12 +138,20 @@ impl Supervisor<'_> {
 
     /// No keeper can hold the lock until this fault is over. Reports each fault once.
     pub(super) fn on_keeper_fault(&mut self, failure: &Failure) {
-        let (since, known) = self.replacing.fault.take().unzip();
-        if known.as_ref() != Some(&failure.line) {
-            self.log.error(format_args!("{failure}; trying again"));
+        if !self.replacing.note_fault(failure) {
+            return;
         }
-        let since = since.unwrap_or_else(Moment::now);
-        self.replacing.fault = Some((since, failure.line.clone()));
+        if self.replaces_keepers() {
+            self.log.error(format_args!("{failure}; trying again"));
+        } else {
+            // What follows is reported with the keeper's end.
+            self.log.error(failure);
+        }
+    }
+
+    /// Whether a keeper that ends is replaced while the command runs.
+    pub(super) fn replaces_keepers(&self) -> bool {
+        self.is_durable() || self.job.lock.on_lost == OnLockLost::Reacquire
     }
 
     /// A keeper holds the lock again, so the fault is over.
@@ -142,7 +159,6 @@ impl Supervisor<'_> {
         if !matches!(message, FromKeeper::Held(..) | FromKeeper::Confirmed(_)) {
             return;
         }
-        self.replacing.restarts.on_success();
         if self.replacing.fault.take().is_some() {
             let name = &self.job.lock.name;
             self.log.warning(format_args!("{name} is renewed again"));

@@ -205,9 +205,13 @@ impl Supervisor<'_> {
             // Only where the lock was lost: this keeper cannot even begin to reacquire it. A keeper that fails in a renewal is gone next,
             // which is handled there.
             FromKeeper::Failed(failure) if !before.is_held() => {
-                self.log
-                    .error(format_args!("{failure}; ending the command"));
-                return self.job.lock.on_lost == OnLockLost::Reacquire;
+                let policy = self.job.lock.on_lost;
+                let consequence = match policy {
+                    OnLockLost::Reacquire | OnLockLost::Terminate => "ending the command",
+                    OnLockLost::Ignore => "the command continues without it",
+                };
+                self.log.error(format_args!("{failure}; {consequence}"));
+                return policy == OnLockLost::Reacquire;
             }
             FromKeeper::Failed(failure) => self.on_keeper_fault(&failure),
             // The command may not be dead yet. Whatever it dies of, the lost lock was the cause.
@@ -232,8 +236,7 @@ impl Supervisor<'_> {
                 return Some(Cause::LockLost);
             }
         }
-        let goes_on = outlives || self.job.lock.on_lost == OnLockLost::Reacquire;
-        let is_over = goes_on && !self.schedule_keeper(end) && !outlives;
+        let is_over = self.replaces_keepers() && !self.schedule_keeper(end) && !outlives;
         is_over.then_some(Cause::LockLost)
     }
 

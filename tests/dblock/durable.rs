@@ -870,6 +870,38 @@ fn a_keeper_that_cannot_live_is_replaced_after_pauses_and_told_of_once() {
 }
 
 #[test]
+fn a_keeper_that_cannot_live_after_the_commands_end_is_replaced_for_as_long_as_the_lock_is_held() {
+    let server = Server::durable(Kind::MariaDb);
+    let name = unique("cannot-live-in-hold");
+    let folder = tempfile::tempdir().unwrap();
+    let password = folder.path().join("password");
+    std::fs::write(&password, PASSWORD).unwrap();
+    let run = Dblock::run(server, &name).args(["-v", "--ttl", "60", "--hold-at-least", "60"]);
+    let run = run.env_remove("DBLOCK_PASSWORD").without_terminal();
+    let run = run.arg("--password-file").arg(&password);
+    let mut run = run.sh("exit 5").spawn();
+    run.wait_stderr("dblock: holding ", SOON);
+    let before = session_of(server, &name).expect("it is held");
+    eventually("the keeper alone is left", SOON, || {
+        run.children().len() == 1
+    });
+    let keeper = run.keeper(None);
+    std::fs::remove_file(&password).unwrap();
+    send(keeper, Signal::SIGKILL);
+    // More than may die without a reason.
+    let mut seen = vec![keeper];
+    next_keepers(&run, &mut seen, 7, drop);
+    std::fs::write(&password, PASSWORD).unwrap();
+    eventually("it is held on another session", SOON, || {
+        session_of(server, &name).is_some_and(|session| session != before)
+    });
+    assert!(run.is_running(), "{}", run.stderr());
+    run.signal(Signal::SIGTERM);
+    run.wait_within(SOON).expect_code(5);
+    assert_eq!(row(server, &name).unwrap().owner, None, "it is released");
+}
+
+#[test]
 fn keepers_that_die_again_and_again_are_not_replaced_for_ever() {
     let server = Server::durable(Kind::MariaDb);
     for durable in [true, false] {

@@ -96,6 +96,14 @@ fn kill_session(server: &Server, name: &str) -> u64 {
     session
 }
 
+/// Whether the session that holds the lock has answered its last statement.
+fn is_idle(server: &Server, name: &str) -> bool {
+    let mut admin = server.admin();
+    let idle =
+        "SELECT command = 'Sleep' FROM information_schema.processlist WHERE id = IS_USED_LOCK(?)";
+    admin.exec_first(idle, (name,)).unwrap() == Some(true)
+}
+
 #[track_caller]
 fn send_each(pids: [i32; 3], signal: Signal) {
     for pid in pids {
@@ -555,36 +563,104 @@ fn after_a_statement_without_an_answer_nothing_is_sent_on_its_session() {
 #[test]
 fn a_command_that_the_keeper_ends_is_ended_for_the_lost_lock_however_late_it_dies() {
     let server = Server::shared(Kind::MariaDb);
-    let folder = tempfile::tempdir().unwrap();
-    let name = unique("ended-by-keeper");
-    // The keeper may not kill it, which stands for a machine that takes its time.
-    let script = "echo shell $$; exec sleep 60";
-    let mut run = out_of_reach(server, &name, folder.path(), &["--ttl", "4"], script).spawn();
-    let command = run.wait_pid("shell");
-    let keeper = run.keeper(Some(command));
-    for pid in [run.pid(), keeper] {
-        send(pid, Signal::SIGSTOP);
+    let proxy = Proxy::to(server);
+    // The keeper may not kill all of it, which stands for a machine that takes its time. What it may kill tells when it does.
+    let script =
+        "setpriv --reuid=65534 sh -c 'echo sign $$; exec sleep 60' & echo shell $$; exec sleep 60";
+    let begin = |name: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let run = out_of_reach(server, name, folder.path(), &["--ttl", "4"], script);
+        let mut run = run.env("DBLOCK_URL", proxy.url()).spawn();
+        let [command, sign] = ["shell", "sign"].map(|word| run.wait_pid(word));
+        let keeper = run.keeper(Some(command));
+        (folder, run, command, sign, keeper)
+    };
+    let names = ["before", "after"].map(|when| unique(&format!("ended-by-keeper-{when}")));
+    let runs = names.each_ref().map(|name| begin(name));
+    for (_, run, ..) in &runs {
+        run.signal(Signal::SIGSTOP);
     }
-    eventually("the lock is free", TTL + SOON, || {
-        server.holder(&name).is_none()
+    // The keeper finds no server, so it has nothing else to say.
+    proxy.refuse(true);
+    proxy.cut();
+    for (dies_first, (_folder, mut run, command, sign, keeper)) in
+        [true, false].into_iter().zip(runs)
+    {
+        eventually_gone(sign, TTL + SOON);
+        send(keeper, Signal::SIGSTOP);
+        eventually("the keeper is stopped", SOON, || is_stopped(keeper));
+        if dies_first {
+            send(command, Signal::SIGKILL);
+        }
+        run.signal(Signal::SIGCONT);
+        run.wait_stderr("was lost while the command runs", SOON);
+        if !dies_first {
+            send(command, Signal::SIGKILL);
+        }
+        send(keeper, Signal::SIGCONT);
+        let end = run.wait_within(SOON);
+        end.expect_code(74)
+            .expect_said(["the command was ended for it"]);
+    }
+}
+
+#[test]
+fn a_stopped_dblock_whose_server_falls_silent_has_ended_its_command_before_another_holds_the_lock()
+{
+    let server = Server::shared(Kind::MySql);
+    let folder = tempfile::tempdir().unwrap();
+    let (name, proxy) = (unique("stopped-and-silent"), Proxy::to(server));
+    let sign = folder.path().join(&name);
+    let script = with_sign_of_life(
+        &sign,
+        "trap '' TERM; echo shell $$; while :; do sleep 0.1; done",
+    );
+    let run = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "4"]);
+    let mut first = holder(run, &script).spawn();
+    let command = first.wait_pid("shell");
+    let second = second(server, &name, &looks_for_life(&sign));
+    first.signal(Signal::SIGSTOP);
+    let renewals = || {
+        let packets = proxy.packets().into_iter();
+        let renews = |packet: &Packet| {
+            packet
+                .sent()
+                .is_some_and(|sent| sent.contains("dblock renew"))
+        };
+        packets.filter(renews).count()
+    };
+    // Just after a renewal, so that the next one is sent long before the lease is over.
+    let before = renewals();
+    eventually("it is renewed", SOON, || renewals() > before);
+    eventually("the server has answered", SOON, || is_idle(server, &name));
+    proxy.freeze();
+    second.wait().expect_code(0).expect_stdout("alone\n");
+    assert!(!runs(command), "{}", first.stderr());
+    first.signal(Signal::SIGCONT);
+    first.wait_within(SOON).expect_code(74);
+}
+
+#[test]
+fn a_stopped_dblock_whose_keeper_was_replaced_and_found_no_server_ends_its_command() {
+    let server = Server::shared(Kind::MySql);
+    let (name, proxy) = (unique("replaced-and-away"), Proxy::to(server));
+    let run = Dblock::run_at(&proxy.url(), &name).args(["--ttl", "8"]);
+    let mut run = holder(run, TELLS_ITS_END).spawn();
+    let command = run.wait_pid("shell");
+    proxy.refuse(true);
+    let keeper = run.keeper(Some(command));
+    send(keeper, Signal::SIGKILL);
+    proxy.cut();
+    eventually("another keeper is there", SOON, || {
+        let children = run.children();
+        children.len() == 2 && !children.contains(&keeper)
     });
-    let _other = server.hold(&name);
-    send(keeper, Signal::SIGCONT);
-    // It sleeps from one attempt to kill the command to the next, and else waits in poll(2).
-    eventually("the keeper ends the command", SOON, || {
-        let waits = std::fs::read_to_string(format!("/proc/{keeper}/syscall"));
-        let number = waits.unwrap_or_default();
-        let sleeps = [libc::SYS_nanosleep, libc::SYS_clock_nanosleep];
-        sleeps
-            .iter()
-            .any(|sleep| number.split(' ').next() == Some(&sleep.to_string()))
-    });
+    run.signal(Signal::SIGSTOP);
+    eventually("it is stopped", SOON, || is_stopped(run.pid()));
+    assert!(runs(command), "{}", run.stderr());
+    eventually_gone(command, SOON);
     run.signal(Signal::SIGCONT);
-    run.wait_stderr("was lost while the command runs", SOON);
-    send(command, Signal::SIGKILL);
-    let end = run.wait_within(SOON);
-    end.expect_code(74)
-        .expect_said(["the command was ended for it"]);
+    run.wait_within(SOON).expect_code(74);
 }
 
 #[test]

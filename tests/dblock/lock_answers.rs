@@ -69,9 +69,15 @@ fn instead(answer: Answer) -> Reply {
 
 /// A server that answers the first `GET_LOCK`s with these, and all later ones with the last of them.
 fn server(kind: Kind, replies: &[Reply]) -> Fake {
+    let mut answer = answers(replies);
+    Fake::start(kind, move |statement| answer(statement))
+}
+
+/// What such a server answers to a statement.
+fn answers(replies: &[Reply]) -> impl FnMut(&str) -> Answer + Send + use<> {
     let mut replies = VecDeque::from(replies.to_vec());
     let mut holder = None;
-    Fake::start(kind, move |statement| {
+    move |statement| {
         let upper = statement.to_uppercase();
         let Some(select) = upper.strip_prefix("SELECT ") else {
             return Answer::Ok;
@@ -116,7 +122,7 @@ fn server(kind: Kind, replies: &[Reply]) -> Fake {
             _ => None,
         };
         Answer::Row(items(select).iter().map(cell).collect())
-    })
+    }
 }
 
 /// What stands between the commas of a select list.
@@ -168,6 +174,28 @@ fn a_clear_answer_is_believed() {
             .0
             .expect_code(0)
             .expect_stdout("ran\n");
+    }
+}
+
+#[test]
+fn a_lock_that_is_taken_stays_taken_while_the_server_does_not_say_by_whom() {
+    for options in [&["--wait", "0"][..], &["--wait", "1", "-v"]] {
+        let mut answer = answers(&[taken()]);
+        let server = Fake::start(Kind::MariaDb, move |statement| {
+            let who = statement.contains("holder.id");
+            if who {
+                Answer::Silence
+            } else {
+                answer(statement)
+            }
+        });
+        let run = Dblock::run_at(&server.url(), "x").args(options);
+        let run = run.args(["--connect-timeout", "1", "--if-unreachable", "run"]);
+        let output = run.sh("echo ran").output();
+        output.expect_code(75).expect_stdout("");
+        let asked = server.statements();
+        let who = asked.iter().filter(|one| one.contains("holder.id"));
+        assert_eq!(who.count(), 1, "{asked:?}");
     }
 }
 

@@ -517,6 +517,26 @@ fn a_server_that_has_answered_is_not_out_of_reach_while_its_history_is_locked() 
     run().expect_code(0).expect_stdout("ran\n").expect_silence();
 }
 
+#[test]
+fn a_server_whose_rows_are_locked_is_not_out_of_reach() {
+    let server = Server::shared(Kind::MariaDb);
+    let tables = Tables::new(server);
+    let name = unique("rows-locked");
+    let run = || {
+        let run = tables
+            .at("run")
+            .args(["--name", &name, "--durable", "--if-unreachable", "run"]);
+        run.args(["--connect-timeout", "4"]).sh("echo ran").output()
+    };
+    run().expect_code(0).expect_stdout("ran\n");
+    let mut locks = tables.admin();
+    locks.query_drop("LOCK TABLES dblock_locks READ").unwrap();
+    run()
+        .expect_code(69)
+        .expect_stdout("")
+        .expect_said([format!("another session keeps the row of {name} locked")]);
+}
+
 /// A run that is to succeed for its tick, through this proxy, and says `began`; it ends when its stdin is closed.
 fn to_succeed(proxy: &Proxy, name: &str, options: &[&str]) -> Running {
     let run = Dblock::run_at(&proxy.url(), name).args(YEARLY);

@@ -423,21 +423,45 @@ fn the_lock_is_held_until_the_group_is_gone_where_the_system_refuses_to_wait_for
     eventually("the lock is free", SOON, || server.holder(&name).is_none());
 }
 
+each_lock! {
+    fn the_lock_of_a_dblock_that_was_killed_does_not_wait_for_its_record(shared) {
+        let server = Server::durable(Kind::MariaDb);
+        let name = unique("unrecorded");
+        let kind = if shared.durable { "--durable" } else { "--record" };
+        let run = Dblock::run_at(&server.url(), &name).args([kind, "--ttl", "1h"]);
+        let mut run = run.sh("echo shell $$; exec sleep 60").spawn();
+        run.wait_pid("shell");
+        let mut admin = server.admin();
+        admin.query_drop("START TRANSACTION").unwrap();
+        let lock = "SELECT * FROM dblock.dblock_runs WHERE name = ? FOR UPDATE";
+        let rows: Vec<mysql::Row> = admin.exec(lock, (&name,)).unwrap();
+        assert_eq!(rows.len(), 1, "the run is recorded");
+        run.signal(Signal::SIGKILL);
+        eventually("the lock is free", SOON, || {
+            server.holder(&name).is_none() && server.owner(&name, 0).is_none()
+        });
+        admin.query_drop("ROLLBACK").unwrap();
+    }
+}
+
 #[test]
-fn the_lock_of_a_dblock_that_was_killed_does_not_wait_for_its_record() {
-    let server = Server::durable(Kind::MariaDb);
-    let name = unique("unrecorded");
-    let run = Dblock::run_at(&server.url(), &name).arg("--record");
+fn a_keeper_that_cannot_wait_for_events_ends_the_command_and_itself() {
+    let server = Server::shared(Kind::MariaDb);
+    let name = unique("keeper-refuses");
+    let run = Dblock::run(server, &name).without_terminal();
+    // Its next renewal is soon.
+    let run = run.args(["--ttl", "4"]);
     let mut run = run.sh("echo shell $$; exec sleep 60").spawn();
-    run.wait_pid("shell");
-    let mut admin = server.admin();
-    admin.query_drop("START TRANSACTION").unwrap();
-    let lock = "SELECT * FROM dblock.dblock_runs WHERE name = ? FOR UPDATE";
-    let rows: Vec<mysql::Row> = admin.exec(lock, (&name,)).unwrap();
-    assert_eq!(rows.len(), 1, "the run is recorded");
-    run.signal(Signal::SIGKILL);
+    let command = run.wait_pid("shell");
+    // More descriptors than that cannot be waited for.
+    let limit = format!("--nofile=2:2 --pid {}", run.keeper(Some(command)));
+    let limited = Command::new("prlimit").args(limit.split(' ')).status();
+    assert!(limited.unwrap().success());
+    eventually_gone(command, SOON);
+    let end = run.wait_within(SOON);
+    end.expect_code(74)
+        .expect_said(["the command was ended for it"]);
     eventually("the lock is free", SOON, || server.holder(&name).is_none());
-    admin.query_drop("ROLLBACK").unwrap();
 }
 
 /// What hides the processes of others.

@@ -311,7 +311,7 @@ impl Request {
                     return Ok(Turn::Over(Decision::Held(grant, Lease { ttl, proved })));
                 }
                 Next::Taken => {
-                    let holders = self.holders_if(self.verbosity.when_taken, session)?;
+                    let holders = self.taken(session, caller)?;
                     return Ok(Turn::Over(Decision::Taken(holders)));
                 }
                 Next::GiveWay => {
@@ -319,8 +319,9 @@ impl Request {
                     return Err(Fault::Gone(cause.to_owned()));
                 }
                 Next::GiveUp(slot) => {
+                    caller.on_taken(&self.unnamed_holders());
                     self.release(slot, session)?;
-                    let holders = self.holders_if(self.verbosity.when_taken, session)?;
+                    let holders = self.taken(session, caller)?;
                     return Ok(Turn::Over(Decision::Taken(holders)));
                 }
                 Next::Release(slot, next) => {
@@ -360,7 +361,8 @@ impl Request {
                 return Ok(Turn::Unproved(slot, granted));
             }
             if next == Step::Queue && !waits {
-                caller.on_wait(&self.holders_if(self.verbosity.when_waiting, session)?);
+                let wanted = self.verbosity.when_waiting;
+                caller.on_wait(&self.tell_and_name_holders(wanted, session, caller)?);
                 carry_out(session, &shorten_idle_timeout())?;
                 waits = true;
                 self.has_waited = true;

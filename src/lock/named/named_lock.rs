@@ -14,7 +14,7 @@ use crate::base::log::Level;
 use crate::db::server_facts::{READ_ONLY, is_read_only};
 use crate::db::{Client, Connector, Fault, Plain, Session};
 use crate::lock::{
-    Attempt, Backend, Caller, Grant, LockSpec, Name, Reattempt, Refusal, Release, Renewal,
+    Attempt, Backend, Caller, Grant, Lease, LockSpec, Name, Reattempt, Refusal, Release, Renewal,
 };
 use crate::schema;
 
@@ -51,6 +51,8 @@ pub struct NamedLock {
     asked_on: Option<u64>,
     /// The caller's latest notice that every server is read-only.
     only_read_only: Option<String>,
+    /// How long the session that holds the slot may take for an answer; `None`: without limit.
+    answer_limit: Option<Duration>,
 }
 
 impl NamedLock {
@@ -65,6 +67,7 @@ impl NamedLock {
             killed: None,
             asked_on: None,
             only_read_only: None,
+            answer_limit: None,
         }
     }
 
@@ -221,13 +224,25 @@ impl Backend for NamedLock {
         }
     }
 
-    fn renew(&mut self) -> Renewal {
+    fn renew(&mut self, until: Option<Moment>) -> Renewal {
+        let limit = self.answer_limit;
         let Some(session) = &mut self.session else {
             return Renewal::Lost(NOT_HELD.to_owned());
         };
         let sent = Moment::now();
+        let cap = until.map(Lease::time_until);
+        let cap = cap.filter(|cap| limit.is_none_or(|limit| *cap < limit));
+        // If this fails, the session has ended, and its next statement fails.
+        if let Some(cap) = cap {
+            let _ = session.answer_within(cap);
+        }
         let cause = match self.request.renew(self.grant.slot, session) {
-            Ok(true) => return Renewal::Confirmed(sent),
+            Ok(true) => {
+                if cap.is_some() {
+                    let _ = session.answer_within(limit.unwrap_or_default());
+                }
+                return Renewal::Confirmed(sent);
+            }
             Ok(false) => NOT_HELD.to_owned(),
             Err(Fault::ReadOnly(cause)) => format!("{session} {cause}"),
             Err(fault) => fault.to_string(),
@@ -244,15 +259,24 @@ impl Backend for NamedLock {
         Some("the server ended the session".to_owned())
     }
 
-    fn try_reacquire(&mut self, take: bool) -> Reattempt {
+    fn try_reacquire(&mut self, take: bool, until: Option<Moment>) -> Reattempt {
         let (grant, request) = (self.grant, &mut self.request);
-        let retaken = self.connector.connect(|session| {
+        let retake = |session: &mut Session| {
+            if let Some(until) = until {
+                session
+                    .answer_within(Lease::time_until(until))
+                    .map_err(|error| Fault::Gone(error.to_string()))?;
+            }
             if take {
                 return request.retake(grant, session).map(Some);
             }
             let killer = request.find_killer(grant, session)?;
             Ok(killer.map(Retake::Killed))
-        });
+        };
+        let retaken = match until.map(Lease::time_until) {
+            Some(limit) => self.connector.connect_within(limit, retake),
+            None => self.connector.connect(retake),
+        };
         match retaken {
             Ok((session, Some(Retake::Held(grant, lease)))) => {
                 self.hold(session, grant);
@@ -274,7 +298,7 @@ impl Backend for NamedLock {
     }
 
     fn find_kill(&mut self) -> Option<Client> {
-        match self.try_reacquire(false) {
+        match self.try_reacquire(false, None) {
             Reattempt::Killed(killer) => Some(killer),
             _ => None,
         }
@@ -353,6 +377,7 @@ impl Backend for NamedLock {
 
     fn answer_within(&mut self, limit: Duration) -> io::Result<()> {
         self.connector.cap_attempts(limit / SHARE_OF_TTL);
+        self.answer_limit = Some(limit);
         self.session
             .as_ref()
             .map_or(Ok(()), |session| session.answer_within(limit))

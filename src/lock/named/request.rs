@@ -13,7 +13,7 @@ use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::server_facts::READ_ONLY;
 use crate::db::{Client, Fault, OWN_ATTRIBUTES, Session, Statement, claims, client};
-use crate::lock::{Holder, Holders, LockSpec, MOST_NAMED, Wait};
+use crate::lock::{Caller, Holder, Holders, Lease, LockSpec, MOST_NAMED, Wait};
 
 /// The pause before the next attempt, after an unclear answer, an interrupted statement or a lost session.
 pub const PAUSE: Duration = Duration::from_millis(100);
@@ -244,18 +244,50 @@ impl Request {
         Ok(fitness)
     }
 
-    /// Who holds the lock that was not acquired, if the caller `asked` for that.
+    /// Tells the caller that others hold the lock, and then asks who they are, if that is `wanted`. The server may be slow to say that, or
+    /// may fall silent: it has answered what matters.
     ///
     /// # Errors
     /// [`Fault::Gone`].
-    pub(super) fn holders_if(&self, asked: bool, session: &mut Session) -> Result<Holders, Fault> {
-        if asked {
+    pub(super) fn tell_and_name_holders(
+        &self,
+        wanted: bool,
+        session: &mut Session,
+        caller: &dyn Caller,
+    ) -> Result<Holders, Fault> {
+        let unnamed = self.unnamed_holders();
+        caller.on_taken(&unnamed);
+        if wanted {
             return self.holders(session);
         }
-        Ok(Holders {
+        Ok(unnamed)
+    }
+
+    /// What the caller learns when it was not acquired in time. Leaves out the names if the server takes too long to say them.
+    ///
+    /// # Errors
+    /// [`Fault::Gone`].
+    pub(super) fn taken(
+        &self,
+        session: &mut Session,
+        caller: &dyn Caller,
+    ) -> Result<Holders, Fault> {
+        let (asked, limit) = (Moment::now(), Lease::answer_limit(self.ttl));
+        session
+            .answer_within(limit)
+            .map_err(|error| Fault::Gone(error.to_string()))?;
+        let wanted = self.verbosity.when_taken;
+        match self.tell_and_name_holders(wanted, session, caller) {
+            Err(Fault::Gone(_)) if asked.elapsed() >= limit => Ok(self.unnamed_holders()),
+            holders => holders,
+        }
+    }
+
+    pub(super) fn unnamed_holders(&self) -> Holders {
+        Holders {
             named: Vec::new(),
             slots: self.slots,
-        })
+        }
     }
 
     /// Asks who holds the lock.

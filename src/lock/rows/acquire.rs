@@ -72,6 +72,7 @@ impl RowLock {
                 Ok(Attempt::Retry(LONGEST_PAUSE))
             }
             Err(fault) => {
+                self.report_locked_row(&fault, caller);
                 let line = format!("lost the session with {session}: {fault}");
                 session.tell(Level::Info, &line);
                 self.connector.try_last(&session);
@@ -103,7 +104,10 @@ impl RowLock {
         match opened {
             Ok(opened) => return Ok(Some(opened)),
             Err(Fault::Final(failure)) => return Err(failure),
-            Err(fault) => self.report_read_only(&fault, caller),
+            Err(fault) => {
+                self.report_locked_row(&fault, caller);
+                self.report_read_only(&fault, caller);
+            }
         }
         Ok(None)
     }
@@ -112,7 +116,7 @@ impl RowLock {
     fn prepare_and_open(&mut self, session: &mut Session) -> Result<Result<Opening, Fault>, Fault> {
         self.limit_preparing(session)?;
         let (first, asked) = (self.request.first(), Moment::now());
-        let (prepared, answer) = prepare_and_ask(&self.spec.tables, &first, session);
+        let (prepared, answer) = prepare_and_ask(&self.spec.tables, self.limit(), &first, session);
         self.note_prepared(asked, prepared, session)?;
         Ok(self.request.open_after(first, answer, session))
     }
@@ -126,6 +130,20 @@ impl RowLock {
         if read_only != self.only_read_only.as_ref() {
             caller.on_read_only(read_only.map(String::as_str));
             self.only_read_only = read_only.cloned();
+        }
+    }
+
+    /// Tells the caller if a statement failed because another session keeps the row locked. Any other fault says nothing of that.
+    pub(super) fn report_locked_row(&mut self, fault: &Fault, caller: &dyn Caller) {
+        if matches!(fault, Fault::Conflict(_)) {
+            self.note_locked_row(true, caller);
+        }
+    }
+
+    fn note_locked_row(&mut self, is_locked: bool, caller: &dyn Caller) {
+        if is_locked != self.row_is_locked {
+            caller.on_row_locked(is_locked);
+            self.row_is_locked = is_locked;
         }
     }
 
@@ -181,6 +199,7 @@ impl RowLock {
             let holders = self.holders(&rows);
             let left = self.request.left();
             if left == Some(Duration::ZERO) {
+                caller.on_taken(&holders);
                 if let Some(named) = self.named_slot.take() {
                     self.request.release(named, session)?;
                 }
@@ -237,7 +256,10 @@ impl RowLock {
         let sent = Moment::now();
         let fence = match self.write(&write.without_look(), session) {
             Ok(written) => written.fence,
-            Err(Fault::Conflict(_) | Fault::Interrupted(_)) => None,
+            Err(fault @ (Fault::Conflict(_) | Fault::Interrupted(_))) => {
+                self.report_locked_row(&fault, caller);
+                None
+            }
             Err(fault) => return Err(fault),
         };
         if fence.is_none() {
@@ -350,7 +372,10 @@ impl RowLock {
                     };
                     return Ok(Claimed::Held(grant, lease));
                 }
-                Next::Taken => return Ok(Claimed::Taken(rows)),
+                Next::Taken => {
+                    self.note_locked_row(false, caller);
+                    return Ok(Claimed::Taken(rows));
+                }
                 Next::Write(change) => change,
             };
             if let Change::TakeExpired { slot, .. } = change {
@@ -368,6 +393,7 @@ impl RowLock {
             match self.write(&write, session) {
                 Ok(seen) => {
                     conflicts = 0;
+                    self.note_locked_row(false, caller);
                     if let (Some(slot), Some(fence)) = (alone, seen.fence) {
                         next = Next::Held { slot, fence };
                         continue;
@@ -380,7 +406,10 @@ impl RowLock {
                     next = self.claimant(slots).next(&rows, Some(write_id));
                 }
                 // The write has changed nothing.
-                Err(Fault::Conflict(_) | Fault::Interrupted(_)) if conflicts < MOST_CONFLICTS => {
+                Err(fault @ (Fault::Conflict(_) | Fault::Interrupted(_)))
+                    if conflicts < MOST_CONFLICTS =>
+                {
+                    self.report_locked_row(&fault, caller);
                     conflicts += 1;
                     sleep(by_chance(CONFLICT_PAUSE));
                     looks = true;

@@ -88,7 +88,7 @@ impl RowLock {
         let change = Change::Renew { slot, fence };
         let write = self.statements.write(change, write_id, &self.terms(&[]));
         let sent = Moment::now();
-        let rows = match self.write_through(&write, &mut session) {
+        let rows = match self.write_through(&write, self.limit(), &mut session) {
             Ok(written) => written.rows,
             Err(fault) => return Err(self.keep_where_full(session, fault)),
         };
@@ -188,6 +188,15 @@ impl RowLock {
 
     /// Releases the row, and then the named lock. `false`: the row belonged to another owner.
     pub(super) fn release_row(&mut self, also: &[String]) -> Result<bool, Fault> {
+        self.release_row_within(also, self.limit())
+    }
+
+    /// As [`RowLock::release_row`]. `patience`: how long to try again if another session has locked what is written.
+    pub(super) fn release_row_within(
+        &mut self,
+        also: &[String],
+        patience: Duration,
+    ) -> Result<bool, Fault> {
         let Grant { slot, fence, .. } = self.grant;
         if self.is_the_scripts() {
             return Ok(true);
@@ -217,7 +226,7 @@ impl RowLock {
             has_changed,
             queue_head,
             ..
-        } = match self.write_through(&write, &mut session) {
+        } = match self.write_through(&write, patience, &mut session) {
             Ok(written) => written,
             Err(fault) => {
                 self.may_be_released |= matches!(fault, Fault::Gone(_));
@@ -294,6 +303,7 @@ impl RowLock {
 
     /// How long to wait after a round of all servers has failed. Tells the caller if that was because they are read-only.
     fn pause_after(&mut self, fault: &Fault, caller: &dyn Caller) -> Duration {
+        self.report_locked_row(fault, caller);
         self.report_read_only(fault, caller);
         self.connector.pause()
     }

@@ -32,7 +32,7 @@ impl Rows {
             return Ok(None);
         };
         tables.judge(Ok(Some(version)), session)?;
-        let prepared = prepare(&tables, session);
+        let prepared = prepare(&tables, Duration::MAX, session);
         let is_multi_primary = prepared.map_err(|fault| tables.explain(fault))?.is_cluster;
         Ok(Some(Self {
             tables,

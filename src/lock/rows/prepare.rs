@@ -1,5 +1,7 @@
 //! Prepares a session for the tables, and finds out what its server is.
 
+use std::time::Duration;
+
 use super::statements::{Prepare, PrepareAndOpen, Prepared};
 use crate::base::exit::Reason;
 use crate::db::server_facts::{READ_ONLY, is_read_only};
@@ -8,48 +10,63 @@ use crate::lock::named::{First, FirstAnswer};
 use crate::schema::{Node, Tables, catch_up, or_without};
 
 /// Prepares a session for the tables, and reads what must be known of the server. A node of a cluster has caught up with the others by
-/// then.
+/// then. `limit`: how long the server may take for an answer to a later statement.
 ///
 /// # Errors
 /// Those of a statement.
-pub fn prepare(tables: &Tables, session: &mut Session) -> Result<Prepared, Fault> {
-    let prepared = ask(tables, session)?;
-    ask_again_if_behind(prepared, tables, session)
+pub fn prepare(tables: &Tables, limit: Duration, session: &mut Session) -> Result<Prepared, Fault> {
+    let prepared = ask(tables, limit, session)?;
+    ask_again_if_behind(prepared, tables, limit, session)
 }
 
 /// As [`prepare`], and asks for the named lock in the same packet. Returns the answers of both.
 pub fn prepare_and_ask(
     tables: &Tables,
+    limit: Duration,
     first: &First,
     session: &mut Session,
 ) -> (Result<Prepared, Fault>, Result<FirstAnswer, Fault>) {
     let both = or_without(|catches_up| {
-        let prepare = Prepare { tables, catches_up };
+        let prepare = Prepare {
+            tables,
+            catches_up,
+            limit,
+        };
         session.run_batch(&PrepareAndOpen(prepare, first))
     });
     match both {
-        Ok(Ok((prepared, answer))) => (ask_again_if_behind(prepared, tables, session), Ok(answer)),
+        Ok(Ok((prepared, answer))) => (
+            ask_again_if_behind(prepared, tables, limit, session),
+            Ok(answer),
+        ),
         // The packet ended there.
-        Ok(Err(fault)) => (prepare(tables, session), Err(fault)),
+        Ok(Err(fault)) => (prepare(tables, limit, session), Err(fault)),
         Err(fault) => (Err(fault), Err(Fault::Gone(String::new()))),
     }
 }
 
-fn ask(tables: &Tables, session: &mut Session) -> Result<Prepared, Fault> {
-    or_without(|catches_up| session.run_batch(&Prepare { tables, catches_up }))
+fn ask(tables: &Tables, limit: Duration, session: &mut Session) -> Result<Prepared, Fault> {
+    or_without(|catches_up| {
+        session.run_batch(&Prepare {
+            tables,
+            catches_up,
+            limit,
+        })
+    })
 }
 
 /// A node that only now began to catch up may have answered with old data.
 fn ask_again_if_behind(
     prepared: Prepared,
     tables: &Tables,
+    limit: Duration,
     session: &mut Session,
 ) -> Result<Prepared, Fault> {
     if prepared.node != Node::Single {
         session.send_one_by_one();
     }
     if prepared.node == Node::Other && catch_up(session)? {
-        return ask(tables, session);
+        return ask(tables, limit, session);
     }
     Ok(prepared)
 }

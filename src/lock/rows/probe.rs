@@ -86,7 +86,7 @@ impl RowProbe {
     /// # Errors
     /// Any fault of a statement.
     pub fn prepare(&self, session: &mut Session) -> Result<Prepared, Fault> {
-        prepare(&self.tables, session)
+        prepare(&self.tables, Duration::MAX, session)
     }
 
     /// Acquires the lock on a prepared session, and returns how long that took. The lock is held until it is [deleted](Self::delete).

@@ -33,6 +33,9 @@ const SHORTEST_LIMIT: Duration = Duration::from_secs(1);
 /// For how much longer than the TTL a release is retried.
 const RELEASE_BEYOND_TTL: Duration = Duration::from_secs(60);
 
+/// How long to try to record the end of a run whose supervisor has died. Its lock is held until then.
+const DEAD_LIMIT: Duration = Duration::from_secs(1);
+
 /// The pause before the next attempt to release after the server has refused the account.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
@@ -98,6 +101,10 @@ pub struct RowLock {
     pub(super) killed_by: Option<String>,
     pub(super) clock: Option<Clock>,
     pub(super) only_read_only: Option<String>,
+    /// Whether the caller was told that another session keeps the row locked.
+    pub(super) row_is_locked: bool,
+    /// When to stop waiting for the answer to a renewal at the latest.
+    renew_until: Option<Moment>,
 }
 
 impl RowLock {
@@ -129,6 +136,8 @@ impl RowLock {
             killed_by: None,
             clock: None,
             only_read_only: None,
+            row_is_locked: false,
+            renew_until: None,
         }
     }
 
@@ -154,7 +163,11 @@ impl RowLock {
     /// but no writes.
     pub(super) fn limit(&self) -> Duration {
         let limit = Lease::answer_limit(self.ttl);
-        limit.min(self.connector.attempt_limit().max(SHORTEST_LIMIT))
+        let limit = limit.min(self.connector.attempt_limit().max(SHORTEST_LIMIT));
+        match self.renew_until {
+            Some(until) => limit.min(Lease::time_until(until)),
+            None => limit,
+        }
     }
 
     pub(super) fn next_write_id(&mut self) -> u64 {
@@ -165,7 +178,10 @@ impl RowLock {
     /// Prepares a new session for the tables, and notes what its server is. The server must take writes.
     pub(super) fn prepare(&mut self, session: &mut Session) -> Result<(), Fault> {
         self.limit_preparing(session)?;
-        let (asked, prepared) = (Moment::now(), prepare(&self.spec.tables, session));
+        let (asked, prepared) = (
+            Moment::now(),
+            prepare(&self.spec.tables, self.limit(), session),
+        );
         self.note_prepared(asked, prepared, session)
     }
 
@@ -222,18 +238,17 @@ impl RowLock {
         Err(self.spec.tables.explain(fault))
     }
 
-    /// As [`RowLock::write`], but retries conflicts for a short time.
+    /// As [`RowLock::write`], but retries conflicts for as long as `patience`.
     pub(super) fn write_through(
         &self,
         write: &Write,
+        patience: Duration,
         session: &mut Session,
     ) -> Result<Written, Fault> {
         let begun = Moment::now();
         loop {
             match self.write(write, session) {
-                Err(Fault::Conflict(_) | Fault::Interrupted(_))
-                    if begun.elapsed() < self.limit() =>
-                {
+                Err(Fault::Conflict(_) | Fault::Interrupted(_)) if begun.elapsed() < patience => {
                     sleep(by_chance(CONFLICT_PAUSE));
                 }
                 done => {
@@ -270,10 +285,15 @@ impl RowLock {
         }
         let connector = Rc::clone(&self.connector);
         self.named_slot = None;
-        let (session, ()) = connector.connect(|session| {
+        let until = self.renew_until;
+        let open = |session: &mut Session| {
             self.prepare(session)?;
             session.answer_within(self.limit()).map_err(gone)
-        })?;
+        };
+        let (session, ()) = match until.map(Lease::time_until) {
+            Some(limit) => connector.connect_within(limit, open)?,
+            None => connector.connect(open)?,
+        };
         Ok(session)
     }
 }
@@ -305,8 +325,21 @@ impl Backend for RowLock {
         attempt
     }
 
-    fn renew(&mut self) -> Renewal {
-        match self.renew_row() {
+    fn renew(&mut self, until: Option<Moment>) -> Renewal {
+        let limit = self.limit();
+        self.renew_until = until;
+        let is_capped = self.limit() < limit;
+        let set = |lock: &Self| {
+            // If this fails, the session has ended, and its next statement fails.
+            if let (true, Some(session)) = (is_capped, &lock.session) {
+                let _ = session.answer_within(lock.limit());
+            }
+        };
+        set(self);
+        let renewed = self.renew_row();
+        self.renew_until = None;
+        set(self);
+        match renewed {
             Ok(renewal) => renewal,
             // A fault of all servers in a round; it names one of them.
             Err(Fault::ReadOnly(line)) if !line.starts_with("takes no writes") => {
@@ -326,7 +359,7 @@ impl Backend for RowLock {
     }
 
     /// The row has another owner, or none, so others may have held the lock since.
-    fn try_reacquire(&mut self, _take: bool) -> Reattempt {
+    fn try_reacquire(&mut self, _take: bool, _until: Option<Moment>) -> Reattempt {
         let line = "its row is no longer this run's".to_owned();
         Reattempt::Refused(Refusal::Failed(Failure::new(Reason::LockLost, line)))
     }
@@ -399,7 +432,14 @@ impl Backend for RowLock {
     }
 
     fn release_for_the_dead(&mut self, also: &[String]) {
-        let _ = self.release_row(also);
+        // To free the lock matters more than to record the run.
+        let mut released = self.release_row_within(also, DEAD_LIMIT);
+        if released.is_err() && !also.is_empty() {
+            released = self.release_row(&[]);
+        }
+        if matches!(released, Err(Fault::Gone(_))) {
+            let _ = self.release_row(&[]);
+        }
     }
 
     fn drop_held(&mut self) {

@@ -12,7 +12,8 @@ use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_li
 use crate::lock::named::{First, FirstAnswer};
 use crate::lock::{HolderKind, Name};
 use crate::schema::{
-    AskVersion, CATCH_UP_IN_GROUP, Node, OLDER_FENCE, Tables, Version, prepare_sql,
+    AskVersion, CATCH_UP_IN_GROUP, LONGEST_LOCK_WAIT, Node, OLDER_FENCE, Tables, Version,
+    prepare_sql,
 };
 
 /// The statements of one owner of one lock.
@@ -482,6 +483,8 @@ pub struct Prepare<'a> {
     pub tables: &'a Tables,
     /// As with [`prepare_sql`].
     pub catches_up: bool,
+    /// How long the server may take for an answer to a later statement.
+    pub limit: Duration,
 }
 
 /// What must be known of a server with the tables.
@@ -507,7 +510,18 @@ impl Prepare<'_> {
              @@global.version_comment FROM {} WHERE id = 1",
             self.tables.meta()
         );
-        [prepare_sql(self.catches_up), ask]
+        [prepare_sql(self.catches_up) + &self.limit_lock_waits(), ask]
+    }
+
+    /// A server that only waits for a locked table must say so before dblock gives up on its answer. Otherwise it looks like one that is
+    /// out of reach.
+    fn limit_lock_waits(&self) -> String {
+        let seconds = (self.limit / 2).as_secs().max(1);
+        if seconds < LONGEST_LOCK_WAIT {
+            format!(", SESSION lock_wait_timeout={seconds}")
+        } else {
+            String::new()
+        }
     }
 
     /// The statements for members of a cluster. A server that cannot be a member does not know the variables. A member that is cut off
