@@ -41,6 +41,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Pause after a server has refused the account. It may count refusals.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
+/// Refusals further apart than this do not count as one.
+const REFUSALS_APART: Duration = Duration::from_secs(5);
+
 /// Bounds of the pause between attempts.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 
@@ -133,6 +136,7 @@ fn claim(
         counted: Moment::now(),
         fruitless_pause: SHORTEST_PAUSE,
         no_room: LONGEST_PAUSE,
+        refused: None,
         has_more: false,
         shard: 0,
         head: Head::No,
@@ -190,6 +194,8 @@ struct Claimer<'a> {
     fruitless_pause: Duration,
     /// The next pause when the server has no room.
     no_room: Duration,
+    /// The latest refusals that may pass.
+    refused: Option<Refused>,
     shard: u16,
     /// Whether this worker is the head of the idle workers.
     head: Head,
@@ -205,6 +211,15 @@ struct Claimer<'a> {
     has_said_paused: bool,
     /// Whether there was no room for payloads. Then nothing more is claimed.
     is_stuck: bool,
+}
+
+/// Refusals that may pass, one soon after the other.
+#[derive(Debug, Clone, Copy)]
+struct Refused {
+    /// When they began, or the last turn that was carried out since.
+    since: Moment,
+    /// When the pause after the last one was over.
+    last: Moment,
 }
 
 /// Whether this worker is the head of the idle workers, which is the next to be woken.
@@ -521,7 +536,7 @@ impl Claimer<'_> {
         };
         let rolls_back = Plain("/* dblock queue roll back */ ROLLBACK".to_owned());
         match fault {
-            Fault::Final(failure) => Err(Stop::Failed(failure)),
+            Fault::Final(failure) => self.endure(failure).map(|()| None),
             Fault::NoRoom(cause) if session.run(&rolls_back).is_ok() => {
                 let line = format!("{session} has no room: {cause}");
                 session.tell(Level::Info, &format!("{line}; trying again"));
@@ -537,14 +552,50 @@ impl Claimer<'_> {
             }
             fault => {
                 let line = format!("lost the session with {session}: {fault}");
-                session.tell(Level::Info, &line);
-                if let Some(session) = self.session.take() {
-                    self.connector.try_last(&session);
-                }
-                self.say_fault(&line);
+                self.drop_session(&line);
                 Ok(None)
             }
         }
+    }
+
+    /// After a refusal that may pass, drops the session, and waits before another try. A proxy may have passed an error of one of its
+    /// servers on, which must not end commands before the lease does.
+    fn endure(&mut self, failure: Failure) -> Turned<()> {
+        let ttl = self.worker.as_ref().map(|worker| worker.queue.ttl);
+        let now = Moment::now();
+        let refused = self
+            .refused
+            .filter(|refused| now.since(refused.last) < REFUSALS_APART);
+        let since = refused.map_or(now, |refused| refused.since);
+        if !may_pass(&failure) || ttl.is_none_or(|ttl| now.since(since) >= ttl) {
+            return Err(Stop::Failed(failure));
+        }
+        if refused.is_none() {
+            let line = cut(&format!("{failure}; trying again"));
+            self.link
+                .send_if_heard(&FromClaimer::Note(Level::Warning, line));
+        }
+        self.drop_session(&failure.line);
+        sleep(self.limit_by_lease(REFUSED_PAUSE));
+        let last = Moment::now();
+        self.refused = Some(Refused { since, last });
+        Ok(())
+    }
+
+    /// Notes that a turn was carried out: refusals of other statements have not ended the work.
+    fn note_no_refusal(&mut self) {
+        if let Some(refused) = &mut self.refused {
+            refused.since = Moment::now();
+        }
+    }
+
+    /// Drops a session that is of no more use, and says why.
+    fn drop_session(&mut self, line: &str) {
+        if let Some(session) = self.session.take() {
+            session.tell(Level::Info, line);
+            self.connector.try_last(&session);
+        }
+        self.say_fault(line);
     }
 
     /// Waits longer each time, but not beyond the next renewal.

@@ -155,6 +155,52 @@ fn a_worker_whose_account_is_refused_for_a_moment_goes_on_with_its_command() {
     sql(format!("DROP USER '{account}'@'%'"));
 }
 
+/// From here on the server refuses this, with an error that dblock does not know: `INSERT ON dblock_running`, say.
+#[track_caller]
+fn refuse(jobs: &Jobs, what: &str) {
+    jobs.tables.sql(&format!(
+        "CREATE TRIGGER refusing BEFORE {what} FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not now'"
+    ));
+}
+
+#[test]
+fn a_refusal_that_passes_ends_no_command() {
+    let server = Server::shared(Kind::MariaDb);
+    let (jobs, records) = (Jobs::new(server, &["--ttl", "60s"]), Records::new());
+    let (log, go) = (records.path().join("log"), records.path().join("go"));
+    jobs.put(&["x"]);
+    let script = script(&log, &until(&go));
+    let mut worker = jobs.work(&["-j", "2"]).sh(&script).spawn();
+    let (command, _) = eventually_started(&log, 1, SOON);
+    refuse(&jobs, "UPDATE ON dblock_workers");
+    jobs.put(&["y"]);
+    let refused = "the server refused a statement: not now (error 1644); trying again";
+    worker.wait_stderr(refused, SOON);
+    jobs.tables.sql("DROP TRIGGER refusing");
+    eventually_started(&log, 2, SOON);
+    assert!(worker.is_running() && runs(command), "{}", worker.stderr());
+    std::fs::write(&go, "").unwrap();
+    eventually("both are done", SOON, || jobs.count("dblock_jobs") == 0);
+    worker.signal(Signal::SIGTERM);
+    let said = worker.wait().stderr;
+    assert_eq!(said.matches("refused").count(), 1, "{said}");
+    assert_eq!(recorded(&log).len(), 4);
+}
+
+#[test]
+fn a_refusal_that_lasts_for_longer_than_the_lease_ends_the_worker() {
+    let jobs = short(Server::shared(Kind::MariaDb), &[]);
+    // Renewals, and looks at what became of a turn, are answered all the time.
+    refuse(&jobs, "INSERT ON dblock_running");
+    jobs.put(&["x"]);
+    let begun = Instant::now();
+    let mut worker = jobs.work(&[]).sh("echo never").spawn();
+    let output = worker.wait_within(TTL + SOON);
+    output.expect_code(70).expect_stdout("");
+    assert!(begun.elapsed() >= TTL, "{:?}", begun.elapsed());
+    output.expect_said(["(error 1644); trying again", "(error 1644)\n"]);
+}
+
 both_servers! {
     fn a_command_goes_on_while_its_claimer_is_replaced(server) {
         for options in [&[][..], &["--claim", "blocks"]] {

@@ -246,6 +246,7 @@ impl Claimer<'_> {
             // If the outcome was looked up, the server may still have the short idle timeout. The next turn sets it again.
             if exchange.step() == Step::CarryOut {
                 self.timeout = Timeout::OfLease;
+                self.note_no_refusal();
             }
             self.worker()?.turn = Some(exchange.number());
             self.confirm(sent);
