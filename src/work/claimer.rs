@@ -7,6 +7,7 @@ mod lease;
 mod payloads;
 mod pruning;
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::thread::sleep;
@@ -43,6 +44,9 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Refusals further apart than this do not count as one.
 const REFUSALS_APART: Duration = Duration::from_secs(5);
+
+/// Most messages that are read before they are acted on.
+const MOST_PENDING: usize = 64;
 
 /// Bounds of the pause between attempts.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
@@ -116,6 +120,7 @@ fn claim(
             own_group: false,
         },
         link,
+        pending: VecDeque::new(),
         connector,
         tables,
         lock,
@@ -172,6 +177,8 @@ struct Claimer<'a> {
     /// The process that ends them.
     coordinator: Processes,
     link: &'a Link,
+    /// Messages that were read, but not acted on yet.
+    pending: VecDeque<Next<ToClaimer>>,
     connector: Connector,
     tables: Tables,
     /// The named lock that the head of the idle workers holds.
@@ -323,6 +330,9 @@ impl Claimer<'_> {
 
     /// The next message. `Late`: a renewal is due, or the server has ended the session.
     fn next(&mut self) -> Next<ToClaimer> {
+        if let Some(next) = self.pending.pop_front() {
+            return next;
+        }
         let due = self.renewal_due();
         while let Some(session) = &self.session {
             let left = due.map_or(LONGEST_WAIT, |due| due.since(Moment::now()));
@@ -343,6 +353,29 @@ impl Claimer<'_> {
             }
         }
         next(self.link, due)
+    }
+
+    /// Whether there is a message to act on.
+    fn has_message(&self) -> bool {
+        !self.pending.is_empty() || self.link.is_readable()
+    }
+
+    /// Whether the worker is to end, so that something that can be left undone must not delay that.
+    fn is_to_end(&mut self) -> bool {
+        while self.pending.len() < MOST_PENDING && self.link.is_readable() {
+            let next = next(self.link, Some(Moment::now()));
+            let is_gone = matches!(next, Next::Gone);
+            self.pending.push_back(next);
+            if is_gone {
+                break;
+            }
+        }
+        let mut pending = self.pending.iter();
+        pending.any(|next| match next {
+            Next::Message(message) => message.is_about_the_end(),
+            Next::Gone => true,
+            Next::Late => false,
+        })
     }
 
     fn count(&mut self, (done, failed): (u64, u64)) {
@@ -547,7 +580,12 @@ impl Claimer<'_> {
                 self.wait_for_room();
                 Ok(None)
             }
-            Fault::Conflict(_) | Fault::Interrupted(_) if session.run(&rolls_back).is_ok() => {
+            fault @ (Fault::Conflict(_) | Fault::Interrupted(_))
+                if session.run(&rolls_back).is_ok() =>
+            {
+                if matches!(fault, Fault::Conflict(_)) {
+                    session.tell(Level::Info, &format!("{fault}; trying again"));
+                }
                 Ok(None)
             }
             fault => {

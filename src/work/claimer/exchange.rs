@@ -39,7 +39,7 @@ impl Claimer<'_> {
             return self.send_in_time(&FromClaimer::TurnOver { nothing_due: false }, None);
         }
         while waits && claimed == 0 && !self.is_stuck {
-            if self.link.is_readable() {
+            if self.has_message() {
                 break;
             }
             if self.await_work()? {
@@ -61,6 +61,9 @@ impl Claimer<'_> {
             self.fruitless_pause = SHORTEST_PAUSE;
         }
         let nothing_due = claimed < want && !self.has_more;
+        if nothing_due && claimed == 0 && self.spec.until == Until::Drained {
+            self.pay_debt()?;
+        }
         self.send_in_time(&FromClaimer::TurnOver { nothing_due }, None)?;
         self.keep_pace()
     }
