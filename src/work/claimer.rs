@@ -1,5 +1,5 @@
 //! The process with a worker's session. It registers the worker, claims jobs, renews the lease on all of them, and records the outcomes. It
-//! knows nothing of commands. If it loses the session, it connects again, and no job is lost.
+//! knows nothing of commands, but kills them if the coordinator cannot. If it loses the session, it connects again, and no job is lost.
 
 mod exchange;
 mod idle;
@@ -14,7 +14,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::Pid;
+use nix::sys::prctl;
+use nix::unistd::{Pid, getppid};
 
 use pruning::{EarlyPrune, Pruning};
 
@@ -22,13 +23,13 @@ use super::board::Board;
 use super::message::{FromClaimer, ToClaimer, Trouble};
 use super::{SESSION_LIMIT, Spec};
 use crate::base::clock::Moment;
-use crate::base::exit::Failure;
+use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 use crate::base::processes::Processes;
 use crate::base::text::in_words;
 use crate::db::{Connector, Fault, Plain, Session, may_pass};
 use crate::isolated::link::{Link, Next, cut, next};
-use crate::isolated::process::{detach, fork_isolated, harden};
+use crate::isolated::process::{detach, die_with, fork_isolated, harden};
 use crate::lock::{Introduction, Lease};
 use crate::queue::{self, Ended, Marks, Opened, Queue, WorkerFacts, wake_lock};
 use crate::schema::Tables;
@@ -121,6 +122,7 @@ fn claim(
         },
         link,
         pending: VecDeque::new(),
+        outlives: false,
         connector,
         tables,
         lock,
@@ -152,6 +154,9 @@ fn claim(
         has_said_paused: false,
         is_stuck: false,
     };
+    if claimer.board.has_others_than(None) {
+        claimer.outlive();
+    }
     claimer.run()
 }
 
@@ -179,6 +184,8 @@ struct Claimer<'a> {
     link: &'a Link,
     /// Messages that were read, but not acted on yet.
     pending: VecDeque<Next<ToClaimer>>,
+    /// Whether this process outlives the coordinator, as long as commands run.
+    outlives: bool,
     connector: Connector,
     tables: Tables,
     /// The named lock that the head of the idle workers holds.
@@ -304,11 +311,55 @@ impl Claimer<'_> {
                     }
                     return self.goes_on(turned).map(|_| ());
                 }
-                Next::Gone => return Ok(()),
+                Next::Gone => {
+                    self.outlive_coordinator();
+                    return Ok(());
+                }
                 Next::Late => self.renew(),
             };
             if !self.goes_on(turned)? {
                 return Ok(());
+            }
+        }
+    }
+
+    /// From here on commands may run. If the coordinator dies, this process must hold their jobs until they are gone.
+    fn outlive(&mut self) {
+        if !std::mem::replace(&mut self.outlives, true) {
+            let _ = prctl::set_pdeathsig(None);
+        }
+    }
+
+    /// No command runs: the kernel ends this process with the coordinator.
+    fn die_with_coordinator(&mut self) -> Turned<()> {
+        if std::mem::take(&mut self.outlives) {
+            die_with(Pid::from_raw(self.coordinator.pid)).map_err(Stop::Failed)?;
+        }
+        Ok(())
+    }
+
+    fn is_orphan(&self) -> bool {
+        getppid().as_raw() != self.coordinator.pid
+    }
+
+    /// Ends this process if the coordinator has died, once nothing runs.
+    fn check_coordinator(&self) -> Turned<()> {
+        if self.outlives && self.is_orphan() && !self.board.kill_all() {
+            let line = "the supervisor is gone";
+            return Err(Stop::Failed(Failure::new(Reason::OsRefused, line)));
+        }
+        Ok(())
+    }
+
+    /// The coordinator has died: kills its commands, and renews the lease until they are gone. A command of another user may not be killed,
+    /// and nobody else gets its job while it runs.
+    fn outlive_coordinator(&mut self) {
+        let mut pause = SHORTEST_PAUSE;
+        // A dying process closes its descriptors first.
+        while !self.is_orphan() || self.board.kill_all() {
+            pause = sleep_longer(pause);
+            if self.keep_lease().is_err() {
+                return;
             }
         }
     }
@@ -467,6 +518,7 @@ impl Claimer<'_> {
         self.marks.forget();
         loop {
             self.end_commands_of_the_stopped();
+            self.check_coordinator()?;
             let (tables, name) = (&self.tables, &self.spec.queue);
             let limit = self.limit_by_lease(self.answer_limit());
             self.capped = Some(limit);
@@ -559,6 +611,7 @@ impl Claimer<'_> {
     /// Runs a statement on the session. `None`: its effect is unknown, or it was rolled back. A lost session is dropped.
     fn ask<T>(&mut self, ask: impl FnOnce(&mut Session) -> Result<T, Fault>) -> Turned<Option<T>> {
         self.end_commands_of_the_stopped();
+        self.check_coordinator()?;
         let tables = self.tables.clone();
         self.session()?;
         self.cap_answer()?;

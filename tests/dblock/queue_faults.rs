@@ -13,6 +13,7 @@ use crate::harness::{
     Dblock, Frozen, Jobs, Kind, Pair, Proxy, Records, Running, SOON, Server, both_servers,
     eventually, eventually_gone, quoted, runs, send, slack, unique, within,
 };
+use crate::sigkill::for_another_user;
 
 /// The shortest lease.
 const TTL: Duration = Duration::from_secs(4);
@@ -153,6 +154,34 @@ fn a_worker_whose_account_is_refused_for_a_moment_goes_on_with_its_command() {
     end(worker);
     assert_eq!(recorded(&log), ["start 1 1", "end 1 1"]);
     sql(format!("DROP USER '{account}'@'%'"));
+}
+
+#[test]
+fn a_command_that_cannot_be_killed_keeps_its_job_for_longer_than_the_lease() {
+    let (jobs, records) = (short(Server::shared(Kind::MariaDb), &[]), Records::new());
+    let (log, go) = (records.path().join("log"), records.path().join("go"));
+    let folder = tempfile::tempdir().unwrap();
+    let [dblock, become_root] = for_another_user(folder.path());
+    jobs.put(&["x"]);
+    let script = script(&log, &until(&go));
+    let under = ["setpriv", "--reuid=65534", "--clear-groups", "sh", "-c"];
+    let exec = format!("exec {} \"$@\"", quoted(&dblock));
+    let work = jobs.work(&[]).under(under.into_iter().chain([&*exec]));
+    let become_root = become_root.to_str().unwrap();
+    let work = work.command([become_root, "--reuid=0", "sh", "-c", &script]);
+    let mut first = work.spawn();
+    let (command, _) = eventually_started(&log, 1, SOON);
+    let claimer = first.claimer();
+    first.signal(Signal::SIGKILL);
+    first.wait_within(SOON).expect_signal(Signal::SIGKILL);
+    let second = jobs.work(&[]).command(["true"]).spawn();
+    let held = "dblock_workers WHERE renewed_at > started_at + INTERVAL 5 SECOND AND NOT died";
+    eventually("the lease is renewed", TTL + SOON, || jobs.count(held) > 0);
+    assert!(runs(command) && jobs.states() == [0, 0, 1, 0]);
+    send(command, Signal::SIGKILL);
+    eventually_gone(claimer, SOON);
+    eventually("it is done", TTL + SOON, || jobs.count("dblock_jobs") == 0);
+    end(second);
 }
 
 /// From here on the server refuses this, with an error that dblock does not know: `INSERT ON dblock_running`, say.

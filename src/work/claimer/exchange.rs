@@ -32,6 +32,9 @@ impl Claimer<'_> {
         if !waits && self.looked.elapsed() > LOOK_INTERVAL {
             self.look()?;
         }
+        if waits {
+            self.die_with_coordinator()?;
+        }
         let mut claimed = self.exchange(want)?;
         // Before a worker that drains the queue ends, it looks once more: a claim skips what others have locked.
         if !waits && claimed == 0 && want > 0 && self.spec.until != Until::Stopped && self.look()? {

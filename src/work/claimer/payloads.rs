@@ -89,6 +89,7 @@ impl Claimer<'_> {
     }
 
     fn send_claimed(&mut self, claimed: Vec<Claimed>, file: &File) -> Turned<()> {
+        self.outlive();
         self.send_in_time(&FromClaimer::Claimed(claimed), Some(file.as_fd()))
     }
 
