@@ -2,6 +2,7 @@
 
 use super::entries::{MOST_DELETED, MOST_ENTRIES, list, micros, moment};
 use super::narrow::by_key;
+use super::payloads::PIECE;
 use super::queues::Queue;
 use crate::db::{Batch, Fault, LIST, Plain, Reply, Row, Session, Statement, text_literal};
 use crate::schema::{DONE, JOB_PARTS, JOBS, PUTS, QUEUE_MINUTES, Tables, WORKERS};
@@ -10,7 +11,7 @@ use crate::schema::{DONE, JOB_PARTS, JOBS, PUTS, QUEUE_MINUTES, Tables, WORKERS}
 const KEPT: &str = "INTERVAL 1 DAY";
 
 /// Parts of payloads that are deleted at once, but for those of one job: 16 MB, as long as the server does not take small packets alone.
-const MOST_PARTS: u32 = 64;
+pub(super) const MOST_PARTS: u64 = 64;
 
 /// Where jobs that others are about to delete cannot be skipped: so many times as many candidates as are deleted.
 const CANDIDATES: usize = 4;
@@ -133,13 +134,13 @@ struct Done {
     last_job: u64,
     block: u64,
     jobs: u32,
-    /// Parts of its payload; of a block those of its first job.
-    parts: u32,
+    /// Parts of its payload, or what they would be; of a block those of its first job.
+    parts: u64,
 }
 
 /// How many of these are deleted at once: a block alone, for it has up to a thousand jobs.
 fn at_once(found: &[Done]) -> usize {
-    let mut parts: u32 = 0;
+    let mut parts: u64 = 0;
     let fit = found.iter().take_while(|done| {
         // An application may have written any number there.
         parts = parts.saturating_add(done.parts);
@@ -190,7 +191,7 @@ impl Batch for LockOld<'_> {
         vec![
             "/* dblock queue prune */ BEGIN".to_owned(),
             format!(
-                "SELECT {}, n.job, n.last_job, n.block, n.jobs, (SELECT j.parts FROM {} j WHERE j.id = n.job) FROM {} \
+                "SELECT {}, n.job, n.last_job, n.block, n.jobs, (SELECT j.parts + IFNULL(LENGTH(j.payload), 0) DIV {PIECE} FROM {} j WHERE j.id = n.job) FROM {} \
                  WHERE n.queue = {} AND n.done_at < UTC_TIMESTAMP(6) - INTERVAL {} SECOND{from} ORDER BY n.queue, n.done_at, n.job \
                  LIMIT {limit}{lock}",
                 micros("n.done_at"),

@@ -294,11 +294,12 @@ impl Claimer<'_> {
                 Next::Message(ToClaimer::Turn {
                     want,
                     waits,
+                    is_last,
                     counts,
                     ..
                 }) => {
                     self.count(counts);
-                    self.take_turn(want, waits)
+                    self.take_turn(want, waits, is_last)
                 }
                 Next::Message(ToClaimer::Stop) => Ok(()),
                 Next::Message(ToClaimer::Deregister { counts, .. }) => {

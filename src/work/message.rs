@@ -90,6 +90,8 @@ pub enum ToClaimer {
         want: u32,
         /// Whether to wait until something is due. Only if nothing runs, so that there is no outcome to record meanwhile.
         waits: bool,
+        /// Whether nothing runs, and no outcome is left for another turn.
+        is_last: bool,
         /// Jobs done and attempts failed since the last turn.
         counts: (u64, u64),
     },

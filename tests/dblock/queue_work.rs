@@ -121,6 +121,52 @@ fn what_is_still_to_be_deleted_does_not_delay_the_end_of_a_worker() {
     assert!(left > 4000 && is_deregistered(&jobs), "{left}");
 }
 
+#[test]
+fn no_transaction_is_larger_than_a_cluster_takes() {
+    // A group takes no larger transaction than 143 MB, this server none larger than 32 MB.
+    let limits = [
+        "--log-bin=binlog",
+        "--binlog-format=ROW",
+        "--max-binlog-cache-size=33554432",
+    ];
+    let server = Server::private_with(Kind::MariaDb, &limits);
+    let jobs = Jobs::new(&server, &[]);
+    // As an application puts them.
+    let put = |first: u32, jobs_put: u32, bytes: u32| {
+        for id in first..first + jobs_put {
+            jobs.tables.sql(&format!(
+                "INSERT INTO dblock_jobs (id, queue, shard, priority, block, payload, put_at) VALUES ({id}, 1, 0, 0, 0, REPEAT('x', {bytes}), {OLD})"
+            ));
+        }
+    };
+    let narrow = |table: &str, besides: &str, from: u32| {
+        jobs.tables.sql(&format!(
+            "INSERT INTO dblock_{table} (queue, shard, priority, job, due_at{besides}) SELECT 1, 0, 0, id, {OLD}{} FROM dblock_jobs WHERE id >= {from}",
+            besides.replace("done_at", OLD)
+        ));
+    };
+    put(101, 40, 1_000_000);
+    narrow("done", ", done_at", 101);
+    let whole = jobs.tables.admin().query_drop("DELETE FROM dblock_jobs");
+    assert!(
+        whole
+            .unwrap_err()
+            .to_string()
+            .contains("max_binlog_cache_size")
+    );
+    put(201, 24, 2_000_000);
+    narrow("due", "", 201);
+    let work = jobs.work(&["--drain", "--batch", "24"]);
+    let output = work.sh("cat >/dev/null").output();
+    output.expect_code(0).expect_silence();
+    jobs.assert_empty();
+    assert_eq!(jobs.count("dblock_done"), 0);
+    put(301, 40, 1_000_000);
+    narrow("due", "", 301);
+    jobs.does("delete", &[]);
+    jobs.assert_empty();
+}
+
 both_servers! {
     fn the_payload_is_on_stdin_whatever_its_bytes(server) {
         for options in [&[][..], &["--claim", "blocks"]] {

@@ -28,7 +28,8 @@ pub(super) fn chance_below(limit: u16) -> u16 {
 
 impl Claimer<'_> {
     /// Records outcomes and claims due jobs. If it `waits`, it returns only once something was claimed or a message has come.
-    pub(super) fn take_turn(&mut self, want: u32, waits: bool) -> Turned<()> {
+    /// If it `is_last`, a worker that drains the queue ends after it, unless something was due.
+    pub(super) fn take_turn(&mut self, want: u32, waits: bool, is_last: bool) -> Turned<()> {
         if !waits && self.looked.elapsed() > LOOK_INTERVAL {
             self.look()?;
         }
@@ -64,7 +65,7 @@ impl Claimer<'_> {
             self.fruitless_pause = SHORTEST_PAUSE;
         }
         let nothing_due = claimed < want && !self.has_more;
-        if nothing_due && claimed == 0 && self.spec.until == Until::Drained {
+        if is_last && nothing_due && claimed == 0 && self.spec.until == Until::Drained {
             self.pay_debt()?;
         }
         self.send_in_time(&FromClaimer::TurnOver { nothing_due }, None)?;

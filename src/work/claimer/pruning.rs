@@ -164,12 +164,8 @@ impl Claimer<'_> {
         Ok(())
     }
 
-    /// Deletes what is still to be deleted for what was done, before a worker ends that has drained its queue. While its commands run there
-    /// is another turn.
+    /// Deletes what is still to be deleted for what was done, before a worker ends that has drained its queue.
     pub(super) fn pay_debt(&mut self) -> Turned<()> {
-        if self.board.has_others_than(None) {
-            return Ok(());
-        }
         let begun = Moment::now();
         let mut pause = SHORTEST_PAUSE;
         while self.pruning.is_behind && self.pruning.owed > 0 && begun.elapsed() < LONGEST_PAYMENT {
