@@ -453,6 +453,8 @@ impl Claimer<'_> {
             let due = self.renewal_due();
             let left = due.map_or(LONGEST_WAIT, |due| due.since(Moment::now()));
             self.link.await_room(left.max(SHORTEST_PAUSE));
+            // There may be room in the link, and none in the system.
+            sleep(SHORTEST_PAUSE);
             self.keep_lease()?;
         }
         if has_waited {
