@@ -184,6 +184,53 @@ fn a_command_that_cannot_be_killed_keeps_its_job_for_longer_than_the_lease() {
     end(second);
 }
 
+/// Eight canceled blocks become due just before an idle worker takes a turn. `false`: they came too late for that.
+fn canceled_blocks_are_claimed_by_a_waiting_turn(server: &Server) -> bool {
+    const DELAY: Duration = Duration::from_millis(700);
+    let (jobs, records) = (Jobs::new(server, &["--claim", "blocks"]), Records::new());
+    let (log, go) = (records.path().join("log"), records.path().join("go"));
+    let proxy = Proxy::to(server);
+    jobs.put(&["x"]);
+    for _ in 0..8 {
+        jobs.put(&["--delay", "1h", "canceled"]);
+    }
+    jobs.tables
+        .sql("UPDATE dblock_jobs SET canceled_at = UTC_TIMESTAMP(6) WHERE id > 1");
+    let work = jobs.work(&[]).env("DBLOCK_URL", proxy.url());
+    let worker = work.sh(&script(&log, &until(&go))).spawn();
+    eventually_started(&log, 1, SOON);
+    let claims = || {
+        let packets = proxy.packets();
+        let claims = packets.iter().filter(|packet| {
+            let sql = packet.statements();
+            sql.is_some_and(|sql| sql.contains("SKIP LOCKED") && sql.contains("COMMIT"))
+        });
+        claims.map(|packet| packet.at).collect::<Vec<_>>()
+    };
+    proxy.delay(DELAY);
+    std::fs::write(&go, "").unwrap();
+    eventually("it is done", SOON, || jobs.count("dblock_jobs") == 8);
+    let before = claims().len();
+    eventually("it waits", SOON, || claims().len() > before);
+    let columns = "queue, shard, priority, job, last_job, block, jobs, due_at";
+    jobs.tables.sql(&format!(
+        "INSERT INTO dblock_due ({columns}) SELECT {columns} FROM dblock_delayed"
+    ));
+    jobs.tables.sql("DELETE FROM dblock_delayed");
+    let is_in_time = claims()[before].elapsed() < DELAY;
+    proxy.delay(Duration::ZERO);
+    eventually("they are gone", SOON, || jobs.count("dblock_jobs") == 0);
+    end(worker);
+    jobs.assert_empty();
+    is_in_time
+}
+
+#[test]
+fn canceled_blocks_are_recorded_although_nothing_else_is_due() {
+    let server = Server::shared(Kind::MariaDb);
+    assert!((0..5).any(|_| canceled_blocks_are_claimed_by_a_waiting_turn(server)));
+}
+
 /// From here on the server refuses this, with an error that dblock does not know: `INSERT ON dblock_running`, say.
 #[track_caller]
 fn refuse(jobs: &Jobs, what: &str) {

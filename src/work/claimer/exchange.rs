@@ -36,7 +36,7 @@ impl Claimer<'_> {
         if waits {
             self.die_with_coordinator()?;
         }
-        let mut claimed = self.exchange(want)?;
+        let mut claimed = self.exchange_all(want)?;
         // Before a worker that drains the queue ends, it looks once more: a claim skips what others have locked.
         if !waits && claimed == 0 && want > 0 && self.spec.until != Until::Stopped && self.look()? {
             self.fruitless_pause = sleep_longer(self.fruitless_pause);
@@ -48,11 +48,7 @@ impl Claimer<'_> {
             }
             if self.await_work()? {
                 self.leave_head()?;
-                claimed = self.exchange(want)?;
-                if claimed == 0 && !self.ended.is_empty() {
-                    // A block whose jobs were canceled or could not be read is recorded now, not only when something is due.
-                    self.exchange_in(0, self.shard)?;
-                }
+                claimed = self.exchange_all(want)?;
                 if claimed == 0 {
                     self.fruitless_pause = sleep_longer(self.fruitless_pause);
                 }
@@ -72,8 +68,17 @@ impl Claimer<'_> {
         self.keep_pace()
     }
 
+    /// As [`Self::exchange`], but records a block whose jobs were canceled or could not be read now, not only when something is due.
+    fn exchange_all(&mut self, want: u32) -> Turned<u32> {
+        let claimed = self.exchange(want)?;
+        if claimed == 0 && !self.ended.is_empty() {
+            self.exchange_in(0, self.shard)?;
+        }
+        Ok(claimed)
+    }
+
     /// Takes turns in one shard, and then in others with due jobs, until enough is claimed. Returns how many jobs.
-    pub(super) fn exchange(&mut self, want: u32) -> Turned<u32> {
+    fn exchange(&mut self, want: u32) -> Turned<u32> {
         let shard = self.shard;
         self.has_more = false;
         let mut claimed = self.claim_in(want, shard)?;
