@@ -166,8 +166,9 @@ impl Turn<'_> {
             Some(jobs) => (format!(" AND ({})", among_jobs(jobs)), ""),
         };
         let (worker, turn) = (self.worker, self.number);
-        let carried = format!("{} + 1", carried("d"));
-        let values = ["d.attempt + 1", "d.every_us", "d.due_at"];
+        // An application may have written any number there.
+        let carried = carried("d").replace("d.fence", "LEAST(d.fence, 18446744073709551614) + 1");
+        let values = ["LEAST(d.attempt, 4294967294) + 1", "d.every_us", "d.due_at"];
         let claimed = format!("{worker}, {turn}, UTC_TIMESTAMP(6)");
         let besides = Some(("worker, turn, claimed_at", claimed.as_str()));
         [

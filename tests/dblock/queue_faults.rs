@@ -234,6 +234,36 @@ fn canceled_blocks_are_recorded_although_nothing_else_is_due() {
     assert!((0..5).any(|_| canceled_blocks_are_claimed_by_a_waiting_turn(server)));
 }
 
+#[test]
+fn numbers_that_an_application_has_written_end_no_worker() {
+    let (jobs, records) = (Jobs::new(Server::shared(Kind::MySql), &[]), Records::new());
+    let log = records.path().join("log");
+    jobs.put(&["--every", "1h", "a"]);
+    jobs.put(&["--every", "1h", "b"]);
+    jobs.put(&["c"]);
+    let most = "UPDATE dblock_due SET attempt = 4294967295, fence = 18446744073709551615";
+    jobs.tables.sql(most);
+    jobs.tables
+        .sql("UPDATE dblock_due SET every_us = 0 WHERE job = 1");
+    jobs.tables
+        .sql("UPDATE dblock_due SET every_us = 18446744073709551615 WHERE job = 2");
+    let worker = jobs
+        .work(&[])
+        .sh(&format!("cat >>{}; echo >>{0}", quoted(&log)));
+    let worker = worker.spawn();
+    eventually("the last one is done", SOON, || {
+        jobs.count("dblock_jobs") == 2
+    });
+    // The first is due again at once.
+    eventually("it runs again", SOON, || {
+        lines(&log).iter().filter(|line| *line == "a").count() > 2
+    });
+    let far = "dblock_delayed WHERE job = 2 AND due_at > UTC_TIMESTAMP(6) + INTERVAL 99 YEAR";
+    assert_eq!(jobs.count(far), 1);
+    worker.signal(Signal::SIGTERM);
+    worker.wait().expect_code(0).expect_silence();
+}
+
 /// From here on the server refuses this, with an error that dblock does not know: `INSERT ON dblock_running`, say.
 #[track_caller]
 fn refuse(jobs: &Jobs, what: &str) {
