@@ -88,7 +88,8 @@ impl Link {
         self.send_all(message, &descriptors, MsgFlags::empty())
     }
 
-    /// Sends one message, and with it a descriptor if there is one, unless the buffer is full. Returns whether it was sent.
+    /// Sends one message, and with it a descriptor if there is one, unless the buffer is full or the system has no room at the moment.
+    /// Returns whether it was sent.
     ///
     /// # Errors
     /// As [`Link::send`].
@@ -101,7 +102,7 @@ impl Link {
         let besides = descriptor.map(|_| ControlMessage::ScmRights(&descriptors));
         match self.send_all(message, besides.as_slice(), MsgFlags::MSG_DONTWAIT) {
             Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) if passes(&error) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -165,6 +166,19 @@ impl Link {
             descriptor,
         )))
     }
+}
+
+/// Whether the same message may be sent later: the buffer is full, memory is short, or too many descriptors of this user are under way.
+fn passes(error: &io::Error) -> bool {
+    let for_now = [
+        libc::EAGAIN,
+        libc::ENOBUFS,
+        libc::ENOMEM,
+        libc::ETOOMANYREFS,
+    ];
+    error
+        .raw_os_error()
+        .is_some_and(|code| for_now.contains(&code))
 }
 
 impl AsFd for Link {
@@ -245,6 +259,40 @@ mod tests {
             again += 1;
         }
         assert!(again > 50, "{again}");
+    }
+
+    #[test]
+    fn a_message_that_the_system_refuses_for_now_is_sent_later() {
+        // SAFETY: the child calls what works in a copy of one thread, and ends at once.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let (one, _other) = Link::pair().unwrap();
+            // As another user, who has a limit on descriptors under way.
+            // SAFETY: these read numbers only.
+            unsafe {
+                let few = libc::rlimit {
+                    rlim_cur: 16,
+                    rlim_max: 16,
+                };
+                libc::setrlimit(libc::RLIMIT_NOFILE, &raw const few);
+                libc::setuid(65534);
+            }
+            let mut sent = 0;
+            let refused = loop {
+                match one.try_send(&"with a descriptor", Some(one.as_fd())) {
+                    Ok(true) => sent += 1,
+                    Ok(false) => break 0,
+                    Err(_) => break 1,
+                }
+            };
+            // SAFETY: nothing of the parent's is touched.
+            unsafe { libc::_exit(if sent > 64 { 2 } else { refused }) };
+        }
+        let ended = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(child), None).unwrap();
+        assert!(
+            matches!(ended, nix::sys::wait::WaitStatus::Exited(_, 0)),
+            "{ended:?}"
+        );
     }
 
     #[test]

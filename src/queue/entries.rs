@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use super::jobs::{MOST_JOBS, State};
 use super::narrow::NAMED;
+use super::payloads::PIECE;
+use super::prune::MOST_PARTS;
 use crate::db::{Fault, LIST, Plain, Row, Session, Statement};
 use crate::schema::{DEAD, DELAYED, DONE, DUE, JOB_PARTS, JOBS, RUNNING, Table, Tables, WORKERS};
 
@@ -301,7 +303,7 @@ pub(super) fn delete_entries(
         delete_jobs_of_block(block, tables, session)?;
     }
     for singles in singles.chunks(MOST_ENTRIES) {
-        let ids = list(singles.iter().map(|entry| entry.job));
+        let ids: Vec<u64> = singles.iter().map(|entry| entry.job).collect();
         delete_jobs(&ids, tables, session)?;
     }
     for entries in entries.chunks(MOST_ENTRIES) {
@@ -319,17 +321,58 @@ pub(super) fn delete_entries(
     Ok(())
 }
 
-/// Deletes jobs by their ids, with their payloads.
-fn delete_jobs(ids: &str, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
+/// Deletes jobs by their ids, with their payloads. A cluster takes no transaction of any size.
+fn delete_jobs(ids: &[u64], tables: &Tables, session: &mut Session) -> Result<(), Fault> {
+    let all = list(ids.iter().copied());
     let parts = format!(
-        "/* dblock queue delete */ DELETE FROM {} WHERE job IN ({ids}) ORDER BY job, part LIMIT {MOST_DELETED}",
+        "/* dblock queue delete */ DELETE FROM {} WHERE job IN ({all}) ORDER BY job, part LIMIT {MOST_PARTS}",
         tables.of(&JOB_PARTS)
     );
-    while session.change(&Plain(parts.clone()))? >= MOST_DELETED {}
-    session.run(&Plain(format!(
-        "/* dblock queue delete */ DELETE FROM {} WHERE id IN ({ids})",
-        tables.of(&JOBS)
-    )))
+    while session.change(&Plain(parts.clone()))? >= MOST_PARTS {}
+    let mut sized = session.run(&AskSizes { tables, ids: &all })?;
+    while !sized.is_empty() {
+        let mut bytes = 0u64;
+        let fit = sized.iter().take_while(|(_, size)| {
+            let is_first = bytes == 0;
+            bytes = bytes.saturating_add(*size).max(1);
+            is_first || bytes <= MOST_PARTS * PIECE
+        });
+        let fit = fit.count();
+        let now = list(sized.drain(..fit).map(|(id, _)| id));
+        session.run(&Plain(format!(
+            "/* dblock queue delete */ DELETE FROM {} WHERE id IN ({now})",
+            tables.of(&JOBS)
+        )))?;
+    }
+    Ok(())
+}
+
+/// The jobs that there are of these, and the bytes of the payload in each row.
+struct AskSizes<'a> {
+    tables: &'a Tables,
+    ids: &'a str,
+}
+
+impl Statement for AskSizes<'_> {
+    type Answer = Vec<(u64, u64)>;
+
+    const MOST_ROWS: usize = LIST;
+
+    fn sql(&self) -> String {
+        format!(
+            "/* dblock queue sizes */ SELECT id, LENGTH(payload) FROM {} WHERE id IN ({})",
+            self.tables.of(&JOBS),
+            self.ids
+        )
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+        let size = |row: &Row| {
+            let size = row.get(1)?.unwrap_or_default();
+            Ok((row.get(0)?.unwrap_or_default(), size))
+        };
+        rows.iter().map(size).collect()
+    }
 }
 
 fn delete_jobs_of_block(
@@ -347,7 +390,7 @@ fn delete_jobs_of_block(
         if ids.is_empty() {
             return Ok(());
         }
-        delete_jobs(&list(ids.into_iter()), tables, session)?;
+        delete_jobs(&ids, tables, session)?;
     }
 }
 

@@ -42,7 +42,7 @@ pub use manage::{Created, create, pause};
 pub use marks::Marks;
 pub use opening::{Opened, open_for_work};
 pub use payloads::{ReadBlock, ReadPiece, Stored};
-pub use prune::{prune, prune_records};
+pub use prune::{Pruned, prune, prune_records};
 pub use put::{AskPacket, MOST_BYTES, Outcome, Put, Putter};
 pub use queues::{Claim, FindQueue, Properties, Queue};
 pub use reach::{For, being_deleted, missing_queue, no_such_queue, open, reach};

@@ -6,8 +6,13 @@ use crate::schema::{JOB_PARTS, JOBS, QUEUES, Tables};
 /// Up to this size in bytes a payload is read with the row of its job. A client takes rows of 1 MB, and only as many as it has memory for.
 const SHORT: u32 = 16 * 1024;
 
-/// How many bytes of a longer payload are read at once.
-const PIECE: u64 = 256 * 1024;
+/// How many bytes of a longer payload are read at once, and most bytes of a part.
+pub(super) const PIECE: u64 = 256 * 1024;
+
+/// The most bytes in so many parts.
+pub(super) fn bytes_of_parts(parts: u32) -> u64 {
+    PIECE * u64::from(parts)
+}
 
 /// Where a payload is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +43,15 @@ impl Stored {
             Some(0) => Some(Self::Read(row.get(first + 1)?.unwrap_or_default())),
             Some(parts) => Some(Self::InParts(parts)),
         })
+    }
+
+    /// How many bytes it has, about.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Read(bytes) => bytes.len() as u64,
+            Self::InRow(length) => *length,
+            Self::InParts(parts) => bytes_of_parts(*parts),
+        }
     }
 
     /// The pieces that must still be read, in order.

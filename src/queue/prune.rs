@@ -2,15 +2,16 @@
 
 use super::entries::{MOST_DELETED, MOST_ENTRIES, list, micros, moment};
 use super::narrow::by_key;
+use super::payloads::PIECE;
 use super::queues::Queue;
-use crate::db::{Batch, Fault, LIST, Plain, Reply, Row, Session, Statement};
+use crate::db::{Batch, Fault, LIST, Plain, Reply, Row, Session, Statement, text_literal};
 use crate::schema::{DONE, JOB_PARTS, JOBS, PUTS, QUEUE_MINUTES, Tables, WORKERS};
 
 /// How long is kept what is only looked up.
 const KEPT: &str = "INTERVAL 1 DAY";
 
 /// Parts of payloads that are deleted at once, but for those of one job: 16 MB, as long as the server does not take small packets alone.
-const MOST_PARTS: u32 = 64;
+pub(super) const MOST_PARTS: u64 = 64;
 
 /// Where jobs that others are about to delete cannot be skipped: so many times as many candidates as are deleted.
 const CANDIDATES: usize = 4;
@@ -20,6 +21,8 @@ const CANDIDATES: usize = 4;
 pub struct Pruned {
     /// So many jobs.
     pub jobs: u64,
+    /// So many notes of puts.
+    pub puts: u64,
     /// Where it goes on: what was done before this moment is gone, or others are about to delete it. In microseconds since 1970, UTC.
     pub reached: Option<i64>,
     /// Whether there may be more.
@@ -38,35 +41,39 @@ pub fn prune(
     from: Option<i64>,
     session: &mut Session,
 ) -> Result<Pruned, Fault> {
-    let mut found = session.run_batch(&LockDone {
+    let (mut found, mut puts) = session.run_batch(&LockOld {
         tables,
         queue,
         skips_locked,
         from,
     })?;
-    let is_full = found.len() >= MOST_ENTRIES;
+    let is_full = found.len() >= MOST_ENTRIES || puts.len() >= MOST_ENTRIES;
+    leave_some_to_others(&mut found);
+    leave_some_to_others(&mut puts);
+    let taken = at_once(&found);
+    let has_rest = taken < found.len();
+    found.truncate(taken);
+    session.run_batch(&DeleteOld {
+        tables,
+        queue,
+        done: &found,
+        puts: &puts,
+    })?;
+    Ok(Pruned {
+        jobs: found.iter().map(|done| u64::from(done.jobs)).sum(),
+        puts: puts.len() as u64,
+        reached: found.last().map(|done| done.at).filter(|_| skips_locked),
+        has_more: is_full || has_rest,
+    })
+}
+
+/// Of more candidates than are deleted at once, keeps some that follow each other.
+fn leave_some_to_others<T>(found: &mut Vec<T>) {
     if found.len() > MOST_ENTRIES {
         let chance = usize::try_from(getrandom::u32().unwrap_or_default()).unwrap_or_default();
         found.drain(..chance % (found.len() - MOST_ENTRIES + 1));
         found.truncate(MOST_ENTRIES);
     }
-    let taken = at_once(&found);
-    let has_rest = taken < found.len();
-    found.truncate(taken);
-    session.run_batch(&DeleteDone {
-        tables,
-        queue,
-        done: &found,
-    })?;
-    let puts = session.change(&Plain(format!(
-        "/* dblock queue prune */ DELETE FROM {} WHERE put_at < UTC_TIMESTAMP(6) - {KEPT} ORDER BY put_at LIMIT {MOST_DELETED}",
-        tables.of(&PUTS)
-    )))?;
-    Ok(Pruned {
-        jobs: found.iter().map(|done| u64::from(done.jobs)).sum(),
-        reached: found.last().map(|done| done.at).filter(|_| skips_locked),
-        has_more: is_full || has_rest || puts >= MOST_DELETED,
-    })
 }
 
 /// Deletes some of the counts of minutes of the queue and of its workers that are gone for more than a day.
@@ -127,13 +134,13 @@ struct Done {
     last_job: u64,
     block: u64,
     jobs: u32,
-    /// Parts of its payload; of a block those of its first job.
-    parts: u32,
+    /// Parts of its payload, or what they would be; of a block those of its first job.
+    parts: u64,
 }
 
 /// How many of these are deleted at once: a block alone, for it has up to a thousand jobs.
 fn at_once(found: &[Done]) -> usize {
-    let mut parts: u32 = 0;
+    let mut parts: u64 = 0;
     let fit = found.iter().take_while(|done| {
         // An application may have written any number there.
         parts = parts.saturating_add(done.parts);
@@ -142,17 +149,35 @@ fn at_once(found: &[Done]) -> usize {
     fit.count().max(usize::from(!found.is_empty()))
 }
 
-/// Locks jobs that were kept for long enough, in a transaction that stays open. Where those that others have locked cannot be skipped, it
-/// only looks.
-struct LockDone<'a> {
+/// Locks jobs that were kept for long enough, and notes of puts that are old enough, in a transaction that stays open. Where those that
+/// others have locked cannot be skipped, it only looks.
+struct LockOld<'a> {
     tables: &'a Tables,
     queue: &'a Queue,
     skips_locked: bool,
     from: Option<i64>,
 }
 
-impl Batch for LockDone<'_> {
-    type Answer = Vec<Done>;
+impl LockOld<'_> {
+    /// Each worker locks by the primary key alone, as it deletes: whoever also locks the key by time may wait for another in a circle.
+    fn old_puts(&self) -> String {
+        let candidates = CANDIDATES * MOST_ENTRIES;
+        let oldest = format!(
+            "SELECT put FROM {} FORCE INDEX (by_time) WHERE put_at < UTC_TIMESTAMP(6) - {KEPT} ORDER BY put_at LIMIT {candidates}",
+            self.tables.of(&PUTS)
+        );
+        if !self.skips_locked {
+            return oldest;
+        }
+        format!(
+            "SELECT p.put FROM ({oldest}) old STRAIGHT_JOIN {} ON p.put = old.put LIMIT {MOST_ENTRIES} FOR UPDATE SKIP LOCKED",
+            by_key(self.tables, &PUTS, "p")
+        )
+    }
+}
+
+impl Batch for LockOld<'_> {
+    type Answer = (Vec<Done>, Vec<String>);
 
     fn statements(&self) -> Vec<String> {
         let (limit, lock) = if self.skips_locked {
@@ -166,7 +191,7 @@ impl Batch for LockDone<'_> {
         vec![
             "/* dblock queue prune */ BEGIN".to_owned(),
             format!(
-                "SELECT {}, n.job, n.last_job, n.block, n.jobs, (SELECT j.parts FROM {} j WHERE j.id = n.job) FROM {} \
+                "SELECT {}, n.job, n.last_job, n.block, n.jobs, (SELECT j.parts + IFNULL(LENGTH(j.payload), 0) DIV {PIECE} FROM {} j WHERE j.id = n.job) FROM {} \
                  WHERE n.queue = {} AND n.done_at < UTC_TIMESTAMP(6) - INTERVAL {} SECOND{from} ORDER BY n.queue, n.done_at, n.job \
                  LIMIT {limit}{lock}",
                 micros("n.done_at"),
@@ -175,11 +200,12 @@ impl Batch for LockDone<'_> {
                 self.queue.id,
                 self.queue.keep.as_secs()
             ),
+            self.old_puts(),
         ]
     }
 
-    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Vec<Done>, Fault> {
-        let ([_, reply], None) = (replies, &fault) else {
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
+        let ([_, done, puts], None) = (replies, &fault) else {
             return Err(fault.unwrap_or_else(|| Fault::Gone("no answer".to_owned())));
         };
         let read = |row: &Row| {
@@ -192,23 +218,36 @@ impl Batch for LockDone<'_> {
                 parts: row.get(5)?.unwrap_or_default(),
             })
         };
-        reply.rows.iter().map(read).collect()
+        let done = done.rows.iter().map(read).collect::<Result<_, Fault>>()?;
+        let puts = puts.rows.iter().map(|row| row.text(0));
+        let puts = puts.filter_map(Result::transpose);
+        Ok((done, puts.collect::<Result<_, Fault>>()?))
     }
 }
 
-/// Deletes jobs with all that belongs to them, and ends the transaction.
-struct DeleteDone<'a> {
+/// Deletes jobs with all that belongs to them, and notes of puts, and ends the transaction.
+struct DeleteOld<'a> {
     tables: &'a Tables,
     queue: &'a Queue,
     done: &'a [Done],
+    puts: &'a [String],
 }
 
-impl Batch for DeleteDone<'_> {
-    type Answer = ();
+impl DeleteOld<'_> {
+    fn puts(&self) -> Option<String> {
+        let puts: Vec<_> = self.puts.iter().map(|put| text_literal(put)).collect();
+        (!puts.is_empty()).then(|| {
+            format!(
+                "DELETE p FROM {} WHERE p.put IN ({})",
+                by_key(self.tables, &PUTS, "p"),
+                puts.join(",")
+            )
+        })
+    }
 
-    fn statements(&self) -> Vec<String> {
+    fn jobs(&self) -> Vec<String> {
         let Some(first) = self.done.first() else {
-            return vec!["/* dblock queue pruned */ COMMIT".to_owned()];
+            return Vec::new();
         };
         let each = self
             .done
@@ -224,9 +263,7 @@ impl Batch for DeleteDone<'_> {
         );
         let mut statements = if first.block == 0 {
             vec![
-                format!(
-                    "/* dblock queue pruned */ DELETE p FROM {n} STRAIGHT_JOIN {p} ON p.job = n.job WHERE {of}"
-                ),
+                format!("DELETE p FROM {n} STRAIGHT_JOIN {p} ON p.job = n.job WHERE {of}"),
                 format!("DELETE j FROM {n} STRAIGHT_JOIN {j} ON j.id = n.job WHERE {of}"),
             ]
         } else {
@@ -234,12 +271,25 @@ impl Batch for DeleteDone<'_> {
             let of = format!("{of} AND j.id BETWEEN {job} AND {last} AND j.block = {block}");
             vec![
                 format!(
-                    "/* dblock queue pruned */ DELETE p FROM {n} STRAIGHT_JOIN {j} STRAIGHT_JOIN {p} ON p.job = j.id WHERE {of}"
+                    "DELETE p FROM {n} STRAIGHT_JOIN {j} STRAIGHT_JOIN {p} ON p.job = j.id WHERE {of}"
                 ),
                 format!("DELETE j FROM {n} STRAIGHT_JOIN {j} WHERE {of}"),
             ]
         };
-        statements.extend([format!("DELETE n FROM {n} WHERE {of}"), "COMMIT".to_owned()]);
+        statements.push(format!("DELETE n FROM {n} WHERE {of}"));
+        statements
+    }
+}
+
+impl Batch for DeleteOld<'_> {
+    type Answer = ();
+
+    fn statements(&self) -> Vec<String> {
+        let mut statements = self.jobs();
+        statements.extend(self.puts());
+        statements.push("COMMIT".to_owned());
+        let first = &mut statements[0];
+        *first = format!("/* dblock queue pruned */ {first}");
         statements
     }
 

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::Queue;
 use super::marks::above;
 use super::narrow::{by_key, carried, insert_into, running, running_by_turn};
-use super::payloads::Stored;
+use super::payloads::{Stored, bytes_of_parts};
 use crate::db::{Batch, Fault, LIST, Reply, Row, Statement};
 use crate::schema::{DUE, JOBS, QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
 
@@ -46,6 +46,8 @@ pub struct Unit {
     pub has_key: bool,
     /// Whether any payload of it is in parts.
     pub has_parts: bool,
+    /// Bytes of its payloads, about. For a block this is only known once its jobs are read.
+    pub bytes: u64,
 }
 
 /// The outcome of a job, or of all jobs of a block.
@@ -164,8 +166,9 @@ impl Turn<'_> {
             Some(jobs) => (format!(" AND ({})", among_jobs(jobs)), ""),
         };
         let (worker, turn) = (self.worker, self.number);
-        let carried = format!("{} + 1", carried("d"));
-        let values = ["d.attempt + 1", "d.every_us", "d.due_at"];
+        // An application may have written any number there.
+        let carried = carried("d").replace("d.fence", "LEAST(d.fence, 18446744073709551614) + 1");
+        let values = ["LEAST(d.attempt, 4294967294) + 1", "d.every_us", "d.due_at"];
         let claimed = format!("{worker}, {turn}, UTC_TIMESTAMP(6)");
         let besides = Some(("worker, turn, claimed_at", claimed.as_str()));
         [
@@ -326,11 +329,12 @@ impl Statement for AskRunning<'_> {
 }
 
 /// The columns of a unit.
-const UNIT: &str = "r.job, r.last_job, r.block, r.attempt, r.fence, r.every_us IS NOT NULL, j.job_key IS NOT NULL, j.parts";
+const UNIT: &str = "r.job, r.last_job, r.block, r.attempt, r.fence, r.every_us IS NOT NULL, j.job_key IS NOT NULL, j.parts, LENGTH(j.payload)";
 
 fn decode_unit(row: &Row) -> Result<Unit, Fault> {
     let parts: Option<u32> = row.get(7)?;
     let block = row.get(2)?.unwrap_or_default();
+    let in_row: u64 = row.get(8)?.unwrap_or_default();
     Ok(Unit {
         job: row.get(0)?.unwrap_or_default(),
         last_job: row.get(1)?.unwrap_or_default(),
@@ -341,14 +345,15 @@ fn decode_unit(row: &Row) -> Result<Unit, Fault> {
         has_key: row.get::<u8>(6)? == Some(1),
         // For a block this is only known once its jobs are read.
         has_parts: block != 0 || parts.is_some_and(|parts| parts > 0),
+        bytes: in_row.saturating_add(bytes_of_parts(parts.unwrap_or_default())),
     })
 }
 
 fn decode(standing: &[Row], claimed: &[Row]) -> Result<TurnOver, Fault> {
     let mut units = Vec::new();
     for row in claimed {
-        let priority: i32 = row.get(11)?.unwrap_or_default();
-        units.push((priority, decode_unit(row)?, Stored::decode(row, 8)?));
+        let priority: i32 = row.get(12)?.unwrap_or_default();
+        units.push((priority, decode_unit(row)?, Stored::decode(row, 9)?));
     }
     // Sorting on the server would include the payloads.
     units.sort_by_key(|(priority, unit, ..)| (*priority, unit.job));

@@ -1,5 +1,5 @@
 //! The running commands, in memory that both processes of a worker share. The coordinator ends commands when the lease is over. If the
-//! coordinator is stopped, the claimer kills them. It finds them here, because a stopped process sends no messages.
+//! coordinator is stopped or dead, the claimer kills them. It finds them here, because a stopped process sends no messages.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst};
@@ -76,6 +76,28 @@ impl Board {
                 processes.signal(libc::SIGKILL);
             }
         }
+    }
+
+    /// Kills all commands, and returns whether any of them still runs. Only call this once the process that reaps them is dead.
+    pub fn kill_all(self) -> bool {
+        let mut any = false;
+        for entry in self.others_than(None) {
+            let target = entry.target.load(SeqCst);
+            let processes = Processes {
+                pid: target.abs(),
+                own_group: target < 0,
+            };
+            if target != 0 {
+                processes.signal(libc::SIGKILL);
+            }
+            if target != 0 && processes.alive() {
+                any = true;
+            } else {
+                // Another process may get its pid.
+                drop(Place(entry));
+            }
+        }
+        any
     }
 
     fn others_than(self, worker: Option<u64>) -> impl Iterator<Item = &'static Entry> {

@@ -1,5 +1,5 @@
 //! The process with a worker's session. It registers the worker, claims jobs, renews the lease on all of them, and records the outcomes. It
-//! knows nothing of commands. If it loses the session, it connects again, and no job is lost.
+//! knows nothing of commands, but kills them if the coordinator cannot. If it loses the session, it connects again, and no job is lost.
 
 mod exchange;
 mod idle;
@@ -7,13 +7,15 @@ mod lease;
 mod payloads;
 mod pruning;
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::thread::sleep;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::Pid;
+use nix::sys::prctl;
+use nix::unistd::{Pid, getppid};
 
 use pruning::{EarlyPrune, Pruning};
 
@@ -21,13 +23,13 @@ use super::board::Board;
 use super::message::{FromClaimer, ToClaimer, Trouble};
 use super::{SESSION_LIMIT, Spec};
 use crate::base::clock::Moment;
-use crate::base::exit::Failure;
+use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 use crate::base::processes::Processes;
 use crate::base::text::in_words;
 use crate::db::{Connector, Fault, Plain, Session, may_pass};
 use crate::isolated::link::{Link, Next, cut, next};
-use crate::isolated::process::{detach, fork_isolated, harden};
+use crate::isolated::process::{detach, die_with, fork_isolated, harden};
 use crate::lock::{Introduction, Lease};
 use crate::queue::{self, Ended, Marks, Opened, Queue, WorkerFacts, wake_lock};
 use crate::schema::Tables;
@@ -40,6 +42,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Pause after a server has refused the account. It may count refusals.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+
+/// Refusals further apart than this do not count as one.
+const REFUSALS_APART: Duration = Duration::from_secs(5);
+
+/// Most messages that are read before they are acted on.
+const MOST_PENDING: usize = 64;
 
 /// Bounds of the pause between attempts.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
@@ -113,6 +121,8 @@ fn claim(
             own_group: false,
         },
         link,
+        pending: VecDeque::new(),
+        outlives: false,
         connector,
         tables,
         lock,
@@ -133,6 +143,7 @@ fn claim(
         counted: Moment::now(),
         fruitless_pause: SHORTEST_PAUSE,
         no_room: LONGEST_PAUSE,
+        refused: None,
         has_more: false,
         shard: 0,
         head: Head::No,
@@ -143,6 +154,9 @@ fn claim(
         has_said_paused: false,
         is_stuck: false,
     };
+    if claimer.board.has_others_than(None) {
+        claimer.outlive();
+    }
     claimer.run()
 }
 
@@ -168,6 +182,10 @@ struct Claimer<'a> {
     /// The process that ends them.
     coordinator: Processes,
     link: &'a Link,
+    /// Messages that were read, but not acted on yet.
+    pending: VecDeque<Next<ToClaimer>>,
+    /// Whether this process outlives the coordinator, as long as commands run.
+    outlives: bool,
     connector: Connector,
     tables: Tables,
     /// The named lock that the head of the idle workers holds.
@@ -190,6 +208,8 @@ struct Claimer<'a> {
     fruitless_pause: Duration,
     /// The next pause when the server has no room.
     no_room: Duration,
+    /// The latest refusals that may pass.
+    refused: Option<Refused>,
     shard: u16,
     /// Whether this worker is the head of the idle workers.
     head: Head,
@@ -205,6 +225,15 @@ struct Claimer<'a> {
     has_said_paused: bool,
     /// Whether there was no room for payloads. Then nothing more is claimed.
     is_stuck: bool,
+}
+
+/// Refusals that may pass, one soon after the other.
+#[derive(Debug, Clone, Copy)]
+struct Refused {
+    /// When they began, or the last turn that was carried out since.
+    since: Moment,
+    /// When the pause after the last one was over.
+    last: Moment,
 }
 
 /// Whether this worker is the head of the idle workers, which is the next to be woken.
@@ -265,11 +294,12 @@ impl Claimer<'_> {
                 Next::Message(ToClaimer::Turn {
                     want,
                     waits,
+                    is_last,
                     counts,
                     ..
                 }) => {
                     self.count(counts);
-                    self.take_turn(want, waits)
+                    self.take_turn(want, waits, is_last)
                 }
                 Next::Message(ToClaimer::Stop) => Ok(()),
                 Next::Message(ToClaimer::Deregister { counts, .. }) => {
@@ -282,11 +312,55 @@ impl Claimer<'_> {
                     }
                     return self.goes_on(turned).map(|_| ());
                 }
-                Next::Gone => return Ok(()),
+                Next::Gone => {
+                    self.outlive_coordinator();
+                    return Ok(());
+                }
                 Next::Late => self.renew(),
             };
             if !self.goes_on(turned)? {
                 return Ok(());
+            }
+        }
+    }
+
+    /// From here on commands may run. If the coordinator dies, this process must hold their jobs until they are gone.
+    fn outlive(&mut self) {
+        if !std::mem::replace(&mut self.outlives, true) {
+            let _ = prctl::set_pdeathsig(None);
+        }
+    }
+
+    /// No command runs: the kernel ends this process with the coordinator.
+    fn die_with_coordinator(&mut self) -> Turned<()> {
+        if std::mem::take(&mut self.outlives) {
+            die_with(Pid::from_raw(self.coordinator.pid)).map_err(Stop::Failed)?;
+        }
+        Ok(())
+    }
+
+    fn is_orphan(&self) -> bool {
+        getppid().as_raw() != self.coordinator.pid
+    }
+
+    /// Ends this process if the coordinator has died, once nothing runs.
+    fn check_coordinator(&self) -> Turned<()> {
+        if self.outlives && self.is_orphan() && !self.board.kill_all() {
+            let line = "the supervisor is gone";
+            return Err(Stop::Failed(Failure::new(Reason::OsRefused, line)));
+        }
+        Ok(())
+    }
+
+    /// The coordinator has died: kills its commands, and renews the lease until they are gone. A command of another user may not be killed,
+    /// and nobody else gets its job while it runs.
+    fn outlive_coordinator(&mut self) {
+        let mut pause = SHORTEST_PAUSE;
+        // A dying process closes its descriptors first.
+        while !self.is_orphan() || self.board.kill_all() {
+            pause = sleep_longer(pause);
+            if self.keep_lease().is_err() {
+                return;
             }
         }
     }
@@ -308,6 +382,9 @@ impl Claimer<'_> {
 
     /// The next message. `Late`: a renewal is due, or the server has ended the session.
     fn next(&mut self) -> Next<ToClaimer> {
+        if let Some(next) = self.pending.pop_front() {
+            return next;
+        }
         let due = self.renewal_due();
         while let Some(session) = &self.session {
             let left = due.map_or(LONGEST_WAIT, |due| due.since(Moment::now()));
@@ -328,6 +405,29 @@ impl Claimer<'_> {
             }
         }
         next(self.link, due)
+    }
+
+    /// Whether there is a message to act on.
+    fn has_message(&self) -> bool {
+        !self.pending.is_empty() || self.link.is_readable()
+    }
+
+    /// Whether the worker is to end, so that something that can be left undone must not delay that.
+    fn is_to_end(&mut self) -> bool {
+        while self.pending.len() < MOST_PENDING && self.link.is_readable() {
+            let next = next(self.link, Some(Moment::now()));
+            let is_gone = matches!(next, Next::Gone);
+            self.pending.push_back(next);
+            if is_gone {
+                break;
+            }
+        }
+        let mut pending = self.pending.iter();
+        pending.any(|next| match next {
+            Next::Message(message) => message.is_about_the_end(),
+            Next::Gone => true,
+            Next::Late => false,
+        })
     }
 
     fn count(&mut self, (done, failed): (u64, u64)) {
@@ -353,6 +453,8 @@ impl Claimer<'_> {
             let due = self.renewal_due();
             let left = due.map_or(LONGEST_WAIT, |due| due.since(Moment::now()));
             self.link.await_room(left.max(SHORTEST_PAUSE));
+            // There may be room in the link, and none in the system.
+            sleep(SHORTEST_PAUSE);
             self.keep_lease()?;
         }
         if has_waited {
@@ -419,6 +521,7 @@ impl Claimer<'_> {
         self.marks.forget();
         loop {
             self.end_commands_of_the_stopped();
+            self.check_coordinator()?;
             let (tables, name) = (&self.tables, &self.spec.queue);
             let limit = self.limit_by_lease(self.answer_limit());
             self.capped = Some(limit);
@@ -511,6 +614,7 @@ impl Claimer<'_> {
     /// Runs a statement on the session. `None`: its effect is unknown, or it was rolled back. A lost session is dropped.
     fn ask<T>(&mut self, ask: impl FnOnce(&mut Session) -> Result<T, Fault>) -> Turned<Option<T>> {
         self.end_commands_of_the_stopped();
+        self.check_coordinator()?;
         let tables = self.tables.clone();
         self.session()?;
         self.cap_answer()?;
@@ -521,7 +625,7 @@ impl Claimer<'_> {
         };
         let rolls_back = Plain("/* dblock queue roll back */ ROLLBACK".to_owned());
         match fault {
-            Fault::Final(failure) => Err(Stop::Failed(failure)),
+            Fault::Final(failure) => self.endure(failure).map(|()| None),
             Fault::NoRoom(cause) if session.run(&rolls_back).is_ok() => {
                 let line = format!("{session} has no room: {cause}");
                 session.tell(Level::Info, &format!("{line}; trying again"));
@@ -532,19 +636,60 @@ impl Claimer<'_> {
                 self.wait_for_room();
                 Ok(None)
             }
-            Fault::Conflict(_) | Fault::Interrupted(_) if session.run(&rolls_back).is_ok() => {
+            fault @ (Fault::Conflict(_) | Fault::Interrupted(_))
+                if session.run(&rolls_back).is_ok() =>
+            {
+                if matches!(fault, Fault::Conflict(_)) {
+                    session.tell(Level::Info, &format!("{fault}; trying again"));
+                }
                 Ok(None)
             }
             fault => {
                 let line = format!("lost the session with {session}: {fault}");
-                session.tell(Level::Info, &line);
-                if let Some(session) = self.session.take() {
-                    self.connector.try_last(&session);
-                }
-                self.say_fault(&line);
+                self.drop_session(&line);
                 Ok(None)
             }
         }
+    }
+
+    /// After a refusal that may pass, drops the session, and waits before another try. A proxy may have passed an error of one of its
+    /// servers on, which must not end commands before the lease does.
+    fn endure(&mut self, failure: Failure) -> Turned<()> {
+        let ttl = self.worker.as_ref().map(|worker| worker.queue.ttl);
+        let now = Moment::now();
+        let refused = self
+            .refused
+            .filter(|refused| now.since(refused.last) < REFUSALS_APART);
+        let since = refused.map_or(now, |refused| refused.since);
+        if !may_pass(&failure) || ttl.is_none_or(|ttl| now.since(since) >= ttl) {
+            return Err(Stop::Failed(failure));
+        }
+        if refused.is_none() {
+            let line = cut(&format!("{failure}; trying again"));
+            self.link
+                .send_if_heard(&FromClaimer::Note(Level::Warning, line));
+        }
+        self.drop_session(&failure.line);
+        sleep(self.limit_by_lease(REFUSED_PAUSE));
+        let last = Moment::now();
+        self.refused = Some(Refused { since, last });
+        Ok(())
+    }
+
+    /// Notes that a turn was carried out: refusals of other statements have not ended the work.
+    fn note_no_refusal(&mut self) {
+        if let Some(refused) = &mut self.refused {
+            refused.since = Moment::now();
+        }
+    }
+
+    /// Drops a session that is of no more use, and says why.
+    fn drop_session(&mut self, line: &str) {
+        if let Some(session) = self.session.take() {
+            session.tell(Level::Info, line);
+            self.connector.try_last(&session);
+        }
+        self.say_fault(line);
     }
 
     /// Waits longer each time, but not beyond the next renewal.

@@ -234,10 +234,12 @@ impl Coordinator<'_> {
         for task in std::mem::take(&mut self.buffer) {
             self.note_outcome(&task, JobEnd::GivenBack);
         }
+        let ClaimerState::TakingTurn(waits) = self.claimer_state else {
+            return;
+        };
+        self.send(ToClaimer::Stop);
         // Interrupt an idle worker's wait on the server.
-        if self.claimer_state == ClaimerState::TakingTurn(true)
-            && let Some(session) = self.session.as_ref().map(AsRawFd::as_raw_fd)
-        {
+        if waits && let Some(session) = self.session.as_ref().map(AsRawFd::as_raw_fd) {
             // If the server answers, the worker may just have claimed something.
             let answers = self.fault.is_none() && !self.is_silent;
             self.wait_limit = if answers {
@@ -245,7 +247,6 @@ impl Coordinator<'_> {
             } else {
                 DEREGISTER_LIMIT
             };
-            self.send(ToClaimer::Stop);
             let _ = shutdown(session, Shutdown::Both);
         }
     }

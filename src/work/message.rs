@@ -90,10 +90,12 @@ pub enum ToClaimer {
         want: u32,
         /// Whether to wait until something is due. Only if nothing runs, so that there is no outcome to record meanwhile.
         waits: bool,
+        /// Whether nothing runs, and no outcome is left for another turn.
+        is_last: bool,
         /// Jobs done and attempts failed since the last turn.
         counts: (u64, u64),
     },
-    /// Stop waiting for something to be due.
+    /// Stop waiting for something to be due, and deleting what is too old.
     Stop,
     /// Record the last outcomes, and deregister the worker. Nothing runs any more.
     Deregister {
@@ -105,6 +107,11 @@ pub enum ToClaimer {
 }
 
 impl ToClaimer {
+    /// Whether the worker is to end soon.
+    pub fn is_about_the_end(&self) -> bool {
+        matches!(self, Self::Stop | Self::Deregister { .. })
+    }
+
     /// Whether the message is for this worker, and not for an earlier one that was lost.
     pub fn is_for(&self, number: u64) -> bool {
         match self {

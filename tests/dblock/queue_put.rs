@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 
 use crate::harness::pty::Shell;
 use crate::harness::{
-    Dblock, Output, Proxy, SOON, Server, Tables, both_servers, children_of, eventually,
+    Dblock, Kind, Output, Proxy, SOON, Server, Tables, both_servers, children_of, eventually,
     numbered_lines, runs,
 };
 
@@ -77,6 +77,31 @@ fn count(tables: &Tables, what: &str) -> u64 {
         .query_first(format!("SELECT COUNT(*) FROM {what}"))
         .unwrap()
         .unwrap()
+}
+
+/// It is MySQL that ends an idle session there.
+#[test]
+fn a_pipe_with_long_gaps_costs_no_session_that_the_server_has_ended() {
+    let tables = with_queue(Server::shared(Kind::MySql), &[]);
+    let work = put(&tables, &["--lines", "-v"]).stdin(Stdio::piped());
+    let mut run = work.spawn();
+    let mut stdin = run.take_stdin();
+    writeln!(stdin, "a").unwrap();
+    run.wait_line("1", SOON);
+    let sessions = format!(
+        "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '{}' AND user = 'dblock'",
+        tables.database
+    );
+    let mut admin = tables.admin();
+    eventually("the session is ended", SOON, || {
+        admin.query_first::<u32, _>(&sessions).unwrap() == Some(0)
+    });
+    writeln!(stdin, "b").unwrap();
+    run.wait_line("2", SOON);
+    drop(stdin);
+    let output = run.wait_within(SOON);
+    output.expect_code(0);
+    assert!(!output.stderr.contains("lost "), "{}", output.stderr);
 }
 
 both_servers! {

@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use crate::harness::jobs::{commands_of, lines};
 use crate::harness::pty::{SUSPEND, Shell};
 use crate::harness::{
-    Dblock, Hangs, Jobs, Output, Proxy, Records, Running, SOON, Server, Tables, both_servers,
+    Dblock, Hangs, Jobs, Kind, Output, Proxy, Records, Running, SOON, Server, Tables, both_servers,
     children_of, copy_program, eventually, is_stopped, quoted, runs, send, slack, stat_field,
     within, write_program,
 };
@@ -49,6 +49,122 @@ fn application_puts(jobs: &Jobs, payload: &str, parts: u32) -> u64 {
     transaction.query_drop(due).unwrap();
     transaction.commit().unwrap();
     id.expect("an id")
+}
+
+/// Numbers from 0 to below this, at most 20,000, as `a.n + …` of these tables.
+fn numbers_below(limit: u32) -> [String; 2] {
+    let digits = "(SELECT 0 n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 \
+                  UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
+    let number = "a.n + 10 * b.n + 100 * c.n + 1000 * d.n + 10000 * e.n";
+    let tables = format!(
+        "{digits} a, {digits} b, {digits} c, {digits} d, (SELECT 0 n UNION ALL SELECT 1) e WHERE {number} < {limit}"
+    );
+    [number.to_owned(), tables]
+}
+
+/// A moment that is long over.
+const OLD: &str = "UTC_TIMESTAMP(6) - INTERVAL 2 DAY";
+
+/// So many jobs that were done long ago, from number 100,000.
+#[track_caller]
+fn keep_old(jobs: &Jobs, count: u32) {
+    let [number, numbers] = numbers_below(count);
+    jobs.tables.sql(&format!(
+        "INSERT INTO dblock_jobs (id, queue, shard, priority, block, payload, put_at) SELECT 100000 + {number}, 1, 0, 0, 0, 'x', {OLD} FROM {numbers}"
+    ));
+    jobs.tables.sql(&format!(
+        "INSERT INTO dblock_done (queue, shard, priority, job, due_at, done_at) SELECT 1, 0, 0, 100000 + {number}, {OLD}, {OLD} FROM {numbers}"
+    ));
+}
+
+/// The notes of so many puts, long ago.
+#[track_caller]
+fn note_old_puts(jobs: &Jobs, count: u32) {
+    let [number, numbers] = numbers_below(count);
+    jobs.tables.sql(&format!(
+        "INSERT INTO dblock_puts SELECT LPAD({number}, 32, '0'), 1, 1, 1, 1, {OLD} FROM {numbers}"
+    ));
+}
+
+#[test]
+fn what_is_still_to_be_deleted_does_not_delay_the_end_of_a_worker() {
+    let server = Server::shared(Kind::MariaDb);
+    let is_deregistered =
+        |jobs: &Jobs| jobs.count("dblock_workers WHERE expires_at IS NOT NULL") == 0;
+    let jobs = Jobs::new(server, &["--keep", "1h"]);
+    let proxy = Proxy::to(server);
+    note_old_puts(&jobs, 20_000);
+    jobs.number(50);
+    proxy.delay(Duration::from_millis(50));
+    let work = jobs
+        .work(&["--drain", "--batch", "50"])
+        .env("DBLOCK_URL", proxy.url());
+    work.command(["true"]).output().expect_code(0);
+    assert!(jobs.count("dblock_puts") > 1000 && is_deregistered(&jobs));
+
+    let jobs = Jobs::new(server, &["--keep", "1h"]);
+    let proxy = Proxy::to(server);
+    jobs.number(500);
+    keep_old(&jobs, 5000);
+    proxy.delay(Duration::from_millis(150));
+    let work = jobs
+        .work(&["--drain", "--batch", "500"])
+        .env("DBLOCK_URL", proxy.url());
+    let mut worker = work.command(["true"]).spawn();
+    eventually("all are done", SOON, || {
+        jobs.count("dblock_done WHERE job < 100000") == 500
+    });
+    worker.signal(Signal::SIGTERM);
+    worker.wait_within(SOON).expect_code(0);
+    // It would have deleted two for each.
+    let left = jobs.count("dblock_done WHERE job >= 100000");
+    assert!(left > 4000 && is_deregistered(&jobs), "{left}");
+}
+
+#[test]
+fn no_transaction_is_larger_than_a_cluster_takes() {
+    // A group takes no larger transaction than 143 MB, this server none larger than 32 MB.
+    let limits = [
+        "--log-bin=binlog",
+        "--binlog-format=ROW",
+        "--max-binlog-cache-size=33554432",
+    ];
+    let server = Server::private_with(Kind::MariaDb, &limits);
+    let jobs = Jobs::new(&server, &[]);
+    // As an application puts them.
+    let put = |first: u32, jobs_put: u32, bytes: u32| {
+        for id in first..first + jobs_put {
+            jobs.tables.sql(&format!(
+                "INSERT INTO dblock_jobs (id, queue, shard, priority, block, payload, put_at) VALUES ({id}, 1, 0, 0, 0, REPEAT('x', {bytes}), {OLD})"
+            ));
+        }
+    };
+    let narrow = |table: &str, besides: &str, from: u32| {
+        jobs.tables.sql(&format!(
+            "INSERT INTO dblock_{table} (queue, shard, priority, job, due_at{besides}) SELECT 1, 0, 0, id, {OLD}{} FROM dblock_jobs WHERE id >= {from}",
+            besides.replace("done_at", OLD)
+        ));
+    };
+    put(101, 40, 1_000_000);
+    narrow("done", ", done_at", 101);
+    let whole = jobs.tables.admin().query_drop("DELETE FROM dblock_jobs");
+    assert!(
+        whole
+            .unwrap_err()
+            .to_string()
+            .contains("max_binlog_cache_size")
+    );
+    put(201, 24, 2_000_000);
+    narrow("due", "", 201);
+    let work = jobs.work(&["--drain", "--batch", "24"]);
+    let output = work.sh("cat >/dev/null").output();
+    output.expect_code(0).expect_silence();
+    jobs.assert_empty();
+    assert_eq!(jobs.count("dblock_done"), 0);
+    put(301, 40, 1_000_000);
+    narrow("due", "", 301);
+    jobs.does("delete", &[]);
+    jobs.assert_empty();
 }
 
 both_servers! {
@@ -1143,21 +1259,15 @@ both_servers! {
         let jobs = Jobs::new(server, &["--keep", "1h"]);
         jobs.number(9000);
         // As other workers have left it: more than one deletes by the way.
-        let digits = "(SELECT 0 n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 \
-                      UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
-        let numbers = format!("{digits} a, {digits} b, {digits} c, {digits} d, (SELECT 0 n UNION ALL SELECT 1) e WHERE e.n * 10000 + d.n * 1000 < 16000");
-        let number = "a.n + 10 * b.n + 100 * c.n + 1000 * d.n + 10000 * e.n";
-        let old = "UTC_TIMESTAMP(6) - INTERVAL 2 DAY";
-        jobs.tables.sql(&format!(
-            "INSERT INTO dblock_jobs (id, queue, shard, priority, block, payload, put_at) SELECT 100000 + {number}, 1, 0, 0, 0, 'x', {old} FROM {numbers}"
-        ));
-        jobs.tables.sql(&format!(
-            "INSERT INTO dblock_done (queue, shard, priority, job, due_at, done_at) SELECT 1, 0, 0, 100000 + {number}, {old}, {old} FROM {numbers}"
-        ));
-        jobs.tables.sql(&format!("INSERT INTO dblock_puts SELECT LPAD({number}, 32, '0'), 1, 1, 1, 1, {old} FROM {numbers}"));
-        let mut workers = [0, 1].map(|_| jobs.work(&["--drain", "--batch", "500"]).command(["true"]).spawn());
+        keep_old(&jobs, 16000);
+        note_old_puts(&jobs, 16000);
+        let mut workers = [0, 1].map(|_| jobs.work(&["--drain", "-v", "--batch", "500"]).command(["true"]).spawn());
         for worker in &mut workers {
-            worker.wait_within(2 * SOON).expect_code(0).expect_silence();
+            let output = worker.wait_within(3 * SOON);
+            output.expect_code(0);
+            // They do not delete the same rows.
+            let conflicts: Vec<&str> = output.stderr.lines().filter(|line| line.contains("; trying again")).collect();
+            assert_eq!(conflicts, [""; 0]);
         }
         // Two for each that was done.
         assert_eq!((jobs.count("dblock_done"), jobs.count("dblock_jobs"), jobs.count("dblock_puts")), (9000, 9000, 1));

@@ -285,7 +285,7 @@ each_lock! {
 }
 
 /// Copies of dblock, and of `setpriv` that makes everybody root, in a place that any user may reach.
-fn for_another_user(folder: &Path) -> [PathBuf; 2] {
+pub fn for_another_user(folder: &Path) -> [PathBuf; 2] {
     let permit =
         |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     let [dblock, become_root] = ["dblock", "setpriv"].map(|file| folder.join(file));

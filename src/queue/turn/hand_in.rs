@@ -8,9 +8,10 @@ use crate::schema::{DEAD, DELAYED, DONE, DUE, JOBS};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Missed periods of a repeating job collapse into one run.
-const NEXT_DUE: &str = "r.due_at + INTERVAL (r.every_us * GREATEST(1, GREATEST(0, TIMESTAMPDIFF(MICROSECOND, r.due_at, UTC_TIMESTAMP(6))) \
-     DIV r.every_us)) MICROSECOND";
+/// Missed periods of a repeating job collapse into one run. An application may have written any period: it counts as one from a microsecond
+/// to a hundred years.
+const NEXT_DUE: &str = "r.due_at + INTERVAL (LEAST(GREATEST(r.every_us, 1), 3155760000000000) * GREATEST(1, GREATEST(0, \
+     TIMESTAMPDIFF(MICROSECOND, r.due_at, UTC_TIMESTAMP(6))) DIV LEAST(GREATEST(r.every_us, 1), 3155760000000000))) MICROSECOND";
 
 fn after(delay: Duration) -> String {
     format!(

@@ -28,27 +28,27 @@ pub(super) fn chance_below(limit: u16) -> u16 {
 
 impl Claimer<'_> {
     /// Records outcomes and claims due jobs. If it `waits`, it returns only once something was claimed or a message has come.
-    pub(super) fn take_turn(&mut self, want: u32, waits: bool) -> Turned<()> {
+    /// If it `is_last`, a worker that drains the queue ends after it, unless something was due.
+    pub(super) fn take_turn(&mut self, want: u32, waits: bool, is_last: bool) -> Turned<()> {
         if !waits && self.looked.elapsed() > LOOK_INTERVAL {
             self.look()?;
         }
-        let mut claimed = self.exchange(want)?;
+        if waits {
+            self.die_with_coordinator()?;
+        }
+        let mut claimed = self.exchange_all(want)?;
         // Before a worker that drains the queue ends, it looks once more: a claim skips what others have locked.
         if !waits && claimed == 0 && want > 0 && self.spec.until != Until::Stopped && self.look()? {
             self.fruitless_pause = sleep_longer(self.fruitless_pause);
             return self.send_in_time(&FromClaimer::TurnOver { nothing_due: false }, None);
         }
         while waits && claimed == 0 && !self.is_stuck {
-            if self.link.is_readable() {
+            if self.has_message() {
                 break;
             }
             if self.await_work()? {
                 self.leave_head()?;
-                claimed = self.exchange(want)?;
-                if claimed == 0 && !self.ended.is_empty() {
-                    // A block whose jobs were canceled or could not be read is recorded now, not only when something is due.
-                    self.exchange_in(0, self.shard)?;
-                }
+                claimed = self.exchange_all(want)?;
                 if claimed == 0 {
                     self.fruitless_pause = sleep_longer(self.fruitless_pause);
                 }
@@ -61,12 +61,24 @@ impl Claimer<'_> {
             self.fruitless_pause = SHORTEST_PAUSE;
         }
         let nothing_due = claimed < want && !self.has_more;
+        if is_last && nothing_due && claimed == 0 && self.spec.until == Until::Drained {
+            self.pay_debt()?;
+        }
         self.send_in_time(&FromClaimer::TurnOver { nothing_due }, None)?;
         self.keep_pace()
     }
 
+    /// As [`Self::exchange`], but records a block whose jobs were canceled or could not be read now, not only when something is due.
+    fn exchange_all(&mut self, want: u32) -> Turned<u32> {
+        let claimed = self.exchange(want)?;
+        if claimed == 0 && !self.ended.is_empty() {
+            self.exchange_in(0, self.shard)?;
+        }
+        Ok(claimed)
+    }
+
     /// Takes turns in one shard, and then in others with due jobs, until enough is claimed. Returns how many jobs.
-    pub(super) fn exchange(&mut self, want: u32) -> Turned<u32> {
+    fn exchange(&mut self, want: u32) -> Turned<u32> {
         let shard = self.shard;
         self.has_more = false;
         let mut claimed = self.claim_in(want, shard)?;
@@ -246,6 +258,7 @@ impl Claimer<'_> {
             // If the outcome was looked up, the server may still have the short idle timeout. The next turn sets it again.
             if exchange.step() == Step::CarryOut {
                 self.timeout = Timeout::OfLease;
+                self.note_no_refusal();
             }
             self.worker()?.turn = Some(exchange.number());
             self.confirm(sent);

@@ -89,6 +89,7 @@ impl Claimer<'_> {
     }
 
     fn send_claimed(&mut self, claimed: Vec<Claimed>, file: &File) -> Turned<()> {
+        self.outlive();
         self.send_in_time(&FromClaimer::Claimed(claimed), Some(file.as_fd()))
     }
 
@@ -146,7 +147,7 @@ impl Claimer<'_> {
         let (tables, queue) = (self.tables.clone(), self.worker()?.queue.id);
         let mut jobs = Vec::new();
         let mut file = payloads()?;
-        let mut in_parts = false;
+        let (mut in_parts, mut bytes) = (false, 0u64);
         let mut from = unit.job;
         loop {
             let read = ReadBlock {
@@ -162,6 +163,7 @@ impl Claimer<'_> {
                     return self.give_back_unread(unit).map(|()| 0);
                 }
                 in_parts |= matches!(job.payload, Stored::InParts(_));
+                bytes = bytes.saturating_add(job.payload.bytes());
                 jobs.push(self.write_payload(&mut file, job.id, Some(&job.payload))?);
             }
             match found.last() {
@@ -174,6 +176,7 @@ impl Claimer<'_> {
         // The claim does not know whether a block has payloads in parts. Now it is known.
         let unit = &Unit {
             has_parts: in_parts,
+            bytes,
             ..unit.clone()
         };
         let of = u32::try_from(jobs.len()).unwrap_or(u32::MAX);

@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use super::super::Until;
 use super::exchange::chance_below;
-use super::{Claimer, Turned};
+use super::{Claimer, SHORTEST_PAUSE, Turned, sleep_longer};
 use crate::base::clock::Moment;
-use crate::queue::{self, Idle, LookOrSleep};
+use crate::queue::{self, Idle, LookOrSleep, Pruned};
 
 /// From one look whether there is something to delete to the next, where there was nothing more.
 pub(super) const PRUNE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long a worker deletes that has jobs to run, beyond what keeps pace.
 const LONGEST_PRUNE: Duration = Duration::from_millis(200);
+
+/// How long a worker that has drained its queue deletes before it ends.
+const LONGEST_PAYMENT: Duration = Duration::from_secs(30);
 
 /// How long an idle worker deletes before it looks whether something is due.
 const IDLE_PRUNE: Duration = Duration::from_millis(20);
@@ -99,6 +102,19 @@ impl Pruning {
         self.early == EarlyPrune::Now || self.begun.elapsed() > self.interval
     }
 
+    /// What was deleted. `None`: others were in the way, and there may be more.
+    fn note(&mut self, pruned: Option<Pruned>) {
+        self.is_behind = pruned.is_none_or(|pruned| pruned.has_more);
+        if let Some(pruned) = pruned {
+            self.reached = pruned.reached.or(self.reached);
+            let paid = pruned.jobs.max(pruned.puts).max(1);
+            self.owed = self.owed.saturating_sub(paid);
+        }
+        if !self.is_behind {
+            self.owed = 0;
+        }
+    }
+
     /// So many jobs were done.
     pub(super) fn count(&mut self, done: u64) {
         self.owed = (self.owed + PACE * done).min(MOST_OWED);
@@ -116,8 +132,7 @@ impl Claimer<'_> {
         let mut round = begun;
         while self.pruning.is_behind {
             let is_over = if is_idle {
-                round.elapsed() > IDLE_PRUNE
-                    && (self.link.is_readable() || self.is_something_due()?)
+                round.elapsed() > IDLE_PRUNE && (self.has_message() || self.is_something_due()?)
             } else {
                 round.elapsed() > LONGEST_PRUNE
             };
@@ -142,8 +157,25 @@ impl Claimer<'_> {
         let done = std::mem::take(&mut self.pruning.done);
         let rest = self.pruning.owed.saturating_sub(MOST_PACE * done);
         while self.pruning.is_behind && self.pruning.owed > rest {
-            if !self.prune_some()? {
+            if self.is_to_end() || !self.prune_some()? {
                 break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes what is still to be deleted for what was done, before a worker ends that has drained its queue.
+    pub(super) fn pay_debt(&mut self) -> Turned<()> {
+        let begun = Moment::now();
+        let mut pause = SHORTEST_PAUSE;
+        while self.pruning.is_behind && self.pruning.owed > 0 && begun.elapsed() < LONGEST_PAYMENT {
+            if self.is_to_end() {
+                break;
+            }
+            if self.prune_some()? {
+                pause = SHORTEST_PAUSE;
+            } else {
+                pause = sleep_longer(pause);
             }
         }
         Ok(())
@@ -169,15 +201,7 @@ impl Claimer<'_> {
         let skips = opened.is_some_and(|opened| opened.skips_locked);
         let from = self.pruning.reached;
         let pruned = self.ask(|session| queue::prune(&tables, &queue, skips, from, session))?;
-        let pruning = &mut self.pruning;
-        pruning.is_behind = pruned.is_none_or(|pruned| pruned.has_more);
-        if let Some(pruned) = pruned {
-            pruning.reached = pruned.reached.or(pruning.reached);
-            pruning.owed = pruning.owed.saturating_sub(pruned.jobs.max(1));
-        }
-        if !pruning.is_behind {
-            pruning.owed = 0;
-        }
+        self.pruning.note(pruned);
         // It may be much.
         self.keep_lease()?;
         Ok(pruned.is_some())

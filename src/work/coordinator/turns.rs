@@ -31,6 +31,10 @@ const LONGEST_MESSAGE: usize = 12 * 1024;
 /// may exceed it.
 const LONGEST_TURN: usize = 64 * 1024;
 
+/// Approximate limit for the payloads of all jobs in one turn, in bytes: a turn may delete them, and a cluster takes no transaction of any
+/// size. A single block may exceed it.
+const LARGEST_TURN: u64 = 16 * 1024 * 1024;
+
 impl Coordinator<'_> {
     pub(super) fn is_idle(&self) -> bool {
         self.commands.is_empty() && self.buffer.is_empty() && self.ended.is_empty()
@@ -70,6 +74,7 @@ impl Coordinator<'_> {
                     worker,
                     want: 0,
                     waits: false,
+                    is_last: false,
                     counts,
                 });
                 self.claimer_state = ClaimerState::TakingTurn(false);
@@ -98,6 +103,7 @@ impl Coordinator<'_> {
             worker,
             want,
             waits,
+            is_last: self.is_idle(),
             counts,
         });
         self.claimer_state = ClaimerState::TakingTurn(waits);
@@ -107,11 +113,12 @@ impl Coordinator<'_> {
     /// Sends the outcomes for one turn, in messages that are short enough.
     fn send_ended(&mut self, worker: u64) {
         let mut ended = std::mem::take(&mut self.ended);
-        let mut whole = 0;
+        let (mut whole, mut bytes) = (0, 0u64);
         let fits = ended.iter().take_while(|one| {
             let is_first = whole == 0;
             whole += weight_of(one);
-            is_first || whole <= LONGEST_TURN
+            bytes = bytes.saturating_add(one.unit.bytes);
+            is_first || whole <= LONGEST_TURN && bytes <= LARGEST_TURN
         });
         let fits = fits.count();
         self.ended = ended.split_off(fits);

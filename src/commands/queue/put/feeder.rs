@@ -30,6 +30,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Pause before another try if the server has no room.
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(500);
 
+/// After so long without a statement, a session is not used again: the server ends it two seconds later.
+const IDLE_LIMIT: Duration = Duration::from_secs(8);
+
 /// Every server takes packets of this size in bytes.
 const SMALL_PACKET: usize = 16 * 1024;
 
@@ -53,6 +56,7 @@ pub(super) fn feed(
         connector,
         tables: &tables,
         session: None,
+        used: Moment::now(),
         link,
         limit: put.connection.connect_timeout,
         packet: None,
@@ -71,6 +75,7 @@ pub(super) fn feed(
         }
     };
     let _ = link.send(&Message::<Fed>::Reached(cut(&server)));
+    feeder.used = Moment::now();
     let mut putter = Putter::new(&tables, queue, &put.traits)?;
     feeder.feed(&mut putter)?;
     drop(feeder);
@@ -84,6 +89,8 @@ struct Feeder<'a> {
     connector: Connector,
     tables: &'a Tables,
     session: Option<Session>,
+    /// When the session was last used.
+    used: Moment,
     link: &'a Rc<Link>,
     /// How long to look for a lost server.
     limit: Duration,
@@ -95,6 +102,10 @@ impl Feeder<'_> {
     fn feed(&mut self, putter: &mut Putter) -> Result<(), Failure> {
         let mut records = Records::of(&self.put.source);
         while let Next::Some = records.advance(self.link)? {
+            // Payloads may come with long gaps, and then the server is not to blame.
+            if self.used.elapsed() > IDLE_LIMIT {
+                self.session = None;
+            }
             let payloads = records.payloads();
             let mut left = payloads.as_slice();
             while !left.is_empty() {
@@ -166,6 +177,7 @@ impl Feeder<'_> {
                     return Err(failure);
                 }
             };
+            self.used = Moment::now();
             let fault = match tried {
                 Ok(outcome) => {
                     if begun.is_some() {
