@@ -49,12 +49,18 @@ impl Restarts {
 
     /// The latest one has died without a reason. `false`: too many have died, and no other is started.
     pub fn on_death(&mut self) -> bool {
-        if self.started.elapsed() > SHORT_LIFE {
+        let died_soon = self.started.elapsed() <= SHORT_LIFE;
+        if !died_soon {
             self.deaths = 0;
         }
         let goes_on = self.deaths < MOST_DEATHS;
-        self.next = goes_on.then(|| Moment::now() + PAUSE * self.deaths);
         self.deaths += 1;
+        let pause = if died_soon {
+            PAUSE * self.deaths
+        } else {
+            Duration::ZERO
+        };
+        self.next = goes_on.then(|| Moment::now() + pause);
         goes_on
     }
 

@@ -557,6 +557,9 @@ impl Killing {
 
     /// Sends SIGKILL to what is left of the command. `true`: nothing is left. Otherwise sets the time of the next check.
     fn is_over(&mut self) -> bool {
+        if !self.command.alive() {
+            return true;
+        }
         self.command.signal(libc::SIGKILL);
         if !self.command.alive() {
             return true;

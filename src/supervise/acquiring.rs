@@ -163,7 +163,13 @@ impl Supervisor<'_> {
     }
 
     fn run_without_lock(&mut self, failure: &Failure) -> Phase {
-        let line = format!("{failure}; running without the lock");
+        let once = self
+            .job
+            .tables
+            .as_ref()
+            .and_then(|use_of| use_of.once.as_ref());
+        let besides = once.map_or("", |_| ", and a success is not recorded");
+        let line = format!("{failure}; running without the lock{besides}");
         self.log.error(&line);
         self.record.message = Some(line);
         let guard = match keeper::fork_off(Work::GuardOnly) {

@@ -106,8 +106,6 @@ pub struct Holding {
 pub struct Releasing {
     /// How long dblock waits for the server's answer.
     pub deadline: Moment,
-    /// How many keepers were asked to release the lock.
-    pub keepers: u32,
     /// Whether there is no lock, and the keeper only records that a signal ended the wait for it.
     pub only_records: bool,
     /// Whether the end of the run is recorded, or the reason why not was reported.

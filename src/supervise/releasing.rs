@@ -5,18 +5,16 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use super::child::Child;
-use super::event::Event;
-use super::keeper_link::unexplained_end;
+use super::event::{Event, is_over};
 use super::lock_state::LockState;
 use super::phase::{Conclusion, Phase, Releasing};
 use super::{LAST_CHANCE, RECORD_LIMIT, Supervisor};
 use crate::base::clock::Moment;
+use crate::base::exit::Failure;
+use crate::base::log::Level;
 use crate::history::RunEnd;
 use crate::keeper::message::{FromKeeper, ToKeeper};
 use crate::keeper::{self, Work};
-
-/// How many keepers may die while they release the lock, before dblock starts no more.
-const MOST_KEEPERS: u32 = 3;
 
 impl Supervisor<'_> {
     /// Has the keeper release the lock, and reaps the command. Waits for the server's answer until this `limit` at most.
@@ -49,7 +47,6 @@ impl Supervisor<'_> {
         }
         Phase::Releasing(Releasing {
             deadline: Moment::now() + limit,
-            keepers: 1,
             only_records: false,
             is_recorded: false,
             finished: false,
@@ -79,15 +76,16 @@ impl Supervisor<'_> {
             return true;
         }
         if self.keeper.is_closed() {
-            if self.replace_releasing_keeper(releasing) {
+            let is_replaced = self.replacing.next().is_some();
+            if is_replaced || self.schedule_releasing_keeper(releasing) {
                 return false;
             }
             let unrecorded = self.unrecorded(releasing);
             if self.lock.is_held() {
                 self.end_without_release("the keeper is gone", unrecorded);
-            } else if let Some(unrecorded) = unrecorded {
+            } else if let Some((level, unrecorded)) = unrecorded {
                 let line = in_one_line("the keeper is gone", [Some(unrecorded)]);
-                self.log.warning(line);
+                self.log.say(level, line);
             }
             return true;
         }
@@ -106,6 +104,12 @@ impl Supervisor<'_> {
             Event::Message(FromKeeper::Recorded(is_recorded)) => {
                 self.record.is_unrecorded |= !is_recorded;
                 releasing.is_recorded = true;
+                let end = self.run_end(&releasing.conclusion);
+                if !is_recorded && self.counts(end.as_deref()) {
+                    self.log.error(format_args!(
+                        "this success is not recorded, and {name} is run again"
+                    ));
+                }
             }
             Event::Message(message) => self.update_at_the_end(&message),
             // The command has ended, and whoever signals dblock now does not want to wait for a slow server.
@@ -114,7 +118,7 @@ impl Supervisor<'_> {
                     releasing.deadline = releasing.deadline.min(Moment::now() + LAST_CHANCE);
                 }
             }
-            Event::Deadline => {
+            Event::Deadline if is_over(Some(releasing.deadline)) => {
                 let frees = if self.lock.is_held() {
                     Some(self.frees("it"))
                 } else if self.keeper.claims() {
@@ -126,12 +130,14 @@ impl Supervisor<'_> {
                 };
                 let unrecorded = self.unrecorded(&releasing);
                 if frees.is_some() || unrecorded.is_some() {
+                    let (level, unrecorded) = unrecorded.unzip();
                     let line = in_one_line("the server did not answer", [frees, unrecorded]);
-                    self.log.warning(line);
+                    self.log.say(level.unwrap_or(Level::Warning), line);
                 }
                 releasing.finished = true;
             }
-            Event::KeeperGone => {}
+            // A deadline of a keeper that is due, too.
+            Event::Deadline | Event::KeeperGone => {}
         }
         Phase::Releasing(releasing)
     }
@@ -142,51 +148,64 @@ impl Supervisor<'_> {
             FromKeeper::Lost(cause) if self.lock.is_held() => self.lost_at_the_end(cause),
             FromKeeper::Note(level, text) => self.log.say(*level, text),
             FromKeeper::Held(..) | FromKeeper::Killed(_) => self.update(message),
-            FromKeeper::Failed(failure) if self.replacing.note_fault(failure) => {
-                self.log.warning(failure);
-            }
+            FromKeeper::Failed(failure) => self.note_fault_at_the_end(failure),
             _ => {}
         }
     }
 
-    /// The keeper has died before it has released the lock, or recorded the run. Starts another one to release a lock that outlives its
-    /// keeper, and to record the run.
-    fn replace_releasing_keeper(&mut self, releasing: &mut Releasing) -> bool {
+    /// The keeper has died before it has released the lock, or recorded the run. Schedules another one to release a lock that outlives its
+    /// keeper, or to record a success that counts. `false`: there is no other.
+    fn schedule_releasing_keeper(&mut self, releasing: &Releasing) -> bool {
         let died = self.keeper.reap();
-        if releasing.keepers == MOST_KEEPERS {
-            return false;
-        }
         let end = self.run_end(&releasing.conclusion);
         let is_to_record = self.counts(end.as_deref()) && !releasing.is_recorded;
-        let held = self.lock.is_held().then(|| self.grant_that_outlives());
-        let Some(grant) = held.flatten().or(self.grant.filter(|_| is_to_record)) else {
+        let is_to_release = self.lock.is_held() && self.grant_that_outlives().is_some();
+        if releasing.only_records || !(is_to_record || is_to_release) {
             return false;
-        };
-        let cause = unexplained_end(died);
-        self.log.info(format_args!("{cause}; another one goes on"));
-        releasing.keepers += 1;
-        let is_replaced = self.replace_keeper(grant, None).is_ok();
-        if is_replaced {
-            self.keeper.send(&ToKeeper::Release(end));
         }
-        is_replaced
+        match self.replacing.schedule(died) {
+            Ok(Some(cause)) => self.log.info(format_args!("{cause}; another one goes on")),
+            Ok(None) => {}
+            Err(_) => return false,
+        }
+        true
     }
 
-    /// The warning that no server has confirmed the record of this run, though it may be recorded. After a hold nobody can read it:
-    /// stderr is closed.
-    fn unrecorded(&mut self, releasing: &Releasing) -> Option<String> {
+    /// Starts the keeper that releases the lock, or records the run, in the place of one that died.
+    pub(super) fn start_releasing_keeper(&mut self, releasing: &Releasing) {
+        let Some(grant) = self.grant else { return };
+        match self.replace_keeper(grant, None) {
+            Ok(()) => {
+                let end = self.run_end(&releasing.conclusion);
+                self.keeper.send(&ToKeeper::Release(end));
+            }
+            Err(failure) => self.note_fault_at_the_end(&failure),
+        }
+    }
+
+    /// Reports once why no keeper can release the lock.
+    fn note_fault_at_the_end(&mut self, failure: &Failure) {
+        if self.replacing.note_fault(failure) {
+            self.log.warning(failure);
+        }
+    }
+
+    /// The line, with its level, that no server has confirmed the record of this run, though it may be recorded. After a hold nobody can
+    /// read it: stderr is closed.
+    fn unrecorded(&mut self, releasing: &Releasing) -> Option<(Level, String)> {
         let end = self.run_end(&releasing.conclusion)?;
         if releasing.is_recorded {
             return None;
         }
         self.record.is_unrecorded = true;
         Some(if self.counts(Some(&end)) {
-            format!(
-                "this success may not have been recorded, and then {} is run again",
-                self.job.lock.name
-            )
+            let name = &self.job.lock.name;
+            let line =
+                format!("this success may not have been recorded, and then {name} is run again");
+            (Level::Error, line)
         } else {
-            "the run may not have been recorded".to_owned()
+            let line = "the run may not have been recorded".to_owned();
+            (Level::Warning, line)
         })
     }
 
@@ -202,10 +221,11 @@ impl Supervisor<'_> {
     }
 
     /// The keeper is gone. With it the lock is gone, too, unless the lock outlives its keeper.
-    fn end_without_release(&mut self, cause: &str, unrecorded: Option<String>) {
+    fn end_without_release(&mut self, cause: &str, unrecorded: Option<(Level, String)>) {
+        let (level, unrecorded) = unrecorded.unzip();
         if self.is_durable() {
             let line = in_one_line(cause, [Some(self.frees("the server")), unrecorded]);
-            self.log.warning(line);
+            self.log.say(level.unwrap_or(Level::Warning), line);
         } else {
             self.lost_at_the_end(&in_one_line(cause, [unrecorded]));
         }
@@ -250,7 +270,6 @@ impl Supervisor<'_> {
         self.lock = LockState::None;
         Phase::Releasing(Releasing {
             deadline: Moment::now() + RECORD_LIMIT,
-            keepers: MOST_KEEPERS,
             only_records: true,
             is_recorded: false,
             finished: false,

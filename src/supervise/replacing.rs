@@ -40,6 +40,21 @@ impl Replacing {
         self.restarts.on_death()
     }
 
+    /// Schedules a replacement for a keeper that ended this way. Returns how it ended, unless a known fault explains that. The error: too
+    /// many have ended like this, and there is no other.
+    pub fn schedule(&mut self, end: Option<Ending>) -> Result<Option<String>, String> {
+        if let Some((since, _)) = self.fault {
+            self.restarts.on_fault(since);
+            return Ok(None);
+        }
+        let end = unexplained_end(end);
+        if self.restarts.on_death() {
+            Ok(Some(end))
+        } else {
+            Err(end)
+        }
+    }
+
     /// Notes why no keeper can hold the lock. `false`: that was reported before.
     pub fn note_fault(&mut self, failure: &Failure) -> bool {
         let (since, known) = self.fault.take().unzip();
@@ -64,28 +79,23 @@ impl Supervisor<'_> {
     /// Schedules a replacement for the keeper that ended this way. `false`: there is none, and that was reported.
     pub(super) fn schedule_keeper(&mut self, end: Option<Ending>) -> bool {
         let is_durable = self.is_durable();
-        let Replacing {
-            restarts, fault, ..
-        } = &mut self.replacing;
-        if let Some((since, _)) = fault {
-            restarts.on_fault(*since);
-            return true;
-        }
-        let end = unexplained_end(end);
-        if !restarts.on_death() {
-            let besides = if is_durable {
-                // The command may end by itself before the lease is over.
-                "the lock is not renewed any more"
-            } else {
-                "ending the command"
-            };
-            self.log
-                .error(format_args!("{end}, again and again; {besides}"));
-            return false;
-        }
-        if is_durable {
+        match self.replacing.schedule(end) {
             // The loss of any other lock was reported before.
-            self.log.info(format_args!("{end}; another one goes on"));
+            Ok(Some(end)) if is_durable => {
+                self.log.info(format_args!("{end}; another one goes on"));
+            }
+            Ok(_) => {}
+            Err(end) => {
+                let besides = if is_durable {
+                    // The command may end by itself before the lease is over.
+                    "the lock is not renewed any more"
+                } else {
+                    "ending the command"
+                };
+                self.log
+                    .error(format_args!("{end}, again and again; {besides}"));
+                return false;
+            }
         }
         true
     }
@@ -98,6 +108,10 @@ impl Supervisor<'_> {
         self.replacing.restarts.restart();
         let phase = match phase {
             Phase::Acquiring(acquiring) => return self.ask_again(acquiring),
+            Phase::Releasing(releasing) => {
+                self.start_releasing_keeper(&releasing);
+                return Phase::Releasing(releasing);
+            }
             phase => phase,
         };
         let command = match &phase {

@@ -619,3 +619,30 @@ fn a_success_whose_keeper_dies_is_recorded_by_another_or_said_to_be_lost() {
         again.expect_code(if is_back { 75 } else { 0 });
     }
 }
+
+#[test]
+fn a_success_that_cannot_be_recorded_is_said_whatever_keeps_it_and_also_with_quiet() {
+    let server = Server::shared(Kind::MariaDb);
+    let full = "CREATE TRIGGER no_room BEFORE UPDATE ON dblock_runs FOR EACH ROW SIGNAL SQLSTATE 'HY000' \
+                SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'";
+    // Of the latter the lock cannot be released either.
+    let gone = "RENAME TABLE dblock_runs TO kept_runs, dblock_locks TO kept_locks";
+    for (durable, fault) in [
+        (&[][..], full),
+        (&["--durable"], full),
+        (&["--durable"], gone),
+    ] {
+        let (tables, name) = (Tables::new(server), unique("unrecorded"));
+        let run = tables.at("run").args(["-q", "--name", &name, "--ttl", "8"]);
+        let run = run.args(YEARLY).args(durable);
+        let run = run.stdin(std::process::Stdio::piped());
+        let mut begun = run.sh("echo began; read line; exit 0").spawn();
+        begun.wait_line("began", SOON);
+        tables.sql(fault);
+        drop(begun.take_stdin());
+        let end = begun.wait_within(2 * SOON);
+        let line = format!("dblock: this success is not recorded, and {name} is run again\n");
+        assert!(end.stderr.contains(&line), "{durable:?}, {fault}: {end:#?}");
+        end.expect_code(0);
+    }
+}

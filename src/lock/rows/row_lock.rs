@@ -393,12 +393,7 @@ impl Backend for RowLock {
                 Err(fault) => Err(refused_for_now(fault)),
             };
             match reached.and_then(|()| self.release_row(&also)) {
-                Ok(was_held) => {
-                    if let (Some(line), Some(session)) = (&unrecorded, &self.session) {
-                        session.tell(Level::Warning, line);
-                    }
-                    break Ok(was_held);
-                }
+                Ok(was_held) => break Ok(was_held),
                 Err(fault)
                     if !also.is_empty()
                         && begun.elapsed() < patience
@@ -417,14 +412,16 @@ impl Backend for RowLock {
                 // The row has expired long ago, and nobody waits for this release any more.
                 Err(fault) if begun.elapsed() > self.ttl + RELEASE_BEYOND_TTL => {
                     if !also.is_empty() {
-                        let line = format!("cannot record the run: {fault}");
-                        self.connector.tell(Level::Warning, &line);
+                        unrecorded = Some(format!("cannot record the run: {fault}"));
                     }
                     break Err(Some(fault.to_string()));
                 }
                 Err(_) => sleep(self.connector.pause()),
             }
         };
+        if let Some(line) = &unrecorded {
+            self.connector.tell(Level::Warning, line);
+        }
         Release {
             also_done: unrecorded.is_none() && was_held.is_ok(),
             was_held,
