@@ -18,7 +18,7 @@ use super::{Spec, definition};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Listener};
-use crate::cron::{DaemonFacts, Definition, Job, JobRow, TickRow, hash, latest_next};
+use crate::cron::{DaemonFacts, Definition, Job, JobRow, LARGEST_LAG, TickRow, hash, latest_next};
 use crate::db::{Connector, Session};
 use crate::isolated::link::{Link, Next, cut, next};
 use crate::isolated::process::{detach, fork_isolated, harden};
@@ -431,6 +431,13 @@ impl Scheduler<'_> {
     }
 
     fn set_clock(&mut self, now: i64) {
+        // The clock was ahead: others must not take this daemon's lease for one of that clock, and jobs need their right next ticks.
+        if self.now().saturating_sub(now) > micros(LARGEST_LAG) {
+            (self.renew_at, self.maintain_at) = (Moment::START, Moment::START);
+        }
+        if now < self.made_up_since {
+            (self.made_up_since, self.spread) = (now, None);
+        }
         self.clock = Some((now, Moment::now()));
     }
 

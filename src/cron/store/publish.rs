@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{micros, moment, optional};
 use crate::cron::Schedule;
-use crate::cron::rules::{Row as Facts, next_after};
+use crate::cron::rules::{LARGEST_LAG, Row as Facts, next_after};
 use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, text_literal};
 use crate::schema::{CRON_JOBS, Tables};
 
@@ -106,14 +106,10 @@ impl Statement for AskJobs<'_> {
     }
 }
 
-/// The last settled tick may be ahead of the server's clock, after a fail-over to a server with a slower clock, or after the clock was set
-/// back. Up to this limit, in microseconds, it still counts, so that no tick is taken twice. Beyond it the earlier clock must have been
-/// wrong. Then only the current clock counts, as otherwise the job would not run until then.
-const LARGEST_LAG: i64 = 600 * 1_000_000;
-
-/// Up to which moment ticks may count as settled, seen from now.
+/// Up to which moment ticks may count as settled, seen from now, so that no tick is taken twice: see [`LARGEST_LAG`]. Beyond it only the
+/// current clock counts, as otherwise the job would not run until then.
 pub fn settled_until(now: i64) -> i64 {
-    now.saturating_add(LARGEST_LAG)
+    now.saturating_add(i64::try_from(LARGEST_LAG.as_micros()).unwrap_or(i64::MAX))
 }
 
 /// A job's first tick of a new schedule comes after this moment, so that no settled tick is taken again.
