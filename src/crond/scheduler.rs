@@ -197,11 +197,12 @@ impl Known {
 
     /// Whether its next tick is missing or too late: the job was in no file for a while, or the server's clock was ahead.
     fn rests(&self, now: i64) -> bool {
-        let row = self.row.as_ref().filter(|_| self.agrees());
-        let next_at = row.map(|row| row.next);
+        let Some(row) = self.row.as_ref().filter(|_| self.agrees()) else {
+            return false;
+        };
         let latest = latest_next(&self.job.schedule, now);
-        next_at
-            .is_some_and(|next| latest.is_some_and(|latest| next.is_none_or(|next| next > latest)))
+        let is_too_late = |next| row.is_ahead(now) && latest.is_some_and(|latest| next > latest);
+        row.next.map_or(latest.is_some(), is_too_late)
     }
 }
 

@@ -542,6 +542,26 @@ fn ticks_of_a_clock_that_was_ahead_are_tried_again_soon() {
     crontab.eventually_idle();
 }
 
+/// While the hosts have different rules for a time zone, after a change of the law, each tick is that of the daemon that found it.
+#[test]
+fn a_next_tick_by_other_rules_of_the_time_zone_stays() {
+    let crontab = Crontab::new(Server::shared(Kind::MariaDb), &job("", "echo one >>{}"));
+    let _one = crontab.start(&[]);
+    crontab.tables.sql("UPDATE dblock_cron_jobs SET next_at = next_at + INTERVAL 1 HOUR, changed_at = UTC_TIMESTAMP(6)");
+    let facts = || {
+        crontab.rows::<(String, String)>(
+            "SELECT CAST(next_at AS CHAR), definition FROM dblock_cron_jobs",
+        )
+    };
+    let before = facts();
+    crontab.write_to("other", &job("", "echo other >>{}"));
+    let mut other = crontab.daemon_of("other", &[]).spawn();
+    other.wait_stderr("dblock: ready: ", SOON);
+    let after = facts();
+    assert_ne!(before[0].1, after[0].1, "it has put its file in force");
+    assert_eq!(before[0].0, after[0].0);
+}
+
 /// A server whose binary log has statements refuses those of a daemon.
 fn a_log_of_statements_is_refused(kind: Kind) {
     let server = Server::private_with(

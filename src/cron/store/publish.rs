@@ -35,6 +35,12 @@ impl JobRow {
             triggered: self.triggered,
         }
     }
+
+    /// Whether it was last written while the server's clock was ahead. Otherwise a next tick that seems too late is that of another host,
+    /// with newer rules for the time zone, or older ones.
+    pub fn is_ahead(&self, now: i64) -> bool {
+        self.settled.max(Some(self.seen)) > Some(settled_until(now))
+    }
 }
 
 /// A job as defined in a file.
@@ -118,7 +124,7 @@ pub fn goes_on_after(now: i64, settled: Option<i64>) -> i64 {
     counts.map_or(now, |settled| settled.max(now))
 }
 
-/// The latest plausible moment for a job's next tick. A later one was computed when the server's clock was ahead.
+/// The latest plausible moment for a job's next tick. A later one was computed when the server's clock was ahead, if [`JobRow::is_ahead`].
 pub fn latest_next(schedule: &Schedule, now: i64) -> Option<i64> {
     next_after(schedule, settled_until(now))
 }
@@ -157,14 +163,17 @@ impl Batch for Publish<'_> {
                 [&job.name, &job.schedule, &job.zone, &job.hash].map(|text| text_literal(text));
             let (next, jitter) = (optional(*next), job.jitter);
             let is_same = format!("schedule = {schedule} AND zone = {zone}");
-            // A job without a next tick was in no file for a while. A next tick after the latest plausible one is wrong.
+            let until = moment(settled_until(self.now));
+            // A job without a next tick was in no file for a while. After the latest plausible moment it is wrong: see [`JobRow::is_ahead`].
             let is_right = latest.map_or_else(
                 || "next_at IS NOT NULL".to_owned(),
-                |latest| format!("COALESCE(next_at <= {}, FALSE)", moment(latest)),
+                |latest| {
+                    let latest = moment(latest);
+                    format!("next_at IS NOT NULL AND (next_at <= {latest} OR seen_at <= {until} AND COALESCE(settled_at <= {until}, TRUE))")
+                },
             );
             let is_kept = format!("{is_same} AND {is_right}");
             let is_whole = format!("{is_kept} AND definition = {hash}");
-            let until = moment(settled_until(self.now));
             let is_overtaken = format!("NOT ({is_kept}) AND COALESCE(settled_at >= {next} AND settled_at <= {until}, FALSE)");
             let unless_overtaken = |column: &str, value: &str| format!("{column} = IF({is_overtaken}, {column}, {value})");
             let (changed_at, changed_by) = (
@@ -179,7 +188,7 @@ impl Batch for Publish<'_> {
             format!(
                 "INSERT INTO {table} (name, schedule, zone, definition, jitter_seconds, next_at, changed_at, changed_by, seen_at) \
                  VALUES ({name}, {schedule}, {zone}, {hash}, {jitter}, {next}, UTC_TIMESTAMP(6), {host}, UTC_TIMESTAMP(6)) \
-                 ON DUPLICATE KEY UPDATE {changed_at}, {changed_by}, {next_at}, seen_at = UTC_TIMESTAMP(6), {others}"
+                 ON DUPLICATE KEY UPDATE {changed_at}, {changed_by}, {next_at}, {others}, seen_at = UTC_TIMESTAMP(6)"
             )
         });
         let begin = "/* dblock cron publish */ BEGIN".to_owned();
