@@ -19,6 +19,9 @@ use crate::db::{Connector, Fault, Session, quoted_identifier};
 /// How long to wait for another init on the same tables, in seconds.
 const TURN_LIMIT: u32 = 30;
 
+/// How long the server keeps an idle session, in seconds: if the host vanishes, other inits get their turn then.
+const SESSION_LIMIT: u32 = 60;
+
 /// The pause before the next round when no server can be used now.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -92,6 +95,8 @@ impl Installer<'_> {
         loop {
             let reached = connector.connect(|session| {
                 prepare(session)?;
+                let limit = format!("SET SESSION wait_timeout = {SESSION_LIMIT}");
+                session.run(&Execute(limit))?;
                 if is_read_only(session)? {
                     // Checking does no harm on a read-only server.
                     let refused = || Fault::ReadOnly(READ_ONLY.to_owned());

@@ -474,6 +474,10 @@ fn a_table_that_another_init_makes_while_the_server_answers_is_dblocks() {
     let statements = fake.statements();
     let makes = |one: &String| one.starts_with("CREATE TABLE") && one.contains("dblock_dead");
     assert!(statements.iter().any(makes), "{statements:#?}");
+    // If its host vanishes, the server soon ends the session with its turn.
+    let place = |what: &str| statements.iter().position(|one| one.contains(what));
+    let (limit, turn) = (place("SESSION wait_timeout = 60"), place("GET_LOCK"));
+    assert!(limit.is_some() && limit < turn, "{statements:#?}");
 }
 
 #[test]
