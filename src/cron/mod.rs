@@ -31,8 +31,9 @@ mod simulation;
 pub use crontab::{Job, Overlap, load, program};
 pub use once::{AlreadyRan, EARLY, Once};
 pub use rules::{
-    AttemptEnd, Decision, FRESH, Fate, HEAD_START, LONGEST_SPREAD, Now, Settlement, UnderWay,
-    decide, has_waited, is_attempt_too_late, next_after, pause_of_unstarted, reckoned, retry,
+    AttemptEnd, Decision, FRESH, Fate, HEAD_START, LARGEST_LAG, LONGEST_SPREAD, Now, Settlement,
+    UnderWay, decide, has_waited, is_attempt_too_late, may_start, next_after, pause_of_unstarted,
+    reckoned, retry,
 };
 pub use schedule::{Schedule, Tick, tick_in_micros};
 pub use spread::{fraction, hash, preferred};

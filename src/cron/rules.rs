@@ -35,6 +35,10 @@ const UNSTARTED: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(3
 /// Delays double up to this limit. A longer first delay stays as it is.
 const LONGEST_DELAY: Duration = Duration::from_secs(3600);
 
+/// After a fail-over to a server with a slower clock, or after the clock was set back, a moment that was written before may be ahead of the
+/// server's clock. Up to this limit it still counts. Beyond it the earlier clock must have been wrong.
+pub const LARGEST_LAG: Duration = Duration::from_secs(600);
+
 /// The state of a job's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Row {
@@ -71,9 +75,11 @@ pub struct Now {
     pub made_up_from: i64,
 }
 
-/// The time from which a tick's age is computed: now, or the end of the outage while catching up.
+/// The time from which a tick's age is computed: now, or the end of the outage while catching up. If that end is in the future, the clock
+/// was ahead.
 pub fn reckoned(now: i64, back_at: i64) -> i64 {
-    let is_back = now.saturating_sub(back_at) <= micros(LONGEST_SPREAD + PROMPT);
+    let catching_up = 0..=micros(LONGEST_SPREAD + PROMPT);
+    let is_back = catching_up.contains(&now.saturating_sub(back_at));
     if is_back { back_at } else { now }
 }
 
@@ -454,11 +460,22 @@ pub fn retry(
     if end == AttemptEnd::Lost {
         return (Some(Duration::ZERO), failed);
     }
+    (Some(delay_after(options, failed)), failed)
+}
+
+/// The delay after so many failures, from 1.
+fn delay_after(options: &Options, failures: u32) -> Duration {
     let doubled = options
         .retry_delay
-        .saturating_mul(1 << (failed - 1).min(20));
-    let delay = doubled.min(LONGEST_DELAY.max(options.retry_delay));
-    (Some(delay), failed)
+        .saturating_mul(1 << (failures - 1).min(20));
+    doubled.min(LONGEST_DELAY.max(options.retry_delay))
+}
+
+/// Whether a tick's next attempt may start, which was put off to this moment after so many failures. No delay is as long as one by a clock
+/// that was ahead.
+pub fn may_start(options: &Options, failures: u32, start_at: i64, now: i64) -> bool {
+    let longest = delay_after(options, failures.max(1)).max(UNSTARTED[1]);
+    start_at <= now || start_at > now.saturating_add(micros(longest + LARGEST_LAG))
 }
 
 #[cfg(test)]

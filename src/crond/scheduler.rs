@@ -18,7 +18,7 @@ use super::{Spec, definition};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Listener};
-use crate::cron::{DaemonFacts, Definition, Job, JobRow, TickRow, hash, latest_next};
+use crate::cron::{DaemonFacts, Definition, Job, JobRow, LARGEST_LAG, TickRow, hash, latest_next};
 use crate::db::{Connector, Session};
 use crate::isolated::link::{Link, Next, cut, next};
 use crate::isolated::process::{detach, fork_isolated, harden};
@@ -197,11 +197,12 @@ impl Known {
 
     /// Whether its next tick is missing or too late: the job was in no file for a while, or the server's clock was ahead.
     fn rests(&self, now: i64) -> bool {
-        let row = self.row.as_ref().filter(|_| self.agrees());
-        let next_at = row.map(|row| row.next);
+        let Some(row) = self.row.as_ref().filter(|_| self.agrees()) else {
+            return false;
+        };
         let latest = latest_next(&self.job.schedule, now);
-        next_at
-            .is_some_and(|next| latest.is_some_and(|latest| next.is_none_or(|next| next > latest)))
+        let is_too_late = |next| row.is_ahead(now) && latest.is_some_and(|latest| next > latest);
+        row.next.map_or(latest.is_some(), is_too_late)
     }
 }
 
@@ -431,6 +432,13 @@ impl Scheduler<'_> {
     }
 
     fn set_clock(&mut self, now: i64) {
+        // The clock was ahead: others must not take this daemon's lease for one of that clock, and jobs need their right next ticks.
+        if self.now().saturating_sub(now) > micros(LARGEST_LAG) {
+            (self.renew_at, self.maintain_at) = (Moment::START, Moment::START);
+        }
+        if now < self.made_up_since {
+            (self.made_up_since, self.spread) = (now, None);
+        }
         self.clock = Some((now, Moment::now()));
     }
 

@@ -19,6 +19,9 @@ use crate::db::{Connector, Fault, Session, quoted_identifier};
 /// How long to wait for another init on the same tables, in seconds.
 const TURN_LIMIT: u32 = 30;
 
+/// How long the server keeps an idle session, in seconds: if the host vanishes, other inits get their turn then.
+const SESSION_LIMIT: u32 = 60;
+
 /// The pause before the next round when no server can be used now.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -92,6 +95,8 @@ impl Installer<'_> {
         loop {
             let reached = connector.connect(|session| {
                 prepare(session)?;
+                let limit = format!("SET SESSION wait_timeout = {SESSION_LIMIT}");
+                session.run(&Execute(limit))?;
                 if is_read_only(session)? {
                     // Checking does no harm on a read-only server.
                     let refused = || Fault::ReadOnly(READ_ONLY.to_owned());
@@ -182,44 +187,34 @@ impl Installer<'_> {
             self.change(session, &self.upgrade(), &what, &mut changes)?;
         }
         if !self.only_checks {
-            self.grant_to_itself(session, &mut changes)?;
+            self.check_privileges(session)?;
         }
         let version = version.map_or(VERSION, |found| found.version.max(VERSION));
         Ok(installed(session, version, changes))
     }
 
-    /// Grants the privileges to the account itself. If it lacks them, it may still be allowed to grant them.
-    fn grant_to_itself(
-        &self,
-        session: &mut Session,
-        changes: &mut Vec<String>,
-    ) -> Result<(), Fault> {
-        let runs = Tables::new(self.database).runs();
+    /// Uses every table in each way that dblock does, without an effect. An account that lacks a privilege cannot grant it to itself:
+    /// servers let an account grant only what it has.
+    fn check_privileges(&self, session: &mut Session) -> Result<(), Fault> {
+        let database = quoted_identifier(self.database);
+        let named = |table: &Table| format!("{database}.{}", table.name);
+        let all = TABLES.each_ref().map(named).join(", ");
+        let unchanged = TABLES.each_ref().map(|table| {
+            let (column, _) = table.columns[0];
+            format!("{0}.{column} = {0}.{column}", named(table))
+        });
         let uses = [
-            format!("SELECT run FROM {runs} WHERE FALSE"),
-            format!(
-                "INSERT INTO {runs} (run, name, requested_at) SELECT run, name, requested_at FROM {runs} WHERE FALSE"
-            ),
-            format!("UPDATE {runs} SET attempt = attempt WHERE FALSE"),
-            format!("DELETE FROM {runs} WHERE FALSE"),
+            format!("SELECT 1 FROM {all} WHERE FALSE"),
+            format!("UPDATE {all} SET {} WHERE FALSE", unchanged.join(", ")),
+            format!("DELETE {all} FROM {all} WHERE FALSE"),
         ];
-        for sql in uses {
-            let Err(fault) = session.run(&Execute(sql)) else {
-                continue;
-            };
-            if !is_refusal(&fault) {
-                return Err(fault);
-            }
-            let account = session.run(&AskSessionInfo)?.quoted_account();
-            let grant = self.grant(&account);
-            return match session.run(&Execute(grant.clone())) {
-                Ok(()) => {
-                    changes.push(grant);
-                    Ok(())
-                }
-                Err(refused) if is_refusal(&refused) => Err(self.explain(fault, session)),
-                Err(fault) => Err(fault),
-            };
+        let inserts = TABLES.each_ref().map(|table| {
+            let table = named(table);
+            format!("INSERT INTO {table} SELECT * FROM {table} WHERE FALSE")
+        });
+        for sql in uses.into_iter().chain(inserts) {
+            let used = session.run(&Execute(sql));
+            used.map_err(|fault| self.explain(fault, session))?;
         }
         Ok(())
     }
@@ -383,11 +378,6 @@ impl Installer<'_> {
             kept[0], kept[1]
         )
     }
-}
-
-/// Whether the account lacks a privilege.
-fn is_refusal(fault: &Fault) -> bool {
-    matches!(fault, Fault::Final(failure) if failure.reason == Reason::AccountRefused)
 }
 
 fn installed(session: &Session, version: u32, changes: Vec<String>) -> Installed {

@@ -249,18 +249,6 @@ both_servers! {
         assert_eq!(crontab.count("dblock_cron_jobs WHERE triggered_at IS NOT NULL"), 1);
     }
 
-    fn what_was_missed_for_months_is_settled_in_turns(server) {
-        let lines = (0..16).fold(String::new(), |lines, n| lines + &format!("#: job{n} --missed skip\n* * * * * true\n"));
-        let crontab = Crontab::new(server, &lines);
-        let _host = crontab.start(&[]);
-        crontab.tables.sql("UPDATE dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6) - INTERVAL 200 DAY, changed_at = UTC_TIMESTAMP(6)");
-        let missed = "dblock_runs WHERE message LIKE '%missed at least 100000 ticks%'";
-        eventually("all are settled", SOON * 2, || crontab.count(missed) == 16);
-        // To count them takes seconds, as long as nothing makes that faster; the daemon is not silent for so long.
-        let took: Vec<i64> = crontab.rows(&format!("SELECT TIMESTAMPDIFF(MICROSECOND, MIN(requested_at), MAX(requested_at)) FROM {missed}"));
-        assert!(!cfg!(debug_assertions) || took[0] > 300_000, "{took:?}");
-    }
-
     fn a_host_with_another_command_is_named(server) {
         let crontab = Crontab::new(server, &job("", "echo old >>{}"));
         let mut first = crontab.start(&[]);
@@ -421,19 +409,6 @@ both_servers! {
         eventually("it has a next tick", SOON, || crontab.count("dblock_cron_jobs WHERE next_at > UTC_TIMESTAMP(6)") == 1);
     }
 
-    fn a_next_tick_of_a_clock_that_was_ahead_is_found_again(server) {
-        let crontab = Crontab::new(server, "#: job\n* * * * * echo run >>{}");
-        let host = crontab.start(&[]);
-        crontab.tables.sql(
-            "UPDATE dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6) + INTERVAL 1 DAY, settled_at = UTC_TIMESTAMP(6) + INTERVAL 1 DAY, \
-             changed_at = UTC_TIMESTAMP(6)",
-        );
-        // It looks after that once a minute, and a new scheduler does at once.
-        send(scheduler_of(host.pid()).unwrap(), Signal::SIGKILL);
-        crontab.eventually_row("dblock_cron_jobs WHERE next_at <= UTC_TIMESTAMP(6) + INTERVAL 1 MINUTE");
-        assert_eq!(crontab.count("dblock_cron_jobs WHERE changed_at > next_at"), 0);
-    }
-
     fn of_two_ticks_that_wait_the_earlier_one_runs_first(server) {
         let crontab = Crontab::new(server, &job("--overlap wait", "echo $DBLOCK_TICK >>{}"));
         // As a tick and a trigger that two daemons settle at once, while an earlier one runs.
@@ -489,6 +464,102 @@ both_servers! {
         let list = crontab.does("list", &[]).stdout;
         assert!(list.contains(&before) && list.contains(&crontab.name("after")), "{list}");
     }
+}
+
+/// To count what many jobs have missed for months takes long. Between the turns the daemon shows that it is alive.
+#[test]
+fn what_was_missed_for_months_is_settled_in_turns() {
+    // All of them fit into one transaction.
+    let lines = (0..16).fold(String::new(), |lines, n| {
+        lines + &format!("#: job{n} --missed skip\n* * * * * true\n")
+    });
+    let crontab = Crontab::new(Server::shared(Kind::MariaDb), &lines);
+    let host = crontab.start(&["-v"]);
+    let turns = || {
+        host.stderr()
+            .matches("/* dblock cron take */ BEGIN")
+            .count()
+    };
+    crontab.until_minute_is_young();
+    let before = turns();
+    crontab.tables.sql(
+        "UPDATE dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6) - INTERVAL 200 DAY, changed_at = UTC_TIMESTAMP(6)",
+    );
+    let missed = "dblock_runs WHERE message LIKE '%missed at least 100000 ticks%'";
+    eventually("all are settled", SOON * 2, || crontab.count(missed) == 16);
+    assert_eq!(turns() - before, 2, "ten jobs, and six: {}", host.stderr());
+}
+
+/// As a fail-over within seconds to a server with another clock: the new sessions have that of the machine.
+#[test]
+fn a_next_tick_of_a_clock_that_was_ahead_is_found_again_and_runs() {
+    let server = Server::private(Kind::MariaDb);
+    let crontab = Crontab::new(&server, "#: job\n0 * * * * echo run >>{}");
+    let new_sessions = |does: &str| {
+        let set = format!("SET GLOBAL init_connect = '{does}'");
+        server.admin().query_drop(set).unwrap();
+    };
+    new_sessions("SET timestamp = UNIX_TIMESTAMP() + 86400");
+    let host = crontab.start(&[]);
+    let scheduler = scheduler_of(host.pid()).unwrap();
+    crontab.eventually_row("dblock_cron_jobs WHERE next_at > UTC_TIMESTAMP(6) + INTERVAL 22 HOUR");
+    new_sessions("");
+    let sessions: Vec<u64> =
+        crontab.rows("SELECT id FROM information_schema.PROCESSLIST WHERE user = 'dblock'");
+    for id in sessions {
+        server.admin().query_drop(format!("KILL {id}")).unwrap();
+    }
+    eventually("it has another session", SOON, || {
+        host.stderr().matches("connected to ").count() == 2
+    });
+    crontab.eventually_row("dblock_cron_jobs WHERE next_at <= UTC_TIMESTAMP(6) + INTERVAL 1 HOUR");
+    crontab.due("job");
+    crontab.eventually_lines(1);
+    assert_eq!(crontab.count("dblock_runs WHERE outcome = 'skipped'"), 0);
+    assert_eq!(scheduler_of(host.pid()), Some(scheduler));
+}
+
+/// What has a row of the time when the server's clock was a day ahead: an attempt that was put off, and a tick of a host that has died.
+#[test]
+fn ticks_of_a_clock_that_was_ahead_are_tried_again_soon() {
+    let crontab = Crontab::new(
+        Server::shared(Kind::MariaDb),
+        "#: delayed --retries 1\n0 0 1 1 * echo run >>{}\n#: job\n0 0 1 1 * echo run >>{}",
+    );
+    crontab.tables.sql(&format!(
+        "INSERT INTO dblock_cron_ticks (name, tick, run, attempt, failures, ttl_seconds, start_at) VALUES ('{}', \
+         UTC_TIMESTAMP(6), REPEAT('2', 32), 1, 1, 4, UTC_TIMESTAMP(6) + INTERVAL 1 DAY)",
+        crontab.name("delayed")
+    ));
+    orphan(&crontab, "1 MINUTE");
+    crontab.tables.sql(
+        "INSERT INTO dblock_cron_daemons (daemon, host, pid, user, slots, jobs, definition, started_at, renewed_at, expires_at, alive_since) \
+         VALUES (REPEAT('1', 32), 'dead', 1, 'dead', 1, 2, '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL 1 DAY, \
+         UTC_TIMESTAMP(6) + INTERVAL 1 DAY, UTC_TIMESTAMP(6))",
+    );
+    let _host = crontab.start(&[]);
+    crontab.eventually_lines(2);
+    crontab.eventually_idle();
+}
+
+/// While the hosts have different rules for a time zone, after a change of the law, each tick is that of the daemon that found it.
+#[test]
+fn a_next_tick_by_other_rules_of_the_time_zone_stays() {
+    let crontab = Crontab::new(Server::shared(Kind::MariaDb), &job("", "echo one >>{}"));
+    let _one = crontab.start(&[]);
+    crontab.tables.sql("UPDATE dblock_cron_jobs SET next_at = next_at + INTERVAL 1 HOUR, changed_at = UTC_TIMESTAMP(6)");
+    let facts = || {
+        crontab.rows::<(String, String)>(
+            "SELECT CAST(next_at AS CHAR), definition FROM dblock_cron_jobs",
+        )
+    };
+    let before = facts();
+    crontab.write_to("other", &job("", "echo other >>{}"));
+    let mut other = crontab.daemon_of("other", &[]).spawn();
+    other.wait_stderr("dblock: ready: ", SOON);
+    let after = facts();
+    assert_ne!(before[0].1, after[0].1, "it has put its file in force");
+    assert_eq!(before[0].0, after[0].0);
 }
 
 /// A server whose binary log has statements refuses those of a daemon.

@@ -247,13 +247,35 @@ both_servers! {
     fn an_account_that_makes_tables_and_may_not_use_them_is_told_so_at_once(server) {
         let tables = Tables::missing(server);
         let account = server.account();
-        tables.grant("SELECT, INSERT, UPDATE, CREATE, ALTER", &account);
-        for _ in 0..2 {
-            let run = tables.at("init").user(&account).output();
-            run.expect_code(77).expect_stdout("").expect_one_line("DELETE command denied");
-            run.expect_one_line(&format!(" ON `{}`.* TO '{account}'@'%'", tables.database));
+        // It may grant what it has, and nothing else.
+        tables.grant("GRANT OPTION, CREATE, ALTER", &account);
+        let refused = |lacks: &str| {
+            for _ in 0..2 {
+                let run = tables.at("init").user(&account).output();
+                run.expect_code(77).expect_stdout("").expect_one_line(&format!("{lacks} command denied"));
+                run.expect_one_line(&format!(" ON `{}`.* TO '{account}'@'%'", tables.database));
+            }
+        };
+        tables.grant("SELECT, INSERT, UPDATE", &account);
+        refused("DELETE");
+        // The rights on some tables are not enough.
+        for table in ["runs", "locks", "meta"] {
+            let grant = format!("GRANT DELETE ON {}.dblock_{table} TO '{account}'@'%'", tables.quoted());
+            server.admin().query_drop(grant).unwrap();
         }
-        tables.grant("DELETE", &account);
+        refused("DELETE");
+        for (lacks, has) in [("INSERT", "UPDATE"), ("UPDATE", "INSERT")] {
+            tables.grant("DELETE", &account);
+            tables.grant(has, &account);
+            let revoke = format!("REVOKE {lacks} ON {}.* FROM '{account}'@'%'", tables.quoted());
+            server.admin().query_drop(revoke).unwrap();
+            for table in ["runs", "meta"] {
+                let grant = format!("GRANT {lacks} ON {}.dblock_{table} TO '{account}'@'%'", tables.quoted());
+                server.admin().query_drop(grant).unwrap();
+            }
+            refused(lacks);
+            tables.grant(lacks, &account);
+        }
         tables.at("init").user(&account).output().expect_code(0).expect_silence();
     }
 
@@ -452,6 +474,10 @@ fn a_table_that_another_init_makes_while_the_server_answers_is_dblocks() {
     let statements = fake.statements();
     let makes = |one: &String| one.starts_with("CREATE TABLE") && one.contains("dblock_dead");
     assert!(statements.iter().any(makes), "{statements:#?}");
+    // If its host vanishes, the server soon ends the session with its turn.
+    let place = |what: &str| statements.iter().position(|one| one.contains(what));
+    let (limit, turn) = (place("SESSION wait_timeout = 60"), place("GET_LOCK"));
+    assert!(limit.is_some() && limit < turn, "{statements:#?}");
 }
 
 #[test]

@@ -224,6 +224,37 @@ fn a_tick_is_no_older_for_being_put_off_after_an_outage() {
 }
 
 #[test]
+fn a_tick_is_as_old_as_it_is_by_a_clock_that_was_ahead_when_a_daemon_came() {
+    let ahead = Now {
+        back_at: at("10:00") + 24 * 3600 * 1_000_000,
+        ..now("10:00")
+    };
+    assert_eq!(
+        settled(EVERY_5, "", "10:00", IDLE, ahead),
+        "run 10:00, next 15:00"
+    );
+}
+
+#[test]
+fn an_attempt_waits_for_its_delay_and_not_for_a_clock_that_was_ahead() {
+    let minutes = |minutes: i64| at("00:00") + minutes * 60_000_000;
+    for (words, failures, latest) in [
+        // The longest pause of what cannot be started is five minutes, and a clock may be ten minutes slow.
+        ("", 0, 15),
+        ("--retries 3 --retry-delay 20m", 0, 30),
+        ("--retries 3 --retry-delay 20m", 1, 30),
+        ("--retries 3 --retry-delay 20m", 2, 50),
+        ("--retries 9 --retry-delay 20m", 9, 70),
+        ("--retries 3 --retry-delay 2h", 2, 130),
+    ] {
+        let options = options(words);
+        let may = |start| may_start(&options, failures, start, minutes(0));
+        assert!(may(minutes(0)) && !may(minutes(0) + 1), "{words}");
+        assert!(!may(minutes(latest)) && may(minutes(latest) + 1), "{words}");
+    }
+}
+
+#[test]
 fn another_attempt_has_the_deadline_too() {
     for (words, minutes) in [
         ("", Some(60)),

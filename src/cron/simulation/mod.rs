@@ -14,13 +14,14 @@ use server::{Entry, Event, Server};
 
 use super::crontab::Options;
 use super::rules::{
-    AttemptEnd, Decision, Now, Row, UnderWay, decide, has_waited, is_attempt_too_late, next_after,
-    reckoned, retry,
+    AttemptEnd, Decision, LARGEST_LAG, Now, Row, UnderWay, Why, decide, has_waited,
+    is_attempt_too_late, may_start, next_after, reckoned, retry,
 };
 use super::spread::{fraction, preferred};
 use super::{Schedule, Zone};
 
 const SECOND: i64 = 1_000_000;
+const DAY: i64 = 24 * 3600 * SECOND;
 
 /// A Sunday at midnight.
 const START: i64 = 1_795_305_600 * SECOND;
@@ -265,6 +266,8 @@ impl World {
         if now - host.heard > 5 * SECOND {
             host.since = now;
         }
+        // The clock was ahead.
+        host.since = host.since.min(now);
         host.heard = now;
         self.server.renewed.insert(host.id, now);
         host.ended.retain(|(command, end)| {
@@ -369,8 +372,9 @@ impl World {
             let is_too_late = |since: i64| is_attempt_too_late(&job.options, since, reckoned);
             if let Some(daemon) = tick.daemon {
                 let ttl = micros(job.options.ttl);
-                let silent_since = self.server.renewed.get(&daemon).map_or(0, |at| at + ttl);
-                let is_orphan = silent_since < now;
+                let renewed = self.server.renewed.get(&daemon).copied();
+                let silent_since = renewed.map_or(0, |at| at + ttl);
+                let is_orphan = silent_since < now || renewed > Some(now + micros(LARGEST_LAG));
                 let is_held = self.server.locks[tick.job]
                     .iter()
                     .any(|(run, until)| *run == tick.run && *until > now);
@@ -398,7 +402,7 @@ impl World {
                 let all = all.map(|other| (other.tick, other.is_waiting()));
                 let is_free = match tick.start_at {
                     None => has_waited(tick.tick, all),
-                    Some(start) => start <= now,
+                    Some(start) => may_start(&job.options, tick.failures, start, now),
                 };
                 if is_free && tick.start_at.is_some_and(is_too_late) {
                     self.server
@@ -515,4 +519,72 @@ fn a_hundred_hosts_are_no_different() {
 #[test]
 fn hundreds_of_jobs_are_no_different() {
     simulate(101, 4, 300, 400);
+}
+
+/// The server's clock is a day ahead for five minutes. Then no tick is skipped as missed for it, and none waits for a day.
+#[test]
+fn a_clock_that_was_a_day_ahead_holds_nothing_up() {
+    let (mut delayed, mut orphaned) = (0, 0);
+    for seed in 200..208 {
+        let mut world = World::new(seed, 4, 40);
+        world.trouble = 0;
+        for host in &mut world.hosts {
+            host.slots = 1000;
+        }
+        let steps = |world: &mut World, seconds: i64| (0..seconds).for_each(|_| world.step());
+        steps(&mut world, 300);
+        world.server.now += DAY;
+        steps(&mut world, 300);
+        // A host dies while the clock is ahead. Its keepers end its commands.
+        let dead = &mut world.hosts[0];
+        (dead.is_alive, dead.ended) = (false, Vec::new());
+        let (id, commands) = (dead.id, std::mem::take(&mut dead.commands));
+        for command in commands {
+            world.server.locks[command.job].retain(|(run, _)| *run != command.run);
+            if command.until.is_some() {
+                world.server.note(&command, AttemptEnd::Lost);
+            }
+        }
+        world.server.now -= DAY;
+        let now = world.server.now;
+        // The hosts' own clocks were right.
+        for command in world.hosts.iter_mut().flat_map(|host| &mut host.commands) {
+            command.renewed = command.renewed.min(now);
+            command.until = command.until.map(|(until, end)| (until - DAY, end));
+        }
+        // A daemon finds the right next ticks at once.
+        for (row, job) in world.server.rows.iter_mut().zip(&world.jobs) {
+            row.next = next_after(&job.schedule, now);
+        }
+        let before = world.server.ticks.clone();
+        let is_delayed = |tick: &&Entry| tick.start_at.is_some_and(|at| at > now);
+        delayed += before.iter().filter(is_delayed).count();
+        let is_orphaned = |tick: &&Entry| tick.daemon == Some(id);
+        orphaned += before.iter().filter(is_orphaned).count();
+        for skips in &mut world.server.skips {
+            skips.clear();
+        }
+        for given_up in &mut world.server.given_up {
+            given_up.clear();
+        }
+        steps(&mut world, 3600);
+        let is_missed = |skip: &&server::Skipped| skip.why == Why::Missed;
+        let missed: Vec<_> = world
+            .server
+            .skips
+            .iter()
+            .flatten()
+            .filter(is_missed)
+            .collect();
+        assert!(missed.is_empty(), "{seed}: {missed:?}");
+        let given_up: Vec<_> = world.server.given_up.iter().flatten().collect();
+        assert!(given_up.is_empty(), "{seed}: {given_up:?}");
+        let is_left = |tick: &&Entry| {
+            let mut before = before.iter();
+            before.any(|other| (other.job, other.tick) == (tick.job, tick.tick))
+        };
+        let left: Vec<_> = world.server.ticks.iter().filter(is_left).collect();
+        assert!(left.is_empty(), "{seed}: {left:?}");
+    }
+    assert!(delayed > 0 && orphaned > 0, "{delayed} {orphaned}");
 }

@@ -2,6 +2,7 @@
 
 use super::reasons::IN_NO_FILE;
 use super::{micros, of_history};
+use crate::cron::rules::LARGEST_LAG;
 use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
 use crate::history::{DIED, Outcome};
 use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
@@ -30,6 +31,16 @@ pub(super) const RUN: &str = "run, name, tick, attempt, host, pid, user, program
 /// Sets the start of the daemon's current life, which begins anew after its lease has run out. Must come before the new lease.
 const ALIVE_SINCE: &str =
     "alive_since = IF(expires_at < UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), alive_since)";
+
+/// SQL for: the daemon `d` of the tick `t` is gone, or has been silent for the tick's TTL. A living daemon renews its lease every few
+/// seconds, so a renewal far ahead of now is that of a daemon that fell silent while the server's clock was ahead.
+pub(super) fn is_silent() -> String {
+    format!(
+        "(d.daemon IS NULL OR d.gone_at IS NOT NULL OR d.renewed_at + INTERVAL t.ttl_seconds SECOND < UTC_TIMESTAMP(6) \
+         OR d.renewed_at > UTC_TIMESTAMP(6) + INTERVAL {} SECOND)",
+        LARGEST_LAG.as_secs()
+    )
+}
 
 /// Registers a daemon, or updates its row. Returns the server's time.
 pub struct Register<'a> {
@@ -194,8 +205,8 @@ impl Batch for Forsake<'_> {
             format!(
                 "UPDATE {ticks} t JOIN {jobs} j ON j.name = t.name LEFT JOIN {daemons} d ON d.daemon = t.daemon \
                  LEFT JOIN {locks} l ON l.name = t.name AND l.owner = t.run AND l.expires_at > UTC_TIMESTAMP(6) \
-                 SET t.daemon = {mine}, t.start_at = t.tick WHERE j.{is_old} AND l.owner IS NULL AND (t.daemon IS NULL \
-                 OR d.daemon IS NULL OR d.gone_at IS NOT NULL OR d.renewed_at + INTERVAL t.ttl_seconds SECOND < UTC_TIMESTAMP(6))"
+                 SET t.daemon = {mine}, t.start_at = t.tick WHERE j.{is_old} AND l.owner IS NULL AND {}",
+                is_silent()
             ),
             format!(
                 "INSERT INTO {runs} ({RUN}, ended_at, outcome, message) SELECT {number}, t.name, t.tick, t.attempt + 1, {}, {}, {}, 'dblock', \

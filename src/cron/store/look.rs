@@ -2,8 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::daemons::is_silent;
 use super::publish::{JobRow, decode_job, job_columns};
 use super::{micros, moment};
+use crate::cron::rules::LARGEST_LAG;
 use crate::db::{Fault, Row, Statement, text_literal};
 use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
 
@@ -95,22 +97,22 @@ impl Statement for Look<'_> {
         format!(
             "/* dblock cron look */ {which} \
              UNION ALL SELECT {NOW}, NULL, {}, NULL, NULL, (SELECT COUNT(*) FROM {daemons} WHERE daemon = {own}), NULL, NULL, NULL \
-             UNION ALL SELECT {TICK}, t.name, {}, {}, {}, t.daemon IS NOT NULL AND (d.daemon IS NULL OR d.gone_at IS NOT NULL \
-             OR d.renewed_at + INTERVAL t.ttl_seconds SECOND < UTC_TIMESTAMP(6) \
-             OR COALESCE(r.ended_at < UTC_TIMESTAMP(6) - INTERVAL {UNRECORDED} SECOND, FALSE)) \
+             UNION ALL SELECT {TICK}, t.name, {}, {}, {}, t.daemon IS NOT NULL AND ({} OR COALESCE(r.ended_at < UTC_TIMESTAMP(6) - INTERVAL {UNRECORDED} SECOND, FALSE)) \
              AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = t.name AND l.owner = t.run AND l.expires_at > UTC_TIMESTAMP(6)), \
              t.run, t.daemon, \
              CONCAT_WS(' ', t.attempt, t.failures, {}) FROM {ticks} t LEFT JOIN {daemons} d ON d.daemon = t.daemon \
              LEFT JOIN {runs} r ON r.run = t.run \
              UNION ALL SELECT {DAEMON}, daemon, NULL, NULL, NULL, 0, NULL, NULL, NULL FROM {daemons} \
-             WHERE expires_at > UTC_TIMESTAMP(6) AND leaving_at IS NULL",
+             WHERE expires_at > UTC_TIMESTAMP(6) AND expires_at < UTC_TIMESTAMP(6) + INTERVAL {} SECOND AND leaving_at IS NULL",
             micros("UTC_TIMESTAMP(6)"),
             micros("t.tick"),
             micros(
                 "IF(t.daemon IS NULL, t.start_at, COALESCE(r.ended_at, d.gone_at, d.renewed_at + INTERVAL t.ttl_seconds SECOND, t.started_at, t.tick))"
             ),
             micros("t.started_at"),
+            is_silent(),
             micros("t.unstarted_at"),
+            LARGEST_LAG.as_secs(),
         )
     }
 

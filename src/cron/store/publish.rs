@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{micros, moment, optional};
 use crate::cron::Schedule;
-use crate::cron::rules::{Row as Facts, next_after};
+use crate::cron::rules::{LARGEST_LAG, Row as Facts, next_after};
 use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, text_literal};
 use crate::schema::{CRON_JOBS, Tables};
 
@@ -34,6 +34,12 @@ impl JobRow {
             is_paused: self.is_paused,
             triggered: self.triggered,
         }
+    }
+
+    /// Whether it was last written while the server's clock was ahead. Otherwise a next tick that seems too late is that of another host,
+    /// with newer rules for the time zone, or older ones.
+    pub fn is_ahead(&self, now: i64) -> bool {
+        self.settled.max(Some(self.seen)) > Some(settled_until(now))
     }
 }
 
@@ -106,14 +112,10 @@ impl Statement for AskJobs<'_> {
     }
 }
 
-/// The last settled tick may be ahead of the server's clock, after a fail-over to a server with a slower clock, or after the clock was set
-/// back. Up to this limit, in microseconds, it still counts, so that no tick is taken twice. Beyond it the earlier clock must have been
-/// wrong. Then only the current clock counts, as otherwise the job would not run until then.
-const LARGEST_LAG: i64 = 600 * 1_000_000;
-
-/// Up to which moment ticks may count as settled, seen from now.
+/// Up to which moment ticks may count as settled, seen from now, so that no tick is taken twice: see [`LARGEST_LAG`]. Beyond it only the
+/// current clock counts, as otherwise the job would not run until then.
 pub fn settled_until(now: i64) -> i64 {
-    now.saturating_add(LARGEST_LAG)
+    now.saturating_add(i64::try_from(LARGEST_LAG.as_micros()).unwrap_or(i64::MAX))
 }
 
 /// A job's first tick of a new schedule comes after this moment, so that no settled tick is taken again.
@@ -122,7 +124,7 @@ pub fn goes_on_after(now: i64, settled: Option<i64>) -> i64 {
     counts.map_or(now, |settled| settled.max(now))
 }
 
-/// The latest plausible moment for a job's next tick. A later one was computed when the server's clock was ahead.
+/// The latest plausible moment for a job's next tick. A later one was computed when the server's clock was ahead, if [`JobRow::is_ahead`].
 pub fn latest_next(schedule: &Schedule, now: i64) -> Option<i64> {
     next_after(schedule, settled_until(now))
 }
@@ -161,14 +163,17 @@ impl Batch for Publish<'_> {
                 [&job.name, &job.schedule, &job.zone, &job.hash].map(|text| text_literal(text));
             let (next, jitter) = (optional(*next), job.jitter);
             let is_same = format!("schedule = {schedule} AND zone = {zone}");
-            // A job without a next tick was in no file for a while. A next tick after the latest plausible one is wrong.
+            let until = moment(settled_until(self.now));
+            // A job without a next tick was in no file for a while. After the latest plausible moment it is wrong: see [`JobRow::is_ahead`].
             let is_right = latest.map_or_else(
                 || "next_at IS NOT NULL".to_owned(),
-                |latest| format!("COALESCE(next_at <= {}, FALSE)", moment(latest)),
+                |latest| {
+                    let latest = moment(latest);
+                    format!("next_at IS NOT NULL AND (next_at <= {latest} OR seen_at <= {until} AND COALESCE(settled_at <= {until}, TRUE))")
+                },
             );
             let is_kept = format!("{is_same} AND {is_right}");
             let is_whole = format!("{is_kept} AND definition = {hash}");
-            let until = moment(settled_until(self.now));
             let is_overtaken = format!("NOT ({is_kept}) AND COALESCE(settled_at >= {next} AND settled_at <= {until}, FALSE)");
             let unless_overtaken = |column: &str, value: &str| format!("{column} = IF({is_overtaken}, {column}, {value})");
             let (changed_at, changed_by) = (
@@ -183,7 +188,7 @@ impl Batch for Publish<'_> {
             format!(
                 "INSERT INTO {table} (name, schedule, zone, definition, jitter_seconds, next_at, changed_at, changed_by, seen_at) \
                  VALUES ({name}, {schedule}, {zone}, {hash}, {jitter}, {next}, UTC_TIMESTAMP(6), {host}, UTC_TIMESTAMP(6)) \
-                 ON DUPLICATE KEY UPDATE {changed_at}, {changed_by}, {next_at}, seen_at = UTC_TIMESTAMP(6), {others}"
+                 ON DUPLICATE KEY UPDATE {changed_at}, {changed_by}, {next_at}, {others}, seen_at = UTC_TIMESTAMP(6)"
             )
         });
         let begin = "/* dblock cron publish */ BEGIN".to_owned();

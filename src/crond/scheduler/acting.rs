@@ -21,9 +21,9 @@ const LONGEST_LOCKED_PAUSE: Duration = Duration::from_secs(10);
 /// After an outage, few missed ticks are started within less than the longest spread: this much for each.
 const SPREAD_OF_EACH: Duration = Duration::from_millis(200);
 
-/// The limit on deciding what to do. Then that is done, and the rest follows in the next turn: counting ticks that were missed for months
-/// takes long, and the daemon must show that it is alive.
-const DECIDING_LIMIT: Duration = Duration::from_millis(500);
+/// When this many skipped ticks were counted, the decided settlements are carried out, and the rest follows in the next turn: counting the
+/// ticks that many jobs have missed for months takes long, and the daemon must show that it is alive.
+const MOST_COUNTED_IN_TURN: usize = 1_000_000;
 
 impl Scheduler<'_> {
     /// Does what is due. Returns when something may be due next.
@@ -40,7 +40,7 @@ impl Scheduler<'_> {
         // The spread is fixed until all missed ticks are started.
         self.spread = Some(spread);
         let mut unlocked: Option<Moment> = None;
-        let begun = Moment::now();
+        let mut counted = 0;
         for (at, known) in self.jobs.iter().enumerate() {
             let Some(row) = known
                 .row
@@ -92,12 +92,14 @@ impl Scheduler<'_> {
                         continue;
                     }
                     left -= usize::from(matches!(settlement.fate, Some(Fate::Run(_))));
+                    let skips = settlement.skips.iter();
+                    counted += skips.map(|skip| skip.count.number).sum::<usize>();
                     wanted.push(Wanted {
                         at,
                         settlement,
                         id: random_id()?,
                     });
-                    if begun.elapsed() > DECIDING_LIMIT {
+                    if counted >= MOST_COUNTED_IN_TURN {
                         break;
                     }
                 }

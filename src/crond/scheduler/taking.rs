@@ -7,7 +7,7 @@ use crate::base::clock::Moment;
 use crate::base::log::Level;
 use crate::cron::{
     AskRun, AttemptEnd, Finish, GiveUp, HEAD_START, Retake, RunState, Settlement, TickRow,
-    has_waited, is_attempt_too_late, pause_of_unstarted, reckoned, retry,
+    has_waited, is_attempt_too_late, may_start, pause_of_unstarted, reckoned, retry,
 };
 use crate::history::{DIED, Journal, RunEnd, RunFacts};
 use crate::lock::random_id;
@@ -186,10 +186,12 @@ impl Scheduler<'_> {
             }
             let is_free = if let Some(start) = tick.start_at {
                 let from = start + self.patience(&tick.name, tick.tick);
-                if from > self.now() {
+                let options = &self.jobs[at].job.options;
+                let is_free = may_start(options, tick.failures, from, self.now());
+                if !is_free {
                     wake = wake.into_iter().chain([from]).min();
                 }
-                from <= self.now()
+                is_free
             } else {
                 let all = seen.iter().filter(|other| other.name == tick.name);
                 has_waited(tick.tick, all.map(|other| (other.tick, other.is_waiting())))
