@@ -65,10 +65,11 @@ pub fn resume(command_line: CommandLine) -> anyhow::Result<Ending> {
         log,
         |tables, session| cron::resume(name, &facts, &id, tables, session),
     )?;
-    print_done(
-        log,
-        format_args!("resumed {name}; {skipped} ticks were skipped"),
-    )?;
+    let ticks = match &*skipped.to_string() {
+        "1" => "1 tick was skipped".to_owned(),
+        many => format!("{many} ticks were skipped"),
+    };
+    print_done(log, format_args!("resumed {name}; {ticks}"))?;
     Ok(Ending::Code(0))
 }
 
