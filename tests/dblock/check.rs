@@ -15,7 +15,6 @@ use crate::harness::{
     both_servers, children_of, eventually, eventually_gone, holder, slack, unique, url_of,
     url_of_port, within,
 };
-use crate::report::printed_follows;
 
 const UNFIT: i32 = 78;
 const UNREACHABLE: i32 = 69;
@@ -34,8 +33,7 @@ fn dblock_check(url: &str) -> Dblock {
 fn json(url: &str, code: i32) -> Value {
     let output = dblock_check(url).arg("--json").output();
     output.expect_code(code).expect_silence();
-    printed_follows(&output.stdout, "check.schema.json");
-    serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:#?}"))
+    output.json()
 }
 
 /// The finding of this name.
@@ -147,7 +145,7 @@ both_servers! {
     fn an_account_with_privileges_sees_more(server) {
         let url = server.url().replace("dblock@", "admin@");
         let output = dblock_check(&url).env("DBLOCK_PASSWORD", "admin-secret").arg("--json").output();
-        let found: Value = serde_json::from_str(&output.expect_code(0).stdout).unwrap();
+        let found = output.expect_code(0).json();
         assert_eq!(finding(&found, "replica")["value"], "no");
         assert_eq!(finding(&found, "holders")["every_account"], true);
         let found = json(&server.url(), 0);
@@ -183,7 +181,7 @@ both_servers! {
         server.admin().query_drop(format!("CREATE USER '{user}'@'%'")).unwrap();
         let url = server.url().replace("dblock@", &format!("{user}@"));
         let output = dblock_check(&url).env_remove("DBLOCK_PASSWORD").arg("--json").output();
-        let found: Value = serde_json::from_str(&output.expect_code(0).stdout).unwrap();
+        let found = output.expect_code(0).json();
         expect_state(&found, "authentication", "warning");
         assert_eq!(found["verdict"], "warning");
     }
@@ -379,7 +377,7 @@ fn a_primary_is_fit_and_passed_over_is_its_replica() {
             .env("DBLOCK_PASSWORD", "admin-secret")
             .arg("--json")
             .output();
-        let found = serde_json::from_str(&run.expect_code(UNFIT).stdout).unwrap();
+        let found = run.expect_code(UNFIT).json();
         expect_state(&found, "replica", "warning");
     }
 }

@@ -10,7 +10,6 @@ use nix::sys::signal::Signal;
 use crate::harness::{
     Crontab, Kind, SOON, Server, both_servers, children_of, eventually, send, within,
 };
-use crate::report::printed_follows;
 
 const JOB: &str = "#: job\n0 0 1 1 * echo run >>{}";
 
@@ -101,7 +100,7 @@ both_servers! {
         assert_eq!(rows[0][..3], ["NAME", "SCHEDULE", "ZONE"]);
         assert!(rows[1].starts_with(&[&*crontab.name("job"), "0", "0", "1", "1", "*", "UTC"]) && list.contains("exit 3"), "{list}");
         assert!(rows[2].starts_with(&[&*crontab.name("other"), "@daily", "UTC"]), "{list}");
-        let json: serde_json::Value = serde_json::from_str(&crontab.does("list", &["--json"]).stdout).unwrap();
+        let json = crontab.does("list", &["--json"]).json();
         let job = &json["jobs"][0];
         assert_eq!((&job["name"], &job["last"]["exit_code"], &job["last"]["attempt"]), (&crontab.name("job").into(), &3.into(), &1.into()));
         assert!(job["late_seconds"].is_null() && job["paused"].is_null(), "{job}");
@@ -112,8 +111,7 @@ both_servers! {
         crontab.does_to("pause", "other");
         crontab.eventually_row(&format!("dblock_cron_ticks WHERE name = '{}' AND daemon IS NULL", crontab.name("retried")));
         crontab.eventually_row(&format!("dblock_cron_ticks WHERE name = '{}' AND started_at IS NOT NULL", crontab.name("running")));
-        printed_follows(&crontab.does("list", &["--json"]).stdout, "cron-list.schema.json");
-        let json: serde_json::Value = serde_json::from_str(&crontab.does("list", &["--json"]).stdout).unwrap();
+        let json = crontab.does("list", &["--json"]).json();
         let under_way = |at: usize| json["jobs"][at]["under_way"][0].clone();
         assert!(under_way(2)["retry"].is_string() && under_way(2)["host"].is_null(), "{json}");
         assert!(under_way(3)["host"].is_string() && json["jobs"][1]["paused"].is_string(), "{json}");

@@ -46,6 +46,7 @@ mod hostile;
 mod hostile_bounds;
 mod inherited;
 mod init;
+mod json;
 mod kill;
 mod lease;
 mod lease_faults;

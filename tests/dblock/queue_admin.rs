@@ -7,7 +7,6 @@ use serde_json::Value;
 use crate::harness::{
     Dblock, Output, Proxy, SOON, Tables, both_servers, eventually, numbered_lines,
 };
-use crate::report::printed_follows;
 
 /// The columns that all narrow tables have.
 const NARROW: &str =
@@ -34,7 +33,7 @@ fn does(tables: &Tables, command: &str, args: &[&str]) -> Output {
 
 /// Puts jobs; their ids.
 #[track_caller]
-fn put(tables: &Tables, args: &[&str]) -> Vec<u64> {
+pub fn put(tables: &Tables, args: &[&str]) -> Vec<u64> {
     let output = does(tables, "put", args);
     output
         .stdout
@@ -107,20 +106,10 @@ fn count(tables: &Tables, what: &str) -> u64 {
         .unwrap()
 }
 
-/// What was printed, which is as its schema in docs says.
+/// What was printed.
 #[track_caller]
 fn json(output: &Output) -> Value {
-    output.expect_code(0).expect_silence();
-    let whole: Value = serde_json::from_str(&output.stdout).unwrap();
-    let schema = if whole.get("queues").is_some() {
-        "queue-status.schema.json"
-    } else if whole.get("jobs").is_some() {
-        "queue-list.schema.json"
-    } else {
-        "queue-show.schema.json"
-    };
-    printed_follows(&output.stdout, schema);
-    whole
+    output.expect_code(0).expect_silence().json()
 }
 
 /// The ids of a list.

@@ -214,7 +214,7 @@ fn account(server: &Server, rest: &str) -> String {
 fn finding(dblock: Dblock) -> Value {
     let output = dblock.arg("--json").output();
     output.expect_code(0).expect_silence();
-    let found: Value = serde_json::from_str(&output.stdout).unwrap();
+    let found = output.json();
     let mut all = found["findings"].as_array().expect("a list").iter();
     let finding = all.find(|finding| finding["check"] == "TLS");
     finding.expect("it tells of TLS").clone()

@@ -181,7 +181,7 @@ both_servers! {
         admin.query_drop(format!("LOCK TABLES `{database}`.dblock_locks READ")).unwrap();
         let url = with_database(&server.url(), &database);
         let run = dblock_check(&url).args(["--json", "--connect-timeout", "2"]).output();
-        let found: Value = serde_json::from_str(&run.expect_code(0).stdout).unwrap();
+        let found = run.expect_code(0).json();
         expect_state(&found, "tables", "warning");
         let advice = finding(&found, "tables")["advice"].as_str().unwrap();
         assert!(advice.contains("no answer in time"), "{advice}");
@@ -209,7 +209,7 @@ both_servers! {
         silent.freeze();
         let url = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/", server.port, silent.port);
         let run = dblock_check(&url).args(["--json", "--connect-timeout", "2"]).output();
-        let found: Value = serde_json::from_str(&run.expect_code(0).stdout).unwrap();
+        let found = run.expect_code(0).json();
         let advice = all(&found, "excludes")[1]["advice"].as_str().unwrap();
         assert!(advice.contains("no answer in time"), "{advice}");
         let found = json(&format!("mysql://dblock@127.0.0.1:1,127.0.0.1:{}/", server.port), 0);
@@ -363,7 +363,7 @@ fn a_replica_has_none_and_nothing_is_written_to_it() {
             matches!(admin.query_first::<u8, _>(version), Ok(Some(1)))
         });
         let before = position(&mut admin);
-        let found: Value = serde_json::from_str(&check().expect_code(UNFIT).stdout).unwrap();
+        let found = check().expect_code(UNFIT).json();
         assert_eq!(
             excluding(&found),
             [("read-only", false, false, "unfit")],
