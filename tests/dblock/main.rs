@@ -34,6 +34,7 @@ mod cron_run;
 mod cron_service;
 mod documents;
 mod documents_hostile;
+mod done;
 mod durable;
 mod durable_clusters;
 mod durable_kill;

@@ -81,7 +81,7 @@ fn claim(tables: &Tables, worker: u64, job: u64) {
 }
 
 /// Has a job be dead, with an error.
-fn bury(tables: &Tables, job: u64) {
+pub fn bury(tables: &Tables, job: u64) {
     tables.sql(&format!("INSERT INTO dblock_dead ({NARROW}, died_at) SELECT {NARROW}, UTC_TIMESTAMP(6) FROM dblock_due WHERE job = {job}"));
     tables.sql(&format!(
         "UPDATE dblock_dead SET attempt = 20 WHERE job = {job}"
@@ -390,11 +390,13 @@ both_servers! {
         let job = put(&tables, &["--every", "1h", "a"])[0];
         let worker = worker(&tables, 60);
         claim(&tables, worker, job);
-        for _ in 0..2 {
-            let line = format!("job {job} of q is running: its command goes on to its end, but is not run again");
-            queue(&tables, "cancel", &[&job.to_string()]).output().expect_code(0).expect_one_line(&line);
+        let line = format!("dblock: job {job} of q is running: its command goes on to its end, but is not run again\n");
+        for (args, said) in [(&[][..], &*line), (&[], &line), (&["-q"], "")] {
+            let canceled = queue(&tables, "cancel", &[&[&*job.to_string()], args].concat()).output();
+            canceled.expect_code(0).expect_stdout("");
+            assert_eq!(canceled.stderr, said);
+            assert_eq!(count(&tables, "dblock_jobs WHERE canceled_at IS NOT NULL"), 1);
         }
-        assert_eq!(count(&tables, "dblock_jobs WHERE canceled_at IS NOT NULL"), 1);
         assert_eq!(count(&tables, "dblock_running"), 1);
         assert!(words(&does(&tables, "list", &[]).stdout)[1].contains("running, canceled"));
         finish(&tables, put(&tables, &["b"])[0], 1);
