@@ -48,7 +48,7 @@ fn finding<'a>(found: &'a Value, check: &str) -> &'a Value {
 #[track_caller]
 fn expect_state(found: &Value, check: &str, state: &str) {
     let finding = finding(found, check);
-    assert_eq!(finding["state"], state, "{found:#}");
+    assert_eq!(finding["verdict"], state, "{found:#}");
     assert!(state == "ok" || finding["advice"].is_string(), "{found:#}");
 }
 
@@ -118,7 +118,7 @@ both_servers! {
         assert_eq!(found["verdict"], "ok", "{found:#}");
         assert_eq!(found["server"], format!("127.0.0.1:{}", server.port));
         let kind = if server.kind == Kind::MySql { "MySQL" } else { "MariaDB" };
-        assert_eq!(finding(&found, "server")["kind"], kind);
+        assert_eq!(finding(&found, "server")["product"], kind);
         let plugin = if server.kind == Kind::MySql { "caching_sha2_password" } else { "mysql_native_password" };
         assert_eq!(finding(&found, "authentication")["value"], plugin);
         for check in ["takes_writes", "galera", "group_replication", "proxy", "locks_per_session", "wait_timeout", "second_session", "kill"] {

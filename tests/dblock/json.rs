@@ -1,8 +1,11 @@
 //! What programs may rely on: each `--json` has a schema in `docs`. That each output is as its schema says is looked at wherever a test
 //! ends a dblock (`harness::schema`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
 
 use crate::harness::schema::schema_of;
 use crate::harness::{Crontab, Dblock, Kind, Server, unique};
@@ -62,13 +65,76 @@ fn every_subcommand_with_json_has_a_schema_and_prints_what_it_says() {
         .chain(["report".to_owned()])
         .map(|name| schema_of(&name))
         .collect();
+    assert_eq!(schemas(), expected);
+}
+
+/// The files of all schemas.
+fn schemas() -> BTreeSet<PathBuf> {
     let docs = schema_of("report");
     let files = fs::read_dir(docs.parent().expect("a folder"))
         .expect("docs")
         .flatten();
     let files = files.map(|file| file.path());
-    let schemas: BTreeSet<_> = files
+    files
         .filter(|path| path.to_string_lossy().ends_with(".schema.json"))
-        .collect();
-    assert_eq!(schemas, expected);
+        .collect()
+}
+
+/// What a value is by its schema, apart from null: the names of types, and `moment`.
+fn kinds(schema: &Value, whole: &Value) -> BTreeSet<String> {
+    if let Some(name) = schema["$ref"]
+        .as_str()
+        .and_then(|name| name.rsplit('/').next())
+    {
+        return match name {
+            "moment" => BTreeSet::from([name.to_owned()]),
+            _ => kinds(&whole["definitions"][name], whole),
+        };
+    }
+    let list = |key: &str| schema[key].as_array().into_iter().flatten();
+    let of_choices = list("oneOf").flat_map(|choice| kinds(choice, whole));
+    let of_words = list("enum")
+        .filter(|word| word.is_string())
+        .map(|_| "string".to_owned());
+    let types = list("type")
+        .chain([&schema["type"]])
+        .filter_map(|name| Some(name.as_str()?.to_owned()));
+    of_choices
+        .chain(of_words)
+        .chain(types)
+        .filter(|name| name != "null")
+        .collect()
+}
+
+/// The names in all outputs, each with what its values are.
+type Names = BTreeMap<String, BTreeSet<BTreeSet<String>>>;
+
+/// Adds the properties of a schema and of what is in it.
+fn add_properties(schema: &Value, whole: &Value, names: &mut Names) {
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        names
+            .entry(name.clone())
+            .or_default()
+            .insert(kinds(property, whole));
+        let choices = property["oneOf"].as_array().into_iter().flatten();
+        for inner in choices.chain([property, &property["items"]]) {
+            add_properties(inner, whole, names);
+        }
+    }
+}
+
+#[test]
+fn a_name_is_of_one_type_wherever_it_is_printed() {
+    let mut names = Names::new();
+    for file in schemas() {
+        let schema = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        add_properties(&schema, &schema, &mut names);
+    }
+    let moment = BTreeSet::from([BTreeSet::from(["moment".to_owned()])]);
+    assert!(
+        names.len() > 100 && names["started"] == moment,
+        "{names:#?}"
+    );
+    names.retain(|_, kinds| kinds.len() > 1);
+    assert!(names.is_empty(), "{names:#?}");
 }

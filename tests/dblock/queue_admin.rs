@@ -172,7 +172,7 @@ both_servers! {
         assert_eq!((&found["done_per_minute"], &found["failed_per_minute"]), (&Value::from(12.2), &Value::from(1.4)));
         let oldest = found["oldest_due_seconds"].as_f64().unwrap();
         assert!((125.0..150.0).contains(&oldest), "{oldest}");
-        assert_eq!((&found["paused"], &found["incomplete"]), (&Value::Null, &Value::Array(Vec::new())));
+        assert_eq!((&found["paused_since"], &found["incomplete"]), (&Value::Null, &Value::Array(Vec::new())));
         let workers = found["workers"].as_array().unwrap();
         assert_eq!(workers.len(), 2);
         assert_eq!((&workers[0]["id"], &workers[0]["alive"], &workers[0]["running"]), (&live.into(), &true.into(), &2.into()));
@@ -180,6 +180,7 @@ both_servers! {
         assert_eq!((&workers[0]["host"], &workers[0]["pid"], &workers[0]["program"], &workers[0]["max_commands"]), (&"web1".into(), &4711.into(), &"send-mail".into(), &4.into()));
         let lines = words(&does(&tables, "status", &[]).stdout);
         assert!(lines[1].starts_with("q open 2 1 2 1 2m") && lines[1].ends_with("12.2/min 1.4/min 1"), "{lines:?}");
+        assert!(lines[3].starts_with("QUEUE STATE HOST PID "), "{lines:?}");
         assert!(lines[4].starts_with("q alive web1 4711 send-mail 4 2 1m 3"), "{lines:?}");
         assert!(lines[5].starts_with("q gone web1"), "{lines:?}");
         does(&tables, "pause", &[]);
@@ -310,8 +311,19 @@ both_servers! {
                 assert_eq!(state(id), expected, "{id}");
             }
         }
-        let whole = json(&queue(&tables, "show", &[&ids[0][1].to_string(), "--json"]).output());
-        assert_eq!((&whole["worker"], &whole["block_jobs"], &whole["attempt"]), (&"web1:4711".into(), &3.into(), &1.into()));
+        let show = |id: u64| json(&queue(&tables, "show", &[&id.to_string(), "--json"]).output());
+        let whole = show(ids[0][1]);
+        assert_eq!((&whole["block_jobs"], &whole["attempt"]), (&3.into(), &1.into()));
+        // It is its worker's.
+        let status = json(&queue(&tables, "status", &["--json"]).output());
+        let worker = &status["queues"][0]["workers"][0];
+        assert_eq!((&whole["host"], &whole["pid"]), (&worker["host"], &worker["pid"]));
+        assert_eq!((&whole["host"], &whole["pid"]), (&"web1".into(), &4711.into()));
+        // A delayed job will be due.
+        let (due, delayed) = (show(ids[4][0]), show(ids[3][0]));
+        assert!(due["state_since"].is_string() && due["state_since"] == due["due_at"], "{due:#}");
+        assert!(delayed["state_since"].is_null() && delayed["due_at"].is_string(), "{delayed:#}");
+        assert!(whole["state_since"].as_str() > whole["due_at"].as_str(), "{whole:#}");
         queue(&tables, "show", &["999999"]).output().expect_code(78).expect_stdout("").expect_one_line("q has no job 999999");
         // Of another queue.
         tables.at("queue").args(["create", "other"]).output().expect_code(0);
@@ -392,6 +404,9 @@ both_servers! {
         claim(&tables, worker, job);
         let line = format!("dblock: job {job} of q is running: its command goes on to its end, but is not run again\n");
         for (args, said) in [(&[][..], &*line), (&[], &line), (&["-q"], "")] {
+            if said.is_empty() {
+                tables.sql("UPDATE dblock_jobs SET canceled_at = NULL");
+            }
             let canceled = queue(&tables, "cancel", &[&[&*job.to_string()], args].concat()).output();
             canceled.expect_code(0).expect_stdout("");
             assert_eq!(canceled.stderr, said);

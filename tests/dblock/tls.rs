@@ -266,7 +266,7 @@ both_secured! {
         for (mode, verified) in [("preferred", "no"), ("required", "no"), ("verify-ca", "ca"), ("verify-identity", "identity")] {
             let ca = (verified != "no").then(|| file("--ssl-ca", "ca.pem"));
             let found = finding(check().args(["--ssl-mode", mode]).args(ca.into_iter().flatten()));
-            assert_eq!(found["state"], "ok", "{found:#}");
+            assert_eq!(found["verdict"], "ok", "{found:#}");
             assert_eq!(found["encrypted"], true, "{found:#}");
             assert_eq!(found["verified"], verified, "{found:#}");
             assert!(found["value"].as_str().unwrap().starts_with("TLSv1.3, TLS_"), "{found:#}");

@@ -73,7 +73,7 @@ fn excluding(found: &Value) -> Vec<(&str, bool, bool, &str)> {
     let found = all(found, "excludes").into_iter().map(|finding| {
         let is = |key: &str| finding[key].as_bool().expect("a bool");
         let word = |key: &str| finding[key].as_str().expect("a word");
-        (word("kind"), is("named"), is("durable"), word("state"))
+        (word("role"), is("named"), is("durable"), word("verdict"))
     });
     found.collect()
 }
@@ -81,7 +81,7 @@ fn excluding(found: &Value) -> Vec<(&str, bool, bool, &str)> {
 /// The names of what is a warning. That a network has no TLS is not what these tests are about.
 fn warnings(found: &Value) -> Vec<&str> {
     let findings = found["findings"].as_array().expect("a list").iter();
-    let warnings = findings.filter(|finding| finding["state"] == "warning");
+    let warnings = findings.filter(|finding| finding["verdict"] == "warning");
     let names = warnings.map(|finding| finding["check"].as_str().expect("a word"));
     names.filter(|name| *name != "TLS").collect()
 }
@@ -203,7 +203,7 @@ both_servers! {
         let found = json(&format!("mysql://dblock@127.0.0.1:{},127.0.0.1:1/", server.port), 0);
         let others = all(&found, "excludes");
         assert_eq!(others.len(), 2, "{found:#}");
-        assert_eq!(others[1]["state"], "warning", "{found:#}");
+        assert_eq!(others[1]["verdict"], "warning", "{found:#}");
         assert!(others[1]["advice"].as_str().unwrap().contains("Connection refused"), "{found:#}");
         let silent = Proxy::to(server);
         silent.freeze();
@@ -405,7 +405,7 @@ fn clocks_that_are_apart_are_told() {
             "{value}"
         );
         let host = finding(&found, "host_clock");
-        assert_eq!(host["state"], "ok");
+        assert_eq!(host["verdict"], "ok");
         assert!(host["advice"].is_null(), "{host:#}");
         assert!(host["seconds"].as_f64().unwrap().abs() < 1.0, "{host:#}");
 
