@@ -14,7 +14,7 @@ use crate::isolated::query::{self, Limits};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 use examiner::examine;
-use finding::{Finding, Findings, State};
+use finding::{Finding, Findings, Verdict};
 
 /// Limit for everything, as a multiple of the connect timeout.
 const WHOLE: u32 = 3;
@@ -46,7 +46,7 @@ pub fn check(command_line: CommandLine) -> anyhow::Result<Ending> {
         findings.table()
     })?;
     Ok(Ending::Code(match findings.verdict() {
-        State::Unfit => Reason::Configuration.code(),
-        State::Ok | State::Warning => 0,
+        Verdict::Unfit => Reason::Configuration.code(),
+        Verdict::Ok | Verdict::Warning => 0,
     }))
 }

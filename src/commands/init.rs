@@ -1,7 +1,7 @@
 //! `dblock init`: creates dblock's tables, or upgrades them.
 
 use super::inquiry::ask_server_reached_by;
-use super::print;
+use super::{print, print_done};
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::{Level, Log};
 use crate::db::ConnectOptions;
@@ -103,17 +103,28 @@ fn install(
         let line = format!("{place} are not current: no {changes_in_words}; run dblock init");
         return Err(Failure::new(Reason::Configuration, line).into());
     }
-    if log.shown > Level::Error {
-        print(&if changes.is_empty() {
-            format!("{place} are current (version {version})\n")
-        } else {
-            format!("{place} are current (version {version}); new: {changes_in_words}\n")
-        })?;
-        // The names of those accounts are not known here.
-        if changes.iter().any(|change| change == FIRST_TABLE) {
-            let grant = installer.grant("...");
-            print(&format!("for each other account that uses them: {grant}\n"))?;
+    if only_checks {
+        if log.shown > Level::Error {
+            print(&format!("{place} are current (version {version})\n"))?;
         }
+        return Ok(());
+    }
+    let new = if changes.is_empty() {
+        String::new()
+    } else {
+        format!("; new: {changes_in_words}")
+    };
+    print_done(
+        log,
+        format_args!("{place} are current (version {version}){new}"),
+    );
+    // The names of those accounts are not known here.
+    if changes.iter().any(|change| change == FIRST_TABLE) {
+        let grant = installer.grant("...");
+        print_done(
+            log,
+            format_args!("for each other account that uses them: {grant}"),
+        );
     }
     Ok(())
 }

@@ -61,7 +61,7 @@ pub fn kill(command_line: CommandLine) -> anyhow::Result<Ending> {
     if code != 0 {
         log.error(line);
     } else {
-        print_done(log, line)?;
+        print_done(log, line);
     }
     Ok(Ending::Code(code))
 }

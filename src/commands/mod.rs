@@ -37,23 +37,32 @@ fn print(text: &str) -> Result<(), Failure> {
 
 /// As [`print`], for bytes that need not be text.
 fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    write_stdout(bytes).map_err(|error| cannot_write(&error))
+}
+
+/// Prints one line with what was done, unless `--quiet`. If it cannot be written, that is a warning: the exit code must not say that
+/// nothing was done.
+fn print_done(log: Log, line: impl Display) {
+    if log.shown == Level::Error {
+        return;
+    }
+    if let Err(error) = write_stdout(format!("{}\n", printable(&line.to_string())).as_bytes()) {
+        let why = in_words(&error);
+        log.warning(format_args!("{line}; cannot write this to stdout: {why}"));
+    }
+}
+
+/// Writes to stdout, unless its reader has gone.
+fn write_stdout(bytes: &[u8]) -> io::Result<()> {
     if was_closed(libc::STDOUT_FILENO) {
-        return Err(cannot_write(&Errno::EBADF.into()));
+        return Err(Errno::EBADF.into());
     }
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
     match written {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(cannot_write(&error)),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
     }
-}
-
-/// Prints one line with what was done, unless `--quiet`.
-fn print_done(log: Log, line: impl Display) -> Result<(), Failure> {
-    if log.shown == Level::Error {
-        return Ok(());
-    }
-    print(&format!("{}\n", printable(&line.to_string())))
 }
 
 /// Prints something that must reach a reader. A closed stdout is an error, and so is a pipe without a reader.

@@ -15,7 +15,6 @@ use crate::harness::{
     both_servers, children_of, eventually, eventually_gone, holder, slack, unique, url_of,
     url_of_port, within,
 };
-use crate::report::printed_follows;
 
 const UNFIT: i32 = 78;
 const UNREACHABLE: i32 = 69;
@@ -34,8 +33,7 @@ fn dblock_check(url: &str) -> Dblock {
 fn json(url: &str, code: i32) -> Value {
     let output = dblock_check(url).arg("--json").output();
     output.expect_code(code).expect_silence();
-    printed_follows(&output.stdout, "check.schema.json");
-    serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:#?}"))
+    output.json()
 }
 
 /// The finding of this name.
@@ -50,7 +48,7 @@ fn finding<'a>(found: &'a Value, check: &str) -> &'a Value {
 #[track_caller]
 fn expect_state(found: &Value, check: &str, state: &str) {
     let finding = finding(found, check);
-    assert_eq!(finding["state"], state, "{found:#}");
+    assert_eq!(finding["verdict"], state, "{found:#}");
     assert!(state == "ok" || finding["advice"].is_string(), "{found:#}");
 }
 
@@ -120,7 +118,7 @@ both_servers! {
         assert_eq!(found["verdict"], "ok", "{found:#}");
         assert_eq!(found["server"], format!("127.0.0.1:{}", server.port));
         let kind = if server.kind == Kind::MySql { "MySQL" } else { "MariaDB" };
-        assert_eq!(finding(&found, "server")["kind"], kind);
+        assert_eq!(finding(&found, "server")["product"], kind);
         let plugin = if server.kind == Kind::MySql { "caching_sha2_password" } else { "mysql_native_password" };
         assert_eq!(finding(&found, "authentication")["value"], plugin);
         for check in ["takes_writes", "galera", "group_replication", "proxy", "locks_per_session", "wait_timeout", "second_session", "kill"] {
@@ -147,7 +145,7 @@ both_servers! {
     fn an_account_with_privileges_sees_more(server) {
         let url = server.url().replace("dblock@", "admin@");
         let output = dblock_check(&url).env("DBLOCK_PASSWORD", "admin-secret").arg("--json").output();
-        let found: Value = serde_json::from_str(&output.expect_code(0).stdout).unwrap();
+        let found = output.expect_code(0).json();
         assert_eq!(finding(&found, "replica")["value"], "no");
         assert_eq!(finding(&found, "holders")["every_account"], true);
         let found = json(&server.url(), 0);
@@ -183,7 +181,7 @@ both_servers! {
         server.admin().query_drop(format!("CREATE USER '{user}'@'%'")).unwrap();
         let url = server.url().replace("dblock@", &format!("{user}@"));
         let output = dblock_check(&url).env_remove("DBLOCK_PASSWORD").arg("--json").output();
-        let found: Value = serde_json::from_str(&output.expect_code(0).stdout).unwrap();
+        let found = output.expect_code(0).json();
         expect_state(&found, "authentication", "warning");
         assert_eq!(found["verdict"], "warning");
     }
@@ -379,7 +377,7 @@ fn a_primary_is_fit_and_passed_over_is_its_replica() {
             .env("DBLOCK_PASSWORD", "admin-secret")
             .arg("--json")
             .output();
-        let found = serde_json::from_str(&run.expect_code(UNFIT).stdout).unwrap();
+        let found = run.expect_code(UNFIT).json();
         expect_state(&found, "replica", "warning");
     }
 }

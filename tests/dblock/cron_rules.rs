@@ -261,7 +261,7 @@ both_servers! {
             ", pid {}, has another command, other options or variables for {}, and runs them by its own file\n",
             first.pid(), crontab.name("job"));
         assert!(list.contains(&line) && list.matches("another").count() == 1, "{list}");
-        let json: serde_json::Value = serde_json::from_str(&crontab.does("list", &["--json"]).stdout).unwrap();
+        let json = crontab.does("list", &["--json"]).json();
         let daemons = json["daemons"].as_array().unwrap();
         let old = daemons.iter().find(|daemon| daemon["pid"] == first.pid()).unwrap();
         assert_eq!(old["differs"], serde_json::json!([crontab.name("job")]));
@@ -292,7 +292,7 @@ both_servers! {
              UTC_TIMESTAMP(6), REPEAT('2', 32), 1, 4, UTC_TIMESTAMP(6) + INTERVAL 1 HOUR)"));
         let list = crontab.does("list", &[]).stdout;
         assert!(list.contains("in no file") && !list.contains("late by"), "{list}");
-        let json: serde_json::Value = serde_json::from_str(&crontab.does("list", &["--json"]).stdout).unwrap();
+        let json = crontab.does("list", &["--json"]).json();
         assert_eq!((&json["jobs"][0]["in_no_file"], &json["jobs"][1]["in_no_file"]), (&true.into(), &false.into()));
         assert!(json["jobs"][0]["late_seconds"].is_null());
         // This daemon has just come: others may not have had the time to say what they have.
@@ -379,7 +379,7 @@ both_servers! {
                  changed_at = UTC_TIMESTAMP(6) WHERE name = '{}'",
                 crontab.name("job")
             ));
-            let json: serde_json::Value = serde_json::from_str(&crontab.does("list", &["--json"]).stdout).unwrap();
+            let json = crontab.does("list", &["--json"]).json();
             !json["jobs"][0]["late_seconds"].is_null()
         };
         assert!(late("UTC_TIMESTAMP(6) - INTERVAL 30 SECOND"));
@@ -392,7 +392,7 @@ both_servers! {
         let list = |minutes: u32| {
             // No daemon is alive: nobody can say that it is in no file.
             crontab.due_since("job", &format!("UTC_TIMESTAMP(6) - INTERVAL {minutes} MINUTE"));
-            let json: serde_json::Value = serde_json::from_str(&crontab.does("list", &["--json"]).stdout).unwrap();
+            let json = crontab.does("list", &["--json"]).json();
             (crontab.does("list", &[]).stdout.contains("late by "), json["jobs"][0]["late_seconds"].clone())
         };
         assert_eq!(list(3), (false, serde_json::Value::Null));

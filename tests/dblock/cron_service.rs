@@ -10,7 +10,6 @@ use nix::sys::signal::Signal;
 use crate::harness::{
     Crontab, Kind, SOON, Server, both_servers, children_of, eventually, send, within,
 };
-use crate::report::printed_follows;
 
 const JOB: &str = "#: job\n0 0 1 1 * echo run >>{}";
 
@@ -101,23 +100,41 @@ both_servers! {
         assert_eq!(rows[0][..3], ["NAME", "SCHEDULE", "ZONE"]);
         assert!(rows[1].starts_with(&[&*crontab.name("job"), "0", "0", "1", "1", "*", "UTC"]) && list.contains("exit 3"), "{list}");
         assert!(rows[2].starts_with(&[&*crontab.name("other"), "@daily", "UTC"]), "{list}");
-        let json: serde_json::Value = serde_json::from_str(&crontab.does("list", &["--json"]).stdout).unwrap();
+        let json = crontab.does("list", &["--json"]).json();
         let job = &json["jobs"][0];
         assert_eq!((&job["name"], &job["last"]["exit_code"], &job["last"]["attempt"]), (&crontab.name("job").into(), &3.into(), &1.into()));
-        assert!(job["late_seconds"].is_null() && job["paused"].is_null(), "{job}");
-        assert_eq!((&json["daemons"][0]["alive"], &json["daemons"][0]["jobs"], &json["daemons"][0]["max_commands"]), (&true.into(), &4.into(), &7.into()));
+        assert!(job["late_seconds"].is_null() && job["paused_since"].is_null(), "{job}");
+        assert_eq!((&json["daemons"][0]["alive"], &json["daemons"][0]["job_count"], &json["daemons"][0]["max_commands"]), (&true.into(), &4.into(), &7.into()));
         for name in ["retried", "running"] {
             crontab.due(name);
         }
         crontab.does_to("pause", "other");
         crontab.eventually_row(&format!("dblock_cron_ticks WHERE name = '{}' AND daemon IS NULL", crontab.name("retried")));
         crontab.eventually_row(&format!("dblock_cron_ticks WHERE name = '{}' AND started_at IS NOT NULL", crontab.name("running")));
-        printed_follows(&crontab.does("list", &["--json"]).stdout, "cron-list.schema.json");
-        let json: serde_json::Value = serde_json::from_str(&crontab.does("list", &["--json"]).stdout).unwrap();
+        let json = crontab.does("list", &["--json"]).json();
         let under_way = |at: usize| json["jobs"][at]["under_way"][0].clone();
         assert!(under_way(2)["retry"].is_string() && under_way(2)["host"].is_null(), "{json}");
-        assert!(under_way(3)["host"].is_string() && json["jobs"][1]["paused"].is_string(), "{json}");
+        assert!(under_way(3)["host"].is_string() && json["jobs"][1]["paused_since"].is_string(), "{json}");
+        // It is told as in the history: what has not ended has no start and no time that it took.
+        let run_of = |json: &serde_json::Value, at: usize| json["jobs"][at]["last"].clone();
+        let (done, running) = (run_of(&json, 0), run_of(&json, 3));
+        assert!(done["acquired"].is_string() && done["started"].is_string() && done["ran_seconds"].is_number(), "{done}");
+        assert!(running["acquired"].is_string() && running["outcome"] == "running", "{running}");
+        assert!(["started", "ended", "ran_seconds", "exit_code"].iter().all(|key| running[key].is_null()), "{running}");
+        let list = crontab.does("list", &[]).stdout;
+        let row = list.lines().find(|line| line.starts_with(&crontab.name("running"))).unwrap();
+        assert!(row.contains(" running ") && row.contains("s so far "), "{list}");
+        let history = crontab.tables.at("history").args([&crontab.name("running"), "--json"]).output().json();
+        for key in ["run", "tick", "attempt", "host", "acquired", "started", "ended", "ran_seconds", "outcome"] {
+            assert_eq!(running[key], history["runs"][0][key], "{key}");
+        }
+        // As of a host that has lost its power: nobody has recorded an end, and its lease is over.
         drop(host);
+        crontab.eventually_row(&format!("dblock_runs WHERE name = '{}' AND ended_at IS NOT NULL", crontab.name("running")));
+        crontab.tables.sql("UPDATE dblock_runs SET ended_at = NULL, outcome = NULL");
+        crontab.tables.sql("UPDATE dblock_cron_daemons SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND");
+        let json = crontab.does("list", &["--json"]).json();
+        assert_eq!(run_of(&json, 3)["outcome"], "unknown");
     }
 }
 

@@ -11,6 +11,7 @@ use crate::documents::block_of;
 use crate::harness::Kind;
 use crate::harness::host::{HOME, Host, needs};
 use crate::harness::pages::{Page, ROOT};
+use crate::harness::schema::follows;
 
 /// Writes down each of its arguments in a line, and what it reads.
 const RECORDS: &str = "#!/bin/sh\nprintf '%s: %s\\n' \"${0##*/}\" \"$#\" >>/run/calls\n\
@@ -58,6 +59,7 @@ fn line_of(page: &str, words: &str) -> String {
 /// How many jobs of a queue are in this state.
 fn count(host: &Host, queue: &str, state: &str) -> u64 {
     let json = does(host, &format!("dblock queue status {queue} --json"));
+    follows(&json, "queue-status");
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     json["queues"][0][state].as_u64().expect("a number")
 }

@@ -7,7 +7,6 @@ use crate::harness::{
     Cluster, Dblock, Kind, Replication, Running, SOON, Server, Tables, both_servers_with_tables,
     eventually, unique,
 };
-use crate::report::printed_follows;
 
 /// A durable run whose command runs until it is ended.
 fn holder(server: &Server, name: &str, args: &[&str]) -> Running {
@@ -26,8 +25,7 @@ fn status(server: &Server, names: &[&str]) -> Value {
     let run = Dblock::at(server, "status").arg("--json").args(names);
     let run = run.output();
     run.expect_code(0).expect_silence();
-    printed_follows(&run.stdout, "status.schema.json");
-    serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:#?}"))
+    run.json()
 }
 
 /// The line of the table that begins with this name, and the table.
@@ -213,7 +211,7 @@ both_servers_with_tables! {
         run.expect_code(0);
         let asked = run.stderr.lines().filter(|line| line.contains("dblock_")).count();
         assert_eq!(asked, 1, "one statement is refused: {run:#?}");
-        let all: Value = serde_json::from_str(&run.stdout).unwrap();
+        let all = run.json();
         let held = &holders(&all, &name)[0];
         assert_eq!((&held["durable"], &held["connection"]), (&false.into(), &server.holder(&name).unwrap().into()), "{all:#}");
         assert!(!all["not_visible"].to_string().contains("durable"), "{all:#}");
@@ -226,7 +224,7 @@ both_servers_with_tables! {
             let client = server.hold(&name);
             let run = tables.at("status").args(["--json", &name]).output();
             run.expect_code(0).expect_silence();
-            let all: Value = serde_json::from_str(&run.stdout).unwrap();
+            let all = run.json();
             assert_eq!(holders(&all, &name)[0]["connection"], client.connection_id(), "{all:#}");
             let line = all["not_visible"][0].as_str().unwrap();
             assert!(line.starts_with("durable locks: the tables in the database ") && line.contains("not whole"), "{all:#}");
@@ -246,7 +244,7 @@ both_servers_with_tables! {
         let client = server.hold(&name);
         let run = Dblock::at(server, "status").args(["--json", "--database", &database, &name]).output();
         run.expect_code(0).expect_silence();
-        let all: Value = serde_json::from_str(&run.stdout).unwrap();
+        let all = run.json();
         assert_eq!(holders(&all, &name)[0]["connection"], client.connection_id(), "{all:#}");
         let line = all["not_visible"][0].as_str().unwrap();
         assert!(line.starts_with("durable locks: the tables in the database ") && line.contains("of a newer dblock"), "{all:#}");

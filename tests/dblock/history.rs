@@ -10,7 +10,6 @@ use crate::harness::{
     Cluster, Dblock, PASSWORD, Pair, Replication, SOON, Server, Tables, both_servers, eventually,
     unique,
 };
-use crate::report::printed_follows;
 
 /// Writes a run of the lock `name` that was requested so many seconds ago, with these columns besides; its number.
 fn add(tables: &Tables, name: &str, ago: u32, more: &[(&str, &str)]) -> String {
@@ -46,9 +45,7 @@ fn ended(tables: &Tables, name: &str, ago: u32, outcome: &str, code: &str) {
 fn json_of(dblock: Dblock) -> Vec<Value> {
     let output = dblock.arg("--json").output();
     output.expect_code(0).expect_silence();
-    printed_follows(&output.stdout, "history.schema.json");
-    let whole: Value = serde_json::from_str(&output.stdout).unwrap();
-    whole["runs"].as_array().unwrap().clone()
+    output.json()["runs"].as_array().unwrap().clone()
 }
 
 #[track_caller]
@@ -122,7 +119,7 @@ both_servers! {
         assert_eq!(runs(&tables, &[]), [expected]);
         assert_eq!(table(&tables, &[]), ["it's \u{1f600} 2026-11-22 08:30:02 2m SIGTERM web1 4711 report key3 41 2026-11-22 08:30:00 a line"]);
         // Whatever time zone the server is in.
-        let whole: Value = serde_json::from_str(&tables.at("history").arg("--json").output().stdout).unwrap();
+        let whole = tables.at("history").arg("--json").output().json();
         assert_eq!(whole["server"], format!("127.0.0.1:{}", server.port));
     }
 

@@ -12,11 +12,11 @@ use nix::unistd::{User, geteuid, mkfifo};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::harness::schema::follows;
 use crate::harness::{
     Dblock, Kind, PASSWORD, SOON, Server, both_servers, copy_program, my_print_defaults, send,
     slack, unique, works,
 };
-use crate::report::printed_follows;
 
 const USAGE: i32 = 64;
 const CONFIGURATION: i32 = 78;
@@ -63,8 +63,7 @@ fn config_of(path: &Path) -> Dblock {
 #[track_caller]
 fn setting(dblock: Dblock, option: &str) -> (Option<String>, String) {
     let output = dblock.output();
-    let told: Value =
-        serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output:#?}"));
+    let told = output.json();
     let settings = told["settings"].as_array().expect("settings");
     let setting = settings.iter().find(|setting| setting["setting"] == option);
     let setting = setting.unwrap_or_else(|| panic!("no {option}: {output:#?}"));
@@ -361,6 +360,7 @@ fn the_files_are_those_of_the_mysql_client_in_its_order() {
     let ours = |args: &[String], variables: &[(&str, &str)]| {
         let program = [env!("CARGO_BIN_EXE_dblock"), "config", "--json"].map(str::to_owned);
         let told = found(&[&program[..], args].concat(), variables);
+        follows(&told, "config");
         let told: Value = serde_json::from_str(&told).expect("JSON");
         let settings = told["settings"].as_array().expect("settings").clone();
         // Without a host the rest is told all the same.
@@ -601,16 +601,10 @@ fn an_option_of_any_command_in_our_group_keeps_no_other_from_its_work() {
 #[test]
 fn json_is_as_its_schema_says_whatever_is_wrong() {
     let (_folder, path) = file("[client]\nhost=h\npassword=secret\n[dblock]\nttl=9\n");
-    let output = config_of(&path).output();
-    printed_follows(&output.expect_code(0).stdout, "config.schema.json");
-    let output = config().arg("--no-defaults").output();
-    printed_follows(&output.stdout, "config.schema.json");
+    config_of(&path).output().expect_code(0).json();
+    config().arg("--no-defaults").output().json();
     let (_folder, path) = file("[dblock]\nttl=nonsense\n");
-    let output = config_of(&path).output();
-    printed_follows(
-        &output.expect_code(CONFIGURATION).stdout,
-        "config.schema.json",
-    );
+    config_of(&path).output().expect_code(CONFIGURATION).json();
 }
 
 #[test]

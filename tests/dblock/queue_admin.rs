@@ -7,7 +7,6 @@ use serde_json::Value;
 use crate::harness::{
     Dblock, Output, Proxy, SOON, Tables, both_servers, eventually, numbered_lines,
 };
-use crate::report::printed_follows;
 
 /// The columns that all narrow tables have.
 const NARROW: &str =
@@ -34,7 +33,7 @@ fn does(tables: &Tables, command: &str, args: &[&str]) -> Output {
 
 /// Puts jobs; their ids.
 #[track_caller]
-fn put(tables: &Tables, args: &[&str]) -> Vec<u64> {
+pub fn put(tables: &Tables, args: &[&str]) -> Vec<u64> {
     let output = does(tables, "put", args);
     output
         .stdout
@@ -82,7 +81,7 @@ fn claim(tables: &Tables, worker: u64, job: u64) {
 }
 
 /// Has a job be dead, with an error.
-fn bury(tables: &Tables, job: u64) {
+pub fn bury(tables: &Tables, job: u64) {
     tables.sql(&format!("INSERT INTO dblock_dead ({NARROW}, died_at) SELECT {NARROW}, UTC_TIMESTAMP(6) FROM dblock_due WHERE job = {job}"));
     tables.sql(&format!(
         "UPDATE dblock_dead SET attempt = 20 WHERE job = {job}"
@@ -107,20 +106,10 @@ fn count(tables: &Tables, what: &str) -> u64 {
         .unwrap()
 }
 
-/// What was printed, which is as its schema in docs says.
+/// What was printed.
 #[track_caller]
 fn json(output: &Output) -> Value {
-    output.expect_code(0).expect_silence();
-    let whole: Value = serde_json::from_str(&output.stdout).unwrap();
-    let schema = if whole.get("queues").is_some() {
-        "queue-status.schema.json"
-    } else if whole.get("jobs").is_some() {
-        "queue-list.schema.json"
-    } else {
-        "queue-show.schema.json"
-    };
-    printed_follows(&output.stdout, schema);
-    whole
+    output.expect_code(0).expect_silence().json()
 }
 
 /// The ids of a list.
@@ -183,7 +172,7 @@ both_servers! {
         assert_eq!((&found["done_per_minute"], &found["failed_per_minute"]), (&Value::from(12.2), &Value::from(1.4)));
         let oldest = found["oldest_due_seconds"].as_f64().unwrap();
         assert!((125.0..150.0).contains(&oldest), "{oldest}");
-        assert_eq!((&found["paused"], &found["incomplete"]), (&Value::Null, &Value::Array(Vec::new())));
+        assert_eq!((&found["paused_since"], &found["incomplete"]), (&Value::Null, &Value::Array(Vec::new())));
         let workers = found["workers"].as_array().unwrap();
         assert_eq!(workers.len(), 2);
         assert_eq!((&workers[0]["id"], &workers[0]["alive"], &workers[0]["running"]), (&live.into(), &true.into(), &2.into()));
@@ -191,6 +180,7 @@ both_servers! {
         assert_eq!((&workers[0]["host"], &workers[0]["pid"], &workers[0]["program"], &workers[0]["max_commands"]), (&"web1".into(), &4711.into(), &"send-mail".into(), &4.into()));
         let lines = words(&does(&tables, "status", &[]).stdout);
         assert!(lines[1].starts_with("q open 2 1 2 1 2m") && lines[1].ends_with("12.2/min 1.4/min 1"), "{lines:?}");
+        assert!(lines[3].starts_with("QUEUE STATE HOST PID "), "{lines:?}");
         assert!(lines[4].starts_with("q alive web1 4711 send-mail 4 2 1m 3"), "{lines:?}");
         assert!(lines[5].starts_with("q gone web1"), "{lines:?}");
         does(&tables, "pause", &[]);
@@ -321,8 +311,19 @@ both_servers! {
                 assert_eq!(state(id), expected, "{id}");
             }
         }
-        let whole = json(&queue(&tables, "show", &[&ids[0][1].to_string(), "--json"]).output());
-        assert_eq!((&whole["worker"], &whole["block_jobs"], &whole["attempt"]), (&"web1:4711".into(), &3.into(), &1.into()));
+        let show = |id: u64| json(&queue(&tables, "show", &[&id.to_string(), "--json"]).output());
+        let whole = show(ids[0][1]);
+        assert_eq!((&whole["block_jobs"], &whole["attempt"]), (&3.into(), &1.into()));
+        // It is its worker's.
+        let status = json(&queue(&tables, "status", &["--json"]).output());
+        let worker = &status["queues"][0]["workers"][0];
+        assert_eq!((&whole["host"], &whole["pid"]), (&worker["host"], &worker["pid"]));
+        assert_eq!((&whole["host"], &whole["pid"]), (&"web1".into(), &4711.into()));
+        // A delayed job will be due.
+        let (due, delayed) = (show(ids[4][0]), show(ids[3][0]));
+        assert!(due["state_since"].is_string() && due["state_since"] == due["due_at"], "{due:#}");
+        assert!(delayed["state_since"].is_null() && delayed["due_at"].is_string(), "{delayed:#}");
+        assert!(whole["state_since"].as_str() > whole["due_at"].as_str(), "{whole:#}");
         queue(&tables, "show", &["999999"]).output().expect_code(78).expect_stdout("").expect_one_line("q has no job 999999");
         // Of another queue.
         tables.at("queue").args(["create", "other"]).output().expect_code(0);
@@ -401,11 +402,16 @@ both_servers! {
         let job = put(&tables, &["--every", "1h", "a"])[0];
         let worker = worker(&tables, 60);
         claim(&tables, worker, job);
-        for _ in 0..2 {
-            let line = format!("job {job} of q is running: its command goes on to its end, but is not run again");
-            queue(&tables, "cancel", &[&job.to_string()]).output().expect_code(0).expect_one_line(&line);
+        let line = format!("dblock: job {job} of q is running: its command goes on to its end, but is not run again\n");
+        for (args, said) in [(&[][..], &*line), (&[], &line), (&["-q"], "")] {
+            if said.is_empty() {
+                tables.sql("UPDATE dblock_jobs SET canceled_at = NULL");
+            }
+            let canceled = queue(&tables, "cancel", &[&[&*job.to_string()], args].concat()).output();
+            canceled.expect_code(0).expect_stdout("");
+            assert_eq!(canceled.stderr, said);
+            assert_eq!(count(&tables, "dblock_jobs WHERE canceled_at IS NOT NULL"), 1);
         }
-        assert_eq!(count(&tables, "dblock_jobs WHERE canceled_at IS NOT NULL"), 1);
         assert_eq!(count(&tables, "dblock_running"), 1);
         assert!(words(&does(&tables, "list", &[]).stdout)[1].contains("running, canceled"));
         finish(&tables, put(&tables, &["b"])[0], 1);

@@ -2,8 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
@@ -13,9 +12,10 @@ use nix::unistd::{gethostname, mkfifo};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::harness::schema::follows;
 use crate::harness::{
-    Dblock, Kind, PASSWORD, SOON, Server, both_servers, each_lock, eventually, missing, slack,
-    unique, url_of_port,
+    Dblock, Kind, PASSWORD, SOON, Server, both_servers, each_lock, eventually, slack, unique,
+    url_of_port,
 };
 
 /// A folder for a report.
@@ -39,10 +39,8 @@ impl Reports {
             .lines()
             .map(|line| serde_json::from_str(line).expect("a line of JSON"))
             .collect();
-        for (number, line) in lines.iter().enumerate() {
-            let file = self.0.path().join(format!("line-{number}.json"));
-            fs::write(&file, line.to_string()).unwrap();
-            follows_the_schema(&file);
+        for line in text.lines() {
+            follows(line, "report");
         }
         lines
     }
@@ -53,44 +51,6 @@ impl Reports {
         assert_eq!(lines.len(), 1, "{lines:#?}");
         lines[0].clone()
     }
-}
-
-/// Checked by Python's jsonschema.
-#[track_caller]
-pub fn follows_the_schema(file: &Path) {
-    follows(file, "report.schema.json");
-}
-
-/// The same with another schema of docs.
-#[track_caller]
-pub fn follows(file: &Path, schema: &str) {
-    let schema = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("docs")
-        .join(schema);
-    let check = Command::new("/usr/bin/python3")
-        .args(["-m", "jsonschema", "-i"])
-        .arg(file)
-        .arg(schema)
-        .output();
-    let check = check.unwrap_or_else(|error| missing("python3-jsonschema", &error));
-    let told = String::from_utf8_lossy(&check.stderr).into_owned();
-    if told.contains("No module") {
-        missing("python3-jsonschema", &io::Error::other(told));
-    }
-    assert!(
-        check.status.success(),
-        "{told}\n{}",
-        fs::read_to_string(file).unwrap()
-    );
-}
-
-/// The same of what was printed.
-#[track_caller]
-pub fn printed_follows(printed: &str, schema: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("printed.json");
-    fs::write(&file, printed).unwrap();
-    follows(&file, schema);
 }
 
 fn run(server: &Server, name: &str, reports: &Reports) -> Dblock {
@@ -290,8 +250,7 @@ fn an_incident(server: &Server) {
     let status = Dblock::at(server, "status")
         .args(["--json", &name])
         .output();
-    status.expect_code(0);
-    let status: Value = serde_json::from_str(&status.stdout).unwrap();
+    let status = status.expect_code(0).json();
     let holder = &status["locks"][0]["holders"][0];
     let row = format!("{}", holder["connection"]);
     assert_eq!(server.holder(&name).unwrap().to_string(), row, "{status:#}");

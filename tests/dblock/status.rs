@@ -13,7 +13,6 @@ use serde_json::Value;
 use crate::harness::{
     Dblock, Kind, PASSWORD, Running, SOON, Server, both_servers, eventually, unique,
 };
-use crate::report::printed_follows;
 
 /// A dblock whose command runs until it is ended.
 fn holder(server: &Server, name: &str) -> Running {
@@ -47,7 +46,7 @@ fn status(server: &Server, account: &str, names: &[&str]) -> Value {
         .args(names)
         .output();
     run.expect_code(0).expect_silence();
-    serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:#?}"))
+    run.json()
 }
 
 /// The table.
@@ -103,8 +102,7 @@ fn the_holder(server: &Server) {
             .env("DBLOCK_PASSWORD", account_password);
         let run = run.args(["--json", &name]).output();
         run.expect_code(0).expect_silence();
-        let all: Value = serde_json::from_str(&run.stdout).unwrap();
-        printed_follows(&run.stdout, "status.schema.json");
+        let all = run.json();
         let holder = &lock(&all, &name)["holders"][0];
         assert_eq!(holder["slot"], 0, "{all:#}");
         assert_eq!(holder["connection"], id, "{all:#}");
@@ -154,7 +152,6 @@ both_servers! {
         let name = unique("ending");
         let marker = server.hold(&format!("{name}#kill2"));
         let all = status(server, "dblock", &[&name]);
-        printed_follows(&all.to_string(), "status.schema.json");
         let ending = &lock(&all, &name)["killed_by"][0];
         assert_eq!((&ending["slot"], &ending["connection"]), (&2.into(), &marker.connection_id().into()), "{all:#}");
         assert!(table(server, "dblock", &[&name]).contains("its holder is being ended by connection"));
@@ -173,7 +170,6 @@ both_servers! {
             eventually("it waits", SOON, || server.waiters(&name).len() == number);
         }
         let all = status(server, "dblock", &[&name]);
-        printed_follows(&all.to_string(), "status.schema.json");
         let waiters = lock(&all, &name)["waiters"].as_array().unwrap();
         let order: Vec<u64> = waiters.iter().map(|waiter| waiter["connection"].as_u64().unwrap()).collect();
         let ids = server.waiters(&name);
@@ -484,7 +480,7 @@ fn a_name_with_capitals_is_listed_once() {
         .user("admin")
         .env("DBLOCK_PASSWORD", "admin-secret");
     let run = run.arg("--json").output();
-    let all: Value = serde_json::from_str(&run.stdout).unwrap();
+    let all = run.json();
     let locks = all["locks"].as_array().unwrap();
     let same = locks
         .iter()

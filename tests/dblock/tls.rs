@@ -214,7 +214,7 @@ fn account(server: &Server, rest: &str) -> String {
 fn finding(dblock: Dblock) -> Value {
     let output = dblock.arg("--json").output();
     output.expect_code(0).expect_silence();
-    let found: Value = serde_json::from_str(&output.stdout).unwrap();
+    let found = output.json();
     let mut all = found["findings"].as_array().expect("a list").iter();
     let finding = all.find(|finding| finding["check"] == "TLS");
     finding.expect("it tells of TLS").clone()
@@ -266,7 +266,7 @@ both_secured! {
         for (mode, verified) in [("preferred", "no"), ("required", "no"), ("verify-ca", "ca"), ("verify-identity", "identity")] {
             let ca = (verified != "no").then(|| file("--ssl-ca", "ca.pem"));
             let found = finding(check().args(["--ssl-mode", mode]).args(ca.into_iter().flatten()));
-            assert_eq!(found["state"], "ok", "{found:#}");
+            assert_eq!(found["verdict"], "ok", "{found:#}");
             assert_eq!(found["encrypted"], true, "{found:#}");
             assert_eq!(found["verified"], verified, "{found:#}");
             assert!(found["value"].as_str().unwrap().starts_with("TLSv1.3, TLS_"), "{found:#}");

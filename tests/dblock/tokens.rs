@@ -15,7 +15,6 @@ use crate::harness::{
     Dblock, Frozen, Proxy, Records, SOON, Server, both_servers_with_tables, eventually,
     eventually_gone, processes_with, slack, unique, within,
 };
-use crate::report::printed_follows;
 
 /// `dblock acquire --name NAME`.
 fn acquire(server: &Server, name: &str) -> Dblock {
@@ -49,8 +48,7 @@ fn history(server: &Server, name: &str) -> Vec<Value> {
         .args([name, "--json"])
         .output();
     output.expect_code(0).expect_silence();
-    let whole: Value = serde_json::from_str(&output.stdout).unwrap();
-    whole["runs"].as_array().unwrap().clone()
+    output.json()["runs"].as_array().unwrap().clone()
 }
 
 fn renew(server: &Server, token: &str) -> Dblock {
@@ -270,7 +268,7 @@ both_servers_with_tables! {
         Dblock::run(server, &name).command(["true"]).output().expect_code(0);
         assert!(!lost(7, "expired")["ended"].is_null());
         let failed = Dblock::at(server, "history").args([&name, "--failed", "--json"]).output();
-        let failed: Value = serde_json::from_str(&failed.stdout).unwrap();
+        let failed = failed.json();
         assert_eq!(failed["runs"].as_array().unwrap().len(), 8, "{failed:#}");
     }
 
@@ -414,17 +412,14 @@ both_servers_with_tables! {
     fn json_says_what_was_acquired(server) {
         let name = unique("json");
         let output = acquire(server, &name).args(["--slots", "red,blue", "--json", "--ttl", "90s", "--owner", "me"]).output();
-        let json: Value = serde_json::from_str(&output.expect_code(0).expect_silence().stdout).unwrap();
-        printed_follows(&output.stdout, "acquire.schema.json");
+        let json = output.expect_code(0).expect_silence().json();
         let token = json["token"].as_str().unwrap();
         assert_eq!(json["name"], *name);
         assert_eq!((&json["slot"], &json["slot_name"]), (&0.into(), &"red".into()));
         assert_eq!((&json["fence"], &json["ttl_seconds"]), (&fence(token).into(), &90.0.into()));
         assert_eq!(json["owner"], "me");
         let unnamed = acquire(server, &unique("unnamed")).arg("--json").output();
-        let unnamed = &unnamed.expect_code(0).expect_silence().stdout;
-        printed_follows(unnamed, "acquire.schema.json");
-        let unnamed: Value = serde_json::from_str(unnamed).unwrap();
+        let unnamed = unnamed.expect_code(0).expect_silence().json();
         assert_eq!((&unnamed["slot_name"], &unnamed["owner"]), (&Value::Null, &Value::Null));
         let output = run(server, token).args(["--slots", "red,blue"]).sh("echo $DBLOCK_SLOT_NAME").output();
         output.expect_code(0).expect_stdout("red\n");

@@ -21,7 +21,7 @@ const LONGEST: usize = 500;
 /// What a finding means for locks, in order of severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum Verdict {
     /// Fine, or without effect on locks.
     Ok,
     /// Locks exclude, but there is something to know or to do.
@@ -30,7 +30,7 @@ pub enum State {
     Unfit,
 }
 
-impl State {
+impl Verdict {
     fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -45,7 +45,7 @@ impl State {
 pub struct Finding {
     /// The name of the check, in words joined by `_`.
     check: String,
-    state: State,
+    verdict: Verdict,
     value: String,
     /// What to do, or what to know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ impl Finding {
     pub fn ok(check: &str, value: &str) -> Self {
         Self {
             check: check.to_owned(),
-            state: State::Ok,
+            verdict: Verdict::Ok,
             value: short(value),
             advice: None,
             data: Map::new(),
@@ -87,14 +87,14 @@ impl Finding {
 
     /// Turns it into a warning.
     pub fn warning(self, advice: &str) -> Self {
-        let state = State::Warning;
-        Self { state, ..self }.note(advice)
+        let verdict = Verdict::Warning;
+        Self { verdict, ..self }.note(advice)
     }
 
     /// Turns it into a reason why locks would not exclude. `why` continues a sentence that starts with the server's name.
     pub fn unfit(self, why: &impl ToString) -> Self {
-        let state = State::Unfit;
-        Self { state, ..self }.note(&format!("it {}", why.to_string()))
+        let verdict = Verdict::Unfit;
+        Self { verdict, ..self }.note(&format!("it {}", why.to_string()))
     }
 
     /// Adds a member for programs.
@@ -126,7 +126,7 @@ fn short(text: &str) -> String {
 #[derive(Serialize)]
 struct CheckJson<'a> {
     server: String,
-    verdict: State,
+    verdict: Verdict,
     findings: &'a [Finding],
 }
 
@@ -143,10 +143,10 @@ impl Findings {
         Self { server, all }
     }
 
-    /// The most severe state.
-    pub fn verdict(&self) -> State {
-        let states = self.all.iter().map(|finding| finding.state);
-        states.max().unwrap_or(State::Ok)
+    /// The most severe verdict.
+    pub fn verdict(&self) -> Verdict {
+        let verdicts = self.all.iter().map(|finding| finding.verdict);
+        verdicts.max().unwrap_or(Verdict::Ok)
     }
 
     /// One JSON object, in several lines.
@@ -163,9 +163,9 @@ impl Findings {
         let warnings = self
             .all
             .iter()
-            .filter(|finding| finding.state == State::Warning);
+            .filter(|finding| finding.verdict == Verdict::Warning);
         let verdict = match (self.verdict(), warnings.count()) {
-            (State::Unfit, _) => "NOT fit to lock on".to_owned(),
+            (Verdict::Unfit, _) => "NOT fit to lock on".to_owned(),
             (_, 0) => "fit to lock on".to_owned(),
             (_, 1) => "fit to lock on, with one warning".to_owned(),
             (_, count) => format!("fit to lock on, with {count} warnings"),
@@ -175,8 +175,8 @@ impl Findings {
         let column = labels.max().unwrap_or_default();
         let indent = " ".repeat("warning".len() + 2 + column + 2);
         for finding in &self.all {
-            let (state, label) = (finding.state.word(), finding.label());
-            let mut start = format!("{state:7}  {label:column$}  ");
+            let (verdict, label) = (finding.verdict.word(), finding.label());
+            let mut start = format!("{verdict:7}  {label:column$}  ");
             let texts = [Some(&finding.value), finding.advice.as_ref()];
             for line in texts
                 .into_iter()

@@ -76,8 +76,8 @@ impl Assessment {
         !matches!(self.product, Product::TiDb | Product::Vitess)
     }
 
-    /// The kind of server, as a word for programs.
-    fn kind(&self) -> &'static str {
+    /// What it is among the servers, as a word for programs.
+    fn role(&self) -> &'static str {
         match self.unfit.first() {
             _ if self.read_only => "read-only",
             Some(Unfit::Galera) => "galera",
@@ -125,7 +125,7 @@ impl Assessment {
     fn found(&self, server: &str, value: &str) -> Finding {
         Finding::ok("excludes", &format!("{server}: {value}"))
             .with("server", server)
-            .with("kind", self.kind())
+            .with("role", self.role())
             .with("named", self.named())
             .with("durable", self.durable())
     }
@@ -335,7 +335,7 @@ mod tests {
         };
         let said = |found: Option<Finding>| {
             let found = serde_json::to_value(found.expect("two clocks")).expect("JSON");
-            (found["value"].clone(), found["state"].clone())
+            (found["value"].clone(), found["verdict"].clone())
         };
         assert!(clocks(&[("a", at(0, 0))]).is_none());
         let close = clocks(&[("a", at(0, 2)), ("b", at(500, 2))]);
@@ -348,14 +348,14 @@ mod tests {
             ("b", at(-2_000_000, 0)),
             ("c", at(29_000_000, 0)),
         ];
-        let (value, state) = said(clocks(&apart));
+        let (value, verdict) = said(clocks(&apart));
         assert_eq!(
             value,
             "c is 31.0 s ahead of b (give or take 0.0 ms); no two are further apart"
         );
-        assert_eq!(state, "warning");
-        let (_, state) = said(clocks(&apart[..2]));
-        assert_eq!(state, "ok");
+        assert_eq!(verdict, "warning");
+        let (_, verdict) = said(clocks(&apart[..2]));
+        assert_eq!(verdict, "ok");
     }
 
     #[test]
@@ -371,7 +371,7 @@ mod tests {
             let server = Clock::new(micros + seconds * 1_000_000, moment, moment);
             let found = serde_json::to_value(host_clock(server)).expect("JSON");
             assert!(found["value"].as_str().expect("a text").ends_with(value));
-            assert_eq!(found["state"], "ok");
+            assert_eq!(found["verdict"], "ok");
             assert_eq!(found["advice"].is_string(), has_advice);
         }
     }

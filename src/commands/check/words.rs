@@ -29,10 +29,10 @@ pub fn server(product: Product, version: String, comment: &str) -> Finding {
         Product::MaxScale => "it may send a lock to a replica; connect to the server itself",
         Product::XtraDbCluster | Product::Percona | Product::MariaDb | Product::MySql => "",
     };
-    let kind = product.name();
-    let value = format!("{kind} {version} ({})", comment.trim_matches(['(', ')']));
+    let name = product.name();
+    let value = format!("{name} {version} ({})", comment.trim_matches(['(', ')']));
     let found = Finding::ok("server", &value)
-        .with("kind", kind)
+        .with("product", name)
         .with("version", version)
         .with("comment", comment);
     if advice.is_empty() {

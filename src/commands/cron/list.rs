@@ -18,6 +18,10 @@ use crate::settings::cli::CommandLine;
 /// Limit for everything, as a multiple of the connect timeout.
 const WHOLE: u32 = 3;
 
+/// The words of the history for runs whose end is not recorded.
+const RUNNING: &str = "running";
+const UNKNOWN: &str = "unknown";
+
 const NOTHING: &str = "no dblock cron run has been here";
 const NOBODY: &str = "no dblock cron run is alive";
 
@@ -91,20 +95,8 @@ fn text(micros: Option<i64>) -> Option<String> {
     micros.map(|at| moment(time(at)))
 }
 
-/// The outcome of a run as a word; `None`: it has not ended.
-fn ended(run: &LastRun) -> Option<String> {
-    Some(
-        match (run.outcome.as_deref()?, &run.signal, run.exit_code) {
-            ("ran", Some(signal), _) => signal.clone(),
-            ("ran", None, Some(code)) => format!("exit {code}"),
-            (word, _, _) => word.replace('_', " "),
-        },
-    )
-}
-
-fn took(run: &LastRun, now: i64) -> Option<Duration> {
-    let until = run.ended.unwrap_or(now);
-    let span = until.saturating_sub(run.started.or(run.acquired)?);
+fn between(from: Option<i64>, to: Option<i64>) -> Option<Duration> {
+    let span = to?.saturating_sub(from?);
     Some(Duration::from_micros(
         u64::try_from(span).unwrap_or_default(),
     ))
@@ -134,6 +126,39 @@ impl Found {
         let late = self.now.saturating_sub(next);
         let late = Duration::from_micros(u64::try_from(late).unwrap_or_default());
         (late > FRESH + job.jitter && job.paused.is_none()).then_some(late)
+    }
+
+    /// The outcome of a job's last run, as the word in JSON. A run without an end is running if a daemon that is alive has its tick.
+    fn outcome<'a>(&self, job: &str, run: &'a LastRun) -> &'a str {
+        let is_alive = |host: &Option<String>| {
+            let mut daemons = self.daemons.iter();
+            host.is_some() && daemons.any(|daemon| daemon.is_alive && daemon.host == *host)
+        };
+        let mut ticks = self.ticks.iter();
+        let has_it = |tick: &ListedTick| {
+            tick.name == job && (Some(tick.tick), tick.attempt) == (run.tick, run.attempt)
+        };
+        match &run.outcome {
+            Some(word) => word,
+            None if ticks.any(|tick| has_it(tick) && is_alive(&tick.host)) => RUNNING,
+            None => UNKNOWN,
+        }
+    }
+
+    /// The outcome of a job's last run and how long it took, for people.
+    fn ended(&self, job: &str, run: &LastRun) -> (String, Option<String>) {
+        let outcome = self.outcome(job, run);
+        let result = match (outcome, &run.signal, run.exit_code) {
+            ("ran", Some(signal), _) => signal.clone(),
+            ("ran", None, Some(code)) => format!("exit {code}"),
+            (word, _, _) => word.replace('_', " "),
+        };
+        let so_far = between(run.started.or(run.acquired), Some(self.now));
+        let took = match outcome {
+            RUNNING => so_far.map(|span| format!("{} so far", in_seconds(span))),
+            _ => between(run.started, run.ended).map(|span| in_seconds(span).to_string()),
+        };
+        (result, took)
     }
 
     /// What the job is doing now.
@@ -179,6 +204,7 @@ impl Found {
         let mut rows = vec![titles.map(str::to_owned).to_vec()];
         for job in &self.jobs {
             let last = job.last.as_ref();
+            let (result, took) = last.map(|run| self.ended(&job.name, run)).unzip();
             let cells = [
                 Some(job.name.clone()),
                 Some(job.schedule.clone()),
@@ -186,9 +212,8 @@ impl Found {
                 shown(job.next),
                 last.and_then(|run| shown(run.started.or(run.acquired))),
                 last.and_then(|run| run.host.clone()),
-                last.and_then(ended),
-                last.and_then(|run| took(run, self.now))
-                    .map(|span| in_seconds(span).to_string()),
+                result,
+                took.flatten(),
                 Some(self.state(job)),
             ];
             let cell =
@@ -242,10 +267,11 @@ impl Found {
             tick: text(run.tick),
             attempt: run.attempt,
             host: run.host.as_deref(),
-            started: text(run.started.or(run.acquired)),
+            acquired: text(run.acquired),
+            started: text(run.started),
             ended: text(run.ended),
-            ran_seconds: took(run, self.now).map(seconds),
-            outcome: run.outcome.as_deref(),
+            ran_seconds: between(run.started, run.ended).map(seconds),
+            outcome: self.outcome(&job.name, run),
             exit_code: run.exit_code,
             signal: run.signal.as_deref(),
         });
@@ -256,7 +282,7 @@ impl Found {
             next: text(job.next),
             in_no_file: self.is_in_no_file(job),
             late_seconds: self.late(job).map(seconds),
-            paused: text(job.paused),
+            paused_since: text(job.paused),
             triggered: text(job.triggered),
             seen: text(job.seen),
             changed_by: job.changed_by.as_deref(),
@@ -271,8 +297,8 @@ fn daemon_json(daemon: &ListedDaemon) -> DaemonJson<'_> {
         host: daemon.host.as_deref(),
         pid: daemon.pid,
         max_commands: daemon.slots,
-        jobs: daemon.jobs,
-        file: &daemon.file,
+        job_count: daemon.jobs,
+        file_hash: &daemon.file,
         started: text(daemon.started),
         renewed: text(daemon.renewed),
         alive: daemon.is_alive,
@@ -300,7 +326,7 @@ struct CronJobJson<'a> {
     next: Option<String>,
     in_no_file: bool,
     late_seconds: Option<f64>,
-    paused: Option<String>,
+    paused_since: Option<String>,
     triggered: Option<String>,
     seen: Option<String>,
     changed_by: Option<&'a str>,
@@ -324,10 +350,11 @@ struct LastRunJson<'a> {
     tick: Option<String>,
     attempt: u32,
     host: Option<&'a str>,
+    acquired: Option<String>,
     started: Option<String>,
     ended: Option<String>,
     ran_seconds: Option<f64>,
-    outcome: Option<&'a str>,
+    outcome: &'a str,
     exit_code: Option<u32>,
     signal: Option<&'a str>,
 }
@@ -338,8 +365,8 @@ struct DaemonJson<'a> {
     host: Option<&'a str>,
     pid: Option<u64>,
     max_commands: u32,
-    jobs: u32,
-    file: &'a str,
+    job_count: u32,
+    file_hash: &'a str,
     started: Option<String>,
     renewed: Option<String>,
     alive: bool,

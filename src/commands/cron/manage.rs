@@ -41,7 +41,7 @@ pub fn pause(command_line: CommandLine) -> anyhow::Result<Ending> {
         log,
         |tables, session| cron::pause(name, tables, session),
     )?;
-    print_done(log, format_args!("paused {name}"))?;
+    print_done(log, format_args!("paused {name}"));
     Ok(Ending::Code(0))
 }
 
@@ -65,10 +65,11 @@ pub fn resume(command_line: CommandLine) -> anyhow::Result<Ending> {
         log,
         |tables, session| cron::resume(name, &facts, &id, tables, session),
     )?;
-    print_done(
-        log,
-        format_args!("resumed {name}; {skipped} ticks were skipped"),
-    )?;
+    let ticks = match &*skipped.to_string() {
+        "1" => "1 tick was skipped".to_owned(),
+        many => format!("{many} ticks were skipped"),
+    };
+    print_done(log, format_args!("resumed {name}; {ticks}"));
     Ok(Ending::Code(0))
 }
 
@@ -94,7 +95,7 @@ pub fn trigger(command_line: CommandLine) -> anyhow::Result<Ending> {
             "no dblock cron run has {name} in its file any more; it does not run"
         ));
     }
-    print_done(log, format_args!("triggered {name}"))?;
+    print_done(log, format_args!("triggered {name}"));
     Ok(Ending::Code(0))
 }
 

@@ -55,7 +55,7 @@ pub fn cancel(command_line: CommandLine) -> anyhow::Result<Ending> {
         },
     )?;
     if deleted > 0 {
-        print_done(log, format_args!("deleted {}", jobs(deleted)))?;
+        print_done(log, format_args!("deleted {}", jobs(deleted)));
     }
     Ok(worst.ending())
 }

@@ -34,8 +34,8 @@ pub fn create(command_line: CommandLine) -> anyhow::Result<Ending> {
     )?;
     let wrong = |line| Err(Failure::new(Reason::Configuration, line).into());
     match created {
-        Created::New => print_done(log, format_args!("created the queue {name}"))?,
-        Created::Same => print_done(log, format_args!("the queue {name} is there already"))?,
+        Created::New => print_done(log, format_args!("created the queue {name}")),
+        Created::Same => print_done(log, format_args!("the queue {name} is there already")),
         Created::Different(how) => {
             return wrong(format!("the queue {name} is there already, but with {how}"));
         }

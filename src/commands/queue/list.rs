@@ -7,7 +7,7 @@ use crate::base::exit::Ending;
 use crate::base::text::{moment, printable};
 use crate::commands::{in_columns, in_json, print, to_the_second};
 use crate::isolated::query::Message;
-use crate::queue::{For, Listed, list as list_jobs};
+use crate::queue::{For, Listed, State, list as list_jobs};
 use crate::settings;
 use crate::settings::cli::CommandLine;
 
@@ -111,25 +111,29 @@ pub struct JobJson<'a> {
     id: u64,
     state: &'static str,
     priority: i32,
-    due: Option<String>,
-    since: Option<String>,
+    due_at: Option<String>,
+    state_since: Option<String>,
     attempt: u32,
     key: Option<&'a str>,
-    worker: Option<String>,
+    host: Option<&'a str>,
+    pid: Option<u64>,
     canceled: bool,
     last_error: Option<&'a str>,
 }
 
 pub fn job_json(job: &Listed) -> JobJson<'_> {
+    // A delayed job has the moment when it is due, which is to come.
+    let since = job.since.filter(|_| job.state != State::Delayed);
     JobJson {
         id: job.id,
         state: job.state.word(),
         priority: job.priority,
-        due: job.due.map(moment),
-        since: job.since.map(moment),
+        due_at: job.due.map(moment),
+        state_since: since.map(moment),
         attempt: job.attempt,
         key: job.key.as_deref(),
-        worker: worker(job),
+        host: job.host.as_deref(),
+        pid: job.pid,
         canceled: job.canceled,
         last_error: job.last_error.as_deref(),
     }

@@ -59,6 +59,6 @@ fn set(
         |()| {},
     )?;
     let done = if pauses { "paused" } else { "resumed" };
-    print_done(log, format_args!("{done} the queue {name}"))?;
+    print_done(log, format_args!("{done} the queue {name}"));
     Ok(Ending::Code(0))
 }

@@ -76,10 +76,10 @@ pub fn retry(command_line: CommandLine) -> anyhow::Result<Ending> {
         }
     }
     for id in due {
-        print_done(log, format_args!("job {id} of {name} is due already"))?;
+        print_done(log, format_args!("job {id} of {name} is due already"));
     }
     if retried > 0 || of_jobs.jobs == Jobs::Dead {
-        print_done(log, format_args!("{} due again", jobs(retried)))?;
+        print_done(log, format_args!("{} due again", jobs(retried)));
     }
     Ok(worst.ending())
 }

@@ -111,7 +111,7 @@ fn as_table(queues: &[OfQueue]) -> String {
     if queues.iter().any(|(_, workers)| !workers.is_empty()) {
         let titles = [
             "QUEUE",
-            "WORKER",
+            "STATE",
             "HOST",
             "PID",
             "PROGRAM",
@@ -158,8 +158,8 @@ struct QueueStatusJson<'a> {
 #[derive(Serialize)]
 struct QueueJson<'a> {
     name: &'a str,
-    paused: Option<String>,
-    deleting: Option<String>,
+    paused_since: Option<String>,
+    deleting_since: Option<String>,
     due: u64,
     delayed: u64,
     running: u64,
@@ -202,8 +202,8 @@ fn queue_json((queue, workers): &OfQueue) -> QueueJson<'_> {
     let incomplete = counts.into_iter().filter(|(_, count)| count.more);
     QueueJson {
         name: &queue.name,
-        paused: queue.paused.map(moment),
-        deleting: queue.deleted.map(moment),
+        paused_since: queue.paused.map(moment),
+        deleting_since: queue.deleted.map(moment),
         due: queue.due.jobs,
         delayed: queue.delayed.jobs,
         running: queue.running.jobs,

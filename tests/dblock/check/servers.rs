@@ -73,7 +73,7 @@ fn excluding(found: &Value) -> Vec<(&str, bool, bool, &str)> {
     let found = all(found, "excludes").into_iter().map(|finding| {
         let is = |key: &str| finding[key].as_bool().expect("a bool");
         let word = |key: &str| finding[key].as_str().expect("a word");
-        (word("kind"), is("named"), is("durable"), word("state"))
+        (word("role"), is("named"), is("durable"), word("verdict"))
     });
     found.collect()
 }
@@ -81,7 +81,7 @@ fn excluding(found: &Value) -> Vec<(&str, bool, bool, &str)> {
 /// The names of what is a warning. That a network has no TLS is not what these tests are about.
 fn warnings(found: &Value) -> Vec<&str> {
     let findings = found["findings"].as_array().expect("a list").iter();
-    let warnings = findings.filter(|finding| finding["state"] == "warning");
+    let warnings = findings.filter(|finding| finding["verdict"] == "warning");
     let names = warnings.map(|finding| finding["check"].as_str().expect("a word"));
     names.filter(|name| *name != "TLS").collect()
 }
@@ -181,7 +181,7 @@ both_servers! {
         admin.query_drop(format!("LOCK TABLES `{database}`.dblock_locks READ")).unwrap();
         let url = with_database(&server.url(), &database);
         let run = dblock_check(&url).args(["--json", "--connect-timeout", "2"]).output();
-        let found: Value = serde_json::from_str(&run.expect_code(0).stdout).unwrap();
+        let found = run.expect_code(0).json();
         expect_state(&found, "tables", "warning");
         let advice = finding(&found, "tables")["advice"].as_str().unwrap();
         assert!(advice.contains("no answer in time"), "{advice}");
@@ -203,13 +203,13 @@ both_servers! {
         let found = json(&format!("mysql://dblock@127.0.0.1:{},127.0.0.1:1/", server.port), 0);
         let others = all(&found, "excludes");
         assert_eq!(others.len(), 2, "{found:#}");
-        assert_eq!(others[1]["state"], "warning", "{found:#}");
+        assert_eq!(others[1]["verdict"], "warning", "{found:#}");
         assert!(others[1]["advice"].as_str().unwrap().contains("Connection refused"), "{found:#}");
         let silent = Proxy::to(server);
         silent.freeze();
         let url = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/", server.port, silent.port);
         let run = dblock_check(&url).args(["--json", "--connect-timeout", "2"]).output();
-        let found: Value = serde_json::from_str(&run.expect_code(0).stdout).unwrap();
+        let found = run.expect_code(0).json();
         let advice = all(&found, "excludes")[1]["advice"].as_str().unwrap();
         assert!(advice.contains("no answer in time"), "{advice}");
         let found = json(&format!("mysql://dblock@127.0.0.1:1,127.0.0.1:{}/", server.port), 0);
@@ -363,7 +363,7 @@ fn a_replica_has_none_and_nothing_is_written_to_it() {
             matches!(admin.query_first::<u8, _>(version), Ok(Some(1)))
         });
         let before = position(&mut admin);
-        let found: Value = serde_json::from_str(&check().expect_code(UNFIT).stdout).unwrap();
+        let found = check().expect_code(UNFIT).json();
         assert_eq!(
             excluding(&found),
             [("read-only", false, false, "unfit")],
@@ -405,7 +405,7 @@ fn clocks_that_are_apart_are_told() {
             "{value}"
         );
         let host = finding(&found, "host_clock");
-        assert_eq!(host["state"], "ok");
+        assert_eq!(host["verdict"], "ok");
         assert!(host["advice"].is_null(), "{host:#}");
         assert!(host["seconds"].as_f64().unwrap().abs() < 1.0, "{host:#}");
 

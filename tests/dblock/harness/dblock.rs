@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 
-use super::{PASSWORD, Server, eventually, in_time};
+use super::{PASSWORD, Server, eventually, in_time, schema};
 
 /// No run of any test takes longer.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -175,8 +176,24 @@ impl Dblock {
         self.spawn().wait()
     }
 
+    /// The name of the schema that `docs` have for what it prints, if that is JSON.
+    fn schema(&self) -> Option<String> {
+        let is_ours = self.program == env!("CARGO_BIN_EXE_dblock");
+        if !is_ours || !self.args.iter().any(|arg| arg == "--json") {
+            return None;
+        }
+        let words: Vec<&str> = self.args.iter().filter_map(|arg| arg.to_str()).collect();
+        let length = if ["cron", "queue"].contains(&words[0]) {
+            2
+        } else {
+            1
+        };
+        Some(words[..length].join("-"))
+    }
+
     /// Starts it.
     pub fn spawn(self) -> Running {
+        let schema = self.schema();
         let program = [self.program];
         let mut words = self.wrapper.into_iter().chain(program).chain(self.args);
         let mut command = Command::new(words.next().expect("at least the program"));
@@ -210,6 +227,7 @@ impl Dblock {
             stderr,
             started,
             ended: None,
+            schema,
         }
     }
 }
@@ -222,6 +240,7 @@ pub struct Running {
     stderr: File,
     started: Instant,
     ended: Option<(ExitStatus, Duration)>,
+    schema: Option<String>,
 }
 
 impl Running {
@@ -304,7 +323,7 @@ impl Running {
         self.wait_within(DEADLINE)
     }
 
-    /// Waits for the end, so long.
+    /// Waits for the end, so long. What it printed with `--json` is as its schema says.
     #[track_caller]
     pub fn wait_within(&mut self, deadline: Duration) -> Output {
         assert!(
@@ -313,11 +332,15 @@ impl Running {
             self.seen()
         );
         let (status, took) = self.ended.expect("it has just ended");
+        let stdout = self.stdout();
+        if let Some(name) = self.schema.as_ref().filter(|_| !stdout.is_empty()) {
+            schema::follows(&stdout, name);
+        }
         Output {
             status,
             code: status.code(),
             signal: status.signal(),
-            stdout: self.stdout(),
+            stdout,
             stderr: self.stderr(),
             took,
         }
@@ -471,6 +494,12 @@ impl Output {
     pub fn expect_silence(&self) -> &Self {
         assert_eq!(self.stderr, "", "{self:#?}");
         self
+    }
+
+    /// What it printed with `--json`.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
     }
 
     /// What the command wrote.

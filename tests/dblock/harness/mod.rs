@@ -16,6 +16,7 @@ mod process;
 mod proxy;
 pub mod pty;
 mod records;
+pub mod schema;
 mod server;
 mod tables;
 
