@@ -32,14 +32,14 @@ pub use crontab::{Job, Overlap, load, program};
 pub use once::{AlreadyRan, EARLY, Once};
 pub use rules::{
     AttemptEnd, Decision, FRESH, Fate, HEAD_START, LARGEST_LAG, LONGEST_SPREAD, Now, Settlement,
-    UnderWay, decide, has_waited, is_attempt_too_late, may_start, next_after, pause_of_unstarted,
-    reckoned, retry,
+    UnderWay, age_reference, decide, has_waited, is_attempt_too_late, may_start, next_after,
+    pause_of_unstarted, retry,
 };
 pub use schedule::{Schedule, Tick, tick_in_micros};
 pub use spread::{fraction, hash, preferred};
 pub use store::{
-    AskFileBefore, AskJobs, AskRun, Claim, DaemonFacts, Definition, Finish, Forsake, GiveUp,
-    JobRow, LastRun, Listed, ListedDaemon, ListedJob, ListedTick, Look, Publish, Register, Retake,
+    Abandon, AskFileBefore, AskJobs, AskRun, Claim, DaemonFacts, Definition, Finish, JobRow,
+    LastRun, Listed, ListedDaemon, ListedJob, ListedTick, Look, Publish, Register, Retake, Retire,
     RunState, Settle, Step, TickRow, UNSEEN, goes_on_after, latest_next, leave, list, open, pause,
     prune, reach, renew, resume, stop_taking, touch, trigger,
 };

@@ -77,7 +77,7 @@ pub struct Now {
 
 /// The time from which a tick's age is computed: now, or the end of the outage while catching up. If that end is in the future, the clock
 /// was ahead.
-pub fn reckoned(now: i64, back_at: i64) -> i64 {
+pub fn age_reference(now: i64, back_at: i64) -> i64 {
     let catching_up = 0..=micros(LONGEST_SPREAD + PROMPT);
     let is_back = catching_up.contains(&now.saturating_sub(back_at));
     if is_back { back_at } else { now }
@@ -239,7 +239,7 @@ pub fn decide(
         return Decision::Rest(Some(ready));
     }
     let due = Due::of(name, schedule, options, first, now.at);
-    let chosen = due.choose(options, reckoned(now.at, now.back_at));
+    let chosen = due.choose(options, age_reference(now.at, now.back_at));
     // There may be many skipped ticks after an outage, so count them only for a settlement, not at each look.
     let settle = |mut settlement: Settlement| {
         if let Some(last) = due.last_skipped(chosen) {
@@ -427,7 +427,7 @@ pub enum AttemptEnd {
     /// Its host died, or lost the lock.
     Lost,
     /// The daemon ended it when it was stopped. This does not count as a failure.
-    GivenBack,
+    Returned,
     /// Its command was not started, because a server or a process was not available. This does not count as a failure either.
     Unstarted,
 }
@@ -448,7 +448,7 @@ pub fn retry(
 ) -> (Option<Duration>, u32) {
     let (most, failed) = match end {
         AttemptEnd::Over => return (None, failures),
-        AttemptEnd::GivenBack => return (Some(Duration::ZERO), failures),
+        AttemptEnd::Returned => return (Some(Duration::ZERO), failures),
         AttemptEnd::Unstarted => return (Some(pause_of_unstarted(unstarted_for)), failures),
         AttemptEnd::Failed => (options.retries, failures + 1),
         // Without a further attempt the tick would be lost with its host.

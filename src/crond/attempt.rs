@@ -243,7 +243,7 @@ fn conclude(
             (AttemptEnd::Over, format!("is {holders}"))
         }
         Ok(Run::AlreadyRan(already)) => (AttemptEnd::Over, already.to_string()),
-        Ok(Run::Interrupted(signal)) => (AttemptEnd::GivenBack, format!("{signal}")),
+        Ok(Run::Interrupted(signal)) => (AttemptEnd::Returned, format!("{signal}")),
         Err(error) => {
             log.error(format_args!("{error:#}"));
             let failure = error.downcast_ref::<Failure>();

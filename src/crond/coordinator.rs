@@ -118,7 +118,7 @@ pub fn run(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         left: None,
         begun: Some(Moment::now()),
         answered: None,
-        heard: Moment::now(),
+        heard_at: Moment::now(),
         is_silent: false,
         fault: None,
         last_note: "connecting".to_owned(),
@@ -168,7 +168,7 @@ struct Coordinator<'a> {
     /// When the server last answered; `None`: it has not answered yet.
     answered: Option<Moment>,
     /// When the scheduler last sent something, or was started.
-    heard: Moment,
+    heard_at: Moment,
     is_silent: bool,
     /// Since when no scheduler can work, and why.
     fault: Option<(Moment, Failure)>,
@@ -210,7 +210,7 @@ impl Coordinator<'_> {
         self.outbox.clear();
         let forked = scheduler::fork_off(spec, &self.jobs, facts, shown, resumed)?;
         self.scheduler = Some(forked);
-        self.heard = Moment::now();
+        self.heard_at = Moment::now();
         if self.leaves_since.is_some() {
             self.send(ToScheduler::Leave);
         }
@@ -268,7 +268,7 @@ impl Coordinator<'_> {
             }
             Ok(crontab) => {
                 // Ticks that the scheduler has already taken start with the old file.
-                self.hear_last_words();
+                self.read_last_messages();
                 self.jobs = crontab.jobs.into_iter().map(Rc::new).collect();
                 let count = counted(self.jobs.len(), "job");
                 self.log.warning(format_args!("read {file} again: {count}"));
@@ -399,7 +399,7 @@ impl Coordinator<'_> {
             alive,
             self.scheduler
                 .is_some()
-                .then(|| self.heard + LONGEST_HANG + PAUSE),
+                .then(|| self.heard_at + LONGEST_HANG + PAUSE),
             self.restarts.next,
             self.server_deadline(),
             self.leave_deadline(),

@@ -139,9 +139,9 @@ fn schedule(
         renew_at: Moment::START,
         maintain_at: Moment::START,
         prune_at: Moment::START,
-        forsake_at: Moment::START,
-        hand_in_at: Moment::START,
-        hand_in_pause: LOOK_AGAIN,
+        retire_at: Moment::START,
+        record_at: Moment::START,
+        record_pause: LOOK_AGAIN,
         made_up_since: 0,
         spread: None,
         last_seen: None,
@@ -155,7 +155,7 @@ fn schedule(
         worked: Moment::START,
         ended: resumed.ended,
         publishes: resumed.publishes,
-        has_forsaken: false,
+        has_retired: false,
         has_touched: false,
         is_ready: false,
         is_stopped: resumed.is_stopped,
@@ -231,10 +231,10 @@ struct Scheduler<'a> {
     renew_at: Moment,
     maintain_at: Moment,
     prune_at: Moment,
-    forsake_at: Moment,
+    retire_at: Moment,
     /// When unrecorded ends are retried, and how long the next pause is.
-    hand_in_at: Moment,
-    hand_in_pause: Duration,
+    record_at: Moment,
+    record_pause: Duration,
     /// Since when, by the server's clock, missed ticks are being started.
     made_up_since: i64,
     /// The time over which those starts are spread; `None`: not decided yet.
@@ -247,7 +247,7 @@ struct Scheduler<'a> {
     over: VecDeque<[u8; 32]>,
     ended: Vec<Ended>,
     /// Whether there is a job that no daemon has had in its file for a while, and whether this daemon has marked its own jobs.
-    has_forsaken: bool,
+    has_retired: bool,
     has_touched: bool,
     /// Since when a tick of a silent daemon has been seen, by its run id.
     orphans: HashMap<String, Moment>,
@@ -273,11 +273,8 @@ struct Scheduler<'a> {
     differs: String,
 }
 
-/// The error ends the scheduler. Temporary faults are retried.
-type Done<T> = Result<T, Failure>;
-
 impl Scheduler<'_> {
-    fn run(&mut self) -> Done<()> {
+    fn run(&mut self) -> Result<(), Failure> {
         loop {
             let until = self.step()?;
             if self.leaves && self.ended.is_empty() && self.mine.is_empty() {
@@ -294,7 +291,7 @@ impl Scheduler<'_> {
     }
 
     /// Does what is due. Returns when the next step is due.
-    fn step(&mut self) -> Done<Moment> {
+    fn step(&mut self) -> Result<Moment, Failure> {
         let before = self.fruitless;
         if !self.ensure_registered()? {
             self.say(&FromScheduler::Seeking);
@@ -303,10 +300,10 @@ impl Scheduler<'_> {
         if self.is_stopped && !self.has_told_stop {
             self.stop_taking()?;
         }
-        if !self.ended.is_empty() && self.hand_in_at <= Moment::now() {
-            self.hand_in()?;
+        if !self.ended.is_empty() && self.record_at <= Moment::now() {
+            self.record_ends()?;
         }
-        if self.renew_at <= Moment::now() && !self.is_deaf() {
+        if self.renew_at <= Moment::now() && !self.awaits_acknowledgement() {
             self.renew()?;
         }
         if self.maintain_at <= Moment::now() && self.looked.is_some() {
@@ -315,16 +312,16 @@ impl Scheduler<'_> {
         if self.look_at <= Moment::now() {
             self.look()?;
         }
-        if self.has_forsaken && self.has_touched && self.forsake_at <= Moment::now() {
-            self.forsake()?;
+        if self.has_retired && self.has_touched && self.retire_at <= Moment::now() {
+            self.retire()?;
         }
         let acts = self.act()?;
         if self.fruitless == before {
             self.fruitless = 0;
         }
-        let renew_at = Some(self.renew_at).filter(|_| !self.is_deaf());
-        let hand_in_at = (!self.ended.is_empty()).then_some(self.hand_in_at);
-        let until = acts.into_iter().chain(renew_at).chain(hand_in_at).min();
+        let renew_at = Some(self.renew_at).filter(|_| !self.awaits_acknowledgement());
+        let record_at = (!self.ended.is_empty()).then_some(self.record_at);
+        let until = acts.into_iter().chain(renew_at).chain(record_at).min();
         Ok(until.unwrap_or(self.look_at).min(self.look_at))
     }
 
@@ -341,11 +338,11 @@ impl Scheduler<'_> {
                     if ended.retry.is_some() {
                         self.look_at = Moment::now();
                     }
-                    self.hand_in_at = Moment::START;
+                    self.record_at = Moment::START;
                     self.ended.push(ended);
                 }
                 Next::Message(ToScheduler::Alive) => {
-                    if self.is_deaf() {
+                    if self.awaits_acknowledgement() {
                         // The other daemons may count this one as gone.
                         (self.look_at, self.renew_at) = (Moment::START, Moment::START);
                     }
@@ -362,13 +359,13 @@ impl Scheduler<'_> {
     }
 
     /// Whether the coordinator has not acknowledged for too long.
-    fn is_deaf(&self) -> bool {
+    fn awaits_acknowledgement(&self) -> bool {
         self.unanswered
             .is_some_and(|(since, _)| since.elapsed() > DEAF)
     }
 
     /// Requests an acknowledgement unless one is pending.
-    fn ask_for_sign(&mut self) {
+    fn request_acknowledgement(&mut self) {
         let (since, is_asked) = self.unanswered.unwrap_or((Moment::now(), false));
         let is_asked = is_asked
             || self
@@ -379,7 +376,7 @@ impl Scheduler<'_> {
     }
 
     /// Reports that the server answers, at most once a second: a step may have many statements, or slow ones.
-    fn say_that_it_works(&mut self) {
+    fn report_working(&mut self) {
         if self.worked.elapsed() >= LOOK {
             self.worked = Moment::now();
             self.link.send_if_heard(&FromScheduler::Working);

@@ -9,8 +9,8 @@
 //! outcome, that is recorded a second time, and changes nothing, even if the worker has claimed the same job again. A rescue takes all jobs
 //! of a dead worker at once, together with its lease. Then the turn changes nothing.
 
+mod complete;
 mod deletions;
-mod hand_in;
 mod moves;
 
 use std::time::Duration;
@@ -62,7 +62,7 @@ pub enum JobEnd {
     /// It has failed for good; with the error.
     Dead(String),
     /// It was not started, or dblock ended it. It is due again, and this does not count as an attempt.
-    GivenBack,
+    Returned,
     /// Other jobs of the block are not over yet.
     Running,
 }
@@ -115,7 +115,7 @@ pub struct Want {
 #[derive(Debug, Default)]
 pub struct TurnOver {
     /// The worker's row.
-    pub standing: Standing,
+    pub standing: WorkerStatus,
     /// The claimed units, with the payloads of single jobs; `None`: there is no such job. For a block it is the payload of its first job,
     /// and is not used.
     pub claimed: Vec<(Unit, Option<Stored>)>,
@@ -125,7 +125,7 @@ pub struct TurnOver {
 
 /// The state of a worker's row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct WorkerStatus {
     /// The number of its last turn; `None`: the worker is gone, and has no jobs any more.
     pub turn: Option<u64>,
     /// Whether the queue is paused.
@@ -217,7 +217,7 @@ pub(super) fn standing(tables: &Tables, worker: u64) -> String {
     )
 }
 
-impl Standing {
+impl WorkerStatus {
     /// Decodes the answer.
     pub(super) fn decode(rows: &[Row]) -> Result<Self, Fault> {
         let Some(row) = rows.first() else {
@@ -260,7 +260,7 @@ impl Batch for Turn<'_> {
             self.table(&QUEUES),
             self.queue.id
         ));
-        statements.extend(self.hand_in());
+        statements.extend(self.complete());
         statements.extend(self.count());
         statements.extend(self.want.iter().flat_map(|want| self.claim(want)));
         statements.push("COMMIT".to_owned());
@@ -363,7 +363,7 @@ fn decode(standing: &[Row], claimed: &[Row]) -> Result<TurnOver, Fault> {
     let places = places.collect();
     let claimed = units.into_iter().map(|(_, unit, payload)| (unit, payload));
     Ok(TurnOver {
-        standing: Standing::decode(standing)?,
+        standing: WorkerStatus::decode(standing)?,
         claimed: claimed.collect(),
         places,
     })

@@ -1,7 +1,7 @@
 //! A worker's row, with one lease for everything that it has claimed. When the lease is over, any other worker may rescue the jobs.
 
 use super::Queue;
-use super::turn::{Standing, standing};
+use super::turn::{WorkerStatus, standing};
 use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
 use crate::schema::{RUNNING, Tables, WORKERS};
 
@@ -104,7 +104,7 @@ pub struct Renew<'a> {
 }
 
 impl Batch for Renew<'_> {
-    type Answer = Standing;
+    type Answer = WorkerStatus;
 
     fn statements(&self) -> Vec<String> {
         vec![
@@ -119,9 +119,9 @@ impl Batch for Renew<'_> {
         ]
     }
 
-    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Standing, Fault> {
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<WorkerStatus, Fault> {
         match (replies, fault) {
-            ([_, reply], None) => Standing::decode(&reply.rows),
+            ([_, reply], None) => WorkerStatus::decode(&reply.rows),
             (_, fault) => Err(fault.unwrap_or_else(|| Fault::Gone("no answer".to_owned()))),
         }
     }

@@ -45,7 +45,7 @@ impl Termination {
     }
 
     /// SIGKILL follows at once.
-    pub fn hurry(&mut self) {
+    pub fn kill_now(&mut self) {
         self.kill_at = self.kill_at.min(Moment::now());
         self.look_again = self.kill_at;
     }

@@ -272,8 +272,6 @@ enum Stop {
     Failed(Failure),
 }
 
-type Turned<T> = Result<T, Stop>;
-
 impl Claimer<'_> {
     fn run(&mut self) -> Result<(), Failure> {
         loop {
@@ -332,7 +330,7 @@ impl Claimer<'_> {
     }
 
     /// No command runs: the kernel ends this process with the coordinator.
-    fn die_with_coordinator(&mut self) -> Turned<()> {
+    fn die_with_coordinator(&mut self) -> Result<(), Stop> {
         if std::mem::take(&mut self.outlives) {
             die_with(Pid::from_raw(self.coordinator.pid)).map_err(Stop::Failed)?;
         }
@@ -344,7 +342,7 @@ impl Claimer<'_> {
     }
 
     /// Ends this process if the coordinator has died, once nothing runs.
-    fn check_coordinator(&self) -> Turned<()> {
+    fn check_coordinator(&self) -> Result<(), Stop> {
         if self.outlives && self.is_orphan() && !self.board.kill_all() {
             let line = "the supervisor is gone";
             return Err(Stop::Failed(Failure::new(Reason::OsRefused, line)));
@@ -366,7 +364,7 @@ impl Claimer<'_> {
     }
 
     /// Whether this claimer goes on after a turn.
-    fn goes_on(&mut self, turned: Turned<()>) -> Result<bool, Failure> {
+    fn goes_on(&mut self, turned: Result<(), Stop>) -> Result<bool, Failure> {
         match turned {
             Ok(()) => {}
             Err(Stop::Lost) => self.lose(),
@@ -445,7 +443,7 @@ impl Claimer<'_> {
         &mut self,
         message: &FromClaimer,
         descriptor: Option<BorrowedFd>,
-    ) -> Turned<()> {
+    ) -> Result<(), Stop> {
         let mut has_waited = false;
         // If the coordinator is gone, receiving the next message shows that.
         while !self.link.try_send(message, descriptor).unwrap_or(true) {
@@ -458,13 +456,13 @@ impl Claimer<'_> {
             self.keep_lease()?;
         }
         if has_waited {
-            self.repeat_unheard();
+            self.resend();
         }
         Ok(())
     }
 
     /// Sends again what the full link may have dropped.
-    fn repeat_unheard(&mut self) {
+    fn resend(&mut self) {
         if let Some(lease) = self.worker.as_ref().and_then(|worker| worker.lease) {
             self.link
                 .send_if_heard(&FromClaimer::Confirmed(lease.proved));
@@ -507,7 +505,7 @@ impl Claimer<'_> {
     }
 
     /// The session, or a new one. It retries without limit: the coordinator sets the limits.
-    fn session(&mut self) -> Turned<&mut Session> {
+    fn session(&mut self) -> Result<&mut Session, Stop> {
         let session = match self.session.take() {
             Some(session) => session,
             None => self.connect()?,
@@ -515,7 +513,7 @@ impl Claimer<'_> {
         Ok(self.session.insert(session))
     }
 
-    fn connect(&mut self) -> Turned<Session> {
+    fn connect(&mut self) -> Result<Session, Stop> {
         (self.head, self.timeout) = (Head::No, Timeout::OfLease);
         let begun = Moment::now();
         self.marks.forget();
@@ -589,7 +587,7 @@ impl Claimer<'_> {
     }
 
     /// Limits the session's wait for the next answer to the remaining lease.
-    fn cap_answer(&mut self) -> Turned<()> {
+    fn cap_answer(&mut self) -> Result<(), Stop> {
         let limit = self.answer_limit();
         let capped = self.limit_by_lease(limit);
         if capped == limit && self.capped.is_none() {
@@ -612,7 +610,10 @@ impl Claimer<'_> {
     }
 
     /// Runs a statement on the session. `None`: its effect is unknown, or it was rolled back. A lost session is dropped.
-    fn ask<T>(&mut self, ask: impl FnOnce(&mut Session) -> Result<T, Fault>) -> Turned<Option<T>> {
+    fn ask<T>(
+        &mut self,
+        ask: impl FnOnce(&mut Session) -> Result<T, Fault>,
+    ) -> Result<Option<T>, Stop> {
         self.end_commands_of_the_stopped();
         self.check_coordinator()?;
         let tables = self.tables.clone();
@@ -654,7 +655,7 @@ impl Claimer<'_> {
 
     /// After a refusal that may pass, drops the session, and waits before another try. A proxy may have passed an error of one of its
     /// servers on, which must not end commands before the lease does.
-    fn endure(&mut self, failure: Failure) -> Turned<()> {
+    fn endure(&mut self, failure: Failure) -> Result<(), Stop> {
         let ttl = self.worker.as_ref().map(|worker| worker.queue.ttl);
         let now = Moment::now();
         let refused = self
@@ -704,7 +705,7 @@ impl Claimer<'_> {
     fn ask_until_answered<T>(
         &mut self,
         mut ask: impl FnMut(&mut Session) -> Result<T, Fault>,
-    ) -> Turned<T> {
+    ) -> Result<T, Stop> {
         let mut pause = SHORTEST_PAUSE;
         loop {
             self.keep_lease()?;
@@ -715,12 +716,12 @@ impl Claimer<'_> {
         }
     }
 
-    fn worker(&mut self) -> Turned<&mut Worker> {
+    fn worker(&mut self) -> Result<&mut Worker, Stop> {
         self.worker.as_mut().ok_or(Stop::Lost)
     }
 
     /// Records the last outcomes and counts, and deregisters the worker.
-    fn deregister(&mut self) -> Turned<()> {
+    fn deregister(&mut self) -> Result<(), Stop> {
         if !self.ended.is_empty() || self.counts != (0, 0) {
             self.counted = Moment::START;
             match self.carry_out(None) {

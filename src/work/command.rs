@@ -214,8 +214,8 @@ impl Command {
                 Ending::Signal(libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT)
             );
         let end = match (cause, ending) {
-            (Some(Cause::Stopped | Cause::LeaseOver), _) => End::GivenBack,
-            (None, _) if was_asked => End::GivenBack,
+            (Some(Cause::Stopped | Cause::LeaseOver), _) => End::Returned,
+            (None, _) if was_asked => End::Returned,
             (Some(Cause::TimedOut), _) => End::Failed(
                 format!(
                     "timed out after {}",
@@ -262,7 +262,7 @@ fn keep_end(said: &mut VecDeque<u8>, piece: &[u8]) {
 enum End {
     Done,
     Later,
-    GivenBack,
+    Returned,
     /// The reason, and whether the job must not be tried again.
     Failed(String, bool),
 }
@@ -272,7 +272,7 @@ impl End {
         match self {
             Self::Done => JobEnd::Done,
             Self::Later => JobEnd::Later(queue.retry_delay),
-            Self::GivenBack => JobEnd::GivenBack,
+            Self::Returned => JobEnd::Returned,
             Self::Failed(why, for_good) => failed(task, queue, why, said, *for_good),
         }
     }

@@ -99,7 +99,7 @@ pub fn work(mut spec: Spec, log: Log) -> anyhow::Result<Ending> {
         nothing_due: false,
         pace: Pace::default(),
         mode: Mode::Working,
-        ends_since: None,
+        shutdown_step_since: None,
         wait_limit: DEREGISTER_LIMIT,
         begun: Some(Moment::now()),
         is_silent: false,
@@ -178,7 +178,7 @@ struct Coordinator<'a> {
     pace: Pace,
     mode: Mode,
     /// Since when only the claimer has something to do; each of its steps starts this anew. `None`: commands run, or may start.
-    ends_since: Option<Moment>,
+    shutdown_step_since: Option<Moment>,
     /// How long an interrupted idle turn may take.
     wait_limit: Duration,
     /// Since when it looks for a first server; `None`: it has been registered.
@@ -232,7 +232,7 @@ impl Coordinator<'_> {
             self.conclusion = Some(conclusion);
         }
         for task in std::mem::take(&mut self.buffer) {
-            self.note_outcome(&task, JobEnd::GivenBack);
+            self.note_outcome(&task, JobEnd::Returned);
         }
         let ClaimerState::TakingTurn(waits) = self.claimer_state else {
             return;

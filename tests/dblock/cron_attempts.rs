@@ -155,7 +155,7 @@ both_servers! {
     }
 
     fn a_tick_is_tried_again_whose_host_could_tell_nobody_that_it_ended_the_command(server) {
-        ends_are_not_handed_in(server);
+        ends_are_not_recorded(server);
     }
 
     fn all_that_a_host_has_ended_is_another_s_at_once_however_slow_the_server_is(server) {
@@ -163,8 +163,8 @@ both_servers! {
     }
 }
 
-/// No end can be handed in when a daemon ends: another one finds in the history that it was the daemon that ended the commands.
-fn ends_are_not_handed_in(server: &Server) {
+/// No end can be recorded when a daemon ends: another one finds in the history that it was the daemon that ended the commands.
+fn ends_are_not_recorded(server: &Server) {
     let mild = "echo mild $DBLOCK_ATTEMPT >>{}; test $DBLOCK_ATTEMPT = 2 || sleep 60";
     let stubborn =
         "trap '' TERM; echo stubborn $DBLOCK_ATTEMPT >>{}; test $DBLOCK_ATTEMPT = 2 || sleep 60";

@@ -92,7 +92,7 @@ both_servers! {
         let runs: Vec<(u32, String, Option<String>)> = crontab.rows("SELECT attempt, outcome, message FROM dblock_runs ORDER BY requested_at");
         let given_up = |run: &(u32, String, Option<String>)| {
             let message = run.2.clone().unwrap_or_default();
-            let is_said = message.contains("job: missed attempt 2 of the tick 20") && message.ends_with("Z: no host made it in time; given up");
+            let is_said = message.contains("job: missed attempt 2 of the tick 20") && message.ends_with("Z: no host made it in time; abandoned");
             run.0 == 2 && run.1 == "skipped" && is_said
         };
         assert!(runs.len() == 3 && runs[0].1 == "ran" && given_up(&runs[1]) && given_up(&runs[2]), "{runs:#?}");
@@ -296,12 +296,12 @@ both_servers! {
         assert_eq!((&json["jobs"][0]["in_no_file"], &json["jobs"][1]["in_no_file"]), (&true.into(), &false.into()));
         assert!(json["jobs"][0]["late_seconds"].is_null());
         // This daemon has just come: others may not have had the time to say what they have.
-        stays("no job is forsaken", || crontab.count("dblock_cron_jobs WHERE next_at IS NULL") == 0);
+        stays("no job is retired", || crontab.count("dblock_cron_jobs WHERE next_at IS NULL") == 0);
         crontab.tables.sql("UPDATE dblock_cron_daemons SET alive_since = UTC_TIMESTAMP(6) - INTERVAL 1 WEEK");
         crontab.eventually_row("dblock_cron_jobs WHERE next_at IS NULL AND triggered_at IS NULL");
         crontab.eventually_idle();
         let given_up: Vec<String> = crontab.rows("SELECT message FROM dblock_runs WHERE outcome = 'skipped'");
-        let is_said = |message: &String| message.contains("job: in no file any more; the tick 20") && message.ends_with("Z is given up");
+        let is_said = |message: &String| message.contains("job: in no file any more; the tick 20") && message.ends_with("Z is abandoned");
         assert!(given_up.len() == 2 && given_up.iter().all(is_said), "{given_up:?}");
         let triggered = crontab.tables.at("cron").args(["trigger", &name]).output();
         triggered.expect_code(0).expect_one_line("no dblock cron run has ").expect_stdout(&format!("triggered {name}\n"));
@@ -342,10 +342,10 @@ both_servers! {
         }
     }
 
-    fn no_job_is_forsaken_when_the_clock_of_the_server_jumps_ahead(server) {
+    fn no_job_is_retired_when_the_clock_of_the_server_jumps_ahead(server) {
         let crontab = Crontab::new(server, "#: job\n0 0 1 1 * echo job >>{}\n#: other\n0 0 1 1 * echo other >>{}");
         let _host = crontab.start(&[]);
-        // It has said which jobs are in its file: it would forsake others from now on.
+        // It has said which jobs are in its file: it would retire others from now on.
         crontab.due("other");
         crontab.eventually_lines(1);
         crontab.eventually_idle();
@@ -360,13 +360,13 @@ both_servers! {
         ] {
             admin.query_drop(statement).unwrap();
         }
-        let forsaken = || crontab.count("dblock_cron_jobs WHERE next_at IS NULL");
+        let retired = || crontab.count("dblock_cron_jobs WHERE next_at IS NULL");
         eventually("the daemon is alive again", SOON, || {
-            assert_eq!(forsaken(), 0);
+            assert_eq!(retired(), 0);
             crontab.count("dblock_cron_daemons WHERE expires_at > UTC_TIMESTAMP(6)") == 1
         });
         assert_eq!(crontab.eventually_lines(2), ["other", "job"]);
-        stays("no job is forsaken", || forsaken() == 0);
+        stays("no job is retired", || retired() == 0);
     }
 
     fn a_job_that_was_taken_out_of_the_file_is_not_late(server) {

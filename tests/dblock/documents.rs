@@ -1051,7 +1051,7 @@ const OTHER_TEXTS: [&str; 42] = [
     "queue/rescue.rs",
     "queue/turn.rs",
     "queue/turn/deletions.rs",
-    "queue/turn/hand_in.rs",
+    "queue/turn/complete.rs",
     "queue/turn/moves.rs",
     "queue/worker.rs",
     "base/static_glibc.rs",

@@ -354,7 +354,7 @@ both_servers! {
             !worker.is_running()
         });
         worker.wait_within(SOON).expect_code(0);
-        // What was claimed and not passed on was given back: another fence, the same attempt.
+        // What was claimed and not passed on was returned: another fence, the same attempt.
         let ends = recorded(&log).iter().filter(|line| line.starts_with("end 1 ")).count();
         assert!(kills > 5 && ends == 300, "{kills} {ends}");
         jobs.assert_empty();
@@ -381,7 +381,7 @@ both_servers! {
             proxy.delay(Duration::from_millis(500));
             drop(frozen);
             eventually("it has taken the turn", SOON, || turn() > before);
-            // In the next one the job is given back and claimed again. It is passed on before the last of these.
+            // In the next one the job is returned and claimed again. It is passed on before the last of these.
             let columns = "queue, shard, priority, job, last_job, block, jobs, due_at";
             jobs.tables.sql(&format!("INSERT INTO dblock_due ({columns}) SELECT {columns} FROM dblock_delayed"));
             jobs.tables.sql("DELETE FROM dblock_delayed");
@@ -480,7 +480,7 @@ both_servers! {
         let first = jobs.work(&["-v"]).sh(&slow).spawn();
         eventually("the others are due again", SOON, || jobs.states() == [150, 0, 1, 0]);
         let said = first.stderr();
-        assert!(said.contains("the commands take long: giving back ") && !said.contains("job 151 "), "{said}");
+        assert!(said.contains("the commands take long: returning ") && !said.contains("job 151 "), "{said}");
         assert_eq!(jobs.count("dblock_due WHERE attempt > 0"), 0);
         let second = jobs.work(&["-j", "2"]).sh(":").spawn();
         eventually("they are done", SOON, || jobs.states() == [0, 0, 1, 0]);
@@ -636,7 +636,7 @@ both_servers! {
             }
             std::fs::write(&go, "").unwrap();
             eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
-            // Where nobody else has taken the job, it was given back.
+            // Where nobody else has taken the job, it was returned.
             let again = if with_other { "2 2" } else { "1 2" };
             assert_eq!(recorded(&log), ["start 1 1".to_owned(), format!("start {again}"), format!("end {again}")]);
             end(first);
@@ -814,7 +814,7 @@ both_servers! {
         let url = format!("mysql://dblock@127.0.0.1:{},127.0.0.1:{}/", proxy.port, server.port);
         let worker = jobs.work(&["--connect-timeout", "1"]).env("DBLOCK_URL", url).sh(&script(&log, &between)).spawn();
         eventually_started(&log, 1, SOON);
-        // The turn that hands in the first command is held back; another in its place does.
+        // The turn that records the first command is held back; another in its place does.
         proxy.freeze();
         std::fs::write(&go, "").unwrap();
         eventually_started(&log, 2, SOON);
@@ -895,7 +895,7 @@ both_servers! {
         jobs.put(&["x"]);
         let mut worker = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
         eventually_started(&log, 1, SOON);
-        // No turn is over meanwhile: there is nothing to hand in.
+        // No turn is over meanwhile: there is nothing to record.
         for _ in 0..7 {
             let since = Instant::now();
             eventually("it has lived for a while", SOON, || since.elapsed() > Duration::from_millis(1300));
@@ -1095,7 +1095,7 @@ fn what_a_block_has_handed_in_fits_into_packets_when_it_is_handed_in_again() {
         let dead: Vec<Option<u64>> = jobs.rows("SELECT SUM(jobs) FROM dblock_dead");
         dead[0].unwrap_or_default()
     };
-    eventually("most are handed in", SOON, || dead() > 500);
+    eventually("most are recorded", SOON, || dead() > 500);
     let claimer = worker.claimer();
     send(claimer, Signal::SIGKILL);
     eventually_gone(claimer, SOON);

@@ -724,7 +724,7 @@ both_servers! {
 
     fn an_idle_worker_hands_in_at_once_what_it_starts_nothing_for(server) {
         let jobs = Jobs::new(server, &["--claim", "blocks"]);
-        // As many as it claims before it hands in what came of them.
+        // As many as it claims before it records what came of them.
         for _ in 0..8 {
             jobs.put(&["--delay", "1h", "x"]);
         }
@@ -836,7 +836,7 @@ both_servers! {
             let long = "y".repeat(3000);
             jobs.put(&[&long, "z"]);
             let given_back = "dblock_due WHERE attempt = 0 AND fence > 0";
-            eventually("they are given back", SOON, || jobs.count(given_back) > 0 && jobs.count("dblock_running") == 1);
+            eventually("they are returned", SOON, || jobs.count(given_back) > 0 && jobs.count("dblock_running") == 1);
             fs::write(&go, "").unwrap();
             let output = worker.wait_within(SOON);
             output.expect_code(71).expect_one_line("cannot keep a payload: File too large");

@@ -370,7 +370,7 @@ fn what_failed_is_tried_again_as_often_as_asked_for() {
     assert_eq!(retry(&tries, AttemptEnd::Failed, 3), (None, 4));
     assert_eq!(retry(&tries, AttemptEnd::Lost, 2), (second(0), 3));
     assert_eq!(retry(&tries, AttemptEnd::Lost, 3), (None, 4));
-    assert_eq!(retry(&tries, AttemptEnd::GivenBack, 3), (second(0), 3));
+    assert_eq!(retry(&tries, AttemptEnd::Returned, 3), (second(0), 3));
     assert_eq!(retry(&tries, AttemptEnd::Over, 0), (None, 0));
     // A tick survives the death of one host. A tick that takes down every host is given up.
     let none = options("");

@@ -14,8 +14,8 @@ use server::{Entry, Event, Server};
 
 use super::crontab::Options;
 use super::rules::{
-    AttemptEnd, Decision, LARGEST_LAG, Now, Row, UnderWay, Why, decide, has_waited,
-    is_attempt_too_late, may_start, next_after, reckoned, retry,
+    AttemptEnd, Decision, LARGEST_LAG, Now, Row, UnderWay, Why, age_reference, decide, has_waited,
+    is_attempt_too_late, may_start, next_after, retry,
 };
 use super::spread::{fraction, preferred};
 use super::{Schedule, Zone};
@@ -368,8 +368,8 @@ impl World {
                 continue;
             }
             let has_room = host.commands.len() < host.slots;
-            let reckoned = reckoned(now, host.since);
-            let is_too_late = |since: i64| is_attempt_too_late(&job.options, since, reckoned);
+            let age_reference = age_reference(now, host.since);
+            let is_too_late = |since: i64| is_attempt_too_late(&job.options, since, age_reference);
             if let Some(daemon) = tick.daemon {
                 let ttl = micros(job.options.ttl);
                 let renewed = self.server.renewed.get(&daemon).copied();
@@ -385,13 +385,13 @@ impl World {
                 let lost = if tick.started {
                     AttemptEnd::Lost
                 } else {
-                    AttemptEnd::GivenBack
+                    AttemptEnd::Returned
                 };
                 let end = self.server.end_of(&tick).unwrap_or(lost);
                 let (delay, failures) = retry(&job.options, end, tick.failures, Duration::ZERO);
                 match delay {
                     Some(_) if is_too_late(silent_since) => {
-                        self.server.give_up(&tick, silent_since);
+                        self.server.abandon(&tick, silent_since);
                     }
                     Some(Duration::ZERO) if has_room => self.server.retake(host, &tick, failures),
                     Some(Duration::ZERO) => {}
@@ -406,7 +406,7 @@ impl World {
                 };
                 if is_free && tick.start_at.is_some_and(is_too_late) {
                     self.server
-                        .give_up(&tick, tick.start_at.unwrap_or_default());
+                        .abandon(&tick, tick.start_at.unwrap_or_default());
                 } else if is_free && has_room {
                     self.server.retake(host, &tick, tick.failures);
                 }

@@ -169,7 +169,7 @@ impl Server {
         }
     }
 
-    pub(super) fn give_up(&mut self, seen: &Entry, since: i64) {
+    pub(super) fn abandon(&mut self, seen: &Entry, since: i64) {
         if self.ticks.contains(seen) {
             self.given_up[seen.job].insert(seen.tick, (since, self.now));
             self.set(seen, None, seen.failures);

@@ -108,7 +108,7 @@ impl Batch for Retake<'_> {
 }
 
 /// Gives up a tick, because it is too late for the next attempt. The history records that.
-pub struct GiveUp<'a> {
+pub struct Abandon<'a> {
     /// dblock's tables.
     pub tables: &'a Tables,
     /// The daemon that gives it up.
@@ -125,7 +125,7 @@ pub struct GiveUp<'a> {
     pub why: Option<&'a str>,
 }
 
-impl Batch for GiveUp<'_> {
+impl Batch for Abandon<'_> {
     type Answer = ();
 
     fn statements(&self) -> Vec<String> {
@@ -207,7 +207,7 @@ impl Batch for Finish<'_> {
         let mut statements = vec!["/* dblock cron finish */ BEGIN".to_owned()];
         statements.extend_from_slice(self.records);
         let outcome = match self.end {
-            AttemptEnd::GivenBack => Outcome::Interrupted,
+            AttemptEnd::Returned => Outcome::Interrupted,
             _ => Outcome::Failed,
         };
         let ends = self
@@ -303,7 +303,7 @@ fn end_of(words: &str) -> AttemptEnd {
     } else if is(Outcome::Ran) || is(Outcome::TimedOut) {
         AttemptEnd::Failed
     } else if is(Outcome::Interrupted) {
-        AttemptEnd::GivenBack
+        AttemptEnd::Returned
     } else {
         // Its dblock was killed, and its keeper has recorded that.
         AttemptEnd::Lost

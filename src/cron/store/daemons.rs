@@ -168,7 +168,7 @@ pub fn leave(tables: &Tables, id: &str) -> Plain {
 
 /// Deletes the next tick of jobs that have been in no file for a while. Gives up their ticks in progress that no daemon or only a silent
 /// one has. If such a job is in a file again, it starts as a new one.
-pub struct Forsake<'a> {
+pub struct Retire<'a> {
     /// dblock's tables.
     pub tables: &'a Tables,
     /// The daemon that does it. It must have been alive for the same time. So after an outage all daemons have time to note their jobs.
@@ -177,7 +177,7 @@ pub struct Forsake<'a> {
     pub after: u64,
 }
 
-impl Batch for Forsake<'_> {
+impl Batch for Retire<'_> {
     type Answer = ();
 
     fn statements(&self) -> Vec<String> {
@@ -192,7 +192,7 @@ impl Batch for Forsake<'_> {
         let of_mine = format!("FROM {ticks} t WHERE t.daemon = {mine} AND t.start_at = t.tick");
         let number = "LEFT(SHA2(CONCAT(t.run, ' given up'), 256), 32)";
         let message = format!(
-            "LEFT(CONCAT(t.name, ': {IN_NO_FILE}; the tick ', DATE_FORMAT(t.tick, '%Y-%m-%dT%H:%i:%sZ'), ' is given up'), {})",
+            "LEFT(CONCAT(t.name, ': {IN_NO_FILE}; the tick ', DATE_FORMAT(t.tick, '%Y-%m-%dT%H:%i:%sZ'), ' is abandoned'), {})",
             RUNS.width("message")
         );
         [
@@ -225,7 +225,7 @@ impl Batch for Forsake<'_> {
             format!("DELETE FROM {ticks} WHERE daemon = {mine} AND start_at = tick"),
             "COMMIT".to_owned(),
         ]
-        .map(|sql| format!("/* dblock cron forsake */ {sql}"))
+        .map(|sql| format!("/* dblock cron retire */ {sql}"))
         .to_vec()
     }
 

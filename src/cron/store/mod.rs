@@ -10,10 +10,8 @@ mod publish;
 mod reasons;
 mod settle;
 
-pub use attempts::{AskRun, Claim, Finish, GiveUp, Retake, RunState};
-pub use daemons::{
-    AskFileBefore, DaemonFacts, Forsake, Register, leave, prune, renew, stop_taking,
-};
+pub use attempts::{Abandon, AskRun, Claim, Finish, Retake, RunState};
+pub use daemons::{AskFileBefore, DaemonFacts, Register, Retire, leave, prune, renew, stop_taking};
 pub use list::{LastRun, Listed, ListedDaemon, ListedJob, ListedTick, list};
 pub use look::{Look, TickRow};
 pub use manage::{pause, reach, resume, trigger};

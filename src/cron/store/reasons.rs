@@ -33,5 +33,5 @@ impl Why {
 
 /// The reason why a tick gets no further attempt.
 pub(super) fn too_late(attempt: u32, tick: &str) -> String {
-    format!("missed attempt {attempt} of the tick {tick}: no host made it in time; given up")
+    format!("missed attempt {attempt} of the tick {tick}: no host made it in time; abandoned")
 }

@@ -43,8 +43,8 @@ impl Running {
     /// Reads how its process reports its end.
     fn hear(&mut self) {
         if self.conclusion.is_none() && self.link.is_readable() {
-            let heard = self.link.receive().ok().flatten();
-            self.conclusion = heard.map(|(message, _)| message);
+            let heard_at = self.link.receive().ok().flatten();
+            self.conclusion = heard_at.map(|(message, _)| message);
         }
     }
 
@@ -110,7 +110,7 @@ impl Running {
 }
 
 /// The details of an attempt's end.
-struct What {
+struct AttemptReport {
     /// Whether its process could report how it ended.
     is_known: bool,
     /// As in [`Ended`].
@@ -118,7 +118,7 @@ struct What {
     unrecorded: Option<Box<RunEnd>>,
 }
 
-impl What {
+impl AttemptReport {
     /// For an attempt whose process was not started.
     fn unstarted(why: String) -> Self {
         Self {
@@ -143,7 +143,12 @@ impl Coordinator<'_> {
         // It was taken before the scheduler knew that the daemon is ending.
         if self.ending.is_some() {
             let why = format!("{name}: its host takes no more ticks");
-            return self.note_end(&job, &start, AttemptEnd::GivenBack, What::unstarted(why));
+            return self.note_end(
+                &job,
+                &start,
+                AttemptEnd::Returned,
+                AttemptReport::unstarted(why),
+            );
         }
         let mail = Mail::begin(&job);
         let sink = mail.map(|mail| mail.map_or_else(|| Sink::Lines(name.clone()), Sink::Mail));
@@ -162,7 +167,12 @@ impl Coordinator<'_> {
             Err(error) => {
                 let why = format!("cannot start a process: {}", in_words(&error));
                 self.log.error(format_args!("{name}: {why}"));
-                return self.note_end(&job, &start, AttemptEnd::Unstarted, What::unstarted(why));
+                return self.note_end(
+                    &job,
+                    &start,
+                    AttemptEnd::Unstarted,
+                    AttemptReport::unstarted(why),
+                );
             }
         };
         self.log.info(format_args!(
@@ -185,7 +195,7 @@ impl Coordinator<'_> {
     }
 
     /// Notes how an attempt ended, until that is recorded.
-    fn note_end(&mut self, job: &Job, start: &Start, end: AttemptEnd, what: What) {
+    fn note_end(&mut self, job: &Job, start: &Start, end: AttemptEnd, report: AttemptReport) {
         let (delay, failures) = retry(&job.options, end, start.failures, start.unstarted_for);
         let ended = Ended {
             name: job.name.to_string(),
@@ -195,10 +205,10 @@ impl Coordinator<'_> {
             end,
             unstarted_for: start.unstarted_for,
             failures,
-            why: what.why,
-            unrecorded: what.unrecorded,
+            why: report.why,
+            unrecorded: report.unrecorded,
             at: Moment::now(),
-            failures_before: (!what.is_known).then_some(start.failures),
+            failures_before: (!report.is_known).then_some(start.failures),
         };
         self.send(ToScheduler::Ended(ended.clone()));
         self.ended.insert(ended.run.clone(), ended);
@@ -223,7 +233,7 @@ impl Coordinator<'_> {
                     ..
                 }) => (AttemptEnd::Over, words.clone()),
                 // It was stopped, so this was not its own end.
-                _ if running.stopped.is_some() => (AttemptEnd::GivenBack, "stopped".to_owned()),
+                _ if running.stopped.is_some() => (AttemptEnd::Returned, "stopped".to_owned()),
                 Some(conclusion) => (conclusion.end, conclusion.words.clone()),
                 None => (AttemptEnd::Lost, "its process was killed".to_owned()),
             };
@@ -232,7 +242,7 @@ impl Coordinator<'_> {
             let is_known = running.conclusion.is_some();
             // This changes nothing if the attempt's own processes have recorded the end; they may have died before that.
             let may_be_open = end != AttemptEnd::Over;
-            let what = What {
+            let report = AttemptReport {
                 is_known,
                 why: may_be_open.then(|| format!("{}: {words}", job.name)),
                 unrecorded: running
@@ -240,7 +250,7 @@ impl Coordinator<'_> {
                     .take()
                     .and_then(|conclusion| conclusion.unrecorded),
             };
-            self.note_end(&job, &start, end, what);
+            self.note_end(&job, &start, end, report);
             self.finish_output(running);
         }
         self.reap_mails();

@@ -139,7 +139,7 @@ impl Coordinator<'_> {
                 return;
             }
             let Ok(Some((message, _))) = link.receive::<FromScheduler>() else {
-                let how = self.hear_last_words();
+                let how = self.read_last_messages();
                 return self.on_scheduler_gone(&how);
             };
             self.on_message(message);
@@ -147,7 +147,7 @@ impl Coordinator<'_> {
     }
 
     /// Kills the scheduler, and handles all that it has sent. Returns how it ended.
-    pub(super) fn hear_last_words(&mut self) -> String {
+    pub(super) fn read_last_messages(&mut self) -> String {
         let Some((pid, link)) = self.scheduler.take() else {
             return "is gone".to_owned();
         };
@@ -164,7 +164,7 @@ impl Coordinator<'_> {
     }
 
     fn on_message(&mut self, message: FromScheduler) {
-        self.heard = Moment::now();
+        self.heard_at = Moment::now();
         match message {
             FromScheduler::Seeking => {
                 // The refusal from before the server was gone may be over, so its time starts again.
@@ -228,17 +228,17 @@ impl Coordinator<'_> {
 
     /// Replaces a silent scheduler.
     pub(super) fn check_scheduler(&mut self) {
-        if self.scheduler.is_none() || self.heard.elapsed() <= LONGEST_HANG {
+        if self.scheduler.is_none() || self.heard_at.elapsed() <= LONGEST_HANG {
             return;
         }
-        if self.heard.elapsed() > LONGEST_HANG + LATE {
+        if self.heard_at.elapsed() > LONGEST_HANG + LATE {
             // This process was stopped, or the machine slept, and maybe the scheduler, too.
-            self.heard = Moment::now();
+            self.heard_at = Moment::now();
         }
         // It may have sent something that was not read.
         self.on_scheduler();
-        if self.scheduler.is_some() && self.heard.elapsed() > LONGEST_HANG {
-            self.hear_last_words();
+        if self.scheduler.is_some() && self.heard_at.elapsed() > LONGEST_HANG {
+            self.read_last_messages();
             self.on_scheduler_gone(&format!("has hung for {}", shown(LONGEST_HANG)));
         }
     }

@@ -2,8 +2,9 @@
 
 use super::super::program;
 use super::taking::Wanted;
-use super::{Done, LOOK, Scheduler, micros, shown};
+use super::{LOOK, Scheduler, micros, shown};
 use crate::base::clock::Moment;
+use crate::base::exit::Failure;
 use crate::cron::{
     Decision, Fate, HEAD_START, LONGEST_SPREAD, Now, Settle, Step, UnderWay, decide, fraction,
     preferred,
@@ -27,8 +28,8 @@ const MOST_COUNTED_IN_TURN: usize = 1_000_000;
 
 impl Scheduler<'_> {
     /// Does what is due. Returns when something may be due next.
-    pub(super) fn act(&mut self) -> Done<Option<Moment>> {
-        if self.is_stopped || self.looked.is_none() || self.is_deaf() {
+    pub(super) fn act(&mut self) -> Result<Option<Moment>, Failure> {
+        if self.is_stopped || self.looked.is_none() || self.awaits_acknowledgement() {
             return Ok(None);
         }
         let again = self.take_again()?;
@@ -131,7 +132,7 @@ impl Scheduler<'_> {
 
     /// Settles ticks, several in one transaction. A job with a locked row does not delay the others for long: from then on it is settled
     /// by itself, after the others and with growing pauses.
-    fn settle_all(&mut self, wanted: Vec<Wanted>) -> Done<()> {
+    fn settle_all(&mut self, wanted: Vec<Wanted>) -> Result<(), Failure> {
         let name = |this: &Self, one: &Wanted| this.jobs[one.at].definition.name.clone();
         let (alone, together): (Vec<Wanted>, Vec<Wanted>) = wanted
             .into_iter()
@@ -189,7 +190,7 @@ impl Scheduler<'_> {
     }
 
     /// Settles ticks, and starts those of this daemon. Returns whether the server has answered.
-    fn settle(&mut self, wanted: &[Wanted]) -> Done<bool> {
+    fn settle(&mut self, wanted: &[Wanted]) -> Result<bool, Failure> {
         let tables = self.tables.clone();
         let facts = self.facts;
         let jobs: Vec<_> = wanted

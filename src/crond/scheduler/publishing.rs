@@ -1,11 +1,12 @@
 //! Puts the file in force, and registers the daemon: that it is alive, and for which jobs another schedule is in force.
 
 use super::super::message::FromScheduler;
-use super::{Done, Known, Publishes, Scheduler, micros};
+use super::{Known, Publishes, Scheduler, micros};
 use crate::base::clock::Moment;
+use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::{
-    AskFileBefore, AskJobs, Definition, Forsake, JobRow, Look, Publish, Register, goes_on_after,
+    AskFileBefore, AskJobs, Definition, JobRow, Look, Publish, Register, Retire, goes_on_after,
     latest_next, leave, next_after, prune, renew, stop_taking, touch,
 };
 use std::collections::HashMap;
@@ -21,10 +22,10 @@ const MAINTENANCE: Duration = Duration::from_secs(60);
 const PRUNING: Duration = Duration::from_secs(3600);
 
 /// The least interval at which jobs in no file are handled.
-const FORSAKING: Duration = Duration::from_secs(10);
+const RETIRE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// After this time without a daemon whose file has the schedule in force, another schedule is put in force.
-const FORSAKEN: Duration = Duration::from_secs(300);
+const RETIRED_AFTER: Duration = Duration::from_secs(300);
 
 /// A server that was silent for this long had an outage.
 const OUTAGE: Duration = Duration::from_secs(5);
@@ -37,7 +38,7 @@ const LONGEST_LIST: usize = 4000;
 
 impl Scheduler<'_> {
     /// Connects, puts the file in force, and registers, as needed. Returns whether all of it is done.
-    pub(super) fn ensure_registered(&mut self) -> Done<bool> {
+    pub(super) fn ensure_registered(&mut self) -> Result<bool, Failure> {
         let was_out = self.last_seen.is_none_or(|seen| seen.elapsed() > OUTAGE);
         if !self.connect()? {
             return Ok(false);
@@ -71,7 +72,7 @@ impl Scheduler<'_> {
         Ok(true)
     }
 
-    pub(super) fn register(&mut self, disagrees: &str, differs: &str) -> Done<bool> {
+    pub(super) fn register(&mut self, disagrees: &str, differs: &str) -> Result<bool, Failure> {
         let lease = self.lease();
         let (tables, facts) = (self.tables.clone(), self.facts);
         let (count, hash) = (self.jobs.len(), self.file_hash.clone());
@@ -94,7 +95,7 @@ impl Scheduler<'_> {
     }
 
     /// Whether this host last had the same file, where that matters; `None`: unknown for now.
-    fn is_known_file(&mut self) -> Done<Option<bool>> {
+    fn is_known_file(&mut self) -> Result<Option<bool>, Failure> {
         if self.publishes != Publishes::IfChanged {
             return Ok(Some(false));
         }
@@ -112,7 +113,7 @@ impl Scheduler<'_> {
     }
 
     /// Puts the schedules of the file in force, or only those of jobs whose own daemons are gone. Returns whether that is done.
-    fn publish(&mut self, only_forsaken: bool) -> Done<bool> {
+    fn publish(&mut self, only_retired: bool) -> Result<bool, Failure> {
         let (tables, host) = (self.tables.clone(), self.facts.host.clone());
         let mut names: Vec<String> = Vec::new();
         // The next ticks that jobs were given, and when.
@@ -128,7 +129,9 @@ impl Scheduler<'_> {
             let is_wanted = |known: &&Known| match &known.row {
                 None => true,
                 Some(_) if known.rests(now) => true,
-                Some(row) if only_forsaken => !known.agrees() && now - row.seen > micros(FORSAKEN),
+                Some(row) if only_retired => {
+                    !known.agrees() && now - row.seen > micros(RETIRED_AFTER)
+                }
                 Some(row) => !known.agrees() || row.definition != known.definition.hash,
             };
             // Another daemon has taken that tick meanwhile, so the new schedule has another next tick.
@@ -180,7 +183,7 @@ impl Scheduler<'_> {
     }
 
     /// Marks the jobs as being in a file, deletes old rows, and puts schedules in force whose daemons are gone.
-    pub(super) fn maintain(&mut self) -> Done<()> {
+    pub(super) fn maintain(&mut self) -> Result<(), Failure> {
         self.maintain_at = Moment::now() + MAINTENANCE;
         let tables = self.tables.clone();
         let agreed: Vec<Definition> = self
@@ -212,20 +215,20 @@ impl Scheduler<'_> {
     }
 
     /// Handles jobs that are in no file any more.
-    pub(super) fn forsake(&mut self) -> Done<()> {
-        self.forsake_at = Moment::now() + FORSAKING;
-        self.has_forsaken = false;
+    pub(super) fn retire(&mut self) -> Result<(), Failure> {
+        self.retire_at = Moment::now() + RETIRE_INTERVAL;
+        self.has_retired = false;
         let tables = self.tables.clone();
-        let forsake = Forsake {
+        let retire = Retire {
             tables: &tables,
             daemon: self.facts,
-            after: FORSAKEN.as_secs(),
+            after: RETIRED_AFTER.as_secs(),
         };
-        self.ask(|session| session.run_batch(&forsake))?;
+        self.ask(|session| session.run_batch(&retire))?;
         Ok(())
     }
 
-    pub(super) fn renew(&mut self) -> Done<()> {
+    pub(super) fn renew(&mut self) -> Result<(), Failure> {
         let renew = renew(&self.tables, &self.facts.id, self.lease());
         let is_done = self.ask(|session| session.run(&renew))?.is_some();
         let pause = if is_done { self.renewal } else { super::LOOK };
@@ -233,20 +236,20 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    pub(super) fn stop_taking(&mut self) -> Done<()> {
+    pub(super) fn stop_taking(&mut self) -> Result<(), Failure> {
         let stop = stop_taking(&self.tables, &self.facts.id);
         self.has_told_stop = self.ask(|session| session.run(&stop))?.is_some();
         Ok(())
     }
 
-    pub(super) fn take_leave(&mut self) -> Done<()> {
+    pub(super) fn take_leave(&mut self) -> Result<(), Failure> {
         let leave = leave(&self.tables, &self.facts.id);
         self.ask(|session| session.run(&leave))?;
         Ok(())
     }
 
     /// Reads what has changed.
-    pub(super) fn look(&mut self) -> Done<()> {
+    pub(super) fn look(&mut self) -> Result<(), Failure> {
         let tables = self.tables.clone();
         let look = Look {
             tables: &tables,
@@ -271,12 +274,12 @@ impl Scheduler<'_> {
                 known.row = None;
             }
         }
-        let is_forsaken = |(name, row): (&String, &JobRow)| {
-            let is_old = seen.now - row.seen > micros(FORSAKEN);
+        let is_retired = |(name, row): (&String, &JobRow)| {
+            let is_old = seen.now - row.seen > micros(RETIRED_AFTER);
             let has_tick = || seen.ticks.iter().any(|tick| tick.name == *name);
             is_old && (row.next.or(row.triggered).is_some() || has_tick())
         };
-        self.has_forsaken |= seen.jobs.iter().any(is_forsaken);
+        self.has_retired |= seen.jobs.iter().any(is_retired);
         for (name, row) in seen.jobs {
             if let Some(known) = self.by_name.get(&name).map(|at| &mut self.jobs[*at]) {
                 known.row = Some(row);

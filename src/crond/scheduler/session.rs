@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Done, SESSION_LIMIT, Scheduler};
+use super::{SESSION_LIMIT, Scheduler};
 use crate::base::clock::Moment;
+use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::base::text::in_words;
 use crate::cron::open;
@@ -17,7 +18,7 @@ const SHORTEST_ANSWER: Duration = Duration::from_secs(5);
 
 impl Scheduler<'_> {
     /// Makes one attempt to get a session. Returns whether there is one.
-    pub(super) fn connect(&mut self) -> Done<bool> {
+    pub(super) fn connect(&mut self) -> Result<bool, Failure> {
         if self.has_lost_session() {
             self.session = None;
         }
@@ -47,15 +48,15 @@ impl Scheduler<'_> {
     pub(super) fn ask<T>(
         &mut self,
         ask: impl FnOnce(&mut Session) -> Result<T, Fault>,
-    ) -> Done<Option<T>> {
+    ) -> Result<Option<T>, Failure> {
         let Some(session) = &mut self.session else {
             return Ok(None);
         };
         let fault = match ask(session) {
             Ok(answer) => {
                 self.last_seen = Some(Moment::now());
-                self.ask_for_sign();
-                self.say_that_it_works();
+                self.request_acknowledgement();
+                self.report_working();
                 return Ok(Some(answer));
             }
             Err(fault) => self.tables.explain(fault),

@@ -2,12 +2,13 @@
 
 use super::super::message::{Ended, FromScheduler};
 use super::super::program;
-use super::{Done, LOOK, LOOK_AGAIN, Scheduler};
+use super::{LOOK, LOOK_AGAIN, Scheduler};
 use crate::base::clock::Moment;
+use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::{
-    AskRun, AttemptEnd, Finish, GiveUp, HEAD_START, Retake, RunState, Settlement, TickRow,
-    has_waited, is_attempt_too_late, may_start, pause_of_unstarted, reckoned, retry,
+    Abandon, AskRun, AttemptEnd, Finish, HEAD_START, Retake, RunState, Settlement, TickRow,
+    age_reference, has_waited, is_attempt_too_late, may_start, pause_of_unstarted, retry,
 };
 use crate::history::{DIED, Journal, RunEnd, RunFacts};
 use crate::lock::random_id;
@@ -27,7 +28,7 @@ const WITHOUT_JOB: &str = "its host has read a crontab that does not have it";
 
 impl Scheduler<'_> {
     /// Records the ends of attempts. What cannot be recorded now is retried soon.
-    pub(super) fn hand_in(&mut self) -> Done<()> {
+    pub(super) fn record_ends(&mut self) -> Result<(), Failure> {
         let mut later = Vec::new();
         for mut ended in std::mem::take(&mut self.ended) {
             if self.find_end(&mut ended)? && self.finish(&ended)? {
@@ -38,10 +39,10 @@ impl Scheduler<'_> {
             }
         }
         if later.is_empty() {
-            self.hand_in_pause = LOOK_AGAIN;
+            self.record_pause = LOOK_AGAIN;
         } else {
-            self.hand_in_at = Moment::now() + self.hand_in_pause;
-            self.hand_in_pause = (self.hand_in_pause * 2).min(LOOK);
+            self.record_at = Moment::now() + self.record_pause;
+            self.record_pause = (self.record_pause * 2).min(LOOK);
         }
         later.append(&mut self.ended);
         self.ended = later;
@@ -49,7 +50,7 @@ impl Scheduler<'_> {
     }
 
     /// Finds out how an attempt ended whose process could not report that. `false`: still unknown.
-    fn find_end(&mut self, ended: &mut Ended) -> Done<bool> {
+    fn find_end(&mut self, ended: &mut Ended) -> Result<bool, Failure> {
         if ended.failures_before.is_none() && ended.end != AttemptEnd::Lost {
             return Ok(true);
         }
@@ -73,7 +74,7 @@ impl Scheduler<'_> {
             // The daemon's own view stands: the daemon may have killed it itself.
             Some(RunState::Gone | RunState::Ended(AttemptEnd::Lost)) => return Ok(true),
             // The daemon's own view stands here, too: it was asked to stop.
-            Some(RunState::Unstarted) if ended.end == AttemptEnd::GivenBack => return Ok(true),
+            Some(RunState::Unstarted) if ended.end == AttemptEnd::Returned => return Ok(true),
             // An attempt that did not start is not lost, and does not count. Whatever killed it may kill the next one, too.
             Some(RunState::Unstarted) => AttemptEnd::Unstarted,
             Some(RunState::Ended(end)) => end,
@@ -91,7 +92,7 @@ impl Scheduler<'_> {
         Ok(true)
     }
 
-    fn finish(&mut self, ended: &Ended) -> Done<bool> {
+    fn finish(&mut self, ended: &Ended) -> Result<bool, Failure> {
         let tables = self.tables.clone();
         let records = ended
             .unrecorded
@@ -155,7 +156,7 @@ impl Scheduler<'_> {
     }
 
     /// Takes ticks that have a row and no daemon. Returns when the next may be taken.
-    pub(super) fn take_again(&mut self) -> Done<Option<Moment>> {
+    pub(super) fn take_again(&mut self) -> Result<Option<Moment>, Failure> {
         let mut wake: Option<i64> = None;
         let now = Moment::now();
         let seen = self.ticks.clone();
@@ -163,7 +164,7 @@ impl Scheduler<'_> {
             let is_mine = tick.daemon.as_ref() == Some(&self.facts.id);
             let Some(&at) = self.by_name.get(&tick.name) else {
                 if is_mine {
-                    self.give_back(&tick)?;
+                    self.return_tick(&tick)?;
                 }
                 continue;
             };
@@ -197,7 +198,7 @@ impl Scheduler<'_> {
                 has_waited(tick.tick, all.map(|other| (other.tick, other.is_waiting())))
             };
             if is_free && self.is_too_late(at, &tick) {
-                self.give_up(at, &tick, None)?;
+                self.abandon(at, &tick, None)?;
             } else if is_free {
                 self.retake(at, &tick, tick.failures, None)?;
             }
@@ -207,7 +208,7 @@ impl Scheduler<'_> {
 
     /// Whether the next attempt of a tick is too late, because no host was there for it.
     fn is_too_late(&self, at: usize, tick: &TickRow) -> bool {
-        let now = reckoned(self.now(), self.made_up_since);
+        let now = age_reference(self.now(), self.made_up_since);
         let options = &self.jobs[at].job.options;
         tick.unstarted_at
             .or(tick.start_at)
@@ -215,10 +216,10 @@ impl Scheduler<'_> {
     }
 
     /// Abandons a tick whose next attempt is too late.
-    fn give_up(&mut self, at: usize, tick: &TickRow, why: Option<&str>) -> Done<()> {
+    fn abandon(&mut self, at: usize, tick: &TickRow, why: Option<&str>) -> Result<(), Failure> {
         let (tables, job) = (self.tables.clone(), &self.jobs[at].job);
         let (shown, program, id) = (super::shown(job, tick.tick), program(job), random_id()?);
-        let give_up = GiveUp {
+        let abandon = Abandon {
             tables: &tables,
             daemon: self.facts,
             seen: tick,
@@ -227,7 +228,7 @@ impl Scheduler<'_> {
             program: &program,
             why,
         };
-        if self.ask(|session| session.run_batch(&give_up))?.is_none() {
+        if self.ask(|session| session.run_batch(&abandon))?.is_none() {
             self.look_again();
         }
         self.ticks.retain(|other| other.run != tick.run);
@@ -242,7 +243,7 @@ impl Scheduler<'_> {
     }
 
     /// Returns a tick that this daemon has taken without knowing it. Between taking and starting, it has read a file without the job.
-    fn give_back(&mut self, tick: &TickRow) -> Done<()> {
+    fn return_tick(&mut self, tick: &TickRow) -> Result<(), Failure> {
         if self.knows(&tick.run) {
             return Ok(());
         }
@@ -251,7 +252,7 @@ impl Scheduler<'_> {
             tick: tick.tick,
             run: tick.run.clone(),
             retry: Some(Duration::ZERO),
-            end: AttemptEnd::GivenBack,
+            end: AttemptEnd::Returned,
             unstarted_for: Duration::ZERO,
             failures: tick.failures,
             why: Some(format!("{}: {WITHOUT_JOB}", tick.name)),
@@ -266,7 +267,13 @@ impl Scheduler<'_> {
     }
 
     /// Takes a tick for another attempt.
-    fn retake(&mut self, at: usize, tick: &TickRow, failures: u32, why: Option<&str>) -> Done<()> {
+    fn retake(
+        &mut self,
+        at: usize,
+        tick: &TickRow,
+        failures: u32,
+        why: Option<&str>,
+    ) -> Result<(), Failure> {
         if self.mine.len() >= self.facts.slots as usize {
             return Ok(());
         }
@@ -320,7 +327,7 @@ impl Scheduler<'_> {
     }
 
     /// Checks on a tick whose daemon is silent.
-    fn rescue(&mut self, at: usize, tick: &TickRow) -> Done<()> {
+    fn rescue(&mut self, at: usize, tick: &TickRow) -> Result<(), Failure> {
         let tables = self.tables.clone();
         let ask = AskRun {
             tables: &tables,
@@ -334,15 +341,15 @@ impl Scheduler<'_> {
         let end = match self.ask(|session| session.run(&ask))? {
             None | Some(RunState::Alive) => return Ok(()),
             Some(RunState::Ended(end)) => end,
-            Some(RunState::Unstarted) => AttemptEnd::GivenBack,
+            Some(RunState::Unstarted) => AttemptEnd::Returned,
             Some(RunState::Gone) => AttemptEnd::Lost,
         };
-        let why = matches!(end, AttemptEnd::Lost | AttemptEnd::GivenBack)
+        let why = matches!(end, AttemptEnd::Lost | AttemptEnd::Returned)
             .then(|| format!("{}: {DIED}", tick.name));
         let (options, unstarted_for) = (&self.jobs[at].job.options, self.unstarted_for(tick));
         let (delay, failures) = retry(options, end, tick.failures, unstarted_for);
         if delay.is_some() && self.is_too_late(at, tick) {
-            return self.give_up(at, tick, why.as_deref());
+            return self.abandon(at, tick, why.as_deref());
         }
         if delay == Some(Duration::ZERO) {
             return self.retake(at, tick, failures, why.as_deref());

@@ -318,7 +318,7 @@ impl Request {
                     let cause = "its holder was cut off, and is reacquiring it";
                     return Err(Fault::Gone(cause.to_owned()));
                 }
-                Next::GiveUp(slot) => {
+                Next::Abandon(slot) => {
                     caller.on_taken(&self.unnamed_holders());
                     self.release(slot, session)?;
                     let holders = self.taken(session, caller)?;

@@ -59,7 +59,7 @@ pub enum Next {
     /// The last holder's command may still run: ask again after a pause.
     Wait(Step),
     /// As [`Next::Wait`], but the wait is over: release the slot.
-    GiveUp(u32),
+    Abandon(u32),
     /// As [`Next::Wait`], but another slot may be free: release this one, check the kill lock of each slot from now on, and continue with
     /// this step.
     Release(u32, Step),
@@ -114,7 +114,7 @@ impl Plan {
         match (slot, step) {
             _ if reacquired => Next::GiveWay,
             (Some(slot), _) if killed && !self.checks_kills => Next::Release(slot, self.first()),
-            (Some(slot), _) if killed && late => Next::GiveUp(slot),
+            (Some(slot), _) if killed && late => Next::Abandon(slot),
             (Some(_), _) if killed => Next::Wait(step),
             // The last holder's command may still run.
             (Some(slot), Step::Try | Step::TryUnlessQueued) if kills => {

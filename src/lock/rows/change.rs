@@ -22,7 +22,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The change that gives back a slot. Without a `fence` it is unknown whether the slot was granted.
+    /// The change that returns a slot. Without a `fence` it is unknown whether the slot was granted.
     pub fn giving_back(slot: u32, fence: Option<u64>, is_of_a_script: bool) -> Self {
         match fence {
             None => Self::ReleaseAny,

@@ -106,7 +106,7 @@ impl RowLock {
             }
             Renewed::Killed => {
                 self.killed_by = rows.first().and_then(|row| row.kill_requested_by.clone());
-                self.begin_end(&mut session);
+                self.announce_termination(&mut session);
                 let killer = rows.first().and_then(SlotState::killer);
                 Renewal::Killed(Box::new(killer.unwrap_or_default()))
             }
@@ -165,7 +165,7 @@ impl RowLock {
 
     /// The holder is being killed: callers without rows stay out until the command has ended, even if the killer dies. A script does not
     /// get its lock back.
-    fn begin_end(&mut self, session: &mut Session) {
+    fn announce_termination(&mut self, session: &mut Session) {
         self.spec.token = None;
         if self.queue == Queue::Excludes {
             let _ = self.request.announce_termination(self.grant.slot, session);

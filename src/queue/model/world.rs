@@ -69,7 +69,7 @@ struct Packet {
     /// The worker's registration that the packet is for.
     registration: u8,
     number: u64,
-    hands_in: Option<HandIn>,
+    completes: Option<HandIn>,
     wants: bool,
     /// Whether it only claims above the job.
     begins_above: bool,
@@ -82,7 +82,7 @@ struct Packet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct PendingTurn {
     exchange: Exchange,
-    hands_in: Option<HandIn>,
+    completes: Option<HandIn>,
     wants: bool,
     /// When it was first sent, as the number of times the worker's lease had ended.
     sent: u8,
@@ -139,15 +139,15 @@ struct Worker {
 
 impl Worker {
     /// A turn with this outcome was carried out.
-    fn hand_in(&mut self, hands_in: Option<HandIn>) {
-        let Some((fence, _)) = hands_in else { return };
-        if self.again == hands_in {
+    fn complete(&mut self, completes: Option<HandIn>) {
+        let Some((fence, _)) = completes else { return };
+        if self.again == completes {
             self.again = None;
         }
         if self.job == Some(fence) {
             self.job = None;
             self.ended = None;
-            self.handed = hands_in;
+            self.handed = completes;
         }
     }
 }
@@ -222,12 +222,12 @@ impl World {
             }
             let by_job = self.is_broken(Broken::HandsInByJobAlone)
                 && matches!(self.place, Place::Running(..));
-            if let Some((fence, is_done)) = packet.hands_in {
+            if let Some((fence, is_done)) = packet.completes {
                 let is_its_claim = has_it && takes_turn && fence == self.fence;
                 if is_its_claim || by_job {
                     assert!(
                         is_its_claim,
-                        "a job is handed in by one that does not have it"
+                        "a job is completed by one that does not have it"
                     );
                     self.place = if is_done { Place::Done } else { Place::Due };
                 }
@@ -271,7 +271,7 @@ impl World {
             if has_unknown && self.broken != Some(Broken::ForgetsUnknownClaims) {
                 worker.exchange = Some(PendingTurn {
                     exchange: Exchange::after(worker.last_turn),
-                    hands_in: Some((fence, false)),
+                    completes: Some((fence, false)),
                     wants: false,
                     sent: worker.ends,
                 });
@@ -282,7 +282,7 @@ impl World {
         worker.handed = None;
         let pending = *worker.exchange.get_or_insert(PendingTurn {
             exchange: Exchange::after(worker.last_turn),
-            hands_in: worker.again.or(worker.job.zip(worker.ended)),
+            completes: worker.again.or(worker.job.zip(worker.ended)),
             wants: worker.job.is_none() || worker.again.is_none() && worker.ended.is_some(),
             sent: worker.ends,
         });
@@ -296,7 +296,7 @@ impl World {
             worker: at,
             registration: worker.registration,
             number: pending.exchange.number(),
-            hands_in: pending.hands_in,
+            completes: pending.completes,
             wants: pending.wants,
             begins_above: worker.is_past && (never_looks || !worker.is_exhausted),
             step: pending.exchange.step(),
@@ -341,7 +341,7 @@ impl World {
         let Some(pending) = &mut worker.exchange else {
             return;
         };
-        let hands_in = pending.hands_in;
+        let completes = pending.completes;
         match pending.exchange.on_answer(last) {
             Verdict::Lost => return self.register(at),
             Verdict::Again => return,
@@ -351,7 +351,7 @@ impl World {
         worker.is_fresh |= packet.sent == worker.ends || counts_late;
         worker.last_turn = packet.number;
         worker.exchange = None;
-        worker.hand_in(hands_in);
+        worker.complete(completes);
         if packet.wants {
             worker.is_past |= claimed.is_some();
             worker.is_exhausted = claimed.is_none();
@@ -372,9 +372,9 @@ impl World {
             pending.exchange.on_silence();
             if believes {
                 worker.last_turn = pending.exchange.number();
-                let hands_in = pending.hands_in;
+                let completes = pending.completes;
                 worker.exchange = None;
-                worker.hand_in(hands_in);
+                worker.complete(completes);
             }
         }
     }

@@ -2,9 +2,7 @@
 
 use super::super::Until;
 use super::super::message::FromClaimer;
-use super::{
-    Claimer, LONGEST_PAUSE, LOOK_INTERVAL, SHORTEST_PAUSE, Stop, Timeout, Turned, sleep_longer,
-};
+use super::{Claimer, LONGEST_PAUSE, LOOK_INTERVAL, SHORTEST_PAUSE, Stop, Timeout, sleep_longer};
 use crate::base::clock::Moment;
 use crate::queue::{
     AskCandidates, AskShards, AskTurn, Claim, Ended, Exchange, JobEnd, Step, Turn, TurnOver,
@@ -29,7 +27,7 @@ pub(super) fn chance_below(limit: u16) -> u16 {
 impl Claimer<'_> {
     /// Records outcomes and claims due jobs. If it `waits`, it returns only once something was claimed or a message has come.
     /// If it `is_last`, a worker that drains the queue ends after it, unless something was due.
-    pub(super) fn take_turn(&mut self, want: u32, waits: bool, is_last: bool) -> Turned<()> {
+    pub(super) fn take_turn(&mut self, want: u32, waits: bool, is_last: bool) -> Result<(), Stop> {
         if !waits && self.looked.elapsed() > LOOK_INTERVAL {
             self.look()?;
         }
@@ -69,7 +67,7 @@ impl Claimer<'_> {
     }
 
     /// As [`Self::exchange`], but records a block whose jobs were canceled or could not be read now, not only when something is due.
-    fn exchange_all(&mut self, want: u32) -> Turned<u32> {
+    fn exchange_all(&mut self, want: u32) -> Result<u32, Stop> {
         let claimed = self.exchange(want)?;
         if claimed == 0 && !self.ended.is_empty() {
             self.exchange_in(0, self.shard)?;
@@ -78,7 +76,7 @@ impl Claimer<'_> {
     }
 
     /// Takes turns in one shard, and then in others with due jobs, until enough is claimed. Returns how many jobs.
-    fn exchange(&mut self, want: u32) -> Turned<u32> {
+    fn exchange(&mut self, want: u32) -> Result<u32, Stop> {
         let shard = self.shard;
         self.has_more = false;
         let mut claimed = self.claim_in(want, shard)?;
@@ -106,7 +104,7 @@ impl Claimer<'_> {
 
     /// Takes turns in a shard until enough is claimed or nothing is left, [`TURNS`] at most. Returns how many jobs. Of single jobs it
     /// claims enough for one command: the next turn claims ahead, and records newer outcomes first.
-    fn claim_in(&mut self, want: u32, shard: u16) -> Turned<u32> {
+    fn claim_in(&mut self, want: u32, shard: u16) -> Result<u32, Stop> {
         let is_block = self.worker()?.queue.claim == Claim::Blocks;
         let enough = if is_block {
             want
@@ -133,13 +131,13 @@ impl Claimer<'_> {
         Ok(total)
     }
 
-    pub(super) fn exchange_in(&mut self, want: u32, shard: u16) -> Turned<u32> {
+    pub(super) fn exchange_in(&mut self, want: u32, shard: u16) -> Result<u32, Stop> {
         let want = self.what_to_want(want, shard)?;
         if want.is_none() && self.ended.is_empty() {
             return Ok(0);
         }
-        let gives_back = |ended: &Ended| ended.outcome == JobEnd::GivenBack;
-        if self.ended.iter().any(gives_back) {
+        let returns = |ended: &Ended| ended.outcome == JobEnd::Returned;
+        if self.ended.iter().any(returns) {
             self.marks.forget();
         }
         let begun = Moment::now();
@@ -162,7 +160,7 @@ impl Claimer<'_> {
         Ok(claimed)
     }
 
-    pub(super) fn what_to_want(&mut self, want: u32, shard: u16) -> Turned<Option<Want>> {
+    pub(super) fn what_to_want(&mut self, want: u32, shard: u16) -> Result<Option<Want>, Stop> {
         if want == 0 || self.is_stuck {
             return Ok(None);
         }
@@ -207,7 +205,7 @@ impl Claimer<'_> {
     }
 
     /// Carries out a turn exactly once. If its outcome is in doubt, it looks that up.
-    pub(super) fn carry_out(&mut self, want: Option<&Want>) -> Turned<TurnOver> {
+    pub(super) fn carry_out(&mut self, want: Option<&Want>) -> Result<TurnOver, Stop> {
         let (tables, ended) = (self.tables.clone(), std::mem::take(&mut self.ended));
         let worker = self.worker()?;
         let (number, queue, last) = (worker.number, worker.queue.clone(), worker.turn);

@@ -3,7 +3,7 @@
 use super::super::Until;
 use super::super::message::FromClaimer;
 use super::pruning::PRUNE_INTERVAL;
-use super::{Claimer, Head, LONGEST_WAIT, LOOK_INTERVAL, Timeout, Turned};
+use super::{Claimer, Head, LONGEST_WAIT, LOOK_INTERVAL, Stop, Timeout};
 use crate::base::clock::{Moment, by_chance};
 use crate::base::log::Level;
 use crate::base::text::counted;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 impl Claimer<'_> {
     /// Promotes delayed jobs and rescues the jobs of dead workers. Returns whether there may be something to claim.
-    pub(super) fn look(&mut self) -> Turned<bool> {
+    pub(super) fn look(&mut self) -> Result<bool, Stop> {
         if self.renewal_due().is_some_and(|due| due <= Moment::now()) {
             self.renew()?;
         }
@@ -39,7 +39,7 @@ impl Claimer<'_> {
     }
 
     /// Acts on what a look has found. A worker that `is_idle` also prunes old jobs.
-    fn act_on(&mut self, idle: Idle, is_idle: bool) -> Turned<()> {
+    fn act_on(&mut self, idle: Idle, is_idle: bool) -> Result<(), Stop> {
         self.check_queue(idle.has_queue)?;
         let prunes = self.pruning.is_due() || is_idle && self.pruning.is_behind;
         if idle.has_dead || idle.is_delayed_due || prunes {
@@ -59,7 +59,7 @@ impl Claimer<'_> {
             self.keep_lease()?;
         }
         if dead > 0 {
-            let line = format!("gave back the jobs of {}", counted(dead, "dead worker"));
+            let line = format!("returned the jobs of {}", counted(dead, "dead worker"));
             self.link
                 .send_if_heard(&FromClaimer::Note(Level::Info, line));
         }
@@ -77,7 +77,7 @@ impl Claimer<'_> {
     }
 
     /// Releases the head's lock, so that nobody interrupts the next statements.
-    pub(super) fn leave_head(&mut self) -> Turned<()> {
+    pub(super) fn leave_head(&mut self) -> Result<(), Stop> {
         let leave = queue::leave_head(&self.lock);
         // A lost session holds no lock.
         while matches!(self.head, Head::Holds | Head::Unknown) && self.session.is_some() {
@@ -94,7 +94,7 @@ impl Claimer<'_> {
     }
 
     /// Waits for a while, or until there may be something to claim. Returns whether there may be.
-    pub(super) fn await_work(&mut self) -> Turned<bool> {
+    pub(super) fn await_work(&mut self) -> Result<bool, Stop> {
         let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
         let tables = self.tables.clone();
         let due = self.renewal_due().unwrap_or_else(Moment::now);

@@ -2,7 +2,7 @@
 
 use super::super::message::FromClaimer;
 use super::exchange::chance_below;
-use super::{Claimer, SHORTEST_PAUSE, Stop, Turned, Worker, sleep_longer};
+use super::{Claimer, SHORTEST_PAUSE, Stop, Worker, sleep_longer};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::lock::Lease;
@@ -26,7 +26,7 @@ impl Claimer<'_> {
     }
 
     /// Registers the worker. After a takeover it renews the lease, and returns unknown claims.
-    pub(super) fn ensure_lease(&mut self) -> Turned<()> {
+    pub(super) fn ensure_lease(&mut self) -> Result<(), Stop> {
         if self.worker.is_none() {
             self.session()?;
             let Some(opened) = self.opened.clone() else {
@@ -79,7 +79,7 @@ impl Claimer<'_> {
             self.renew()?;
         }
         if let Some(known) = self.worker()?.known.take() {
-            self.give_back_unknown(&known)?;
+            self.return_unknown(&known)?;
         }
         Ok(())
     }
@@ -87,7 +87,7 @@ impl Claimer<'_> {
     /// Compares the worker's rows with the claims that the coordinator knows. It returns unknown rows: the dead claimer had not reported
     /// these claims, or the server lost the commit that recorded their outcomes. It reports known claims without a row: they are not the
     /// worker's any more.
-    pub(super) fn give_back_unknown(&mut self, known: &[(u64, u64)]) -> Turned<()> {
+    pub(super) fn return_unknown(&mut self, known: &[(u64, u64)]) -> Result<(), Stop> {
         let tables = self.tables.clone();
         let ask = AskRunning {
             tables: &tables,
@@ -106,7 +106,7 @@ impl Claimer<'_> {
         let unknown = units.into_iter().filter(is_unknown);
         self.ended.extend(unknown.map(|unit| Ended {
             unit,
-            outcome: JobEnd::GivenBack,
+            outcome: JobEnd::Returned,
             others: Vec::new(),
         }));
         if !self.ended.is_empty() {
@@ -116,7 +116,7 @@ impl Claimer<'_> {
     }
 
     /// Renews the lease if that is due, in a single attempt. It does not change the number of the last turn.
-    pub(super) fn keep_lease(&mut self) -> Turned<()> {
+    pub(super) fn keep_lease(&mut self) -> Result<(), Stop> {
         let Some(worker) = &self.worker else {
             return Ok(());
         };
@@ -157,7 +157,7 @@ impl Claimer<'_> {
         }
     }
 
-    pub(super) fn renew(&mut self) -> Turned<()> {
+    pub(super) fn renew(&mut self) -> Result<(), Stop> {
         let worker = self.worker()?;
         let (number, takes_over) = (worker.number, worker.lease.is_none());
         let tables = self.tables.clone();
@@ -186,7 +186,7 @@ impl Claimer<'_> {
         }
     }
 
-    pub(super) fn check_queue(&mut self, is_there: bool) -> Turned<()> {
+    pub(super) fn check_queue(&mut self, is_there: bool) -> Result<(), Stop> {
         if is_there {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 use super::super::message::{Claimed, ClaimedJob, FromClaimer};
 use super::super::payload;
-use super::{Claimer, Stop, Turned};
+use super::{Claimer, Stop};
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::in_words;
 use crate::queue::{Ended, JobEnd, ReadBlock, ReadPiece, Stored, TurnOver, Unit};
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{Seek, Write};
 use std::os::fd::AsFd;
 
-pub(super) fn payloads() -> Turned<File> {
+pub(super) fn payloads() -> Result<File, Stop> {
     payload::file().map_err(|error| refused(&error))
 }
 
@@ -20,10 +20,10 @@ pub(super) fn refused(error: &std::io::Error) -> Stop {
 }
 
 /// Returns a unit that was not started.
-fn given_back(unit: &Unit) -> Ended {
+fn returned(unit: &Unit) -> Ended {
     Ended {
         unit: unit.clone(),
-        outcome: JobEnd::GivenBack,
+        outcome: JobEnd::Returned,
         others: Vec::new(),
     }
 }
@@ -39,7 +39,7 @@ pub(super) const JOBS_READ: usize = 500;
 impl Claimer<'_> {
     /// Reads the payloads of the claimed units, and sends all to the coordinator. Returns how many jobs. If there is no room for payloads,
     /// it returns the rest, and the worker ends.
-    pub(super) fn pass_on(&mut self, over: &TurnOver) -> Turned<u32> {
+    pub(super) fn pass_on(&mut self, over: &TurnOver) -> Result<u32, Stop> {
         let (mut jobs, mut units) = (0, 0);
         if over.claimed.is_empty() {
             return Ok(0);
@@ -49,7 +49,7 @@ impl Claimer<'_> {
                 self.is_stuck = true;
                 for (unit, ..) in &over.claimed[units..] {
                     if !self.ended.iter().any(|ended| ended.unit == *unit) {
-                        self.ended.push(given_back(unit));
+                        self.ended.push(returned(unit));
                     }
                 }
                 self.send_in_time(&FromClaimer::Stuck(failure), None)?;
@@ -60,7 +60,12 @@ impl Claimer<'_> {
     }
 
     /// Counts the sent jobs and units. A queue's units are either all blocks or all single jobs.
-    fn pass_on_each(&mut self, over: &TurnOver, jobs: &mut u32, units: &mut usize) -> Turned<()> {
+    fn pass_on_each(
+        &mut self,
+        over: &TurnOver,
+        jobs: &mut u32,
+        units: &mut usize,
+    ) -> Result<(), Stop> {
         let mut pending: Vec<Claimed> = Vec::new();
         let mut file = payloads()?;
         for (at, (unit, payload)) in over.claimed.iter().enumerate() {
@@ -88,7 +93,7 @@ impl Claimer<'_> {
         Ok(())
     }
 
-    fn send_claimed(&mut self, claimed: Vec<Claimed>, file: &File) -> Turned<()> {
+    fn send_claimed(&mut self, claimed: Vec<Claimed>, file: &File) -> Result<(), Stop> {
         self.outlive();
         self.send_in_time(&FromClaimer::Claimed(claimed), Some(file.as_fd()))
     }
@@ -99,7 +104,7 @@ impl Claimer<'_> {
         file: &mut File,
         job: u64,
         payload: Option<&Stored>,
-    ) -> Turned<ClaimedJob> {
+    ) -> Result<ClaimedJob, Stop> {
         let offset = file.stream_position().map_err(|error| refused(&error))?;
         let mut length = 0;
         let mut write = |bytes: &[u8]| {
@@ -137,13 +142,13 @@ impl Claimer<'_> {
     }
 
     /// Returns a block that could not be read, unless the queue was deleted or the worker lost.
-    fn give_back_unread(&mut self, unit: &Unit) -> Turned<()> {
+    fn return_unread(&mut self, unit: &Unit) -> Result<(), Stop> {
         self.renew()?;
-        self.ended.push(given_back(unit));
+        self.ended.push(returned(unit));
         Ok(())
     }
 
-    pub(super) fn pass_on_block(&mut self, unit: &Unit) -> Turned<u32> {
+    pub(super) fn pass_on_block(&mut self, unit: &Unit) -> Result<u32, Stop> {
         let (tables, queue) = (self.tables.clone(), self.worker()?.queue.id);
         let mut jobs = Vec::new();
         let mut file = payloads()?;
@@ -160,7 +165,7 @@ impl Claimer<'_> {
             let found = self.ask_until_answered(|session| session.run(&read))?;
             for job in &found {
                 if !job.has_queue {
-                    return self.give_back_unread(unit).map(|()| 0);
+                    return self.return_unread(unit).map(|()| 0);
                 }
                 in_parts |= matches!(job.payload, Stored::InParts(_));
                 bytes = bytes.saturating_add(job.payload.bytes());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::Until;
 use super::exchange::chance_below;
-use super::{Claimer, SHORTEST_PAUSE, Turned, sleep_longer};
+use super::{Claimer, SHORTEST_PAUSE, Stop, sleep_longer};
 use crate::base::clock::Moment;
 use crate::queue::{self, Idle, LookOrSleep, Pruned};
 
@@ -124,7 +124,7 @@ impl Pruning {
 
 impl Claimer<'_> {
     /// Deletes what is too old, for a while; an idle worker until nothing is left or something is due.
-    pub(super) fn prune(&mut self, is_idle: bool) -> Turned<()> {
+    pub(super) fn prune(&mut self, is_idle: bool) -> Result<(), Stop> {
         let begun = Moment::now();
         if self.pruning.is_due() {
             self.begin_to_prune()?;
@@ -150,7 +150,7 @@ impl Claimer<'_> {
     }
 
     /// Deletes as much as keeps pace with what was done, the rest after the next turn where that is asked for.
-    pub(super) fn keep_pace(&mut self) -> Turned<()> {
+    pub(super) fn keep_pace(&mut self) -> Result<(), Stop> {
         if self.pruning.is_due() {
             self.prune(false)?;
         }
@@ -165,7 +165,7 @@ impl Claimer<'_> {
     }
 
     /// Deletes what is still to be deleted for what was done, before a worker ends that has drained its queue.
-    pub(super) fn pay_debt(&mut self) -> Turned<()> {
+    pub(super) fn pay_debt(&mut self) -> Result<(), Stop> {
         let begun = Moment::now();
         let mut pause = SHORTEST_PAUSE;
         while self.pruning.is_behind && self.pruning.owed > 0 && begun.elapsed() < LONGEST_PAYMENT {
@@ -181,7 +181,7 @@ impl Claimer<'_> {
         Ok(())
     }
 
-    fn begin_to_prune(&mut self) -> Turned<()> {
+    fn begin_to_prune(&mut self) -> Result<(), Stop> {
         let begun = Moment::now();
         self.pruning.early = EarlyPrune::No;
         self.pruning.reached = None;
@@ -194,7 +194,7 @@ impl Claimer<'_> {
     }
 
     /// Whether it could. Where others were in the way, there may be more.
-    fn prune_some(&mut self) -> Turned<bool> {
+    fn prune_some(&mut self) -> Result<bool, Stop> {
         let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
         self.session()?;
         let opened = self.opened.as_ref();
@@ -207,7 +207,7 @@ impl Claimer<'_> {
         Ok(pruned.is_some())
     }
 
-    fn is_something_due(&mut self) -> Turned<bool> {
+    fn is_something_due(&mut self) -> Result<bool, Stop> {
         let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
         let tables = self.tables.clone();
         let look = LookOrSleep {

@@ -38,7 +38,7 @@ impl Coordinator<'_> {
             }
         }
         if is_over(self.stalled_at()) {
-            self.give_back_ahead();
+            self.return_ahead();
         }
         self.check_lease();
         self.check_end();
@@ -99,7 +99,7 @@ impl Coordinator<'_> {
         if self.mode == Mode::Working || !self.commands.is_empty() || self.claimer.is_none() {
             return;
         }
-        let since = *self.ends_since.get_or_insert_with(Moment::now);
+        let since = *self.shutdown_step_since.get_or_insert_with(Moment::now);
         let (limit, unrecorded) = (self.end_limit(), self.unrecorded());
         if !is_over(Some(since + limit)) {
             return;
@@ -215,8 +215,8 @@ impl Coordinator<'_> {
             _ => None,
         };
         let connect = self.reach_by();
-        let hand_in = self.ends_since.filter(|_| self.claimer.is_some());
-        let hand_in = hand_in.map(|since| since + self.end_limit());
+        let complete = self.shutdown_step_since.filter(|_| self.claimer.is_some());
+        let complete = complete.map(|since| since + self.end_limit());
         let silence = self
             .lease
             .filter(|_| self.commands.is_empty() && !self.is_silent);
@@ -233,7 +233,7 @@ impl Coordinator<'_> {
         let stalled = self.stalled_at().filter(|_| self.has_singles_ahead());
         let start = self.starts_late().then(Moment::now);
         [
-            commands, lease, stop, connect, hand_in, silence, look, restart, stalled, start,
+            commands, lease, stop, connect, complete, silence, look, restart, stalled, start,
         ]
         .into_iter()
         .flatten()

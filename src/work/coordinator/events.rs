@@ -86,7 +86,7 @@ impl Coordinator<'_> {
             if matches!(self.mode, Mode::Ending(until) if is_over(Some(until))) {
                 for command in &mut self.commands {
                     if let Some((_, termination)) = &mut command.termination {
-                        termination.hurry();
+                        termination.kill_now();
                     }
                 }
             }
@@ -186,11 +186,11 @@ impl Coordinator<'_> {
                 self.nothing_due = nothing_due;
                 self.turn_at = Moment::now() + NEXT_TURN;
                 // The claimer's next step gets a time limit of its own.
-                self.ends_since = None;
+                self.shutdown_step_since = None;
                 if self.mode != Mode::Working {
                     // These were claimed while the worker was asked to end.
                     for task in std::mem::take(&mut self.buffer) {
-                        self.note_outcome(&task, JobEnd::GivenBack);
+                        self.note_outcome(&task, JobEnd::Returned);
                     }
                 }
             }
@@ -295,7 +295,7 @@ impl Coordinator<'_> {
             }
         });
         let handed = std::mem::take(&mut self.handed);
-        let again = self.units.values().flat_map(OpenUnit::hand_in_again);
+        let again = self.units.values().flat_map(OpenUnit::outcomes_to_repeat);
         let again: Vec<Ended> = again.chain(handed).collect();
         self.ended.splice(0..0, again);
         let shown = self.log.shown;

@@ -30,7 +30,7 @@ pub(super) struct OpenUnit {
     handed: Vec<(u64, JobEnd)>,
     done: Vec<u64>,
     /// Whether any job of it was returned.
-    is_given_back: bool,
+    is_returned: bool,
 }
 
 /// Once this many jobs of a running block have another outcome than the rest, they are recorded.
@@ -41,7 +41,7 @@ const MOST_LINGERING: usize = 64;
 
 impl OpenUnit {
     /// The outcomes sent so far, for another time: the server may have lost them. There may be a thousand, so they come in pieces.
-    pub(super) fn hand_in_again(&self) -> impl Iterator<Item = Ended> {
+    pub(super) fn outcomes_to_repeat(&self) -> impl Iterator<Item = Ended> {
         self.handed.chunks(MOST_OTHERS).map(|others| Ended {
             unit: self.unit.clone(),
             outcome: JobEnd::Running,
@@ -60,7 +60,7 @@ impl Coordinator<'_> {
         match &outcome {
             JobEnd::Done => self.counts.0 += 1,
             JobEnd::Retry(..) | JobEnd::Dead(_) => self.counts.1 += 1,
-            JobEnd::Later(_) | JobEnd::GivenBack | JobEnd::Running => {}
+            JobEnd::Later(_) | JobEnd::Returned | JobEnd::Running => {}
         }
         let is_single = open.unit.block == 0;
         if is_single {
@@ -75,7 +75,7 @@ impl Coordinator<'_> {
         }
         match outcome {
             JobEnd::Done => open.done.push(task.id),
-            JobEnd::GivenBack => open.is_given_back = true,
+            JobEnd::Returned => open.is_returned = true,
             outcome => open.others.push((task.id, outcome)),
         }
         // Spread the work over several turns. But a block is known by its first job, which must stay in it until its end.
@@ -96,8 +96,8 @@ impl Coordinator<'_> {
             && let Some(mut open) = self.units.remove(&task.unit)
         {
             let mut outcome = JobEnd::Done;
-            if open.is_given_back {
-                outcome = JobEnd::GivenBack;
+            if open.is_returned {
+                outcome = JobEnd::Returned;
                 let done = open.done.into_iter().map(|job| (job, JobEnd::Done));
                 open.others.extend(done);
             }
@@ -119,7 +119,7 @@ impl Coordinator<'_> {
             }
             let mut command = self.commands.swap_remove(at);
             if let Some(failure) = command.child.late_failure() {
-                self.give_back_unstarted(std::mem::take(&mut command.tasks), failure);
+                self.return_unstarted(std::mem::take(&mut command.tasks), failure);
             }
             let is_stopping = self.mode != Mode::Working;
             let took = command.started.elapsed();
@@ -168,7 +168,7 @@ impl Coordinator<'_> {
                 shown(*delay)
             )),
             JobEnd::Running => {}
-            JobEnd::GivenBack => self.log.info(format_args!("job {id} is given back")),
+            JobEnd::Returned => self.log.info(format_args!("job {id} is returned")),
             JobEnd::Retry(delay, error) => self.log.info(format_args!(
                 "job {id} failed, attempt {}: {}; again in {}",
                 task.attempt,
@@ -243,15 +243,15 @@ impl Coordinator<'_> {
                     }
                 }
                 Err(Unstarted::Job(why)) => self.bury(tasks, &why),
-                Err(Unstarted::Worker(failure)) => self.give_back_unstarted(tasks, failure),
+                Err(Unstarted::Worker(failure)) => self.return_unstarted(tasks, failure),
             }
         }
     }
 
     /// Returns these jobs, and ends the worker, for it cannot start any command.
-    fn give_back_unstarted(&mut self, tasks: Vec<Task>, failure: Failure) {
+    fn return_unstarted(&mut self, tasks: Vec<Task>, failure: Failure) {
         for task in tasks {
-            self.note_outcome(&task, JobEnd::GivenBack);
+            self.note_outcome(&task, JobEnd::Returned);
         }
         self.stop(self.spec.grace, Err(failure.into()));
     }
@@ -315,7 +315,7 @@ impl Coordinator<'_> {
     }
 
     /// Returns waiting jobs that others could start sooner. The rest of a block can only be returned with the whole block.
-    pub(super) fn give_back_ahead(&mut self) {
+    pub(super) fn return_ahead(&mut self) {
         if !self.has_singles_ahead() {
             return;
         }
@@ -325,10 +325,10 @@ impl Coordinator<'_> {
         self.buffer = rest;
         let jobs = counted(singles.len(), "job");
         self.log.info(format_args!(
-            "the commands take long: giving back {jobs} that nothing was started for"
+            "the commands take long: returning {jobs} that nothing was started for"
         ));
         for task in singles {
-            self.note_outcome(&task, JobEnd::GivenBack);
+            self.note_outcome(&task, JobEnd::Returned);
         }
     }
 
@@ -397,7 +397,7 @@ impl Coordinator<'_> {
                 others: Vec::new(),
                 handed: Vec::new(),
                 done: Vec::new(),
-                is_given_back: false,
+                is_returned: false,
             });
         }
     }

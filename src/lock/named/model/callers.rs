@@ -77,7 +77,7 @@ impl World {
                         let session = caller.session;
                         self.end_on_server(session);
                     }
-                    Next::GiveUp(slot) => {
+                    Next::Abandon(slot) => {
                         self.free_slot(slot as usize);
                         self.end_session(number);
                     }

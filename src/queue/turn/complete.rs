@@ -22,9 +22,9 @@ fn after(delay: Duration) -> String {
 
 impl Turn<'_> {
     /// The statements that record the outcomes.
-    pub(super) fn hand_in(&self) -> Vec<String> {
+    pub(super) fn complete(&self) -> Vec<String> {
         let mut statements = Vec::new();
-        let (mut finished, mut given_back, mut delayed) = (vec![], vec![], vec![]);
+        let (mut finished, mut returned, mut delayed) = (vec![], vec![], vec![]);
         let (mut dead, mut errors) = (vec![], vec![]);
         for ended in self.ended {
             if !ended.others.is_empty() {
@@ -42,7 +42,7 @@ impl Turn<'_> {
                     delayed.push(ended);
                 }
                 JobEnd::Later(_) => delayed.push(ended),
-                JobEnd::GivenBack => given_back.push(ended),
+                JobEnd::Returned => returned.push(ended),
                 JobEnd::Dead(error) => {
                     errors.push((ended, error.as_str()));
                     // Repeating jobs never become dead.
@@ -62,7 +62,7 @@ impl Turn<'_> {
                 finished,
                 Self::finish as fn(&Self, &[&Ended]) -> Vec<String>,
             ),
-            (given_back, Self::give_back),
+            (returned, Self::return_units),
             (delayed, Self::delay),
             (dead, Self::bury),
         ] {
@@ -119,7 +119,7 @@ impl Turn<'_> {
     }
 
     /// Units that are due again at once.
-    pub(super) fn give_back(&self, units: &[&Ended]) -> Vec<String> {
+    pub(super) fn return_units(&self, units: &[&Ended]) -> Vec<String> {
         let mut statements = self.drop_canceled(units);
         let values = ["r.attempt - 1", "r.every_us", "r.due_at"];
         statements.extend(self.put_all_into(&DUE, values, units));
@@ -199,7 +199,7 @@ impl Turn<'_> {
                     "r.due_at".to_owned(),
                     Some(("died_at", "UTC_TIMESTAMP(6)")),
                 ),
-                JobEnd::GivenBack => (&DUE, "r.attempt - 1", "r.due_at".to_owned(), None),
+                JobEnd::Returned => (&DUE, "r.attempt - 1", "r.due_at".to_owned(), None),
             };
             let carried = format!("r.queue, r.shard, r.priority, {job}, 0, 0, 1, r.fence");
             let values = [attempt, "NULL", due.as_str()];
@@ -224,7 +224,7 @@ impl Turn<'_> {
         if ended.outcome == JobEnd::Running {
             return statements;
         }
-        if ended.outcome == JobEnd::GivenBack {
+        if ended.outcome == JobEnd::Returned {
             // The rest becomes a block again.
             statements.extend(self.delete_block(unit, Which::Canceled));
             let values = ["r.attempt - 1", "r.every_us", "r.due_at"];
