@@ -4,7 +4,7 @@ use super::entries::{MOST_DELETED, MOST_ENTRIES, list, micros, moment};
 use super::narrow::by_key;
 use super::payloads::PIECE;
 use super::queues::Queue;
-use crate::db::{Batch, Fault, LIST, Plain, Reply, Row, Session, Statement, text_literal};
+use crate::db::{Batch, Fault, LIST, Plain, Reply, Row, Session, Statement};
 use crate::schema::{DONE, JOB_PARTS, JOBS, PUTS, QUEUE_MINUTES, Tables, WORKERS};
 
 /// How long is kept what is only looked up.
@@ -235,50 +235,62 @@ struct DeleteOld<'a> {
 
 impl DeleteOld<'_> {
     fn puts(&self) -> Option<String> {
-        let puts: Vec<_> = self.puts.iter().map(|put| text_literal(put)).collect();
-        (!puts.is_empty()).then(|| {
-            format!(
-                "DELETE p FROM {} WHERE p.put IN ({})",
-                by_key(self.tables, &PUTS, "p"),
-                puts.join(",")
-            )
-        })
+        let mut puts = self.puts.iter().map(|put| ascii_literal(put));
+        let first = format!("{} AS put", puts.next()?);
+        Some(format!(
+            "DELETE p FROM {} STRAIGHT_JOIN {} ON p.put = old.put",
+            rows(first, puts),
+            by_key(self.tables, &PUTS, "p")
+        ))
     }
 
     fn jobs(&self) -> Vec<String> {
         let Some(first) = self.done.first() else {
             return Vec::new();
         };
-        let each = self
-            .done
+        let (job, last, block) = (first.job, first.last_job, first.block);
+        let own = format!("{} AS done_at, {job} AS job", moment(first.at));
+        let others = self.done[1..]
             .iter()
-            .map(|done| format!("n.done_at = {} AND n.job = {}", moment(done.at), done.job));
-        let each = each.collect::<Vec<_>>().join(" OR ");
-        let of = format!("n.queue = {} AND ({each})", self.queue.id);
+            .map(|done| format!("{}, {}", moment(done.at), done.job));
         let by_key = |table, alias| by_key(self.tables, table, alias);
-        let (n, j, p) = (
+        let (j, p) = (by_key(&JOBS, "j"), by_key(&JOB_PARTS, "p"));
+        let n = format!(
+            "{} STRAIGHT_JOIN {} ON n.queue = {} AND n.done_at = old.done_at AND n.job = old.job",
+            rows(own, others),
             by_key(&DONE, "n"),
-            by_key(&JOBS, "j"),
-            by_key(&JOB_PARTS, "p"),
+            self.queue.id
         );
-        let mut statements = if first.block == 0 {
+        let mut statements = if block == 0 {
             vec![
-                format!("DELETE p FROM {n} STRAIGHT_JOIN {p} ON p.job = n.job WHERE {of}"),
-                format!("DELETE j FROM {n} STRAIGHT_JOIN {j} ON j.id = n.job WHERE {of}"),
+                format!("DELETE p FROM {n} STRAIGHT_JOIN {p} ON p.job = n.job"),
+                format!("DELETE j FROM {n} STRAIGHT_JOIN {j} ON j.id = n.job"),
             ]
         } else {
-            let (job, last, block) = (first.job, first.last_job, first.block);
-            let of = format!("{of} AND j.id BETWEEN {job} AND {last} AND j.block = {block}");
+            let of = format!("j.id BETWEEN {job} AND {last} AND j.block = {block}");
             vec![
                 format!(
-                    "DELETE p FROM {n} STRAIGHT_JOIN {j} STRAIGHT_JOIN {p} ON p.job = j.id WHERE {of}"
+                    "DELETE p FROM {n} STRAIGHT_JOIN {j} ON {of} STRAIGHT_JOIN {p} ON p.job = j.id"
                 ),
-                format!("DELETE j FROM {n} STRAIGHT_JOIN {j} WHERE {of}"),
+                format!("DELETE j FROM {n} STRAIGHT_JOIN {j} ON {of}"),
             ]
         };
-        statements.push(format!("DELETE n FROM {n} WHERE {of}"));
+        statements.push(format!("DELETE n FROM {n}"));
         statements
     }
+}
+
+/// These rows as the table `old`. Where a statement names them in its condition instead, a server scans a small table, and waits for the
+/// rows of others.
+fn rows(first: String, others: impl Iterator<Item = String>) -> String {
+    let all: Vec<_> = std::iter::once(first).chain(others).collect();
+    format!("(SELECT {}) old", all.join(" UNION ALL SELECT "))
+}
+
+/// A literal that is compared with a column of ids by its key.
+fn ascii_literal(id: &str) -> String {
+    let hex = id.bytes().map(|byte| format!("{byte:02x}"));
+    format!("_ascii x'{}' COLLATE ascii_bin", hex.collect::<String>())
 }
 
 impl Batch for DeleteOld<'_> {
