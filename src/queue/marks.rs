@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use crate::base::clock::Moment;
 
-/// Claims that look below the mark may take this fraction of the time.
-const PART: u32 = 20;
+/// Claims that look below the mark may take one part in this many of the time.
+const PART_OF_TIME: u32 = 20;
 
-/// Longest pauses between looks below the mark: the first in general, the second if the last claim found nothing.
+/// The longest pause between two looks below the mark.
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
-const SHORTEST_REST: Duration = Duration::from_secs(1);
+/// The same, if the last claim found nothing.
+const LONGEST_IDLE_REST: Duration = Duration::from_secs(1);
 
 /// For how many priorities of a shard marks are kept at most.
 const MOST_PRIORITIES: usize = 16;
@@ -79,9 +80,9 @@ impl Marks {
             mark.claimed.pop_first();
         }
         if began.is_empty() {
-            let rest = (took * PART).min(LONGEST_REST);
+            let rest = (took * PART_OF_TIME).min(LONGEST_REST);
             mark.rests_until = Moment::now() + rest;
-            mark.rests_idle_until = Moment::now() + rest.min(SHORTEST_REST);
+            mark.rests_idle_until = Moment::now() + rest.min(LONGEST_IDLE_REST);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Deleting what nobody needs any more, a little at a time.
+//! Deletes expired jobs, puts, counts and workers, a batch at a time.
 
 use super::entries::{MOST_DELETED, MOST_ENTRIES, list, micros, moment};
 use super::narrow::by_key;
@@ -7,33 +7,33 @@ use super::queues::Queue;
 use crate::db::{Batch, Fault, LIST, Plain, Reply, Row, Session, Statement};
 use crate::schema::{DONE, JOB_PARTS, JOBS, PUTS, QUEUE_MINUTES, Tables, WORKERS};
 
-/// How long is kept what is only looked up.
+/// How long puts, counts and departed workers are kept.
 const KEPT: &str = "INTERVAL 1 DAY";
 
-/// Parts of payloads that are deleted at once, but for those of one job: 16 MB, as long as the server does not take small packets alone.
+/// The most payload parts in one transaction, about 16 MB. One job may exceed it.
 pub(super) const MOST_PARTS: u64 = 64;
 
-/// Where jobs that others are about to delete cannot be skipped: so many times as many candidates as are deleted.
+/// Without `SKIP LOCKED`: how many candidates are read for each row that is deleted.
 const CANDIDATES: usize = 4;
 
 /// What was deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pruned {
-    /// So many jobs.
+    /// The number of jobs.
     pub jobs: u64,
-    /// So many notes of puts.
+    /// The number of puts.
     pub puts: u64,
-    /// Where it goes on: what was done before this moment is gone, or others are about to delete it. In microseconds since 1970, UTC.
+    /// Where the next call starts: earlier jobs are deleted, or others are deleting them. In microseconds since 1970, UTC.
     pub reached: Option<i64>,
     /// Whether there may be more.
     pub has_more: bool,
 }
 
-/// Deletes some of the jobs of the queue that were kept for as long as it says, from a moment on, and some of the notes of all puts that are
-/// older than a day. What others are about to delete is skipped, where that is possible. There must be no transaction under way.
+/// Deletes some of the queue's expired jobs, from a moment on, and some puts that are older than a day. Skips rows that others are deleting,
+/// if the server can. There must be no transaction under way.
 ///
 /// # Errors
-/// Those of a statement; nothing depends on it.
+/// Those of a statement. Nothing is lost: a later call deletes the same.
 pub fn prune(
     tables: &Tables,
     queue: &Queue,
@@ -67,7 +67,7 @@ pub fn prune(
     })
 }
 
-/// Of more candidates than are deleted at once, keeps some that follow each other.
+/// Keeps a random run of candidates, if there are more than are deleted at once.
 fn leave_some_to_others<T>(found: &mut Vec<T>) {
     if found.len() > MOST_ENTRIES {
         let chance = usize::try_from(getrandom::u32().unwrap_or_default()).unwrap_or_default();
@@ -76,10 +76,10 @@ fn leave_some_to_others<T>(found: &mut Vec<T>) {
     }
 }
 
-/// Deletes some of the counts of minutes of the queue and of its workers that are gone for more than a day.
+/// Deletes some of the queue's counts for each minute, and of its departed workers, that are older than a day.
 ///
 /// # Errors
-/// Those of a statement; nothing depends on it.
+/// Those of a statement. Nothing is lost: a later call deletes the same.
 pub fn prune_records(tables: &Tables, queue: &Queue, session: &mut Session) -> Result<(), Fault> {
     let id = queue.id;
     session.run(&Plain(format!(
@@ -98,7 +98,7 @@ pub fn prune_records(tables: &Tables, queue: &Queue, session: &mut Session) -> R
     )))
 }
 
-/// Workers that are gone for long.
+/// Asks for workers that departed more than a day ago.
 struct AskGone<'a> {
     tables: &'a Tables,
     queue: &'a Queue,
@@ -138,7 +138,7 @@ struct Done {
     parts: u64,
 }
 
-/// How many of these are deleted at once: a block alone, for it has up to a thousand jobs.
+/// How many of these fit into one transaction: one block, which has up to a thousand jobs, or jobs with up to [`MOST_PARTS`] parts.
 fn at_once(found: &[Done]) -> usize {
     let mut parts: u64 = 0;
     let fit = found.iter().take_while(|done| {

@@ -160,7 +160,7 @@ impl Scheduler<'_> {
         let mut wake: Option<i64> = None;
         let now = Moment::now();
         let seen = self.ticks.clone();
-        for tick in seen.clone() {
+        for tick in &seen {
             let is_mine = tick.daemon.as_ref() == Some(&self.facts.id);
             let Some(&at) = self.by_name.get(&tick.name) else {
                 if is_mine {

@@ -1,5 +1,4 @@
-//! Deletion of what is too old keeps pace with what is done: as long as there is more, a worker deletes two jobs for each that it has done,
-//! and all that there is while it is idle.
+//! Deletes expired jobs: two for each completed one, and all of them while the worker is idle.
 
 use std::time::Duration;
 
@@ -9,41 +8,41 @@ use super::{Claimer, SHORTEST_PAUSE, Stop, sleep_longer};
 use crate::base::clock::Moment;
 use crate::queue::{self, Idle, LookOrSleep, Pruned};
 
-/// From one look whether there is something to delete to the next, where there was nothing more.
+/// The interval between checks for expired rows, if the last check found no more.
 pub(super) const PRUNE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long a worker deletes that has jobs to run, beyond what keeps pace.
+/// How long a worker with jobs to run goes on deleting after such a check.
 const LONGEST_PRUNE: Duration = Duration::from_millis(200);
 
-/// How long a worker that has drained its queue deletes before it ends.
+/// How long a worker that has drained its queue deletes what it still owes, before it ends.
 const LONGEST_PAYMENT: Duration = Duration::from_secs(30);
 
-/// How long an idle worker deletes before it looks whether something is due.
+/// How long an idle worker deletes before it checks whether a job is due.
 const IDLE_PRUNE: Duration = Duration::from_millis(20);
 
-/// A look takes no more than this part of the time: what others have deleted is in its way as long as a backup may read it.
-const PART: u32 = 20;
+/// Checks take at most one part in this many of the time: beside a backup they wade through deleted rows.
+const PART_OF_TIME: u32 = 20;
 
-/// Jobs that are deleted for each that is done.
+/// How many jobs are deleted for each completed one.
 const PACE: u64 = 2;
 
-/// A debt is paid with so many times as many, a little with each turn: what has ended is not to wait for it.
+/// The most deletions for each completed job in one turn, so that outcomes are recorded without delay.
 const MOST_PACE: u64 = 2 * PACE;
 
-/// Jobs done for which something is still to be deleted, at most, while it is not known whether there is something.
+/// The largest debt of deletions that is counted.
 const MOST_OWED: u64 = 50_000;
 
-/// One in so many workers that end by themselves deletes what is too old, whether it has something to do or not: each leaves a row.
+/// Of workers that end by themselves, one in this many prunes, even if it ran no job: each worker leaves a row.
 const PRUNES_ONE_IN: u16 = 16;
 
-/// When a worker that may end before it has pruned does it. There may be no other: cron starts one that ends, again and again.
+/// When a worker prunes that may end before the interval is over. There may be no other worker: cron may start short ones only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EarlyPrune {
-    /// It does not.
+    /// Not early.
     No,
-    /// When it looks whether there is more to do, once it had something.
+    /// Before its last look for a job, if it has claimed one.
     AfterClaim,
-    /// When it looks the next time.
+    /// Before its next look for a job.
     Now,
 }
 
@@ -52,8 +51,8 @@ impl EarlyPrune {
         match until {
             Until::Stopped => Self::No,
             _ if chance_below(PRUNES_ONE_IN) == 0 => Self::Now,
-            // What it has done may be many jobs; of one it is not said that nothing more is due.
             Until::Drained => Self::AfterClaim,
+            // It completes one job, and never looks again.
             Until::Once => Self::No,
         }
     }
@@ -66,22 +65,22 @@ impl EarlyPrune {
     }
 }
 
-/// How far a worker has come with that.
+/// A worker's pruning.
 #[derive(Debug)]
 pub(super) struct Pruning {
-    /// When it last began from the oldest.
+    /// When it last checked, beginning with the oldest rows.
     pub(super) begun: Moment,
-    /// How long after that it does so again.
+    /// The time from that check to the next.
     interval: Duration,
-    /// What it has deleted up to, since then.
+    /// The next deletion starts at jobs completed at this moment, in microseconds since 1970.
     reached: Option<i64>,
-    /// Whether there is more.
+    /// Whether there may be more expired rows.
     pub(super) is_behind: bool,
-    /// How many are to be deleted for what was done.
+    /// How many deletions are owed for completed jobs.
     owed: u64,
-    /// How many were done since it last deleted.
+    /// How many jobs were completed since the last deletion.
     done: u64,
-    /// Whether it is to begin sooner, as a worker that may end soon.
+    /// Whether to prune before the interval is over.
     pub(super) early: EarlyPrune,
 }
 
@@ -102,7 +101,7 @@ impl Pruning {
         self.early == EarlyPrune::Now || self.begun.elapsed() > self.interval
     }
 
-    /// What was deleted. `None`: others were in the way, and there may be more.
+    /// Notes one deletion. `None`: rows were locked, so there may be more.
     fn note(&mut self, pruned: Option<Pruned>) {
         self.is_behind = pruned.is_none_or(|pruned| pruned.has_more);
         if let Some(pruned) = pruned {
@@ -115,7 +114,7 @@ impl Pruning {
         }
     }
 
-    /// So many jobs were done.
+    /// Notes that this many jobs were completed.
     pub(super) fn count(&mut self, done: u64) {
         self.owed = (self.owed + PACE * done).min(MOST_OWED);
         self.done += done;
@@ -123,7 +122,7 @@ impl Pruning {
 }
 
 impl Claimer<'_> {
-    /// Deletes what is too old, for a while; an idle worker until nothing is left or something is due.
+    /// Deletes expired rows for a while; an idle worker until none are left or a job is due.
     pub(super) fn prune(&mut self, is_idle: bool) -> Result<(), Stop> {
         let begun = Moment::now();
         if self.pruning.is_due() {
@@ -149,7 +148,7 @@ impl Claimer<'_> {
         Ok(())
     }
 
-    /// Deletes as much as keeps pace with what was done, the rest after the next turn where that is asked for.
+    /// Deletes what keeps pace with the completed jobs; the rest of the debt follows after later turns.
     pub(super) fn keep_pace(&mut self) -> Result<(), Stop> {
         if self.pruning.is_due() {
             self.prune(false)?;
@@ -164,7 +163,7 @@ impl Claimer<'_> {
         Ok(())
     }
 
-    /// Deletes what is still to be deleted for what was done, before a worker ends that has drained its queue.
+    /// Deletes what is still owed, before a worker ends that has drained its queue.
     pub(super) fn pay_debt(&mut self) -> Result<(), Stop> {
         let begun = Moment::now();
         let mut pause = SHORTEST_PAUSE;
@@ -189,11 +188,11 @@ impl Claimer<'_> {
         self.ask(|session| queue::prune_records(&tables, &queue, session))?;
         self.prune_some()?;
         self.pruning.begun = begun;
-        self.pruning.interval = PRUNE_INTERVAL.max(begun.elapsed() * PART);
+        self.pruning.interval = PRUNE_INTERVAL.max(begun.elapsed() * PART_OF_TIME);
         Ok(())
     }
 
-    /// Whether it could. Where others were in the way, there may be more.
+    /// Deletes one batch. `false`: rows were locked.
     fn prune_some(&mut self) -> Result<bool, Stop> {
         let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
         self.session()?;
@@ -202,7 +201,7 @@ impl Claimer<'_> {
         let from = self.pruning.reached;
         let pruned = self.ask(|session| queue::prune(&tables, &queue, skips, from, session))?;
         self.pruning.note(pruned);
-        // It may be much.
+        // One batch can take longer than the time between two renewals.
         self.keep_lease()?;
         Ok(pruned.is_some())
     }
