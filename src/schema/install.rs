@@ -213,8 +213,8 @@ impl Installer<'_> {
             format!("INSERT INTO {table} SELECT * FROM {table} WHERE FALSE")
         });
         for sql in uses.into_iter().chain(inserts) {
-            let used = session.run(&Execute(sql));
-            used.map_err(|fault| self.explain(fault, session))?;
+            let answer = session.run(&Execute(sql));
+            answer.map_err(|fault| self.explain(fault, session))?;
         }
         Ok(())
     }

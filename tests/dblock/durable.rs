@@ -876,12 +876,11 @@ fn a_keeper_that_cannot_live_after_the_commands_end_is_replaced_for_as_long_as_t
     let folder = tempfile::tempdir().unwrap();
     let password = folder.path().join("password");
     std::fs::write(&password, PASSWORD).unwrap();
-    let run = Dblock::run(server, &name).args(["-v", "--ttl", "60", "--hold-at-least", "60"]);
+    let run = Dblock::run(server, &name).args(["-v", "--ttl", "60", "--hold-at-least", "600"]);
     let run = run.env_remove("DBLOCK_PASSWORD").without_terminal();
     let run = run.arg("--password-file").arg(&password);
     let mut run = run.sh("exit 5").spawn();
     run.wait_stderr("dblock: holding ", SOON);
-    let before = session_of(server, &name).expect("it is held");
     eventually("the keeper alone is left", SOON, || {
         run.children().len() == 1
     });
@@ -891,10 +890,22 @@ fn a_keeper_that_cannot_live_after_the_commands_end_is_replaced_for_as_long_as_t
     // More than may die without a reason.
     let mut seen = vec![keeper];
     next_keepers(&run, &mut seen, 7, drop);
-    std::fs::write(&password, PASSWORD).unwrap();
-    eventually("it is held on another session", SOON, || {
-        session_of(server, &name).is_some_and(|session| session != before)
-    });
+    let expires = || -> Option<String> {
+        let expires = "SELECT CAST(expires_at AS CHAR) FROM dblock.dblock_locks WHERE name = ?";
+        let row: Option<Option<String>> = server.admin().exec_first(expires, (&name,)).unwrap();
+        row.flatten()
+    };
+    let before = expires();
+    assert!(
+        before.is_some() && run.is_running(),
+        "it is held: {}",
+        run.stderr()
+    );
+    // A keeper that starts just now must not find half a password.
+    let written = folder.path().join("written");
+    std::fs::write(&written, PASSWORD).unwrap();
+    std::fs::rename(&written, &password).unwrap();
+    eventually("it is renewed", SOON, || expires() > before);
     assert!(run.is_running(), "{}", run.stderr());
     run.signal(Signal::SIGTERM);
     run.wait_within(SOON).expect_code(5);

@@ -367,7 +367,7 @@ fn judge(admin: &mut Conn) {
                 .map(|what| format!("{what}: {shape}")),
         );
         // For servers that cannot skip what is locked.
-        if shape.contains("FOR UPDATE SKIP LOCKED") && shape.contains("STRAIGHT_JOIN") {
+        if shape.contains("FOR UPDATE SKIP LOCKED") && statement.starts_with("INSERT") {
             let among = " AND (d.priority = 0 AND d.job IN (1,2,3,250001,250002,250003)) ORDER BY";
             let claim = statement
                 .replace(" SKIP LOCKED", "")

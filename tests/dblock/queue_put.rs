@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use crate::harness::pty::Shell;
 use crate::harness::{
     Dblock, Kind, Output, Proxy, SOON, Server, Tables, both_servers, children_of, eventually,
-    numbered_lines, runs,
+    numbered_lines, runs, unique,
 };
 
 /// Tables with the queue `q`.
@@ -83,25 +83,27 @@ fn count(tables: &Tables, what: &str) -> u64 {
 #[test]
 fn a_pipe_with_long_gaps_costs_no_session_that_the_server_has_ended() {
     let tables = with_queue(Server::shared(Kind::MySql), &[]);
-    let work = put(&tables, &["--lines", "-v"]).stdin(Stdio::piped());
-    let mut run = work.spawn();
+    let (mut admin, account) = (tables.admin(), unique("gaps"));
+    tables.sql(&format!("CREATE USER '{account}'@'%' IDENTIFIED BY 'gaps'"));
+    tables.grant("SELECT, INSERT, UPDATE, DELETE", &account);
+    let put = put(&tables, &["--lines", "-v"]).user(&account);
+    let put = put.env("DBLOCK_PASSWORD", "gaps").stdin(Stdio::piped());
+    let mut run = put.spawn();
     let mut stdin = run.take_stdin();
     writeln!(stdin, "a").unwrap();
     run.wait_line("1", SOON);
-    let sessions = format!(
-        "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '{}' AND user = 'dblock'",
-        tables.database
-    );
-    let mut admin = tables.admin();
-    eventually("the session is ended", SOON, || {
-        admin.query_first::<u32, _>(&sessions).unwrap() == Some(0)
-    });
+    let sessions =
+        format!("SELECT COUNT(*) FROM information_schema.processlist WHERE user = '{account}'");
+    let mut count = || admin.query_first::<u32, _>(&sessions).unwrap();
+    assert_eq!(count(), Some(1));
+    eventually("the session is ended", SOON, || count() == Some(0));
     writeln!(stdin, "b").unwrap();
     run.wait_line("2", SOON);
     drop(stdin);
     let output = run.wait_within(SOON);
     output.expect_code(0);
     assert!(!output.stderr.contains("lost "), "{}", output.stderr);
+    tables.sql(&format!("DROP USER '{account}'@'%'"));
 }
 
 both_servers! {
