@@ -14,7 +14,7 @@ use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::{AskHasNotJoined, AskMultiPrimary, NOT_JOINED};
 use crate::db::server_facts::{AskSessionInfo, READ_ONLY, is_read_only};
-use crate::db::{Connector, Fault, Session, quoted_identifier};
+use crate::db::{Connector, Fault, Plain, Session, quoted_identifier};
 
 /// How long to wait for another init on the same tables, in seconds.
 const TURN_LIMIT: u32 = 30;
@@ -95,8 +95,9 @@ impl Installer<'_> {
         loop {
             let reached = connector.connect(|session| {
                 prepare(session)?;
-                let limit = format!("SET SESSION wait_timeout = {SESSION_LIMIT}");
-                session.run(&Execute(limit))?;
+                session.run(&Plain(format!(
+                    "/* dblock init session */ SET SESSION wait_timeout = {SESSION_LIMIT}"
+                )))?;
                 if is_read_only(session)? {
                     // Checking does no harm on a read-only server.
                     let refused = || Fault::ReadOnly(READ_ONLY.to_owned());
@@ -206,7 +207,7 @@ impl Installer<'_> {
         let uses = [
             format!("SELECT 1 FROM {all} WHERE FALSE"),
             format!("UPDATE {all} SET {} WHERE FALSE", unchanged.join(", ")),
-            format!("DELETE {all} FROM {all} WHERE FALSE"),
+            format!("DELETE FROM {all} USING {all} WHERE FALSE"),
         ];
         let inserts = TABLES.each_ref().map(|table| {
             let table = named(table);

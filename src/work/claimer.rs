@@ -112,17 +112,20 @@ fn claim(
     detach(link, c"dblock-claimer")?;
     let tables = Tables::new(&spec.connection.database);
     let lock = wake_lock(tables.database(), &spec.queue);
+    let is_resumed = resumed.is_some();
     let mut claimer = Claimer {
         spec,
         facts,
         board,
-        coordinator: Processes {
-            pid: parent.as_raw(),
-            own_group: false,
+        coordinator: Coordinator {
+            process: Processes {
+                pid: parent.as_raw(),
+                own_group: false,
+            },
+            is_outlived: false,
         },
         link,
         pending: VecDeque::new(),
-        outlives: false,
         connector,
         tables,
         lock,
@@ -143,7 +146,10 @@ fn claim(
         counted: Moment::now(),
         fruitless_pause: SHORTEST_PAUSE,
         no_room: LONGEST_PAUSE,
-        refused: None,
+        refusals: Refusals {
+            latest: None,
+            has_worked: is_resumed,
+        },
         has_more: false,
         shard: 0,
         head: Head::No,
@@ -179,13 +185,10 @@ struct Claimer<'a> {
     facts: &'a WorkerFacts,
     /// The running commands.
     board: Board,
-    /// The process that ends them.
-    coordinator: Processes,
+    coordinator: Coordinator,
     link: &'a Link,
     /// Messages that were read, but not acted on yet.
     pending: VecDeque<Next<ToClaimer>>,
-    /// Whether this process outlives the coordinator, as long as commands run.
-    outlives: bool,
     connector: Connector,
     tables: Tables,
     /// The named lock that the head of the idle workers holds.
@@ -208,8 +211,7 @@ struct Claimer<'a> {
     fruitless_pause: Duration,
     /// The next pause when the server has no room.
     no_room: Duration,
-    /// The latest refusals that may pass.
-    refused: Option<Refused>,
+    refusals: Refusals,
     shard: u16,
     /// Whether this worker is the head of the idle workers.
     head: Head,
@@ -225,6 +227,20 @@ struct Claimer<'a> {
     has_said_paused: bool,
     /// Whether there was no room for payloads. Then nothing more is claimed.
     is_stuck: bool,
+}
+
+/// The process that ends the commands.
+struct Coordinator {
+    process: Processes,
+    /// Whether this process outlives it, as long as commands run.
+    is_outlived: bool,
+}
+
+/// What is known of refusals that may pass.
+struct Refusals {
+    latest: Option<Refused>,
+    /// Whether any turn of this worker was carried out. Before that a refusal is not one that passes: a privilege is missing, say.
+    has_worked: bool,
 }
 
 /// Refusals that may pass, one soon after the other.
@@ -324,26 +340,26 @@ impl Claimer<'_> {
 
     /// From here on commands may run. If the coordinator dies, this process must hold their jobs until they are gone.
     fn outlive(&mut self) {
-        if !std::mem::replace(&mut self.outlives, true) {
+        if !std::mem::replace(&mut self.coordinator.is_outlived, true) {
             let _ = prctl::set_pdeathsig(None);
         }
     }
 
     /// No command runs: the kernel ends this process with the coordinator.
     fn die_with_coordinator(&mut self) -> Result<(), Stop> {
-        if std::mem::take(&mut self.outlives) {
-            die_with(Pid::from_raw(self.coordinator.pid)).map_err(Stop::Failed)?;
+        if std::mem::take(&mut self.coordinator.is_outlived) {
+            die_with(Pid::from_raw(self.coordinator.process.pid)).map_err(Stop::Failed)?;
         }
         Ok(())
     }
 
     fn is_orphan(&self) -> bool {
-        getppid().as_raw() != self.coordinator.pid
+        getppid().as_raw() != self.coordinator.process.pid
     }
 
     /// Ends this process if the coordinator has died, once nothing runs.
     fn check_coordinator(&self) -> Result<(), Stop> {
-        if self.outlives && self.is_orphan() && !self.board.kill_all() {
+        if self.coordinator.is_outlived && self.is_orphan() && !self.board.kill_all() {
             let line = "the supervisor is gone";
             return Err(Stop::Failed(Failure::new(Reason::OsRefused, line)));
         }
@@ -581,7 +597,7 @@ impl Claimer<'_> {
         let held = |worker: &&Worker| worker.held_until > Moment::now();
         let held = self.worker.as_ref().filter(held);
         let held = held.map(|worker| worker.number);
-        if self.board.has_others_than(held) && self.coordinator.is_stopped() {
+        if self.board.has_others_than(held) && self.coordinator.process.is_stopped() {
             self.board.kill_others_than(held);
         }
     }
@@ -659,10 +675,12 @@ impl Claimer<'_> {
         let ttl = self.worker.as_ref().map(|worker| worker.queue.ttl);
         let now = Moment::now();
         let refused = self
-            .refused
+            .refusals
+            .latest
             .filter(|refused| now.since(refused.last) < REFUSALS_APART);
         let since = refused.map_or(now, |refused| refused.since);
-        if !may_pass(&failure) || ttl.is_none_or(|ttl| now.since(since) >= ttl) {
+        let passes = may_pass(&failure) && self.refusals.has_worked;
+        if !passes || ttl.is_none_or(|ttl| now.since(since) >= ttl) {
             return Err(Stop::Failed(failure));
         }
         if refused.is_none() {
@@ -673,13 +691,14 @@ impl Claimer<'_> {
         self.drop_session(&failure.line);
         sleep(self.limit_by_lease(REFUSED_PAUSE));
         let last = Moment::now();
-        self.refused = Some(Refused { since, last });
+        self.refusals.latest = Some(Refused { since, last });
         Ok(())
     }
 
     /// Notes that a turn was carried out: refusals of other statements have not ended the work.
     fn note_no_refusal(&mut self) {
-        if let Some(refused) = &mut self.refused {
+        self.refusals.has_worked = true;
+        if let Some(refused) = &mut self.refusals.latest {
             refused.since = Moment::now();
         }
     }

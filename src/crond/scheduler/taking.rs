@@ -164,12 +164,12 @@ impl Scheduler<'_> {
             let is_mine = tick.daemon.as_ref() == Some(&self.facts.id);
             let Some(&at) = self.by_name.get(&tick.name) else {
                 if is_mine {
-                    self.return_tick(&tick)?;
+                    self.return_tick(tick)?;
                 }
                 continue;
             };
             if is_mine {
-                self.start_own(at, &tick);
+                self.start_own(at, tick);
                 continue;
             }
             // Ticks under way continue, even while the job is paused.
@@ -180,7 +180,7 @@ impl Scheduler<'_> {
                 if tick.is_orphan {
                     let since = *self.orphans.entry(tick.run.clone()).or_insert(now);
                     if self.is_for_me(&tick.name, tick.tick) || since + HEAD_START <= now {
-                        self.rescue(at, &tick)?;
+                        self.rescue(at, tick)?;
                     }
                 }
                 continue;
@@ -197,10 +197,10 @@ impl Scheduler<'_> {
                 let all = seen.iter().filter(|other| other.name == tick.name);
                 has_waited(tick.tick, all.map(|other| (other.tick, other.is_waiting())))
             };
-            if is_free && self.is_too_late(at, &tick) {
-                self.abandon(at, &tick, None)?;
+            if is_free && self.is_too_late(at, tick) {
+                self.abandon(at, tick, None)?;
             } else if is_free {
-                self.retake(at, &tick, tick.failures, None)?;
+                self.retake(at, tick, tick.failures, None)?;
             }
         }
         Ok(wake.map(|at| self.moment_of(at)))
