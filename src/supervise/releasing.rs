@@ -30,7 +30,7 @@ impl Supervisor<'_> {
         }
         // The keeper learns of the end before the pid is free for another process, so it never kills a stranger.
         let end = self.run_end(&conclusion);
-        self.replacing.cancel();
+        self.replacing.begin_anew();
         let mut limit = limit;
         // If a success is not recorded, another host runs the job again.
         if !self.asked_to_end && self.counts(end.as_deref()) {
@@ -156,12 +156,17 @@ impl Supervisor<'_> {
     /// The keeper has died before it has released the lock, or recorded the run. Schedules another one to release a lock that outlives its
     /// keeper, or to record a success that counts. `false`: there is no other.
     fn schedule_releasing_keeper(&mut self, releasing: &Releasing) -> bool {
+        let has_died_before = self.keeper.pid().is_none();
         let died = self.keeper.reap();
         let end = self.run_end(&releasing.conclusion);
         let is_to_record = self.counts(end.as_deref()) && !releasing.is_recorded;
         let is_to_release = self.lock.is_held() && self.grant_that_outlives().is_some();
         if releasing.only_records || !(is_to_record || is_to_release) {
             return false;
+        }
+        if has_died_before {
+            self.replacing.start_now();
+            return true;
         }
         match self.replacing.schedule(died) {
             Ok(Some(cause)) => self.log.info(format_args!("{cause}; another one goes on")),
@@ -179,7 +184,11 @@ impl Supervisor<'_> {
                 let end = self.run_end(&releasing.conclusion);
                 self.keeper.send(&ToKeeper::Release(end));
             }
-            Err(failure) => self.note_fault_at_the_end(&failure),
+            Err(failure) => {
+                self.note_fault_at_the_end(&failure);
+                // Because of the fault it pauses.
+                let _ = self.replacing.schedule(None);
+            }
         }
     }
 

@@ -64,9 +64,20 @@ impl Replacing {
         is_new
     }
 
-    /// The command has ended, so a pending restart is cancelled: the keeper that releases the lock is started at once.
+    /// Cancels a pending restart.
     pub fn cancel(&mut self) {
         self.restarts.next = None;
+    }
+
+    /// The command has ended: cancels a pending restart, and counts deaths anew.
+    pub fn begin_anew(&mut self) {
+        self.restarts.on_success();
+        self.cancel();
+    }
+
+    /// The next keeper is started at once.
+    pub fn start_now(&mut self) {
+        self.restarts.next = Some(Moment::now());
     }
 }
 
