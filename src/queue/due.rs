@@ -1,7 +1,7 @@
 //! Due jobs: moves delayed jobs whose time has come, and finds shards and candidates for claims.
 
 use super::Queue;
-use super::narrow::{CARRIED, NAMED, by_key, insert_into};
+use super::narrow::{CARRIED, NAMED, by_key, insert_into, rows};
 use crate::db::{Batch, Fault, Reply, Row, Session, Statement};
 use crate::schema::{DELAYED, DUE, Tables};
 
@@ -77,9 +77,9 @@ impl Batch for Promote<'_> {
     type Answer = ();
 
     fn statements(&self) -> Vec<String> {
-        if self.jobs.is_empty() {
+        let [first, others @ ..] = self.jobs else {
             return vec!["/* dblock queue promoted */ COMMIT".to_owned()];
-        }
+        };
         let jobs: Vec<_> = self.jobs.iter().map(u64::to_string).collect();
         let delayed = self.tables.of(&DELAYED);
         let of = format!("job IN ({}) AND queue = {}", jobs.join(","), self.queue.id);
@@ -93,7 +93,11 @@ impl Batch for Promote<'_> {
                     None
                 )
             ),
-            format!("DELETE x FROM {delayed} x FORCE INDEX (by_job) WHERE {of}"),
+            format!(
+                "DELETE x FROM {} STRAIGHT_JOIN {delayed} x FORCE INDEX (by_job) ON x.job = old.job WHERE x.queue = {}",
+                rows(format!("{first} AS job"), others.iter().map(u64::to_string)),
+                self.queue.id
+            ),
             "COMMIT".to_owned(),
         ]
     }

@@ -51,3 +51,10 @@ pub(super) fn insert_into(
         "INSERT INTO {table} ({CARRIED}, attempt, every_us, due_at{columns}) SELECT {carried}, {attempt}, {every}, {due}{more}"
     )
 }
+
+/// These rows as the table `old`. Where a statement names them in its condition instead, a server scans a small table, and waits for the
+/// rows of others.
+pub(super) fn rows(first: String, others: impl Iterator<Item = String>) -> String {
+    let all: Vec<_> = std::iter::once(first).chain(others).collect();
+    format!("(SELECT {}) old", all.join(" UNION ALL SELECT "))
+}

@@ -1,7 +1,7 @@
 //! Deletes expired jobs, puts, counts and workers, a batch at a time.
 
 use super::entries::{MOST_DELETED, MOST_ENTRIES, list, micros, moment};
-use super::narrow::by_key;
+use super::narrow::{by_key, rows};
 use super::payloads::PIECE;
 use super::queues::Queue;
 use crate::db::{Batch, Fault, LIST, Plain, Reply, Row, Session, Statement};
@@ -278,13 +278,6 @@ impl DeleteOld<'_> {
         statements.push(format!("DELETE n FROM {n}"));
         statements
     }
-}
-
-/// These rows as the table `old`. Where a statement names them in its condition instead, a server scans a small table, and waits for the
-/// rows of others.
-fn rows(first: String, others: impl Iterator<Item = String>) -> String {
-    let all: Vec<_> = std::iter::once(first).chain(others).collect();
-    format!("(SELECT {}) old", all.join(" UNION ALL SELECT "))
 }
 
 /// A literal that is compared with a column of ids by its key.

