@@ -5,8 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::jobs::{MOST_JOBS, State};
 use super::narrow::NAMED;
-use super::payloads::PIECE;
-use super::prune::MOST_PARTS;
+use super::payloads::{MOST_PARTS, PIECE};
 use crate::db::{Fault, LIST, Plain, Row, Session, Statement};
 use crate::schema::{DEAD, DELAYED, DONE, DUE, JOB_PARTS, JOBS, RUNNING, Table, Tables, WORKERS};
 

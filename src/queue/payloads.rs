@@ -9,6 +9,9 @@ const SHORT: u32 = 16 * 1024;
 /// How many bytes of a longer payload are read at once, and most bytes of a part.
 pub(super) const PIECE: u64 = 256 * 1024;
 
+/// The most payload parts in one transaction, about 16 MB. One job may exceed it.
+pub(super) const MOST_PARTS: u64 = 64;
+
 /// The most bytes in so many parts.
 pub(super) fn bytes_of_parts(parts: u32) -> u64 {
     PIECE * u64::from(parts)

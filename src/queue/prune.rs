@@ -2,16 +2,13 @@
 
 use super::entries::{MOST_DELETED, MOST_ENTRIES, list, micros, moment};
 use super::narrow::{by_key, rows};
-use super::payloads::PIECE;
+use super::payloads::{MOST_PARTS, PIECE};
 use super::queues::Queue;
 use crate::db::{Batch, Fault, LIST, Plain, Reply, Row, Session, Statement};
 use crate::schema::{DONE, JOB_PARTS, JOBS, PUTS, QUEUE_MINUTES, Tables, WORKERS};
 
 /// How long puts, counts and departed workers are kept.
 const KEPT: &str = "INTERVAL 1 DAY";
-
-/// The most payload parts in one transaction, about 16 MB. One job may exceed it.
-pub(super) const MOST_PARTS: u64 = 64;
 
 /// Without `SKIP LOCKED`: how many candidates are read for each row that is deleted.
 const CANDIDATES: usize = 4;
