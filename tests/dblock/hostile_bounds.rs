@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -195,31 +195,48 @@ fn status_bytes(pid: i32, field: &str) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// Runs dblock against this server; how it ended, and the most memory that its keeper was seen with.
+/// Runs dblock against a server that answers everything so, once the keeper was seen; how it ended,
+/// and the most memory that its keeper was seen with.
 #[track_caller]
-fn memory_of(fake: &Fake, limit: &str) -> (Output, u64) {
+fn memory_of(answer: Answer) -> (Output, u64) {
+    let seen = Arc::new(AtomicBool::new(false));
+    let shown = seen.clone();
+    let fake = Fake::start(Kind::MySql, move |_| {
+        within(SOON, || shown.load(Ordering::Relaxed));
+        answer.clone()
+    });
     let name = unique("hungry");
-    let dblock = Dblock::run_at(&fake.url(), &name)
-        .args(["--connect-timeout", limit])
-        // A program with all that a debugger wants is large; one that aborts looks into itself.
-        .env("RUST_BACKTRACE", "0");
-    let mut run = dblock.sh("echo ran").spawn();
+    let mut run = hungry(&fake, &name, "2").spawn();
     let mut most = 0;
     let ended = within(SOON, || {
-        let seen = run
+        let used = run
             .children()
             .into_iter()
             .filter_map(|pid| status_bytes(pid, "VmHWM"));
-        most = seen.max().unwrap_or_default().max(most);
+        most = used.max().unwrap_or_default().max(most);
+        seen.store(most > 0, Ordering::Relaxed);
         !run.is_running()
     });
     assert!(ended, "still runs: {}", run.stderr());
     assert!(most > 0, "its keeper was not seen: {}", run.stderr());
-    let output = run.wait();
+    (given_up(run.wait(), &name), most)
+}
+
+fn hungry(fake: &Fake, name: &str, limit: &str) -> Dblock {
+    Dblock::run_at(&fake.url(), name)
+        .args(["--connect-timeout", limit])
+        // A program with all that a debugger wants is large; one that aborts looks into itself.
+        .env("RUST_BACKTRACE", "0")
+        .sh("echo ran")
+}
+
+/// The command did not run, one line says why, and nothing is left.
+#[track_caller]
+fn given_up(output: Output, name: &str) -> Output {
     output.expect_stdout("").expect_one_line("");
     assert!(!output.stderr.contains(PASSWORD), "{output:#?}");
-    nothing_is_left(&name);
-    (output, most)
+    nothing_is_left(name);
+    output
 }
 
 /// A number with its length in front.
@@ -283,8 +300,7 @@ fn an_answer_without_end_costs_a_bounded_memory() {
             ),
         ] {
             scope.spawn(move || {
-                let fake = Fake::start(Kind::MySql, move |_| answer.clone());
-                let (output, most) = memory_of(&fake, "2");
+                let (output, most) = memory_of(answer);
                 assert!(
                     matches!(output.code, Some(INTERNAL | UNREACHABLE)),
                     "{what}: {output:#?}"
@@ -342,7 +358,8 @@ fn a_server_that_breaks_every_keeper_is_bounded_by_the_lease() {
 #[test]
 fn a_keeper_that_gives_up_before_the_lock_is_told_in_one_line() {
     let fake = Fake::start(Kind::MySql, |_| Answer::Raw(framed(1, &long(1 << 40))));
-    let (output, _) = memory_of(&fake, "5");
+    let name = unique("hungry");
+    let output = given_up(hungry(&fake, &name, "60").output(), &name);
     output.expect_code(INTERNAL);
     output.expect_said(["the keeper aborted", "64 MB", &fake.port.to_string()]);
 }
@@ -351,7 +368,7 @@ fn a_keeper_that_gives_up_before_the_lock_is_told_in_one_line() {
 fn a_check_has_the_same_limit() {
     let fake = Fake::start(Kind::MySql, |_| Answer::Raw(framed(1, &long(1 << 27))));
     let dblock = Dblock::bare()
-        .args(["check", "--connect-timeout", "5", "--url", &fake.url()])
+        .args(["check", "--connect-timeout", "60", "--url", &fake.url()])
         .env("DBLOCK_PASSWORD", PASSWORD);
     let output = dblock.output();
     output.expect_code(INTERNAL).expect_stdout("");
