@@ -20,6 +20,7 @@ pub mod schema;
 mod server;
 mod tables;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -234,13 +235,16 @@ pub fn within(deadline: Duration, condition: impl FnMut() -> bool) -> bool {
     before(|| start.elapsed() > deadline, condition)
 }
 
-/// Whether `condition` comes to hold before the time is over. The only place that sleeps.
+/// Whether `condition` comes to hold before the time is over. The only place that sleeps: the longer it has waited the less often it
+/// looks, as a look may cost a walk through all processes.
 fn before(is_over: impl Fn() -> bool, mut condition: impl FnMut() -> bool) -> bool {
+    const PAUSES: Range<Duration> = Duration::from_millis(2)..Duration::from_millis(10);
+    let start = Instant::now();
     while !condition() {
         if is_over() {
             return false;
         }
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep((start.elapsed() / 20).clamp(PAUSES.start, PAUSES.end));
     }
     true
 }
