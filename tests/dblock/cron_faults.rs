@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use crate::harness::crontab::{attempts_of, end, job, questions, scheduler_of};
 use crate::harness::{
     Crontab, Dblock, Frozen, Kind, PASSWORD, Running, SOON, Server, both_servers, eventually,
-    eventually_gone, quoted, send, stat_field, unique, within, write_program,
+    eventually_gone, polls, quoted, send, stat_field, unique, within, write_program,
 };
 
 /// A job whose ticks are far away.
@@ -160,6 +160,9 @@ both_servers! {
         let stopped = Frozen::new(host.pid());
         crontab.due("job");
         crontab.eventually_row("dblock_cron_ticks");
+        // It does not poll again before it has told the daemon of the tick.
+        let scheduler = scheduler_of(host.pid()).unwrap();
+        eventually("the daemon was told", SOON, || polls(scheduler));
         crontab.write("#: other\n0 0 1 1 * true");
         host.signal(Signal::SIGHUP);
         drop(stopped);

@@ -35,7 +35,7 @@ pub use island::Island;
 pub use jobs::Jobs;
 pub use pair::Pair;
 pub use process::{
-    Frozen, Hangs, PAIR, copy_program, group_of, is_stopped, quoted, runs, send, stat_field,
+    Frozen, Hangs, PAIR, copy_program, group_of, is_stopped, polls, quoted, runs, send, stat_field,
     write_program,
 };
 pub use proxy::{Packet, Proxy};

@@ -84,6 +84,12 @@ pub fn runs(pid: i32) -> bool {
     !matches!(stat_field(pid, 0).as_deref(), None | Some("Z" | "X"))
 }
 
+/// Whether the system has this process wait for events: not for the answer of a server, nor for its turn.
+pub fn polls(pid: i32) -> bool {
+    let place = fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
+    place.contains("poll")
+}
+
 /// A field of `/proc/PID/stat` behind the program's name: 0 is the state, 2 the process group, 3 the session.
 pub fn stat_field(pid: i32, place: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
