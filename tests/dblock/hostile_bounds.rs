@@ -195,8 +195,8 @@ fn status_bytes(pid: i32, field: &str) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// Runs dblock against a server that answers everything so, once the keeper was seen; how it ended,
-/// and the most memory that its keeper was seen with.
+/// Runs dblock against a server that gives this answer to everything, once the keeper was seen; how dblock ended, and the most memory
+/// that its keeper was seen with.
 #[track_caller]
 fn memory_of(answer: Answer) -> (Output, u64) {
     let seen = Arc::new(AtomicBool::new(false));
@@ -222,6 +222,7 @@ fn memory_of(answer: Answer) -> (Output, u64) {
     (given_up(run.wait(), &name), most)
 }
 
+/// A run whose keeper may abort, with this connect timeout in seconds.
 fn hungry(fake: &Fake, name: &str, limit: &str) -> Dblock {
     Dblock::run_at(&fake.url(), name)
         .args(["--connect-timeout", limit])

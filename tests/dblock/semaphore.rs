@@ -534,14 +534,14 @@ both_locks! {
     }
 
     fn a_thousand_slots_are_filled_and_emptied(server) {
-        // Three thousand processes are enough for one machine.
+        // In turn: each of the four starts three thousand processes.
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock();
         let server = &Server::private_with(server.kind, &["--max-connections=1100", "--table-open-cache=400"]);
         let (name, folder) = (unique("thousand"), tempfile::tempdir().unwrap());
         let path = |file: &str| folder.path().join(file);
         let lines = |file: &str| fs::read_to_string(path(file)).unwrap_or_default().lines().count();
-        // Twenty commands each wait for a lock on a file, which costs nobody anything.
+        // Twenty commands wait for the lock on each of these files, which costs nobody anything.
         let gates: Vec<Flock<fs::File>> = (0..50).map(|number| {
             let gate = fs::File::create(path(&format!("gate{number}"))).unwrap();
             Flock::lock(gate, FlockArg::LockExclusive).map_err(|(_, error)| error).unwrap()
@@ -576,7 +576,7 @@ both_locks! {
     }
 }
 
-/// Waits for long until the condition holds, and not at all once there is this file.
+/// Waits for up to five minutes until the condition holds; fails at once when there is this file.
 #[track_caller]
 fn in_time_or_failed(what: &str, failed: &Path, mut condition: impl FnMut() -> bool) {
     eventually(what, Duration::from_secs(300), || {

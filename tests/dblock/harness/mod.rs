@@ -20,7 +20,6 @@ pub mod schema;
 mod server;
 mod tables;
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -225,26 +224,26 @@ pub fn eventually(what: &str, deadline: Duration, condition: impl FnMut() -> boo
 
 /// Whether `condition` comes to hold within `deadline`, or so many times that as processes share a processor.
 pub fn in_time(deadline: Duration, condition: impl FnMut() -> bool) -> bool {
-    let start = Instant::now();
-    before(|| start.elapsed() > deadline.mul_f64(sharing()), condition)
+    before(|waited| waited > deadline.mul_f64(sharing()), condition)
 }
 
 /// Whether `condition` comes to hold within `deadline`.
 pub fn within(deadline: Duration, condition: impl FnMut() -> bool) -> bool {
-    let start = Instant::now();
-    before(|| start.elapsed() > deadline, condition)
+    before(|waited| waited > deadline, condition)
 }
 
 /// Whether `condition` comes to hold before the time is over. The only place that sleeps: the longer it has waited the less often it
-/// looks, as a look may cost a walk through all processes.
-fn before(is_over: impl Fn() -> bool, mut condition: impl FnMut() -> bool) -> bool {
-    const PAUSES: Range<Duration> = Duration::from_millis(2)..Duration::from_millis(10);
+/// looks, as a look may read all of `/proc`.
+fn before(is_over: impl Fn(Duration) -> bool, mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !condition() {
-        if is_over() {
+        let waited = start.elapsed();
+        if is_over(waited) {
             return false;
         }
-        std::thread::sleep((start.elapsed() / 20).clamp(PAUSES.start, PAUSES.end));
+        std::thread::sleep(
+            (waited / 20).clamp(Duration::from_millis(2), Duration::from_millis(10)),
+        );
     }
     true
 }

@@ -84,13 +84,14 @@ pub fn runs(pid: i32) -> bool {
     !matches!(stat_field(pid, 0).as_deref(), None | Some("Z" | "X"))
 }
 
-/// Whether the system has this process wait for events: not for the answer of a server, nor for its turn.
+/// Whether this process waits for events, not for the answer of a server or for a processor.
 pub fn polls(pid: i32) -> bool {
     let place = fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
     place.contains("poll")
 }
 
-/// A field of `/proc/PID/stat` behind the program's name: 0 is the state, 2 the process group, 3 the session.
+/// A field of `/proc/PID/stat` behind the program's name: 0 is the state, 2 the process group, 3 the session, 13 and 14 the
+/// hundredths of a second of processor that its ended children took.
 pub fn stat_field(pid: i32, place: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
