@@ -48,6 +48,7 @@ impl Supervisor<'_> {
         Phase::Releasing(Releasing {
             deadline: Moment::now() + limit,
             only_records: false,
+            may_be_released: false,
             is_recorded: false,
             finished: false,
             conclusion,
@@ -100,6 +101,13 @@ impl Supervisor<'_> {
                     self.log.info(format_args!("released {name}"));
                 }
                 releasing.finished = true;
+            }
+            // The row is nobody's or another's: what a keeper asked for before it died was carried out.
+            Event::Message(FromKeeper::Lost(_))
+                if releasing.may_be_released && self.lock.is_held() =>
+            {
+                self.lock.lose();
+                self.log.info(format_args!("released {name}"));
             }
             Event::Message(FromKeeper::Recorded(is_recorded)) => {
                 self.record.is_unrecorded |= !is_recorded;
@@ -155,7 +163,7 @@ impl Supervisor<'_> {
 
     /// The keeper has died before it has released the lock, or recorded the run. Schedules another one to release a lock that outlives its
     /// keeper, or to record a success that counts. `false`: there is no other.
-    fn schedule_releasing_keeper(&mut self, releasing: &Releasing) -> bool {
+    fn schedule_releasing_keeper(&mut self, releasing: &mut Releasing) -> bool {
         let has_died_before = self.keeper.pid().is_none();
         let died = self.keeper.reap();
         let end = self.run_end(&releasing.conclusion);
@@ -168,6 +176,7 @@ impl Supervisor<'_> {
             self.replacing.start_now();
             return true;
         }
+        releasing.may_be_released = true;
         match self.replacing.schedule(died) {
             Ok(Some(cause)) => self.log.info(format_args!("{cause}; another one goes on")),
             Ok(None) => {}
@@ -280,6 +289,7 @@ impl Supervisor<'_> {
         Phase::Releasing(Releasing {
             deadline: Moment::now() + RECORD_LIMIT,
             only_records: true,
+            may_be_released: false,
             is_recorded: false,
             finished: false,
             conclusion,
