@@ -108,8 +108,6 @@ pub struct Releasing {
     pub deadline: Moment,
     /// Whether there is no lock, and the keeper only records that a signal ended the wait for it.
     pub only_records: bool,
-    /// Whether a keeper that has died was told to release the lock. The server may have carried that out.
-    pub may_be_released: bool,
     /// Whether the end of the run is recorded, or the reason why not was reported.
     pub is_recorded: bool,
     /// Whether dblock waits for nothing more.

@@ -48,7 +48,6 @@ impl Supervisor<'_> {
         Phase::Releasing(Releasing {
             deadline: Moment::now() + limit,
             only_records: false,
-            may_be_released: false,
             is_recorded: false,
             finished: false,
             conclusion,
@@ -104,7 +103,7 @@ impl Supervisor<'_> {
             }
             // The row is nobody's or another's: what a keeper asked for before it died was carried out.
             Event::Message(FromKeeper::Lost(_))
-                if releasing.may_be_released && self.lock.is_held() =>
+                if self.replacing.may_be_released && self.lock.is_held() =>
             {
                 self.lock.lose();
                 self.log.info(format_args!("released {name}"));
@@ -163,7 +162,7 @@ impl Supervisor<'_> {
 
     /// The keeper has died before it has released the lock, or recorded the run. Schedules another one to release a lock that outlives its
     /// keeper, or to record a success that counts. `false`: there is no other.
-    fn schedule_releasing_keeper(&mut self, releasing: &mut Releasing) -> bool {
+    fn schedule_releasing_keeper(&mut self, releasing: &Releasing) -> bool {
         let has_died_before = self.keeper.pid().is_none();
         let died = self.keeper.reap();
         let end = self.run_end(&releasing.conclusion);
@@ -176,7 +175,7 @@ impl Supervisor<'_> {
             self.replacing.start_now();
             return true;
         }
-        releasing.may_be_released = true;
+        self.replacing.may_be_released = true;
         match self.replacing.schedule(died) {
             Ok(Some(cause)) => self.log.info(format_args!("{cause}; another one goes on")),
             Ok(None) => {}
@@ -289,7 +288,6 @@ impl Supervisor<'_> {
         Phase::Releasing(Releasing {
             deadline: Moment::now() + RECORD_LIMIT,
             only_records: true,
-            may_be_released: false,
             is_recorded: false,
             finished: false,
             conclusion,

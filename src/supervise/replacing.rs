@@ -18,6 +18,8 @@ pub struct Replacing {
     fault: Option<(Moment, String)>,
     /// Whether a replacement finds out who holds the lock when it is taken.
     pub names_holders: bool,
+    /// Whether a keeper that has died was told to release the lock. The server may have carried that out.
+    pub may_be_released: bool,
 }
 
 impl Replacing {
@@ -27,6 +29,7 @@ impl Replacing {
             restarts: Restarts::begin(),
             fault: None,
             names_holders,
+            may_be_released: false,
         }
     }
 
