@@ -30,7 +30,7 @@ use crate::cron::{DaemonFacts, Job, load};
 use crate::isolated::link::Link;
 use crate::isolated::process::end_within;
 use crate::isolated::restarts::Restarts;
-use crate::lock::{own_host, random_id};
+use crate::lock::{new_id, own_host};
 use crate::supervise::{Signals, is_over};
 
 /// How long the coordinator waits for the end of a scheduler that it has killed.
@@ -88,7 +88,7 @@ pub fn run(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
     limit.map_err(|error| refused("collect signals", &error.into()))?;
     let alarm = Alarm::new().map_err(|error| refused("make a timer", &error))?;
     let facts = DaemonFacts {
-        id: random_id()?,
+        id: new_id()?,
         host: own_host(),
         pid: getpid().as_raw(),
         user: local_user(),

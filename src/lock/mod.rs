@@ -23,7 +23,7 @@ pub use holder::{Holder, Holders, MOST_NAMED};
 pub use introduction::{Introduction, own_host};
 pub use lease::Lease;
 pub use name::{
-    Name, kill_ack_lock, kill_request_lock, random_id, run_id_lock, run_lock_of,
+    Name, kill_ack_lock, kill_request_lock, new_id, random_id, run_id_lock, run_lock_of,
     session_marker_lock,
 };
 

@@ -1,8 +1,10 @@
 //! Lock names: which ones dblock accepts, and what they are called on the server.
 
 use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest, Sha256};
+use uuid::Builder;
 
 use crate::base::exit::{Failure, Reason};
 
@@ -102,13 +104,27 @@ pub fn kill_ack_lock(connection: u64) -> String {
     format!("#gone{connection}")
 }
 
-/// The name on the server of a lock that only the sessions of one run hold, one after the other: `#` and 128 random bits. No name of a
+/// The name on the server of a lock that only the sessions of one run hold, one after the other: `#` and a [`new_id`]. No name of a
 /// user's lock has a `#`.
 ///
 /// # Errors
 /// [`Reason::OsRefused`] when the system has no random bits.
 pub fn run_id_lock() -> Result<String, Failure> {
-    Ok(run_lock_of(&random_id()?))
+    Ok(run_lock_of(&new_id()?))
+}
+
+/// 32 hex digits that nobody has chosen before: a UUID of version 7 (RFC 9562). It begins with the time by this host's clock, so new rows
+/// of a table with this key are beside each other.
+///
+/// # Errors
+/// As [`run_id_lock`].
+pub fn new_id() -> Result<String, Failure> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let millis = since.unwrap_or_default().as_millis().try_into();
+    let mut bits = [0; 10];
+    fill(&mut bits)?;
+    let id = Builder::from_unix_timestamp_millis(millis.unwrap_or_default(), &bits).into_uuid();
+    Ok(id.simple().to_string())
 }
 
 /// 32 random hex digits, which nobody has chosen before or can guess.
@@ -117,11 +133,15 @@ pub fn run_id_lock() -> Result<String, Failure> {
 /// As [`run_id_lock`].
 pub fn random_id() -> Result<String, Failure> {
     let mut bits = [0; 16];
-    getrandom::fill(&mut bits).map_err(|error| {
+    fill(&mut bits)?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(bits)))
+}
+
+fn fill(bits: &mut [u8]) -> Result<(), Failure> {
+    getrandom::fill(bits).map_err(|error| {
         let line = format!("cannot get random bits: {error}");
         Failure::new(Reason::OsRefused, line)
-    })?;
-    Ok(format!("{:032x}", u128::from_ne_bytes(bits)))
+    })
 }
 
 /// The name on the server of the lock that the sessions of this run hold. The id is 32 hex digits, and is the owner in the run's rows,
@@ -140,7 +160,7 @@ impl fmt::Display for Name {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{LONGEST_NAME, LONGEST_PLAIN_NAME, Name};
+    use super::{LONGEST_NAME, LONGEST_PLAIN_NAME, Name, new_id};
 
     proptest! {
         #[test]
@@ -158,6 +178,14 @@ mod tests {
                 prop_assert_eq!(one == other, one.on_server() == other.on_server());
             }
         }
+    }
+
+    #[test]
+    fn a_newer_id_sorts_behind_and_is_not_to_be_guessed() {
+        let [one, other] = [new_id().unwrap(), new_id().unwrap()];
+        let is_id = |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        assert!(is_id(&one) && is_id(&other) && one[..12] <= other[..12]);
+        assert_ne!(one[13..], other[13..]);
     }
 
     fn on_server(name: &str) -> String {

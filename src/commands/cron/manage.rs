@@ -16,7 +16,7 @@ use crate::commands::print_done;
 use crate::cron::{self, DaemonFacts};
 use crate::db::{Fault, Session};
 use crate::isolated::query::{self, Limits};
-use crate::lock::{own_host, random_id};
+use crate::lock::{new_id, own_host};
 use crate::schema::Tables;
 use crate::settings;
 use crate::settings::cli::CommandLine;
@@ -51,7 +51,7 @@ pub fn pause(command_line: CommandLine) -> anyhow::Result<Ending> {
 /// Why it could not be resumed.
 pub fn resume(command_line: CommandLine) -> anyhow::Result<Ending> {
     let (of_job, log) = settings::cron::of_job(command_line)?;
-    let (name, id) = (&of_job.name, random_id()?);
+    let (name, id) = (&of_job.name, new_id()?);
     let facts = DaemonFacts {
         id: id.clone(),
         host: own_host(),

@@ -9,7 +9,7 @@ use crate::cron::{
     Decision, Fate, HEAD_START, LONGEST_SPREAD, Now, Settle, Step, UnderWay, decide, fraction,
     preferred,
 };
-use crate::lock::random_id;
+use crate::lock::new_id;
 use std::time::Duration;
 
 /// The number of steps in one transaction.
@@ -98,7 +98,7 @@ impl Scheduler<'_> {
                     wanted.push(Wanted {
                         at,
                         settlement,
-                        id: random_id()?,
+                        id: new_id()?,
                     });
                     if counted >= MOST_COUNTED_IN_TURN {
                         break;

@@ -11,7 +11,7 @@ use crate::cron::{
     age_reference, has_waited, is_attempt_too_late, may_start, pause_of_unstarted, retry,
 };
 use crate::history::{DIED, Journal, RunEnd, RunFacts};
-use crate::lock::random_id;
+use crate::lock::new_id;
 use std::time::Duration;
 
 /// A step for a job.
@@ -218,7 +218,7 @@ impl Scheduler<'_> {
     /// Abandons a tick whose next attempt is too late.
     fn abandon(&mut self, at: usize, tick: &TickRow, why: Option<&str>) -> Result<(), Failure> {
         let (tables, job) = (self.tables.clone(), &self.jobs[at].job);
-        let (shown, program, id) = (super::shown(job, tick.tick), program(job), random_id()?);
+        let (shown, program, id) = (super::shown(job, tick.tick), program(job), new_id()?);
         let abandon = Abandon {
             tables: &tables,
             daemon: self.facts,
@@ -277,7 +277,7 @@ impl Scheduler<'_> {
         if self.mine.len() >= self.facts.slots as usize {
             return Ok(());
         }
-        let (tables, facts, run) = (self.tables.clone(), self.facts, random_id()?);
+        let (tables, facts, run) = (self.tables.clone(), self.facts, new_id()?);
         let program = program(&self.jobs[at].job);
         let retake = Retake {
             tables: &tables,
