@@ -17,12 +17,14 @@ mod supervise;
 mod work;
 
 use std::fmt::Display;
+use std::io;
 
 use clap::error::ErrorKind;
 
 use base::exit::{Ending, Failure, Reason};
 use base::log::{Level, Log};
 use base::static_glibc;
+use base::text::in_words;
 use settings::cli::{self, CommandLine, Subcommand};
 
 /// Bytes that the heap grows by at a time. A run needs some hundred thousand, and each growth is a system call; what is not used
@@ -46,20 +48,21 @@ fn main() {
 
 /// Prints the help or the version that was asked for, the help where nothing was, or what is wrong with the command line.
 fn stopped_by_clap(error: &clap::Error) -> Ending {
-    let code = match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,
-        _ => Reason::Usage.code(),
-    };
     match error.kind() {
-        ErrorKind::DisplayHelp
-        | ErrorKind::DisplayVersion
-        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
             // A reader that has seen enough, as `head`, is no error.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                log_error(format_args!("cannot write to stdout: {}", in_words(&error)));
+                return Ending::Code(Reason::Internal.code());
+            }
+            _ => return Ending::Code(0),
+        },
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
         }
         _ => log_error(one_line(error)),
     }
-    Ending::Code(code)
+    Ending::Code(Reason::Usage.code())
 }
 
 fn dispatch(subcommand: Subcommand, command_line: CommandLine) -> Ending {

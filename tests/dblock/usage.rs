@@ -1,6 +1,7 @@
 //! What cannot be right is refused before anything is done: one line, and the exit code of bad usage.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::harness::{Dblock, both_servers, unique};
@@ -455,6 +456,17 @@ fn what_no_worker_can_do_is_refused() {
     ] {
         let work = Dblock::bare().args(["queue", "work"]).args(args);
         work.output().expect_code(USAGE).expect_one_line(said);
+    }
+}
+
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    for args in [&["--help"][..], &["run", "-h"], &["--version"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = Dblock::bare().args(args).stdout(full).output();
+        output
+            .expect_code(70)
+            .expect_one_line("cannot write to stdout: No space left on device");
     }
 }
 
