@@ -8,6 +8,8 @@ use std::ops::RangeInclusive;
 use jiff::civil::{Date, DateTime, Time};
 use sha2::{Digest, Sha256};
 
+use crate::base::text::counted;
+
 /// The nicknames of a crontab, with their five fields.
 const NICKNAMES: [(&str, &str); 7] = [
     ("@hourly", "0 * * * *"),
@@ -56,7 +58,8 @@ impl Expression {
         let count = fields.len();
         let Ok([minute, hour, day, month, weekday]) = <[&str; 5]>::try_from(fields) else {
             return Err(format!(
-                "{text:?} has {count} fields; a schedule has five: minute, hour, day of month, month, day of week"
+                "{text:?} has {}; a schedule has five: minute, hour, day of month, month, day of week",
+                counted(count, "field")
             ));
         };
         let expression = Self {

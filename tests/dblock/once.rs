@@ -423,6 +423,7 @@ fn wrong_schedules_are_usage_errors() {
         (&["--once-at", "61 * * * *"][..], "minute \"61\""),
         (&["--once-at", "* * * *"], "--once-at"),
         (&["--once-at", ""], "--once-at"),
+        (&["--once-at", "noon"], "has 1 field; a schedule has five"),
         (&["--once-at", "@reboot"], "--once-at"),
         (&["--once-at", "0 0 30 2 *"], "--once-at"),
         (
