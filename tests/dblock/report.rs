@@ -163,6 +163,12 @@ each_lock! {
         run.expect_code(4).expect_silence();
     }
 
+    fn a_closed_stdout_is_told(server) {
+        let run = Dblock::run(server, &unique("closed")).args(["--report", "-"]).pre_exec(|| Ok(nix::unistd::close(1)?));
+        let run = run.sh("exit 7").output();
+        run.expect_code(7).expect_one_line("cannot write the report to stdout: Bad file descriptor");
+    }
+
     fn a_full_pipe_is_not_waited_for(server) {
         use nix::fcntl::{FcntlArg, fcntl};
         let (reader, mut writer) = io::pipe().unwrap();

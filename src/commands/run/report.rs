@@ -22,7 +22,7 @@ use crate::base::user::local_user;
 use crate::commands::json_value;
 use crate::cron::tick_in_micros;
 use crate::settings::{ReportTo, Run};
-use crate::supervise::{LockEvent, LockEventKind, RunRecord, Summary};
+use crate::supervise::{LockEvent, LockEventKind, RunRecord, Summary, was_closed};
 
 /// Longest line in bytes, without its end, so that a pipe takes it at once: `PIPE_BUF`.
 const LONGEST_LINE: usize = 4095;
@@ -81,8 +81,11 @@ pub fn append(
     }
 }
 
-/// dblock's stdout, on a separate descriptor that no program inherits.
+/// dblock's stdout, on a separate descriptor that no program inherits. `None`: it is closed.
 pub fn own_stdout() -> Option<OwnedFd> {
+    if was_closed(libc::STDOUT_FILENO) {
+        return None;
+    }
     io::stdout().as_fd().try_clone_to_owned().ok()
 }
 
