@@ -389,6 +389,9 @@ impl<'a> Guard<'a> {
         match message {
             ToKeeper::Started { pid, own_group } => {
                 self.command = Some(Processes { pid, own_group });
+                if let Some(recorder) = self.lock.as_mut().and_then(|lock| lock.recorder.as_mut()) {
+                    recorder.started = Some(Moment::now());
+                }
             }
             ToKeeper::Pause => self.paused = true,
             ToKeeper::Check => {

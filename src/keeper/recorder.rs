@@ -22,6 +22,8 @@ pub struct Recorder<'a> {
     pub is_interrupted: bool,
     /// Whether somebody ends it with `dblock kill`.
     pub is_killed: bool,
+    /// When its command was started; `None`: it was not, or another keeper saw that.
+    pub started: Option<Moment>,
 }
 
 impl<'a> Recorder<'a> {
@@ -50,6 +52,7 @@ impl<'a> Recorder<'a> {
             is_row: tables.is_row(),
             is_interrupted: false,
             is_killed: false,
+            started: None,
         }
     }
 
@@ -219,7 +222,7 @@ impl<'a> Recorder<'a> {
             outcome,
             exit_code: None,
             signal: None,
-            ran: None,
+            ran: self.started.map(Moment::elapsed),
             ended_ago: Duration::ZERO,
             message: Some(message.to_owned()),
             succeeded: false,

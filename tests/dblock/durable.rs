@@ -526,9 +526,10 @@ both_servers! {
         run.signal(Signal::SIGKILL);
         eventually("the row is free", SOON, || row(server, &name).unwrap().owner.is_none());
         assert!(!runs(command), "its command is gone by then");
-        let history = Dblock::at(server, "history").args([&name]).output();
-        history.expect_code(0);
-        assert!(history.stdout.contains("dblock was killed"), "{}", history.stdout);
+        let history = Dblock::at(server, "history").args(["--json", &name]).output();
+        let run = &history.expect_code(0).json()["runs"][0];
+        assert!(run["message"].as_str().unwrap().starts_with("dblock was killed"), "{run}");
+        assert!(run["started"].is_string() && run["ended"].is_string(), "{run}");
     }
 
     fn a_frozen_host_has_its_row_again_on_waking_when_nobody_else_has_had_it(shared) {
