@@ -501,13 +501,17 @@ both_servers! {
         for options in [&[][..], &["--claim", "blocks"]] {
             let jobs = Jobs::new(server, options);
             let id = jobs.put(&["--every", "400ms", "x"])[0];
-            let worker = jobs.work(&[]).sh("echo at $(date +%s%N)").spawn();
+            let due = || -> Vec<i64> {
+                let tables = ["due", "delayed", "running"].map(|table| format!("SELECT due_at FROM dblock_{table}"));
+                let tables = tables.join(" UNION ALL ");
+                jobs.rows(&format!("SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', due_at) FROM ({tables}) due"))
+            };
+            let first = due();
+            let worker = jobs.work(&[]).sh("echo ran").spawn();
             eventually("it has run some times", SOON, || worker.stdout().lines().count() >= 8);
-            let times: Vec<f64> = worker.stdout().lines().map(|line| line[3..].parse::<f64>().unwrap() / 1e9).collect();
-            // The first is late, for the worker had to start. Delays do not add up: the eighth is five periods behind the third, or some
-            // whole periods more on a machine that was busy.
-            let periods = (times[7] - times[2]) / 0.4;
-            assert!(periods > 4.2 && (periods - periods.round()).abs() < 0.45, "{times:?}");
+            // Delays do not add up: however late each run was, the job is due in whole periods from its first time.
+            let later = due()[0] - first[0];
+            assert!(later >= 7 * 400_000 && later % 400_000 == 0, "{later} microseconds");
             eventually("it waits", SOON, || jobs.states() == [0, 1, 0, 0]);
             jobs.does("cancel", &[&id.to_string()]);
             eventually("it is gone", SOON, || jobs.count("dblock_jobs") == 0);
