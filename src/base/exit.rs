@@ -1,5 +1,7 @@
 //! dblock's own exit codes, and how dblock ends as its command ended.
 
+use std::fmt::{self, Display, Formatter};
+
 use nix::sys::prctl;
 use serde::{Deserialize, Serialize};
 
@@ -100,6 +102,16 @@ impl Ending {
                 // Process 1 of a container does not die of its own signals.
                 std::process::exit(128 + signal)
             }
+        }
+    }
+}
+
+/// As the end of a sentence about a process.
+impl Display for Ending {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "ended with {code}"),
+            Self::Signal(signal) => write!(f, "died of signal {signal}"),
         }
     }
 }

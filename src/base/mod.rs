@@ -1,5 +1,6 @@
 //! The base of every other room: clocks, exit codes, the log, texts, values, files and processes. Imports no other room.
 
+pub mod children;
 pub mod clock;
 pub mod descriptors;
 pub mod exit;

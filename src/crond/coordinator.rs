@@ -5,18 +5,18 @@ mod attempts;
 mod events;
 mod leaving;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
-use nix::unistd::{Pid, getpid};
+use nix::unistd::getpid;
 
 use attempts::Running;
 
 use super::Spec;
 use super::mail::Sending;
-use super::message::{Ended, ToScheduler};
+use super::message::{Ended, FromScheduler, ToScheduler};
 use super::notify::Manager;
 use super::output::Outlet;
 use super::scheduler::{self, Publishes, Resumed};
@@ -27,14 +27,10 @@ use crate::base::log::Log;
 use crate::base::text::{counted, in_words, shown};
 use crate::base::user::local_user;
 use crate::cron::{DaemonFacts, Job, load};
-use crate::isolated::link::Link;
-use crate::isolated::process::end_within;
-use crate::isolated::restarts::Restarts;
+use crate::isolated::peer::Peer;
+use crate::isolated::restarts::LastingFault;
 use crate::lock::{new_id, own_host};
 use crate::supervise::{Signals, is_over};
-
-/// How long the coordinator waits for the end of a scheduler that it has killed.
-const END_LIMIT: Duration = Duration::from_millis(200);
 
 /// The pause before a failed step is retried.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -66,7 +62,7 @@ const OWN_DESCRIPTORS: u64 = 300;
 /// # Errors
 /// Why it cannot continue.
 pub fn run(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
-    let jobs = match load(&spec.file) {
+    let jobs: Vec<Rc<Job>> = match load(&spec.file) {
         Ok(crontab) => crontab.jobs.into_iter().map(Rc::new).collect(),
         Err(lines) => {
             for line in lines {
@@ -94,7 +90,9 @@ pub fn run(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         user: local_user(),
         slots: descriptors::allow(spec.slots, [DESCRIPTORS, OWN_DESCRIPTORS], log),
     };
-    let mut coordinator = Coordinator {
+    let resumed = Resumed::nothing();
+    let scheduler = scheduler::fork_off(spec, &jobs, &facts, log.shown, resumed)?;
+    let coordinator = Coordinator {
         spec,
         facts,
         log,
@@ -102,9 +100,7 @@ pub fn run(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         alarm,
         jobs,
         publishes: Publishes::IfChanged,
-        scheduler: None,
-        restarts: Restarts::begin(),
-        outbox: VecDeque::new(),
+        scheduler: Peer::new("the scheduler", scheduler),
         running: Vec::new(),
         ended: HashMap::new(),
         lingering: Vec::new(),
@@ -118,13 +114,10 @@ pub fn run(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         left: None,
         begun: Some(Moment::now()),
         answered: None,
-        heard_at: Moment::now(),
         is_silent: false,
-        fault: None,
         last_note: "connecting".to_owned(),
         conclusion: None,
     };
-    coordinator.fork_scheduler()?;
     coordinator.run()
 }
 
@@ -138,12 +131,7 @@ struct Coordinator<'a> {
     jobs: Vec<Rc<Job>>,
     /// Whether to put them in force.
     publishes: Publishes,
-    /// The scheduler's process, until it is reaped, and the link to it.
-    scheduler: Option<(Pid, Link)>,
-    /// When the scheduler is replaced.
-    restarts: Restarts,
-    /// Messages that the link has no room for yet: the coordinator does not wait for the scheduler.
-    outbox: VecDeque<ToScheduler>,
+    scheduler: Peer<ToScheduler, FromScheduler>,
     running: Vec<Running>,
     /// Ends of attempts, by run id, that may not be recorded yet.
     ended: HashMap<String, Ended>,
@@ -167,11 +155,7 @@ struct Coordinator<'a> {
     begun: Option<Moment>,
     /// When the server last answered; `None`: it has not answered yet.
     answered: Option<Moment>,
-    /// When the scheduler last sent something, or was started.
-    heard_at: Moment,
     is_silent: bool,
-    /// Since when no scheduler can work, and why.
-    fault: Option<(Moment, Failure)>,
     last_note: String,
     conclusion: Option<anyhow::Result<Ending>>,
 }
@@ -190,7 +174,7 @@ impl Coordinator<'_> {
                 for running in &self.running {
                     running.signal(libc::SIGKILL);
                 }
-                self.end_scheduler();
+                self.scheduler.end();
                 return Err(error.into());
             }
         }
@@ -206,51 +190,20 @@ impl Coordinator<'_> {
             is_stopped: self.ending.is_some(),
         };
         let (spec, facts, shown) = (self.spec, &self.facts, self.log.shown);
-        self.restarts.restart();
-        self.outbox.clear();
         let forked = scheduler::fork_off(spec, &self.jobs, facts, shown, resumed)?;
-        self.scheduler = Some(forked);
-        self.heard_at = Moment::now();
+        self.scheduler.replace(forked);
         if self.leaves_since.is_some() {
-            self.send(ToScheduler::Leave);
+            self.scheduler.send(ToScheduler::Leave);
         }
         Ok(())
     }
 
     /// Starts another scheduler if one has ended and the restart is due.
     fn restart_scheduler(&mut self) {
-        if self.restarts.is_due()
+        if self.scheduler.restarts.take_due()
             && let Err(failure) = self.fork_scheduler()
         {
             self.stop(NO_LIMIT, Err(failure.into()));
-        }
-    }
-
-    /// Kills the scheduler's process.
-    fn end_scheduler(&mut self) {
-        self.outbox.clear();
-        if let Some((pid, _)) = self.scheduler.take() {
-            end_within(pid, END_LIMIT);
-        }
-    }
-
-    /// Queues a message for the scheduler, and sends it when there is room.
-    fn send(&mut self, message: ToScheduler) {
-        self.outbox.push_back(message);
-        self.send_rest();
-    }
-
-    fn send_rest(&mut self) {
-        let Some((_, link)) = &self.scheduler else {
-            return self.outbox.clear();
-        };
-        while let Some(message) = self.outbox.front() {
-            match link.try_send(message, None) {
-                Ok(true) => self.outbox.pop_front(),
-                Ok(false) => return,
-                // The scheduler has ended. The next one starts with all of this.
-                Err(_) => return self.outbox.clear(),
-            };
         }
     }
 
@@ -289,7 +242,7 @@ impl Coordinator<'_> {
         {
             self.conclusion = Some(conclusion);
         }
-        self.send(ToScheduler::Stop);
+        self.scheduler.send(ToScheduler::Stop);
     }
 
     /// Does what is due by the clock. Returns how dblock ends, if it does.
@@ -336,7 +289,7 @@ impl Coordinator<'_> {
             }
             return;
         }
-        if let Some((since, failure)) = &self.fault {
+        if let Some(LastingFault { since, failure }) = self.scheduler.restarts.fault() {
             if self.running.is_empty() && is_over(Some(*since + self.longest_fault())) {
                 let failure = failure.clone();
                 self.stop(NO_LIMIT, Err(failure.into()));
@@ -375,8 +328,8 @@ impl Coordinator<'_> {
             None
         } else if let Some(begun) = self.seeks_since() {
             Some(begun + self.spec.connection.connect_timeout)
-        } else if let Some((since, _)) = &self.fault {
-            let since = self.running.is_empty().then_some(*since);
+        } else if let Some(fault) = self.scheduler.restarts.fault() {
+            let since = self.running.is_empty().then_some(fault.since);
             since.map(|since| since + self.longest_fault())
         } else {
             let answered = self.answered.filter(|_| !self.is_silent);
@@ -398,9 +351,9 @@ impl Coordinator<'_> {
             mails,
             alive,
             self.scheduler
-                .is_some()
-                .then(|| self.heard_at + LONGEST_HANG + PAUSE),
-            self.restarts.next,
+                .is_there()
+                .then(|| self.scheduler.heard_at + LONGEST_HANG + PAUSE),
+            self.scheduler.restarts.next(),
             self.server_deadline(),
             self.leave_deadline(),
         ]

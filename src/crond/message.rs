@@ -33,6 +33,12 @@ pub enum FromScheduler {
     Left,
 }
 
+impl From<Failure> for FromScheduler {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 /// An attempt of a tick.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Start {

@@ -68,6 +68,18 @@ pub struct Resumed {
     pub is_stopped: bool,
 }
 
+impl Resumed {
+    /// The state of a daemon that begins.
+    pub fn nothing() -> Self {
+        Self {
+            publishes: Publishes::IfChanged,
+            running: Vec::new(),
+            ended: Vec::new(),
+            is_stopped: false,
+        }
+    }
+}
+
 /// Forks the scheduler: its process, and the link to it.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
 //! Forks a process for work that may hang, panic or abort, with a link to it and limits on it. Knows nothing of locks.
 
 pub mod link;
+pub mod peer;
 pub mod process;
 pub mod query;
 pub mod restarts;

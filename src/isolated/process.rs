@@ -8,19 +8,16 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
-use std::thread::sleep;
 use std::time::Duration;
 
-use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, dup2_stderr, fork, getpid, getppid, setsid};
 use serde::Serialize;
 
 use super::link::{Link, cut};
-use crate::base::clock::Moment;
+use crate::base::children::{End, reap_within};
 use crate::base::descriptors;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::text::in_words;
@@ -176,37 +173,24 @@ pub fn die_with(parent: Pid) -> Result<(), Failure> {
 /// How long a process that was killed may take to end.
 const END_LIMIT: Duration = Duration::from_secs(1);
 
-/// Kills a forked process, and returns how it ended. Does not wait for long: a process in an uninterruptible call dies only after the
-/// call.
-pub fn end(pid: Pid) -> String {
-    end_within(pid, END_LIMIT)
-}
-
-/// As [`end`], but waits no longer than `limit`.
-pub fn end_within(pid: Pid, limit: Duration) -> String {
+/// Kills a forked process, and reaps it. It waits only for the kernel, and not for long.
+pub fn kill_and_reap(pid: Pid) -> End {
     let _ = kill(pid, Signal::SIGKILL);
-    let begun = Moment::now();
-    loop {
-        match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
-            Err(Errno::EINTR) => {}
-            Ok(WaitStatus::StillAlive) if begun.elapsed() < limit => {
-                sleep(Duration::from_millis(1));
-            }
-            Ok(WaitStatus::StillAlive) => return "does not end although it was killed".to_owned(),
-            ended => return how(ended),
-        }
-    }
+    reap_within(pid.as_raw(), END_LIMIT)
 }
 
-fn how(ended: nix::Result<WaitStatus>) -> String {
-    match ended {
-        Ok(WaitStatus::Exited(_, code)) => format!("ended with {code}"),
-        // The process has a memory limit, and aborts when it hits it.
-        Ok(WaitStatus::Signaled(_, Signal::SIGABRT, _)) => {
+/// As [`kill_and_reap`]; returns the end in words.
+pub fn end(pid: Pid) -> String {
+    how_it_ended(kill_and_reap(pid))
+}
+
+/// How a forked process ended, as the end of a sentence about it.
+pub fn how_it_ended(end: End) -> String {
+    match end {
+        // It has a memory limit, and aborts when it hits it.
+        End::Ended(Ending::Signal(libc::SIGABRT)) => {
             "aborted (it may use no more than 64 MB of memory)".to_owned()
         }
-        Ok(WaitStatus::Signaled(_, signal, _)) => format!("died of {signal}"),
-        // If dblock inherited SIGCHLD as ignored, the status is lost.
-        _ => "ended".to_owned(),
+        end => end.to_string(),
     }
 }

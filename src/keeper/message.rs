@@ -68,6 +68,12 @@ pub enum FromKeeper {
     Failed(Failure),
 }
 
+impl From<Failure> for FromKeeper {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 /// To the keeper.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToKeeper {

@@ -3,11 +3,12 @@
 use nix::sys::signal::Signal;
 
 use super::event::{Event, is_over};
-use super::keeper_link::{KeeperLink, unexplained_end};
+use super::keeper_link::KeeperLink;
 use super::lock_state::LockState;
 use super::phase::{Acquiring, Conclusion, Phase};
 use super::signals::Received;
 use super::{LAST_CHANCE, RunOutcome, Supervisor};
+use crate::base::children::End;
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Level;
@@ -66,10 +67,10 @@ impl Supervisor<'_> {
 
     /// The keeper has died, and no command runs yet. If somebody killed the keeper, another one asks for the lock, but not for ever.
     fn on_keeper_gone_acquiring(&mut self, acquiring: &Acquiring) -> Decision {
-        let end = self.keeper.end();
-        let was_killed = end == Some(Ending::Signal(libc::SIGKILL)) && acquiring.grant.is_none();
-        let end = unexplained_end(end);
-        if was_killed && self.replacing.on_death() {
+        let was_killed = self.keeper.end() == End::Ended(Ending::Signal(libc::SIGKILL))
+            && acquiring.grant.is_none();
+        let end = self.keeper.how_it_ended();
+        if was_killed && self.keeper.restarts.on_death() {
             self.log.info(format_args!("{end}; another one goes on"));
             return None;
         }
@@ -99,7 +100,7 @@ impl Supervisor<'_> {
             lock: &lock,
             ..self
                 .job
-                .task(self.run_id, self.replacing.names_holders, self.log.shown)
+                .task(self.run_id, self.keeper.names_holders, self.log.shown)
         };
         let may_hold = self.keeper.has_claimed();
         let work = Work::AcquireAgain(task, self.record.requested, may_hold);
@@ -115,7 +116,7 @@ impl Supervisor<'_> {
     /// The request is decided: starts the command, or ends the run. Kills the keeper unless it holds the lock.
     pub(super) fn end_acquiring(&mut self, decision: anyhow::Result<Acquisition>) -> Phase {
         self.record.end_wait();
-        self.replacing.cancel();
+        self.keeper.restarts.cancel();
         let is_acquired = matches!(decision, Ok(Acquisition::Acquired(_)));
         let is_to_release = self.keeper_is_to_release() && !is_acquired;
         if !is_acquired && !is_to_release {
@@ -176,9 +177,9 @@ impl Supervisor<'_> {
             Ok(keeper) => KeeperLink::new(keeper),
             Err(failure) => return Phase::Done(Err(failure.into())),
         };
-        let former = std::mem::replace(&mut self.keeper, guard);
+        let mut former = std::mem::replace(&mut self.keeper, guard);
         if former.claims() {
-            former.send(&ToKeeper::Release(None));
+            former.send(ToKeeper::Release(None));
             self.former_keeper = Some(former);
         }
         self.start_command(None)
@@ -207,7 +208,7 @@ impl Supervisor<'_> {
                 }
             }
             FromKeeper::AreYouThere | FromKeeper::Claiming(true) => {
-                self.keeper.send(&ToKeeper::Here);
+                self.keeper.send(ToKeeper::Here);
             }
             FromKeeper::Answered(answer) => {
                 if matches!(answer, Answer::Taken(_)) {
@@ -223,12 +224,12 @@ impl Supervisor<'_> {
     }
 
     /// Accepts a lock whose lease is fresh. If dblock was stopped just now, or the machine slept, a renewal must prove the lease first.
-    fn prove_lease(&self, acquiring: &mut Acquiring) -> Decision {
+    fn prove_lease(&mut self, acquiring: &mut Acquiring) -> Decision {
         let (Some(grant), LockState::Held(lease)) = (acquiring.grant, self.lock) else {
             return None;
         };
         if lease.proved.elapsed() > lease.ttl / 2 {
-            self.keeper.send(&ToKeeper::Check);
+            self.keeper.send(ToKeeper::Check);
             acquiring.deadline = Some(Moment::now() + lease.grace());
             return None;
         }

@@ -22,9 +22,9 @@ use super::environment::{self, Change};
 use super::inherited;
 use super::leash::Leash;
 use super::signals::Signals;
-use crate::base::clock::Moment;
+use crate::base::children::{ended, reap, reap_within};
 use crate::base::exit::{Ending, Failure, Reason};
-use crate::base::processes::{Processes, children_of, sees_everybody};
+use crate::base::processes::{Processes, sees_everybody};
 use crate::base::text::in_words;
 
 /// How long dblock waits to learn whether the process could become the command. A file server may hang, or Ctrl-Z may have stopped the
@@ -162,7 +162,7 @@ impl Child {
         if let Some(reaped) = self.reaped.get() {
             return Some(reaped.ending);
         }
-        peek(libc::P_PID, self.processes.pid).map(|(_, ending)| ending)
+        ended(self.processes.pid)
     }
 
     /// Whether the command and all of its group are gone.
@@ -213,9 +213,12 @@ impl Child {
 
     /// Reaps the ended command.
     pub fn reap(self) {
-        if self.reaped.get().is_none() {
-            reap(self.processes.pid);
-        }
+        self.into_zombie().map(reap);
+    }
+
+    /// Its pid, if it is not reaped yet. Whoever takes that has to reap it.
+    pub fn into_zombie(self) -> Option<i32> {
+        self.reaped.get().is_none().then_some(self.processes.pid)
     }
 }
 
@@ -255,68 +258,6 @@ fn start_error(mut pipe: &PipeReader) -> Option<io::Error> {
     let read = pipe.read_exact(&mut code);
     read.ok()
         .map(|()| io::Error::from_raw_os_error(i32::from_ne_bytes(code)))
-}
-
-/// Reaps the ended children that are not dblock's `own`. As process 1 of a container dblock inherits every orphan.
-pub fn reap_orphans(own: &[Option<i32>]) {
-    while let Some((pid, _)) = peek(libc::P_ALL, 0) {
-        if own.contains(&Some(pid)) {
-            // waitid(2) returns this one first, and hides those behind it, for as long as dblock does not reap it.
-            let mut others = children_of(getpid().as_raw());
-            others.retain(|pid| !own.contains(&Some(*pid)) && peek(libc::P_PID, *pid).is_some());
-            for pid in others {
-                reap(pid);
-            }
-            return;
-        }
-        reap(pid);
-    }
-}
-
-/// Waits for the end of a child, which must be near, and reaps it. Returns how it ended.
-pub fn reap(pid: i32) -> Option<Ending> {
-    wait(libc::P_PID, pid, libc::WEXITED).map(|(_, ending)| ending)
-}
-
-/// As [`reap`], but waits no longer than `limit`. A process in an uninterruptible call dies only after the call, and is reaped as an
-/// orphan then.
-pub fn reap_within(pid: i32, limit: Duration) -> Option<Ending> {
-    let begun = Moment::now();
-    while peek(libc::P_PID, pid).is_none() {
-        if begun.elapsed() > limit {
-            return None;
-        }
-        sleep(Duration::from_millis(1));
-    }
-    reap(pid)
-}
-
-/// An ended child among those meant, and how it ended. Does not reap it.
-fn peek(kind: libc::idtype_t, id: i32) -> Option<(i32, Ending)> {
-    wait(kind, id, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)
-}
-
-/// waitid(2), with raw signal numbers: a command may die of a real-time signal, which has no name.
-fn wait(kind: libc::idtype_t, id: i32, options: i32) -> Option<(i32, Ending)> {
-    let id = libc::id_t::try_from(id).ok()?;
-    // SAFETY: all-zero bytes are a valid siginfo_t, and waitid fills it for a child's end.
-    let (pid, code, status) = unsafe {
-        let mut info: libc::siginfo_t = std::mem::zeroed();
-        while libc::waitid(kind, id, &raw mut info, options) != 0 {
-            if Errno::last() != Errno::EINTR {
-                return None;
-            }
-        }
-        (info.si_pid(), info.si_code, info.si_status())
-    };
-    if pid == 0 {
-        return None;
-    }
-    let ending = match code {
-        libc::CLD_EXITED => Ending::Code(u8::try_from(status & 0xff).expect("eight bits")),
-        _ => Ending::Signal(status),
-    };
-    Some((pid, ending))
 }
 
 /// Whether there is a controlling terminal. Without one the command gets its own process group. With one it stays in dblock's group, as
@@ -390,21 +331,5 @@ fn reason_of(error: &io::Error) -> Reason {
         Some(libc::ENOENT) => Reason::NotFound,
         Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE) => Reason::OsRefused,
         _ => Reason::NotExecutable,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    #[expect(clippy::zombie_processes, reason = "it is reaped by its number")]
-    fn one_that_does_not_end_is_not_waited_for_without_limit() {
-        let mut sleep = Command::new("sleep").arg("60").spawn().unwrap();
-        let pid = sleep.id().cast_signed();
-        assert!(reap_within(pid, Duration::from_millis(20)).is_none());
-        sleep.kill().unwrap();
-        let ending = reap_within(pid, Duration::from_secs(20));
-        assert_eq!(ending, Some(Ending::Signal(libc::SIGKILL)));
     }
 }

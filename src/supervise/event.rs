@@ -38,20 +38,20 @@ impl Supervisor<'_> {
             if self.keeper.is_unreaped() {
                 return Ok(Event::KeeperGone);
             }
-            let link = self.keeper.link();
+            self.keeper.send_rest();
             let mut descriptors = vec![
                 PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.alarm.as_fd(), PollFlags::POLLIN),
             ];
-            if !self.keeper.is_closed() {
-                descriptors.push(PollFd::new(link.as_fd(), PollFlags::POLLIN));
-            }
+            descriptors.extend(self.keeper.wanted());
             match poll(&mut descriptors, PollTimeout::NONE) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            let [signal_came, time_is_over, keeper_sent] =
-                [0, 1, 2].map(|at| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true)));
+            let [signal_came, time_is_over] =
+                [0, 1].map(|at: usize| descriptors[at].any() == Some(true));
+            // There may only be room for what is unsent.
+            let keeper_sent = self.keeper.is_readable();
             if signal_came {
                 continue;
             }

@@ -27,8 +27,9 @@ impl Supervisor<'_> {
         ));
         // The keeper learns of the end before the pid is free for another process, so it never kills a stranger.
         let end = self.run_end(&conclusion);
-        self.keeper.send(&ToKeeper::Hold(end));
-        child.reap();
+        self.keeper.send(ToKeeper::Hold(end));
+        self.zombie = child.into_zombie();
+        self.reap_command();
         // Whoever reads the command's output through a pipe waits until the last copy of the pipe is closed, and dblock has inherited
         // one. So it closes stdin, stdout, stderr, and all else that it does not need.
         match descriptors::close_all_except(&self.own_descriptors()) {
@@ -64,12 +65,12 @@ impl Supervisor<'_> {
             // The supervisor keeps the session open for a while. A keeper that was still reacquiring is not replaced: another one would
             // have no better chance.
             Event::KeeperGone => {
-                let end = self.keeper.reap();
+                self.keeper.reap();
                 if self.grant.is_some() && self.lock.is_held() {
                     if self.grant_that_outlives().is_none() {
                         self.lock.lose();
                     }
-                    self.schedule_keeper(end);
+                    self.schedule_keeper();
                 }
             }
             // The keeper reacquires a lost lock; that no longer concerns the command.

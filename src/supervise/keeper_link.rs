@@ -1,79 +1,50 @@
-//! The keeper as the supervisor sees it: its process, the link to it, and a copy of its session's descriptor.
+//! The keeper as the supervisor sees it.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
-use std::time::Duration;
+use std::ops::{Deref, DerefMut};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::child;
-use crate::base::exit::Ending;
-use crate::isolated::link::{Link, refusal};
+use crate::isolated::link::Link;
+use crate::isolated::peer::Peer;
 use crate::keeper::message::{FromKeeper, ToKeeper};
-
-/// How long a keeper that was killed may take to end.
-const REAP_LIMIT: Duration = Duration::from_secs(1);
 
 /// A keeper, or the latest of several.
 pub struct KeeperLink {
-    /// The process, until it is reaped.
-    pid: Option<Pid>,
-    /// Shared with the command's process, which sends its own pid before it becomes the command.
-    link: Arc<Link>,
-    /// Whether the keeper has closed its end. Then it has ended, or is about to.
-    closed: bool,
-    /// A copy of the session's descriptor, which is never read or written. If the keeper dies, it keeps the session alive on the server,
-    /// so nobody gets the lock before the command is gone.
-    session: Option<OwnedFd>,
+    /// While a copy of the session's descriptor is open, nobody gets the lock of a keeper that has died before the command is gone.
+    keeper: Peer<ToKeeper, FromKeeper>,
     /// Whether the keeper may hold the lock without having reported that.
     claims: bool,
+    /// Whether a keeper finds out who holds the lock when it is taken.
+    pub names_holders: bool,
+    /// Whether a keeper that has died was told to release the lock. The server may have carried that out.
+    pub may_be_released: bool,
 }
 
 impl KeeperLink {
     /// The link to a keeper that was just forked.
-    pub fn new((pid, link): (Pid, Link)) -> Self {
+    pub fn new(keeper: (Pid, Link)) -> Self {
         Self {
-            pid: Some(pid),
-            link: Arc::new(link),
-            closed: false,
-            session: None,
+            keeper: Peer::new("the keeper", keeper),
             claims: false,
+            names_holders: false,
+            may_be_released: false,
         }
     }
 
     /// Another keeper requests the lock. The one before may have been granted it.
     pub fn ask_again(&mut self, keeper: (Pid, Link)) {
-        let claims = self.claims;
-        *self = Self {
-            claims,
-            ..Self::new(keeper)
-        };
+        self.keeper.replace(keeper);
     }
 
     /// Another keeper takes over from one that was reaped. The old session stays open until the new keeper has the lock.
-    pub fn replace(&mut self, keeper: (Pid, Link)) {
-        let session = self.session.take();
-        *self = Self {
-            session,
-            ..Self::new(keeper)
-        };
-    }
-
-    /// The link, for the command's process.
-    pub fn link(&self) -> &Arc<Link> {
-        &self.link
-    }
-
-    /// The keeper's pid, until it is reaped.
-    pub fn pid(&self) -> Option<i32> {
-        self.pid.map(Pid::as_raw)
+    pub fn take_over(&mut self, keeper: (Pid, Link)) {
+        self.keeper.replace(keeper);
+        self.claims = false;
     }
 
     /// Whether the keeper may hold the lock without having reported that. Then it must not be killed before it has released the lock.
     pub fn claims(&self) -> bool {
-        self.claims && !self.closed
+        self.claims && !self.is_closed()
     }
 
     /// Whether the keeper, when it ended, may have held the lock without having reported that.
@@ -81,47 +52,14 @@ impl KeeperLink {
         self.claims
     }
 
-    /// Whether the keeper has closed its end.
-    pub fn is_closed(&self) -> bool {
-        self.closed
-    }
-
     /// Whether the keeper has closed its end and must still be reaped.
     pub fn is_unreaped(&self) -> bool {
-        self.closed && self.pid.is_some()
+        self.is_closed() && self.is_there()
     }
 
-    /// The descriptors that keep the keeper and its session alive.
-    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
-        let session = self.session.as_ref().map(AsRawFd::as_raw_fd);
-        [self.link.as_fd().as_raw_fd()].into_iter().chain(session)
-    }
-
-    /// Sends a message. If the keeper is gone, the end of the link shows that.
-    pub fn send(&self, message: &ToKeeper) {
-        let _ = self.link.send(message);
-    }
-
-    /// Whether a message, or the end of the link, has arrived.
-    pub fn is_readable(&self) -> bool {
-        let mut link = [PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
-        !self.closed && matches!(poll(&mut link, PollTimeout::ZERO), Ok(1))
-    }
-
-    /// The next message; `None`: the keeper is gone. One that sends an invalid message counts as gone, too.
+    /// The next message; `None`: the keeper is gone.
     pub fn receive(&mut self) -> Option<FromKeeper> {
-        let (message, descriptor) = match self.link.receive() {
-            Ok(Some(received)) => received,
-            Ok(None) => {
-                self.closed = true;
-                return None;
-            }
-            Err(error) => {
-                let refused = refusal(&error).map(FromKeeper::Failed);
-                self.closed = refused.is_none();
-                return refused;
-            }
-        };
+        let (message, descriptor) = self.keeper.receive()?;
         match message {
             FromKeeper::Held(..) => {
                 self.session = descriptor;
@@ -134,58 +72,28 @@ impl KeeperLink {
         Some(message)
     }
 
-    /// A message that the keeper sent before it was killed, and that was not read yet.
-    pub fn left_behind(&self) -> Option<FromKeeper> {
-        if !self.link.is_readable() {
-            return None;
-        }
-        let (message, _) = self.link.receive().unwrap_or_default()?;
-        Some(message)
-    }
-
     /// Reads and drops all messages. Whether the keeper has ended; then it is reaped.
     pub fn has_gone(&mut self) -> bool {
         while self.is_readable() {
             self.receive();
         }
-        if self.closed {
+        if self.is_closed() {
             self.end();
         }
-        self.closed
-    }
-
-    /// Kills the keeper, and closes its session. Returns how the keeper ended. It waits only for the kernel, and not for long.
-    pub fn end(&mut self) -> Option<Ending> {
-        let ending = self.reap();
-        self.session = None;
-        ending
-    }
-
-    /// Kills and reaps the keeper, but keeps its session open. A keeper that has ended must not stay a zombie.
-    pub fn reap(&mut self) -> Option<Ending> {
-        let pid = self.pid.take()?;
-        let _ = kill(pid, Signal::SIGKILL);
-        self.closed = true;
-        child::reap_within(pid.as_raw(), REAP_LIMIT)
+        self.is_closed()
     }
 }
 
-/// How a keeper ended that has sent no reason.
-pub fn unexplained_end(ending: Option<Ending>) -> String {
-    match ending {
-        // The keeper has a memory limit, and aborts when it hits it.
-        Some(Ending::Signal(libc::SIGABRT)) => {
-            "the keeper aborted: it may use no more than 64 MB of memory".to_owned()
-        }
-        Some(ending) => format!("the keeper {}", describe(ending)),
-        None => "the keeper is gone".to_owned(),
+impl Deref for KeeperLink {
+    type Target = Peer<ToKeeper, FromKeeper>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.keeper
     }
 }
 
-/// How a process ended, as the end of a sentence about it.
-pub fn describe(ending: Ending) -> String {
-    match ending {
-        Ending::Code(code) => format!("ended with {code}"),
-        Ending::Signal(signal) => format!("died of signal {signal}"),
+impl DerefMut for KeeperLink {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.keeper
     }
 }

@@ -22,7 +22,7 @@ mod termination;
 
 use std::time::Duration;
 
-pub use child::{Child, Surroundings, check_program, reap_orphans};
+pub use child::{Child, Surroundings, check_program};
 pub use environment::{Change, change};
 pub use event::is_over;
 pub use inherited::{have_streams, restore_limit_and_dispositions, was_closed};
@@ -32,6 +32,7 @@ pub use record::{LockEvent, LockEventKind, RunOutcome, RunRecord, Summary};
 pub use signals::{Received, Signals};
 pub use termination::Termination;
 
+use crate::base::children::{reap, reap_orphans};
 use crate::base::clock::Alarm;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
@@ -43,7 +44,6 @@ use event::Event;
 use keeper_link::KeeperLink;
 use lock_state::LockState;
 use phase::Phase;
-use replacing::Replacing;
 
 /// How much longer dblock waits for the server's answer after a signal has asked dblock to end.
 const LAST_CHANCE: Duration = Duration::from_secs(1);
@@ -62,10 +62,10 @@ pub struct Supervisor<'a> {
     signals: Signals,
     alarm: Alarm,
     keeper: KeeperLink,
-    /// Replaces keepers that end early.
-    replacing: Replacing,
     /// The former keeper of a command that runs without the lock. If it has acquired the lock after all, it releases it.
     former_keeper: Option<KeeperLink>,
+    /// The pid of the ended command, until the keeper knows of its end: the keeper must not kill another process that gets the pid.
+    zombie: Option<i32>,
     lock: LockState,
     /// The latest grant of the lock that the command was started for; `None` without a lock.
     grant: Option<Grant>,
@@ -80,7 +80,7 @@ pub struct Supervisor<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    /// Takes over the signals, and forks the keeper. `name_holder`: whether to find out who holds the lock when it is taken.
+    /// Takes over the signals, and forks the keeper. `names_holders`: whether to find out who holds the lock when it is taken.
     ///
     /// # Errors
     /// [`Reason::OsRefused`].
@@ -90,11 +90,12 @@ impl<'a> Supervisor<'a> {
         record: &'a mut RunRecord,
         log: Log,
         signals: Signals,
-        name_holder: bool,
+        names_holders: bool,
         run_if_unreachable: bool,
     ) -> Result<Self, Failure> {
-        let task = job.task(run_id, name_holder, log.shown);
-        let keeper = KeeperLink::new(keeper::fork_off(Work::Acquire(task))?);
+        let task = job.task(run_id, names_holders, log.shown);
+        let mut keeper = KeeperLink::new(keeper::fork_off(Work::Acquire(task))?);
+        keeper.names_holders = names_holders;
         let alarm = Alarm::new().map_err(|error| {
             let line = format!("cannot make a timer: {}", in_words(&error));
             Failure::new(Reason::OsRefused, line)
@@ -107,8 +108,8 @@ impl<'a> Supervisor<'a> {
             signals,
             alarm,
             keeper,
-            replacing: Replacing::begin(name_holder),
             former_keeper: None,
+            zombie: None,
             lock: LockState::None,
             grant: None,
             tick: job.shown_tick(),
@@ -127,6 +128,7 @@ impl<'a> Supervisor<'a> {
         loop {
             phase = self.advance(phase);
             phase = self.replace_due_keeper(phase);
+            self.reap_command();
             if let Phase::Done(conclusion) = phase {
                 return conclusion;
             }
@@ -193,6 +195,13 @@ impl<'a> Supervisor<'a> {
         grant.is_some_and(|grant| grant.fence.is_some())
     }
 
+    /// Reaps the ended command once the keeper knows of its end, or is gone.
+    fn reap_command(&mut self) {
+        if self.keeper.has_sent_all() {
+            self.zombie.take().map(reap);
+        }
+    }
+
     /// Reaps orphans, which dblock inherits as process 1 of a container.
     fn reap_orphans(&mut self, command: Option<&Child>) {
         if self
@@ -204,9 +213,9 @@ impl<'a> Supervisor<'a> {
         }
         let own = [
             self.keeper.pid(),
-            self.former_keeper.as_ref().and_then(KeeperLink::pid),
-            command.map(|command| command.processes.pid),
+            self.former_keeper.as_ref().and_then(|former| former.pid()),
+            command.map(|command| command.processes.pid).or(self.zombie),
         ];
-        child::reap_orphans(&own);
+        reap_orphans(&own);
     }
 }

@@ -129,7 +129,7 @@ impl Supervisor<'_> {
             Phase::Releasing(releasing) => Some(releasing.deadline),
             Phase::Done(_) => None,
         };
-        own.into_iter().chain(self.replacing.next()).min()
+        own.into_iter().chain(self.keeper.restarts.next()).min()
     }
 
     /// When dblock must begin to end the command, unless the keeper confirms or reacquires the lock before. `None`: there is no lock, or

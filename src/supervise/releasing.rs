@@ -13,6 +13,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::history::RunEnd;
+use crate::isolated::restarts::Replacement;
 use crate::keeper::message::{FromKeeper, ToKeeper};
 use crate::keeper::{self, Work};
 
@@ -30,20 +31,22 @@ impl Supervisor<'_> {
         }
         // The keeper learns of the end before the pid is free for another process, so it never kills a stranger.
         let end = self.run_end(&conclusion);
-        self.replacing.begin_anew();
+        self.keeper.restarts.on_success();
+        self.keeper.restarts.cancel();
         let mut limit = limit;
         // If a success is not recorded, another host runs the job again.
         if !self.asked_to_end && self.counts(end.as_deref()) {
             limit = limit.max(self.job.lock.ttl);
         }
-        self.keeper.send(&ToKeeper::Release(end));
+        self.keeper.send(ToKeeper::Release(end));
         if let Some(former) = self.former_keeper.take() {
             self.keeper.end();
             self.keeper = former;
             limit = limit.min(LAST_CHANCE);
         }
         if let Some(child) = child {
-            child.reap();
+            self.zombie = child.into_zombie();
+            self.reap_command();
         }
         Phase::Releasing(Releasing {
             deadline: Moment::now() + limit,
@@ -76,7 +79,7 @@ impl Supervisor<'_> {
             return true;
         }
         if self.keeper.is_closed() {
-            let is_replaced = self.replacing.next().is_some();
+            let is_replaced = self.keeper.restarts.next().is_some();
             if is_replaced || self.schedule_releasing_keeper(releasing) {
                 return false;
             }
@@ -103,7 +106,7 @@ impl Supervisor<'_> {
             }
             // The row is nobody's or another's: what a keeper asked for before it died was carried out.
             Event::Message(FromKeeper::Lost(_))
-                if self.replacing.may_be_released && self.lock.is_held() =>
+                if self.keeper.may_be_released && self.lock.is_held() =>
             {
                 self.lock.lose();
                 self.log.info(format_args!("released {name}"));
@@ -163,8 +166,8 @@ impl Supervisor<'_> {
     /// The keeper has died before it has released the lock, or recorded the run. Schedules another one to release a lock that outlives its
     /// keeper, or to record a success that counts. `false`: there is no other.
     fn schedule_releasing_keeper(&mut self, releasing: &Releasing) -> bool {
-        let has_died_before = self.keeper.pid().is_none();
-        let died = self.keeper.reap();
+        let has_died_before = !self.keeper.is_there();
+        self.keeper.reap();
         let end = self.run_end(&releasing.conclusion);
         let is_to_record = self.counts(end.as_deref()) && !releasing.is_recorded;
         let is_to_release = self.lock.is_held() && self.grant_that_outlives().is_some();
@@ -172,16 +175,16 @@ impl Supervisor<'_> {
             return false;
         }
         if has_died_before {
-            self.replacing.start_now();
+            self.keeper.restarts.start_now();
             return true;
         }
-        self.replacing.may_be_released = true;
-        match self.replacing.schedule(died) {
-            Ok(Some(cause)) => self.log.info(format_args!("{cause}; another one goes on")),
-            Ok(None) => {}
-            Err(_) => return false,
+        self.keeper.may_be_released = true;
+        let replacement = self.keeper.restarts.schedule();
+        if replacement == Replacement::Soon {
+            let end = self.keeper.how_it_ended();
+            self.log.info(format_args!("{end}; another one goes on"));
         }
-        true
+        replacement != Replacement::Never
     }
 
     /// Starts the keeper that releases the lock, or records the run, in the place of one that died.
@@ -190,19 +193,19 @@ impl Supervisor<'_> {
         match self.replace_keeper(grant, None) {
             Ok(()) => {
                 let end = self.run_end(&releasing.conclusion);
-                self.keeper.send(&ToKeeper::Release(end));
+                self.keeper.send(ToKeeper::Release(end));
             }
             Err(failure) => {
                 self.note_fault_at_the_end(&failure);
                 // Because of the fault it pauses.
-                let _ = self.replacing.schedule(None);
+                self.keeper.restarts.schedule();
             }
         }
     }
 
     /// Reports once why no keeper can release the lock.
     fn note_fault_at_the_end(&mut self, failure: &Failure) {
-        if self.replacing.note_fault(failure) {
+        if self.keeper.restarts.note_fault(failure) {
             self.log.warning(failure);
         }
     }
@@ -282,7 +285,7 @@ impl Supervisor<'_> {
         let Ok(keeper) = keeper::fork_off(work) else {
             return Phase::Done(conclusion);
         };
-        self.keeper.replace(keeper);
+        self.keeper.take_over(keeper);
         // It was reported before that the lock could not be released.
         self.lock = LockState::None;
         Phase::Releasing(Releasing {

@@ -9,7 +9,6 @@ use nix::sys::signal::Signal;
 
 use super::child::{Child, Surroundings};
 use super::event::{Event, is_over};
-use super::keeper_link::{describe, unexplained_end};
 use super::lock_state::LockState;
 use super::phase::{Cause, Command, Conclusion, Phase, Running};
 use super::record::LockEventKind;
@@ -105,7 +104,7 @@ impl Supervisor<'_> {
     /// The lease is over and the keeper is silent. After a sleep the keeper gets a moment to prove the lock.
     fn check_grace(&mut self, running: &mut Running, lease_over: Moment) -> Option<Cause> {
         if lease_over.elapsed() > OVERSLEPT && running.grace.is_none() {
-            self.keeper.send(&ToKeeper::Check);
+            self.keeper.send(ToKeeper::Check);
             running.grace = self.lock.lease().map(|lease| Moment::now() + lease.grace());
         }
         if running.grace.is_some_and(|grace| grace > Moment::now()) {
@@ -154,13 +153,13 @@ impl Supervisor<'_> {
         // Before the command gets it: whoever records the end of the run then knows that it does not count as an attempt.
         if signal == Signal::SIGTERM && from_parent && self.job.has_daemon() {
             self.record.is_interrupted = true;
-            self.keeper.send(&ToKeeper::Interrupt);
+            self.keeper.send(ToKeeper::Interrupt);
         }
         if signal == Signal::SIGTSTP && from_terminal {
             // The keeper stops renewing meanwhile: a stop for longer than the TTL gives the lock away.
-            self.keeper.send(&ToKeeper::Pause);
+            self.keeper.send(ToKeeper::Pause);
             self.signals.stop();
-            self.keeper.send(&ToKeeper::Check);
+            self.keeper.send(ToKeeper::Check);
         }
         if received.is_for(child.processes) && !child.signal(signal as i32) {
             self.log.warning(format_args!(
@@ -224,19 +223,19 @@ impl Supervisor<'_> {
 
     /// The keeper has died while the command runs. Another one reacquires the slot where the policy says so.
     fn on_keeper_gone(&mut self, child: &Child) -> Option<Cause> {
-        let end = self.keeper.reap();
+        self.keeper.reap();
         // Without a lock there is nothing to lose. If the command has ended, too, the end of the run reports it.
         self.grant.filter(|_| child.ended().is_none())?;
         let outlives = self.grant_that_outlives().is_some();
         if !outlives && self.lock.is_held() {
-            let cause = unexplained_end(end);
+            let cause = self.keeper.how_it_ended();
             self.lock.lose();
             self.record.lose(&cause);
             if self.report_loss(&cause) {
                 return Some(Cause::LockLost);
             }
         }
-        let is_over = self.replaces_keepers() && !self.schedule_keeper(end) && !outlives;
+        let is_over = self.replaces_keepers() && !self.schedule_keeper() && !outlives;
         is_over.then_some(Cause::LockLost)
     }
 
@@ -299,11 +298,8 @@ impl Supervisor<'_> {
                 self.record.ended = Some((SystemTime::now(), ending));
                 self.record.ended_at = Some(Moment::now());
                 self.record.ran = Some(ran);
-                self.log.info(format_args!(
-                    "the command {} after {}",
-                    describe(ending),
-                    shown(ran)
-                ));
+                self.log
+                    .info(format_args!("the command {ending} after {}", shown(ran)));
             }
             None => {
                 child.signal(libc::SIGKILL);

@@ -42,9 +42,9 @@ impl Supervisor<'_> {
                 self.on_message(message);
             }
             Event::KeeperGone => {
-                let end = self.keeper.reap();
+                self.keeper.reap();
                 if self.grant_that_outlives().is_some() {
-                    self.schedule_keeper(end);
+                    self.schedule_keeper();
                 }
             }
             Event::Deadline => {}

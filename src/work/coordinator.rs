@@ -9,12 +9,12 @@ mod turns;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::socket::{Shutdown, shutdown};
-use nix::unistd::{Pid, getpid};
+use nix::unistd::getpid;
 
 use deadlines::DEREGISTER_LIMIT;
 use jobs::OpenUnit;
@@ -24,7 +24,7 @@ use super::ahead::Pace;
 use super::board::Board;
 use super::claimer;
 use super::command::{Command, Task};
-use super::message::{ToClaimer, Trouble};
+use super::message::{FromClaimer, ToClaimer, Trouble};
 use super::payload::Gathered;
 use crate::base::clock::{Alarm, Moment};
 use crate::base::descriptors;
@@ -32,15 +32,10 @@ use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Log;
 use crate::base::text::in_words;
 use crate::base::user::local_user;
-use crate::isolated::link::Link;
-use crate::isolated::process::end_within;
-use crate::isolated::restarts::Restarts;
+use crate::isolated::peer::Peer;
 use crate::lock::{Lease, own_host, run_id_lock};
 use crate::queue::{Ended, JobEnd, Queue, WorkerFacts};
 use crate::supervise::{Signals, check_program};
-
-/// How long the coordinator waits for a killed claimer to end.
-const END_LIMIT: Duration = Duration::from_millis(200);
 
 /// Descriptors for each command: its stderr, its leash, and the file with its payload. The second number is for everything else.
 const DESCRIPTORS: u64 = 4;
@@ -79,10 +74,7 @@ pub fn work(mut spec: Spec, log: Log) -> anyhow::Result<Ending> {
         signals,
         alarm,
         board,
-        claimer: Some(claimer),
-        unsent: VecDeque::new(),
-        restarts: Restarts::begin(),
-        session: None,
+        claimer: Peer::new("the claimer", claimer),
         registered: None,
         lease: None,
         grace: None,
@@ -144,14 +136,7 @@ struct Coordinator<'a> {
     signals: Signals,
     alarm: Alarm,
     board: Board,
-    /// The claimer's process, until it is reaped, and the link to it.
-    claimer: Option<(Pid, Link)>,
-    /// Messages that the link had no room for.
-    unsent: VecDeque<ToClaimer>,
-    /// When to replace a claimer that has died.
-    restarts: Restarts,
-    /// A copy of the claimer's session, to interrupt its statement.
-    session: Option<OwnedFd>,
+    claimer: Peer<ToClaimer, FromClaimer>,
     /// The queue, and the worker's number.
     registered: Option<(Queue, u64)>,
     lease: Option<Lease>,
@@ -206,14 +191,14 @@ impl Coordinator<'_> {
             self.restart_claimer();
             self.start_commands();
             if let Some(conclusion) = self.take_turn() {
-                self.end_claimer();
+                self.claimer.end();
                 return conclusion;
             }
             if let Err(error) = self.wait() {
                 for command in &self.commands {
                     command.child.signal(libc::SIGKILL);
                 }
-                self.end_claimer();
+                self.claimer.end();
                 return Err(error.into());
             }
         }
@@ -237,9 +222,9 @@ impl Coordinator<'_> {
         let ClaimerState::TakingTurn(waits) = self.claimer_state else {
             return;
         };
-        self.send(ToClaimer::Stop);
+        self.claimer.send(ToClaimer::Stop);
         // Interrupt an idle worker's wait on the server.
-        if waits && let Some(session) = self.session.as_ref().map(AsRawFd::as_raw_fd) {
+        if waits && let Some(session) = self.claimer.session.as_ref().map(AsRawFd::as_raw_fd) {
             // If the server answers, the worker may just have claimed something.
             let answers = self.fault.is_none() && !self.is_silent;
             self.wait_limit = if answers {
@@ -248,16 +233,6 @@ impl Coordinator<'_> {
                 DEREGISTER_LIMIT
             };
             let _ = shutdown(session, Shutdown::Both);
-        }
-    }
-
-    /// Ends the claimer's process, and returns how it ended.
-    fn end_claimer(&mut self) -> String {
-        self.session = None;
-        self.unsent.clear();
-        match self.claimer.take() {
-            Some((pid, _)) => end_within(pid, END_LIMIT),
-            None => "is gone".to_owned(),
         }
     }
 }

@@ -44,6 +44,12 @@ pub enum FromClaimer {
     Deregistered,
 }
 
+impl From<Failure> for FromClaimer {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 /// Why nothing is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {

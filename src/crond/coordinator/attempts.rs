@@ -13,13 +13,14 @@ use super::super::mail::{self, Mail};
 use super::super::message::{Conclusion, Ended, Start, ToScheduler};
 use super::super::output::{Outlet, Round, Sink, Stream};
 use super::Coordinator;
+use crate::base::children::reap_orphans;
 use crate::base::clock::Moment;
 use crate::base::log::{Level, Log};
 use crate::base::text::{in_words, shown};
 use crate::cron::{AttemptEnd, Job, retry};
 use crate::history::RunEnd;
 use crate::isolated::link::Link;
-use crate::supervise::{is_over, reap_orphans};
+use crate::supervise::is_over;
 
 /// The most ended commands whose remaining processes may write on.
 const MOST_LINGERING: usize = 100;
@@ -210,7 +211,7 @@ impl Coordinator<'_> {
             at: Moment::now(),
             failures_before: (!report.is_known).then_some(start.failures),
         };
-        self.send(ToScheduler::Ended(ended.clone()));
+        self.scheduler.send(ToScheduler::Ended(ended.clone()));
         self.ended.insert(ended.run.clone(), ended);
     }
 
@@ -258,7 +259,7 @@ impl Coordinator<'_> {
             .running
             .iter()
             .map(|running| Some(running.pid.as_raw()))
-            .chain([self.scheduler.as_ref().map(|(pid, _)| pid.as_raw())])
+            .chain([self.scheduler.pid()])
             .chain(self.mails.iter().map(|mail| Some(mail.pid.as_raw())))
             .collect();
         reap_orphans(&own);

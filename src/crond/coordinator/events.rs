@@ -11,12 +11,12 @@ use nix::sys::signal::Signal;
 use super::super::message::{FromScheduler, ToScheduler};
 use super::super::output::{Outlet, Round};
 use super::super::scheduler::Publishes;
-use super::{Coordinator, END_LIMIT, LATE, LONGEST_HANG, NO_LIMIT, PAUSE};
+use super::{Coordinator, LATE, LONGEST_HANG, NO_LIMIT, PAUSE};
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::{counted, in_words, shown};
-use crate::isolated::process::end_within;
+use crate::isolated::restarts::Replacement;
 use crate::supervise::Received;
 
 impl Coordinator<'_> {
@@ -41,12 +41,7 @@ impl Coordinator<'_> {
         let readable = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
         let mut descriptors: Vec<PollFd> =
             vec![readable(self.signals.as_fd()), readable(self.alarm.as_fd())];
-        let mut of_link = PollFlags::POLLIN;
-        if !self.outbox.is_empty() {
-            of_link |= PollFlags::POLLOUT;
-        }
-        let scheduler = self.scheduler.as_ref().map(|(_, link)| link.as_fd());
-        descriptors.extend(scheduler.map(|link| PollFd::new(link, of_link)));
+        descriptors.extend(self.scheduler.wanted());
         let all = || self.running.iter().chain(&self.lingering);
         let first_stream = descriptors.len();
         let streams =
@@ -66,7 +61,6 @@ impl Coordinator<'_> {
             Err(error) => return Err(error.into()),
         }
         let is_ready = |at: usize| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true));
-        let scheduler_says = scheduler.is_some() && is_ready(2);
         let writes = (first_stream..behind_streams).any(is_ready);
         if writes {
             let round = Round::begin();
@@ -85,10 +79,8 @@ impl Coordinator<'_> {
         while let Some(received) = self.signals.next()? {
             self.on_signal(received);
         }
-        self.send_rest();
-        if scheduler_says {
-            self.on_scheduler();
-        }
+        self.scheduler.send_rest();
+        self.on_scheduler();
         Ok(())
     }
 
@@ -133,44 +125,29 @@ impl Coordinator<'_> {
     }
 
     fn on_scheduler(&mut self) {
-        while let Some((_, link)) = &self.scheduler {
-            // The event may only mean that the link has room for sending: do not wait for a message then.
-            if !link.is_readable() {
-                return;
-            }
-            let Ok(Some((message, _))) = link.receive::<FromScheduler>() else {
-                let how = self.read_last_messages();
-                return self.on_scheduler_gone(&how);
+        while self.scheduler.is_readable() {
+            let Some((message, _)) = self.scheduler.receive() else {
+                self.read_last_messages();
+                let end = self.scheduler.how_it_ended();
+                return self.on_scheduler_gone(&end);
             };
             self.on_message(message);
         }
     }
 
-    /// Kills the scheduler, and handles all that it has sent. Returns how it ended.
-    pub(super) fn read_last_messages(&mut self) -> String {
-        let Some((pid, link)) = self.scheduler.take() else {
-            return "is gone".to_owned();
-        };
-        let how = end_within(pid, END_LIMIT);
-        // If the scheduler has not read everything, receiving fails once, and its messages come after that.
-        let mut errors = 0;
-        while errors < 2 && link.is_readable() {
-            match link.receive::<FromScheduler>() {
-                Ok(Some((message, _))) => self.on_message(message),
-                Ok(None) | Err(_) => errors += 1,
-            }
+    /// Kills the scheduler, and handles all that it has sent.
+    pub(super) fn read_last_messages(&mut self) {
+        self.scheduler.end();
+        while let Some(message) = self.scheduler.left_behind() {
+            self.on_message(message);
         }
-        how
     }
 
     fn on_message(&mut self, message: FromScheduler) {
-        self.heard_at = Moment::now();
         match message {
             FromScheduler::Seeking => {
                 // The refusal from before the server was gone may be over, so its time starts again.
-                if let Some((since, _)) = &mut self.fault {
-                    *since = Moment::now();
-                }
+                self.scheduler.restarts.date_fault_anew();
             }
             FromScheduler::Note(level, text) => {
                 self.log.say(level, &text);
@@ -181,13 +158,15 @@ impl Coordinator<'_> {
             FromScheduler::Ready => self.on_ready(),
             FromScheduler::Answered => {
                 self.on_answer();
-                self.send(ToScheduler::Alive);
+                self.scheduler.send(ToScheduler::Alive);
             }
             FromScheduler::Working => self.on_answer(),
             FromScheduler::Start(start) => self.start(start),
             FromScheduler::Recorded(run) => self.on_recorded(&run),
             FromScheduler::Failed(failure) => self.on_failure(failure),
-            FromScheduler::Left => self.end_scheduler(),
+            FromScheduler::Left => {
+                self.scheduler.end();
+            }
         }
     }
 
@@ -202,7 +181,7 @@ impl Coordinator<'_> {
         self.begun = None;
         self.publishes = Publishes::Nothing;
         self.answered = Some(Moment::now());
-        if self.fault.take().is_some() {
+        if self.scheduler.restarts.end_fault() {
             self.log.warning("ticks are taken again");
         }
         let count = counted(self.jobs.len(), "job");
@@ -215,48 +194,47 @@ impl Coordinator<'_> {
         if self.begun.is_some() {
             return self.stop(NO_LIMIT, Err(failure.into()));
         }
-        let (since, known) = self.fault.take().unzip();
-        let is_known = known.is_some_and(|known: Failure| known.line == failure.line);
-        if !is_known && self.ending.is_none() {
+        if self.scheduler.restarts.note_fault(&failure) && self.ending.is_none() {
             self.log.error(format_args!(
                 "{failure}; no ticks are taken until that is over"
             ));
         }
-        self.last_note.clone_from(&failure.line);
-        self.fault = Some((since.unwrap_or_else(Moment::now), failure));
+        self.last_note = failure.line;
     }
 
     /// Replaces a silent scheduler.
     pub(super) fn check_scheduler(&mut self) {
-        if self.scheduler.is_none() || self.heard_at.elapsed() <= LONGEST_HANG {
+        let silent_for = self.scheduler.heard_at.elapsed();
+        if !self.scheduler.is_there() || silent_for <= LONGEST_HANG {
             return;
         }
-        if self.heard_at.elapsed() > LONGEST_HANG + LATE {
+        if silent_for > LONGEST_HANG + LATE {
             // This process was stopped, or the machine slept, and maybe the scheduler, too.
-            self.heard_at = Moment::now();
+            self.scheduler.heard_at = Moment::now();
         }
         // It may have sent something that was not read.
         self.on_scheduler();
-        if self.scheduler.is_some() && self.heard_at.elapsed() > LONGEST_HANG {
+        if self.scheduler.is_there() && self.scheduler.heard_at.elapsed() > LONGEST_HANG {
             self.read_last_messages();
-            self.on_scheduler_gone(&format!("has hung for {}", shown(LONGEST_HANG)));
+            self.on_scheduler_gone(&format!(
+                "the scheduler has hung for {}",
+                shown(LONGEST_HANG)
+            ));
         }
     }
 
     /// The scheduler has ended. Another one takes over, unless it reported that none can.
-    fn on_scheduler_gone(&mut self, how: &str) {
+    fn on_scheduler_gone(&mut self, end: &str) {
         if self.conclusion.as_ref().is_some_and(Result::is_err) || self.leaves_since.is_some() {
             return;
         }
-        if let Some((since, _)) = &self.fault {
-            return self.restarts.on_fault(*since);
+        match self.scheduler.restarts.schedule() {
+            Replacement::Soon => self.log.info(format_args!("{end}; another one goes on")),
+            Replacement::AfterFault => {}
+            Replacement::Never => {
+                let failure = Failure::new(Reason::Internal, format!("{end}, again and again"));
+                self.stop(NO_LIMIT, Err(failure.into()));
+            }
         }
-        if !self.restarts.on_death() {
-            let line = format!("the scheduler {how}, again and again");
-            let failure = Failure::new(Reason::Internal, line);
-            return self.stop(NO_LIMIT, Err(failure.into()));
-        }
-        self.log
-            .info(format_args!("the scheduler {how}; another one goes on"));
     }
 }

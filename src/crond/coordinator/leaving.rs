@@ -28,8 +28,8 @@ impl Coordinator<'_> {
         if self.left.is_none() && self.has_left() {
             self.left = Some(Moment::now());
             self.end_lingering(true);
-            self.restarts.next = None;
-            self.end_scheduler();
+            self.scheduler.restarts.cancel();
+            self.scheduler.end();
             if !self.ended.is_empty() {
                 let runs = counted(self.ended.len(), "run");
                 self.log.warning(format_args!(
@@ -53,12 +53,12 @@ impl Coordinator<'_> {
 
     /// Whether the server has all records, or cannot get them in time.
     fn has_left(&mut self) -> bool {
-        if self.scheduler.is_none() && self.restarts.next.is_none() {
+        if !self.scheduler.is_expected() {
             return true;
         }
         let Some(since) = self.leaves_since else {
             self.leaves_since = Some(Moment::now());
-            self.send(ToScheduler::Leave);
+            self.scheduler.send(ToScheduler::Leave);
             return self.seeks_since().is_some();
         };
         is_over(Some(since + LEAVE)) || self.seeks_since().is_some()
@@ -68,10 +68,8 @@ impl Coordinator<'_> {
     pub(super) fn on_recorded(&mut self, run: &str) {
         self.ended.remove(run);
         self.leaves_since = self.leaves_since.map(|_| Moment::now());
-        if let Some((since, _)) = &mut self.fault {
-            // A server works again, and its next answer will show that.
-            *since = Moment::now();
-        }
+        // A server works again, and its next answer will show that.
+        self.scheduler.restarts.date_fault_anew();
     }
 
     /// When [`Self::leave`] gives up waiting.

@@ -68,7 +68,7 @@ impl Coordinator<'_> {
 
     /// When a server must have been reached. `None`: no limit, as one was reached before, or none is needed.
     pub(super) fn reach_by(&self) -> Option<Moment> {
-        if self.mode != Mode::Working || self.claimer.is_none() {
+        if self.mode != Mode::Working || !self.claimer.is_there() {
             return None;
         }
         // A worker that ends by itself does not wait without limit.
@@ -96,7 +96,7 @@ impl Coordinator<'_> {
 
     /// An ending worker does not wait for a server without limit.
     pub(super) fn check_end(&mut self) {
-        if self.mode == Mode::Working || !self.commands.is_empty() || self.claimer.is_none() {
+        if self.mode == Mode::Working || !self.commands.is_empty() || !self.claimer.is_there() {
             return;
         }
         let since = *self.shutdown_step_since.get_or_insert_with(Moment::now);
@@ -117,7 +117,7 @@ impl Coordinator<'_> {
             };
             self.conclusion = Some(Err(Failure::new(Reason::Unreachable, line).into()));
         }
-        self.end_claimer();
+        self.claimer.end();
     }
 
     pub(super) fn check_lease(&mut self) {
@@ -215,7 +215,7 @@ impl Coordinator<'_> {
             _ => None,
         };
         let connect = self.reach_by();
-        let complete = self.shutdown_step_since.filter(|_| self.claimer.is_some());
+        let complete = self.shutdown_step_since.filter(|_| self.claimer.is_there());
         let complete = complete.map(|since| since + self.end_limit());
         let silence = self
             .lease
@@ -223,13 +223,13 @@ impl Coordinator<'_> {
         let silence = silence.map(|lease| lease.end_command(self.spec.kill_after));
         let look = match self.claimer_state {
             ClaimerState::Ready
-                if self.want() > 0 && self.registered.is_some() && self.claimer.is_some() =>
+                if self.want() > 0 && self.registered.is_some() && self.claimer.is_there() =>
             {
                 Some(self.turn_at)
             }
             _ => None,
         };
-        let restart = self.restarts.next;
+        let restart = self.claimer.restarts.next();
         let stalled = self.stalled_at().filter(|_| self.has_singles_ahead());
         let start = self.starts_late().then(Moment::now);
         [

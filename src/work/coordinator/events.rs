@@ -10,7 +10,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::{counted, shown};
-use crate::isolated::link::refusal;
+use crate::isolated::restarts::Replacement;
 use crate::lock::Lease;
 use crate::queue::{Ended, JobEnd, Unit};
 use crate::supervise::{Received, is_over};
@@ -33,10 +33,7 @@ impl Coordinator<'_> {
         let readable = |descriptor| PollFd::new(descriptor, PollFlags::POLLIN);
         let mut descriptors: Vec<PollFd> =
             vec![readable(self.signals.as_fd()), readable(self.alarm.as_fd())];
-        let claimer = self.claimer.as_ref().map(|(_, link)| link.as_fd());
-        let mut of_claimer = PollFlags::POLLIN;
-        of_claimer.set(PollFlags::POLLOUT, !self.unsent.is_empty());
-        descriptors.extend(claimer.map(|link| PollFd::new(link, of_claimer)));
+        descriptors.extend(self.claimer.wanted());
         let first_stderr = descriptors.len();
         let all = self
             .commands
@@ -49,10 +46,6 @@ impl Coordinator<'_> {
             Err(error) => return Err(error.into()),
         }
         let is_ready = |at: usize| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true));
-        let has_room = PollFlags::POLLOUT;
-        let at_claimer = descriptors.get(2).and_then(PollFd::revents);
-        let at_claimer = at_claimer.filter(|_| claimer.is_some());
-        let claimer_says = at_claimer.is_some_and(|flags| flags.intersects(!has_room));
         let says = (first_stderr..descriptors.len()).any(is_ready);
         if says {
             let round = Round::begin();
@@ -69,10 +62,8 @@ impl Coordinator<'_> {
         while let Some(received) = self.signals.next()? {
             self.on_signal(received);
         }
-        if claimer_says {
-            self.on_claimer();
-        }
-        self.send_unsent();
+        self.on_claimer();
+        self.claimer.send_rest();
         Ok(())
     }
 
@@ -115,23 +106,10 @@ impl Coordinator<'_> {
     }
 
     pub(super) fn on_claimer(&mut self) {
-        loop {
-            let Some((_, link)) = &self.claimer else {
-                return;
-            };
-            match link.receive::<FromClaimer>() {
-                Ok(Some((message, descriptor))) => self.on_message(message, descriptor),
-                Ok(None) => return self.on_claimer_gone(),
-                Err(error) => match refusal(&error) {
-                    Some(refusal) => return self.stop(Duration::ZERO, Err(refusal.into())),
-                    None => return self.on_claimer_gone(),
-                },
-            }
-            let Some((_, link)) = &self.claimer else {
-                return;
-            };
-            if !link.is_readable() {
-                return;
+        while self.claimer.is_readable() {
+            match self.claimer.receive() {
+                Some((message, descriptor)) => self.on_message(message, descriptor),
+                None => return self.on_claimer_gone(),
             }
         }
     }
@@ -146,7 +124,7 @@ impl Coordinator<'_> {
             }
             FromClaimer::Fault(fault) => self.fault = fault,
             FromClaimer::Session => {
-                self.session = descriptor;
+                self.claimer.session = descriptor;
                 self.fault = None;
             }
             FromClaimer::Registered(queue, number, lease) => {
@@ -181,7 +159,7 @@ impl Coordinator<'_> {
             FromClaimer::Gone(claims) => self.drop_claims(&claims),
             FromClaimer::TurnOver { nothing_due } => {
                 self.handed.clear();
-                self.restarts.on_success();
+                self.claimer.restarts.on_success();
                 self.claimer_state = ClaimerState::Ready;
                 self.nothing_due = nothing_due;
                 self.turn_at = Moment::now() + NEXT_TURN;
@@ -209,7 +187,7 @@ impl Coordinator<'_> {
             FromClaimer::Stuck(failure) => self.stop(self.spec.grace, Err(failure.into())),
             FromClaimer::Failed(failure) => self.stop(self.failure_grace, Err(failure.into())),
             FromClaimer::Deregistered => {
-                self.end_claimer();
+                self.claimer.end();
             }
         }
     }
@@ -259,28 +237,28 @@ impl Coordinator<'_> {
         let is_leaving = self.claimer_state == ClaimerState::Deregistering
             || self.mode != Mode::Working && self.registered.is_none();
         let is_expected = is_leaving && self.unrecorded() == 0;
-        let how = self.end_claimer();
+        self.claimer.end();
         if self.conclusion.as_ref().is_some_and(Result::is_err) || is_expected {
             return;
         }
-        if !self.restarts.on_death() {
-            let failure = Failure::new(
-                Reason::Internal,
-                format!("the claimer {how}, again and again"),
-            );
-            return self.stop(Duration::ZERO, Err(failure.into()));
+        let replacement = self.claimer.restarts.schedule();
+        let end = self.claimer.how_it_ended();
+        match replacement {
+            Replacement::Soon => self.log.info(format_args!("{end}; another one goes on")),
+            Replacement::AfterFault => {}
+            Replacement::Never => {
+                let failure = Failure::new(Reason::Internal, format!("{end}, again and again"));
+                return self.stop(Duration::ZERO, Err(failure.into()));
+            }
         }
-        self.log
-            .info(format_args!("the claimer {how}; another one goes on"));
         self.claimer_state = ClaimerState::Ready;
     }
 
     /// Starts another claimer, once the pause after the last one's death is over.
     pub(super) fn restart_claimer(&mut self) {
-        if !self.restarts.is_due() {
+        if !self.claimer.restarts.take_due() {
             return;
         }
-        self.restarts.restart();
         let resumed = self.registered.as_ref().map(|(queue, worker)| {
             let unsent = self.ended.iter().chain(&self.handed);
             let open = self.units.values().map(|open| &open.unit);
@@ -294,17 +272,15 @@ impl Coordinator<'_> {
                 known: known.collect(),
             }
         });
+        let shown = self.log.shown;
+        match claimer::fork_off(self.spec, &self.facts, self.board, shown, resumed) {
+            Ok(claimer) => self.claimer.replace(claimer),
+            Err(failure) => return self.stop(Duration::ZERO, Err(failure.into())),
+        }
+        self.claimer_state = ClaimerState::Ready;
         let handed = std::mem::take(&mut self.handed);
         let again = self.units.values().flat_map(OpenUnit::outcomes_to_repeat);
         let again: Vec<Ended> = again.chain(handed).collect();
         self.ended.splice(0..0, again);
-        let shown = self.log.shown;
-        match claimer::fork_off(self.spec, &self.facts, self.board, shown, resumed) {
-            Ok(claimer) => {
-                self.claimer = Some(claimer);
-                self.claimer_state = ClaimerState::Ready;
-            }
-            Err(failure) => self.stop(Duration::ZERO, Err(failure.into())),
-        }
     }
 }

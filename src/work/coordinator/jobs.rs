@@ -7,12 +7,13 @@ use super::super::message::Claimed;
 use super::super::payload::{Gathered, Payload};
 use super::super::stderr::Round;
 use super::{Coordinator, Mode};
+use crate::base::children::reap_orphans;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::{counted, shown};
 use crate::lock::Lease;
 use crate::queue::{Ended, JobEnd, Queue, Unit};
-use crate::supervise::{is_over, reap_orphans};
+use crate::supervise::is_over;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::rc::Rc;
@@ -153,7 +154,7 @@ impl Coordinator<'_> {
             .commands
             .iter()
             .map(|command| Some(command.child.processes.pid))
-            .chain([self.claimer.as_ref().map(|(pid, _)| pid.as_raw())])
+            .chain([self.claimer.pid()])
             .collect();
         reap_orphans(&own);
     }
@@ -199,7 +200,7 @@ impl Coordinator<'_> {
         let good = |lease: Lease| !is_over(Some(lease.end_command(self.spec.kill_after)));
         self.mode == Mode::Working
             // Nobody renews the lease while the claimer is being replaced.
-            && self.restarts.next.is_none()
+            && self.claimer.restarts.next().is_none()
             && self.lease.is_some_and(good)
             && !(self.spec.until == Until::Once && self.started_any)
     }

@@ -42,8 +42,8 @@ impl Coordinator<'_> {
 
     /// Requests a turn from the claimer if one is needed. Returns dblock's exit once the worker has ended.
     pub(super) fn take_turn(&mut self) -> Option<anyhow::Result<Ending>> {
-        if self.claimer.is_none() {
-            if !self.commands.is_empty() || self.restarts.next.is_some() {
+        if !self.claimer.is_there() {
+            if !self.commands.is_empty() || self.claimer.is_expected() {
                 return None;
             }
             return self.conclusion.take();
@@ -67,10 +67,10 @@ impl Coordinator<'_> {
             self.send_ended(worker);
             let counts = std::mem::take(&mut self.counts);
             if self.ended.is_empty() {
-                self.send(ToClaimer::Deregister { worker, counts });
+                self.claimer.send(ToClaimer::Deregister { worker, counts });
                 self.claimer_state = ClaimerState::Deregistering;
             } else {
-                self.send(ToClaimer::Turn {
+                self.claimer.send(ToClaimer::Turn {
                     worker,
                     want: 0,
                     waits: false,
@@ -99,7 +99,7 @@ impl Coordinator<'_> {
         let waits = is_idle && self.nothing_due;
         self.send_ended(worker);
         let counts = std::mem::take(&mut self.counts);
-        self.send(ToClaimer::Turn {
+        self.claimer.send(ToClaimer::Turn {
             worker,
             want,
             waits,
@@ -141,7 +141,8 @@ impl Coordinator<'_> {
                 let own =
                     300 + 6 * error_of(&one.outcome).len() + now.iter().map(weight).sum::<usize>();
                 if size + own > LONGEST_MESSAGE && !message.is_empty() {
-                    self.send(ToClaimer::Ended(worker, std::mem::take(&mut message)));
+                    self.claimer
+                        .send(ToClaimer::Ended(worker, std::mem::take(&mut message)));
                     size = 0;
                 }
                 size += own;
@@ -157,26 +158,8 @@ impl Coordinator<'_> {
             }
         }
         if !message.is_empty() {
-            self.send(ToClaimer::Ended(worker, message));
+            self.claimer.send(ToClaimer::Ended(worker, message));
         }
         self.handed = ended;
-    }
-
-    pub(super) fn send(&mut self, message: ToClaimer) {
-        self.unsent.push_back(message);
-        self.send_unsent();
-    }
-
-    /// Sends queued messages while the link has room. A claimer without a server reads none.
-    pub(super) fn send_unsent(&mut self) {
-        let Some((_, link)) = &self.claimer else {
-            return self.unsent.clear();
-        };
-        // If the claimer is gone, reading from the link shows that.
-        while let Some(message) = self.unsent.front()
-            && link.try_send(message, None).unwrap_or(true)
-        {
-            self.unsent.pop_front();
-        }
     }
 }
