@@ -8,14 +8,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::fcntl::{OFlag, open};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::{
     AccessFlags, ForkResult, Pid, access, dup2_stderr, dup2_stdin, dup2_stdout, fork, getpid,
-    getppid, pipe2, setsid,
+    getppid, setsid,
 };
 
 use super::environment::{changes, home, shell};
@@ -30,7 +30,7 @@ use crate::isolated::link::Link;
 use crate::keeper::TableUse;
 use crate::lock::{LockSpec, OnLockLost, Wait, run_lock_of};
 use crate::supervise::{
-    self, LockEventKind, RunOutcome, RunRecord, Signals, Supervisor, have_streams,
+    self, LockEventKind, RunOutcome, RunRecord, Signals, Supervisor, have_streams, pipe,
 };
 
 /// How many runs of a job may overlap, if overlaps are allowed.
@@ -84,12 +84,6 @@ pub fn fork_off(
             Ending::Code(0).exit()
         }
     }
-}
-
-fn pipe() -> io::Result<(File, OwnedFd)> {
-    let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
-    fcntl(&read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    Ok((File::from(read), write))
 }
 
 /// The command's stdin.
@@ -235,9 +229,7 @@ fn conclude(
             (AttemptEnd::Failed, "timed out".to_owned())
         }
         Ok(Run::Ran(Ending::Code(code))) => (AttemptEnd::Failed, format!("exit {code}")),
-        Ok(Run::Ran(Ending::Signal(signal))) => {
-            (AttemptEnd::Failed, format!("died of signal {signal}"))
-        }
+        Ok(Run::Ran(ending @ Ending::Signal(_))) => (AttemptEnd::Failed, ending.to_string()),
         Ok(Run::Taken(holders)) => {
             log.warning(format_args!("{name} is {holders}; not run"));
             (AttemptEnd::Over, format!("is {holders}"))

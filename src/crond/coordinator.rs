@@ -18,7 +18,6 @@ use super::Spec;
 use super::mail::Sending;
 use super::message::{Ended, FromScheduler, ToScheduler};
 use super::notify::Manager;
-use super::output::Outlet;
 use super::scheduler::{self, Publishes, Resumed};
 use crate::base::clock::{Alarm, Moment};
 use crate::base::descriptors;
@@ -30,7 +29,7 @@ use crate::cron::{DaemonFacts, Job, load};
 use crate::isolated::peer::Peer;
 use crate::isolated::restarts::LastingFault;
 use crate::lock::{new_id, own_host};
-use crate::supervise::{Signals, is_over};
+use crate::supervise::{Outlet, Shutdown, Signals, is_over};
 
 /// The pause before a failed step is retried.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -109,14 +108,13 @@ pub fn run(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         manager: Manager::of_process(),
         was_asked: false,
         is_hurried: false,
-        ending: None,
+        shutdown: Shutdown::default(),
         leaves_since: None,
         left: None,
         begun: Some(Moment::now()),
         answered: None,
         is_silent: false,
         last_note: "connecting".to_owned(),
-        conclusion: None,
     };
     coordinator.run()
 }
@@ -145,8 +143,8 @@ struct Coordinator<'a> {
     /// Whether a signal has asked the daemon to end, and whether a second one has.
     was_asked: bool,
     is_hurried: bool,
-    /// Until when commands may run on; `None`: the daemon is not ending.
-    ending: Option<Moment>,
+    /// Once it has begun, no more ticks are taken.
+    shutdown: Shutdown,
     /// Since when only the scheduler still has to finish.
     leaves_since: Option<Moment>,
     /// When the scheduler had finished.
@@ -157,7 +155,6 @@ struct Coordinator<'a> {
     answered: Option<Moment>,
     is_silent: bool,
     last_note: String,
-    conclusion: Option<anyhow::Result<Ending>>,
 }
 
 impl Coordinator<'_> {
@@ -187,7 +184,7 @@ impl Coordinator<'_> {
             publishes: self.publishes,
             running: running.collect(),
             ended: self.ended.values().cloned().collect(),
-            is_stopped: self.ending.is_some(),
+            is_stopped: self.shutdown.has_begun(),
         };
         let (spec, facts, shown) = (self.spec, &self.facts, self.log.shown);
         let forked = scheduler::fork_off(spec, &self.jobs, facts, shown, resumed)?;
@@ -233,21 +230,15 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Takes no more ticks. Sets how dblock will end, unless that is set; an error replaces a success, but not the reverse.
+    /// Takes no more ticks, and notes dblock's exit.
     fn stop(&mut self, grace: Duration, conclusion: anyhow::Result<Ending>) {
-        let until = Moment::now() + grace;
-        self.ending = Some(self.ending.map_or(until, |before| before.min(until)));
-        if !matches!(self.conclusion, Some(Err(_)))
-            && (conclusion.is_err() || self.conclusion.is_none())
-        {
-            self.conclusion = Some(conclusion);
-        }
+        self.shutdown.begin(grace, conclusion);
         self.scheduler.send(ToScheduler::Stop);
     }
 
     /// Does what is due by the clock. Returns how dblock ends, if it does.
     fn check_deadlines(&mut self) -> Option<anyhow::Result<Ending>> {
-        if self.ending.is_some_and(|until| is_over(Some(until))) {
+        if self.shutdown.ends_commands() {
             for running in &mut self.running {
                 running.stop();
             }
@@ -259,7 +250,7 @@ impl Coordinator<'_> {
         self.manager.live();
         self.check_scheduler();
         self.check_server();
-        if self.ending.is_some() && self.running.is_empty() {
+        if self.shutdown.has_begun() && self.running.is_empty() {
             self.leave()
         } else {
             None
@@ -273,7 +264,7 @@ impl Coordinator<'_> {
 
     /// Gives up if no server was ever reached, or if none can be used any more and nothing runs. Reports a server that falls silent.
     fn check_server(&mut self) {
-        if self.ending.is_some() {
+        if self.shutdown.has_begun() {
             return;
         }
         let limit = self.spec.connection.connect_timeout;
@@ -324,7 +315,7 @@ impl Coordinator<'_> {
 
     /// When [`Self::check_server`] must run next.
     fn server_deadline(&self) -> Option<Moment> {
-        if self.ending.is_some() {
+        if self.shutdown.has_begun() {
             None
         } else if let Some(begun) = self.seeks_since() {
             Some(begun + self.spec.connection.connect_timeout)
@@ -340,7 +331,8 @@ impl Coordinator<'_> {
     /// When something must be done, unless an event comes first.
     fn deadline(&mut self) -> Option<Moment> {
         let stop = self
-            .ending
+            .shutdown
+            .until
             .filter(|_| self.running.iter().any(|one| one.stopped.is_none()));
         let kills = self.running.iter().filter_map(Running::kill_at).min();
         let mails = self.mails.iter().filter_map(Sending::deadline).min();

@@ -1,14 +1,12 @@
 //! The output of a job by mail, like cronie's (`src/do_command.c`): through sendmail, with its headers, and only if there is output.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io::{self, Seek};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::{ForkResult, Pid, fork, setpgid};
 
 use super::environment::variable;
@@ -20,7 +18,7 @@ use crate::base::text::{in_words, printable};
 use crate::base::user::local_user;
 use crate::cron::Job;
 use crate::lock::own_host;
-use crate::supervise::{Signals, restore_limit_and_dispositions};
+use crate::supervise::{Kept, Signals, restore_limit_and_dispositions};
 
 /// The paths of sendmail.
 const SENDMAIL: [&str; 2] = ["/usr/sbin/sendmail", "/usr/lib/sendmail"];
@@ -52,73 +50,37 @@ fn sendmail() -> Option<PathBuf> {
         .find(|path| Path::new(path).exists())
 }
 
-/// A mail that is being written to a file in memory.
+/// Where a mail goes. Its text is kept with the output.
 #[derive(Debug)]
 pub struct Mail {
-    file: File,
-    /// The bytes of the mail, and those of its headers.
-    length: u64,
-    headers: u64,
-    /// Whether it was cut, and the write error, if that was the reason.
-    is_cut: bool,
-    why: Option<io::Error>,
     /// The recipient and sendmail's path, fixed at the start.
     pub to: String,
     pub sendmail: PathBuf,
+    /// The length of the headers.
+    headers: u64,
 }
 
 impl Mail {
-    /// A mail with its headers. `None`: there is no recipient, or no sendmail.
+    /// A mail, and its text so far: the headers. `None`: there is no recipient, or no sendmail.
     ///
     /// # Errors
     /// As `memfd_create(2)` and `write(2)`.
-    pub fn begin(job: &Job) -> io::Result<Option<Self>> {
+    pub fn begin(job: &Job) -> io::Result<Option<(Self, Kept)>> {
         let Some((to, sendmail)) = recipient(job) else {
             return Ok(None);
         };
-        let mut file = File::from(memfd_create(c"dblock mail", MFdFlags::MFD_CLOEXEC)?);
-        let headers = headers(job, to, &local_user(), &own_host());
-        file.write_all(headers.as_bytes())?;
-        let length = headers.len() as u64;
-        Ok(Some(Self {
-            file,
-            length,
-            headers: length,
-            is_cut: false,
-            why: None,
+        let text = Kept::begin(&headers(job, to, &local_user(), &own_host()), LONGEST_MAIL)?;
+        let mail = Self {
             to: to.to_owned(),
             sendmail,
-        }))
+            headers: text.length(),
+        };
+        Ok(Some((mail, text)))
     }
 
-    /// Whether there is any output.
-    pub fn is_empty(&self) -> bool {
-        self.length == self.headers && !self.is_cut
-    }
-
-    /// Adds as much as there is room for.
-    pub fn add(&mut self, bytes: &[u8]) {
-        let room = LONGEST_MAIL.saturating_sub(self.length);
-        let mut rest = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or_default())];
-        self.is_cut |= rest.len() < bytes.len();
-        while !rest.is_empty() && self.why.is_none() {
-            match self.file.write(rest) {
-                Ok(length) => {
-                    self.length += length as u64;
-                    rest = &rest[length..];
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => (self.is_cut, self.why) = (true, Some(error)),
-            }
-        }
-    }
-
-    /// Ends a mail that was cut with a line that says so. Returns the write error, if there was one.
-    pub fn end(&mut self) -> Option<io::Error> {
-        if self.is_cut && self.why.is_none() {
-            self.why = self.file.write_all(CUT).err();
-        }
-        self.why.take()
+    /// Whether the text has any output. If the text was cut, ends it with a line that says so. Returns the write error, if there was one.
+    pub fn end(&self, text: &mut Kept) -> (bool, Option<io::Error>) {
+        (text.length() > self.headers, text.end(CUT))
     }
 }
 
@@ -172,13 +134,14 @@ impl Sending {
 /// The system refused a process.
 pub fn send(
     mail: &Mail,
+    text: &Kept,
     job: String,
     scrubbed: &[&'static str],
     signals: &Signals,
     log: Log,
 ) -> io::Result<Sending> {
     let sendmail = &mail.sendmail;
-    let mut file = mail.file.try_clone()?;
+    let mut file = text.file().try_clone()?;
     file.rewind()?;
     let mut command = Command::new(sendmail);
     command

@@ -8,7 +8,6 @@ mod environment;
 mod mail;
 mod message;
 mod notify;
-mod output;
 mod scheduler;
 
 use std::path::PathBuf;

@@ -3,6 +3,7 @@
 
 mod acquiring;
 mod child;
+mod command;
 mod environment;
 mod event;
 mod hold_at_least;
@@ -11,11 +12,13 @@ mod job;
 mod keeper_link;
 mod leash;
 mod lock_state;
+mod output;
 mod phase;
 mod record;
 mod releasing;
 mod replacing;
 mod running;
+mod shutdown;
 mod signals;
 mod terminating;
 mod termination;
@@ -23,14 +26,16 @@ mod termination;
 use std::time::Duration;
 
 pub use child::{Child, Surroundings, check_program};
+pub use command::Command;
 pub use environment::{Change, change};
 pub use event::is_over;
 pub use inherited::{have_streams, restore_limit_and_dispositions, was_closed};
 pub use job::Job;
+pub use output::{Kept, Outlet, Output, Round, Sink, Tail, pipe};
 pub use phase::Conclusion;
 pub use record::{LockEvent, LockEventKind, RunOutcome, RunRecord, Summary};
+pub use shutdown::Shutdown;
 pub use signals::{Received, Signals};
-pub use termination::Termination;
 
 use crate::base::children::{reap, reap_orphans};
 use crate::base::clock::Alarm;
@@ -145,11 +150,11 @@ impl<'a> Supervisor<'a> {
         loop {
             phase = match phase {
                 Phase::Running(mut running) => match self.check_running(&mut running) {
-                    Some(cause) => self.end_running(running.command, cause),
+                    Some(cause) => self.end_running(running, cause),
                     None => return Phase::Running(running),
                 },
                 Phase::Terminating(mut terminating) => {
-                    if !terminating.termination.check(&terminating.command.child) {
+                    if !terminating.command.is_over() {
                         return Phase::Terminating(terminating);
                     }
                     self.end_terminating(terminating)

@@ -5,8 +5,7 @@ use std::io;
 use nix::sys::signal::Signal;
 
 use super::Supervisor;
-use super::child::Child;
-use super::termination::Termination;
+use super::command::Command;
 use crate::base::clock::Moment;
 use crate::base::exit::Ending;
 use crate::cron::AlreadyRan;
@@ -59,28 +58,21 @@ pub struct Acquiring {
     pub last_note: String,
 }
 
-/// A command that was started.
-pub struct Command {
-    pub child: Child,
-    pub started: Moment,
-    /// When the lock was acquired; `--hold-at-least` counts from here.
-    pub acquired: Moment,
-}
-
 /// While the command runs.
 pub struct Running {
-    pub command: Command,
-    /// When `--timeout` is over.
-    pub time_over: Option<Moment>,
+    pub command: Command<Cause>,
+    /// Until when the lock is held at least.
+    pub hold_until: Moment,
     /// After a wake-up: until when the keeper may prove that an expired lease still holds.
     pub grace: Option<Moment>,
 }
 
 /// While the command is being ended.
 pub struct Terminating {
-    pub command: Command,
+    pub command: Command<Cause>,
     pub cause: Cause,
-    pub termination: Termination,
+    /// As in [`Running`].
+    pub hold_until: Moment,
 }
 
 /// Why the supervisor stops watching a command.
@@ -122,9 +114,9 @@ impl Supervisor<'_> {
             Phase::Acquiring(acquiring) => acquiring.deadline,
             Phase::Running(running) => {
                 let lease = running.grace.or(self.lease_over());
-                running.time_over.into_iter().chain(lease).min()
+                running.command.deadline().into_iter().chain(lease).min()
             }
-            Phase::Terminating(terminating) => Some(terminating.termination.look_again),
+            Phase::Terminating(terminating) => terminating.command.deadline(),
             Phase::Holding(holding) => Some(holding.until),
             Phase::Releasing(releasing) => Some(releasing.deadline),
             Phase::Done(_) => None,
@@ -144,11 +136,19 @@ impl Supervisor<'_> {
     pub(super) fn fail(&mut self, phase: Phase, error: io::Error) -> Phase {
         match phase {
             Phase::Acquiring(_) => self.end_acquiring(Err(error.into())),
-            Phase::Running(Running { command, .. })
-            | Phase::Terminating(Terminating { command, .. }) => {
+            Phase::Running(Running {
+                command,
+                hold_until,
+                ..
+            })
+            | Phase::Terminating(Terminating {
+                command,
+                hold_until,
+                ..
+            }) => {
                 // Before the release is sent.
                 command.child.kill_and_wait();
-                self.finish_command(command, Err(error), false)
+                self.finish_command(command, hold_until, Err(error))
             }
             Phase::Holding(_) => self.begin_release(None, super::LAST_CHANCE, Err(error.into())),
             Phase::Releasing(_) | Phase::Done(_) => Phase::Done(Err(error.into())),

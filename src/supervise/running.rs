@@ -8,14 +8,15 @@ use std::time::{Duration, SystemTime};
 use nix::sys::signal::Signal;
 
 use super::child::{Child, Surroundings};
+use super::command::Command;
 use super::event::{Event, is_over};
 use super::lock_state::LockState;
-use super::phase::{Cause, Command, Conclusion, Phase, Running};
+use super::phase::{Cause, Conclusion, Phase, Running};
 use super::record::LockEventKind;
 use super::signals::Received;
 use super::{RunOutcome, Supervisor, environment};
 use crate::base::clock::Moment;
-use crate::base::exit::{Ending, Failure, Reason, TIMED_OUT, TIMED_OUT_KILLED};
+use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::text::shown;
 use crate::keeper::message::{FromKeeper, ToKeeper};
 use crate::lock::{Grant, OnLockLost};
@@ -49,12 +50,8 @@ impl Supervisor<'_> {
         };
         self.record.started = Some(SystemTime::now());
         Phase::Running(Running {
-            command: Command {
-                child,
-                started,
-                acquired,
-            },
-            time_over: self.job.timeout.map(|timeout| started + timeout),
+            command: Command::new(child, started, self.job.timeout),
+            hold_until: acquired + self.job.hold_at_least,
             grace: None,
         })
     }
@@ -66,7 +63,7 @@ impl Supervisor<'_> {
             if let Some(ending) = running.command.child.ended() {
                 return Some(self.who_ended_it(ending));
             }
-            if is_over(running.time_over) {
+            if running.command.is_late() {
                 self.log.warning(format_args!(
                     "the command has run for {}; ending it",
                     shown(self.job.timeout.unwrap_or_default())
@@ -125,16 +122,16 @@ impl Supervisor<'_> {
             Event::Deadline => None,
         };
         match cause {
-            Some(cause) => self.end_running(running.command, cause),
+            Some(cause) => self.end_running(running, cause),
             None => Phase::Running(running),
         }
     }
 
     /// Starts the phase after [`Running`].
-    pub(super) fn end_running(&mut self, command: Command, cause: Cause) -> Phase {
+    pub(super) fn end_running(&mut self, running: Running, cause: Cause) -> Phase {
         match cause {
-            Cause::OwnEnd => self.finish_command(command, Ok(cause), false),
-            _ => self.begin_termination(command, cause),
+            Cause::OwnEnd => self.finish_command(running.command, running.hold_until, Ok(cause)),
+            _ => self.begin_termination(running, cause),
         }
     }
 
@@ -277,18 +274,15 @@ impl Supervisor<'_> {
     }
 
     /// The command has ended; or the system reported an error, and the command is killed so that it does not run on unwatched. Holds the
-    /// lock on with `--hold-at-least`, otherwise releases it.
+    /// lock on until this moment, if that is still to come; otherwise releases it.
     pub(super) fn finish_command(
         &mut self,
-        command: Command,
+        command: Command<Cause>,
+        hold_until: Moment,
         cause: io::Result<Cause>,
-        killed: bool,
     ) -> Phase {
-        let Command {
-            child,
-            started,
-            acquired,
-        } = command;
+        let timed_out = command.timed_out();
+        let Command { child, started, .. } = command;
         let ending = child.ended();
         let late_failure = child.late_failure();
         match ending {
@@ -312,11 +306,10 @@ impl Supervisor<'_> {
             Some(failure) => Err(failure.into()),
             None => cause
                 .map_err(anyhow::Error::from)
-                .and_then(|cause| self.conclude(cause, ending, killed)),
+                .and_then(|cause| self.conclude(cause, ending, timed_out)),
         };
-        let until = acquired + self.job.hold_at_least;
-        if may_hold && until > Moment::now() {
-            self.begin_hold(child, until, conclusion)
+        if may_hold && hold_until > Moment::now() {
+            self.begin_hold(child, hold_until, conclusion)
         } else {
             self.begin_release(Some(child), self.job.release_within, conclusion)
         }
@@ -326,14 +319,14 @@ impl Supervisor<'_> {
         &mut self,
         cause: Cause,
         ending: Option<Ending>,
-        killed: bool,
+        timed_out: Ending,
     ) -> anyhow::Result<Conclusion> {
         let ending = match cause {
             Cause::OwnEnd => ending
                 .ok_or_else(|| Failure::new(Reason::Internal, "the command's end was not seen"))?,
             Cause::TimedOut => {
                 self.record.outcome = RunOutcome::TimedOut;
-                Ending::Code(if killed { TIMED_OUT_KILLED } else { TIMED_OUT })
+                timed_out
             }
             Cause::LockLost | Cause::LeaseOver => {
                 let line = format!(

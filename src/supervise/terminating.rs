@@ -3,14 +3,17 @@
 use super::Supervisor;
 use super::event::{Event, is_over};
 use super::lock_state::LockState;
-use super::phase::{Cause, Command, Phase, Terminating};
-use super::termination::Termination;
+use super::phase::{Cause, Phase, Running, Terminating};
 use crate::base::clock::Moment;
-use crate::base::exit::Ending;
 use crate::lock::OnLockLost;
 
 impl Supervisor<'_> {
-    pub(super) fn begin_termination(&mut self, command: Command, cause: Cause) -> Phase {
+    pub(super) fn begin_termination(&mut self, running: Running, cause: Cause) -> Phase {
+        let Running {
+            mut command,
+            hold_until,
+            ..
+        } = running;
         let now = Moment::now();
         let kill_after = match (self.lock, self.job.lock.on_lost) {
             // A command that ignores SIGTERM must be gone before another host may get the lock.
@@ -23,15 +26,14 @@ impl Supervisor<'_> {
             }
             _ => self.job.kill_after,
         };
-        let (termination, may_signal) = Termination::begin(&command.child, kill_after);
-        if !may_signal {
+        if !command.end(cause, kill_after) {
             self.log
                 .warning("cannot end the command: it runs as another user; waiting for its end");
         }
         Phase::Terminating(Terminating {
             command,
             cause,
-            termination,
+            hold_until,
         })
     }
 
@@ -56,8 +58,7 @@ impl Supervisor<'_> {
         let Terminating {
             command,
             cause,
-            termination,
-            ..
+            hold_until,
         } = terminating;
         if cause == Cause::LeaseOver {
             while let Some(message) = self.pending_message() {
@@ -68,9 +69,6 @@ impl Supervisor<'_> {
                 self.lock = LockState::None;
             }
         }
-        // As timeout(1) does, also when somebody else sent the command's SIGKILL.
-        let killed =
-            termination.killed || command.child.ended() == Some(Ending::Signal(libc::SIGKILL));
-        self.finish_command(command, Ok(cause), killed)
+        self.finish_command(command, hold_until, Ok(cause))
     }
 }

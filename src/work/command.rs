@@ -1,25 +1,17 @@
-//! A worker's command: its input, its termination, and what its end means for its jobs.
+//! A worker's command: its input, and what its end means for its jobs.
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
-
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::unistd::pipe2;
 
 use super::Spec;
 use super::board::Place;
 use super::payload::{self, Payload};
-use super::stderr::Round;
 use crate::base::clock::Moment;
-use crate::base::exit::{CONFLICT, Ending, Failure, Reason, TIMED_OUT, TIMED_OUT_KILLED};
+use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::text::{in_words, shown};
 use crate::queue::{JobEnd, LONGEST_ERROR, Queue, retry_delay};
-use crate::supervise::{Child, Signals, Surroundings, Termination, change};
+use crate::supervise::{Child, Command, Output, Signals, Sink, Surroundings, Tail, change, pipe};
 
 /// Longest argument in bytes, with its final NUL (execve(2)).
 const LONGEST_ARGUMENT: u64 = 131_072;
@@ -52,24 +44,16 @@ pub enum Cause {
     LeaseOver,
 }
 
-/// A started command.
-pub struct Command {
-    /// Its process.
-    pub child: Child,
+/// A command that was started for jobs.
+pub struct JobCommand {
+    /// The command itself.
+    pub running: Command<Cause>,
     /// Its place on the board, where the claimer finds it.
     pub place: Place,
     /// Its jobs.
     pub tasks: Vec<Task>,
-    /// When it was started.
-    pub started: Moment,
-    /// When it times out; `None`: never.
-    pub time_over: Option<Moment>,
-    /// Set while dblock ends it.
-    pub termination: Option<(Cause, Termination)>,
-    /// Its stderr; `None`: read to its end.
-    pub stderr: Option<File>,
-    /// The last part of its stderr.
-    said: VecDeque<u8>,
+    /// Its stderr, which goes through dblock's own.
+    pub output: Output,
 }
 
 /// Why a command did not start.
@@ -80,7 +64,7 @@ pub enum Unstarted {
     Worker(Failure),
 }
 
-impl Command {
+impl JobCommand {
     /// Starts a command for these jobs, at least one.
     ///
     /// # Errors
@@ -127,14 +111,10 @@ impl Command {
         let child = Child::spawn(&arguments, changes, signals, surroundings, announce)
             .map_err(Unstarted::Worker)?;
         Ok(Self {
-            child,
+            running: Command::new(child, started, spec.timeout),
             place,
             tasks,
-            started,
-            time_over: spec.timeout.map(|timeout| started + timeout),
-            termination: None,
-            stderr: Some(read),
-            said: VecDeque::new(),
+            output: Output::of_stderr(read, Sink::Through(Tail::new(LONGEST_ERROR))),
         })
     }
 
@@ -144,68 +124,27 @@ impl Command {
         jobs.join(" ")
     }
 
-    /// Begins to end it, unless that has begun.
-    pub fn end(&mut self, cause: Cause, kill_after: Duration) {
-        if self.termination.is_none() {
-            let (termination, _) = Termination::begin(&self.child, kill_after);
-            self.termination = Some((cause, termination));
-        }
-    }
-
     /// Why dblock ends or has ended it; `None`: it does not.
     pub fn cause(&self) -> Option<Cause> {
         if self.place.was_killed() {
             return Some(Cause::LeaseOver);
         }
-        self.termination.as_ref().map(|(cause, _)| *cause)
+        self.running.cause()
     }
 
-    /// Whether it has ended. If dblock ends it, its whole group must be gone.
-    pub fn is_over(&mut self) -> bool {
-        match &mut self.termination {
-            Some((_, termination)) => termination.check(&self.child),
-            None => self.child.ended().is_some(),
-        }
-    }
-
-    /// When to check it next, unless something happens before.
-    pub fn deadline(&self) -> Option<Moment> {
-        match &self.termination {
-            Some((_, termination)) => Some(termination.look_again),
-            None => self.time_over,
-        }
-    }
-
-    /// Copies available stderr to dblock's own, and keeps the last part.
-    pub fn pass_on_stderr(&mut self, round: Round) {
-        let Some(stderr) = &mut self.stderr else {
-            return;
-        };
-        let said = &mut self.said;
-        if round.pass_on(stderr, |piece| keep_end(said, piece)) {
-            self.stderr = None;
-        }
-    }
-
-    /// The outcome of each job, and the exit of the command, as for `dblock run`. The command must be over. Copies the rest of its stderr.
+    /// The outcome of each job, and the exit of the command, as for `dblock run`. The command must be over, and its output finished.
     pub fn outcome(
         &mut self,
         spec: &Spec,
         queue: &Queue,
         is_stopping: bool,
-        round: Round,
     ) -> (Vec<(Task, JobEnd)>, Ending) {
-        let ending = self
-            .child
-            .ended()
-            .unwrap_or(Ending::Code(Reason::Internal.code()));
-        let said = &mut self.said;
-        let is_end = |stderr: &mut File| round.pass_on_rest(stderr, |piece| keep_end(said, piece));
-        if self.stderr.as_mut().is_some_and(is_end) {
-            self.stderr = None;
-        }
-        let said: Vec<u8> = self.said.iter().copied().collect();
-        let said = String::from_utf8_lossy(&said).trim().to_owned();
+        let ending = self.running.child.ended();
+        let ending = ending.unwrap_or(Ending::Code(Reason::Internal.code()));
+        let said = match &self.output.sink {
+            Sink::Through(tail) => tail.text(),
+            Sink::Lines(_) | Sink::File(_) => String::new(),
+        };
         let cause = self.cause();
         // A terminal sends the signal that ends the worker to its commands, too.
         let was_asked = is_stopping
@@ -228,34 +167,18 @@ impl Command {
             (None, Ending::Code(code)) => {
                 End::Failed(format!("exit {code}"), spec.bury_on.contains(&code))
             }
-            (None, Ending::Signal(signal)) => {
-                End::Failed(format!("died of signal {signal}"), false)
-            }
+            (None, Ending::Signal(_)) => End::Failed(ending.to_string(), false),
         };
         let each = std::mem::take(&mut self.tasks).into_iter().map(|task| {
             let outcome = end.of(&task, queue, &said);
             (task, outcome)
         });
-        let killed = |termination: &Termination| {
-            termination.killed || ending == Ending::Signal(libc::SIGKILL)
-        };
-        let ending = match &self.termination {
-            Some((Cause::TimedOut, termination)) => Ending::Code(if killed(termination) {
-                TIMED_OUT_KILLED
-            } else {
-                TIMED_OUT
-            }),
+        let ending = match self.running.cause() {
+            Some(Cause::TimedOut) => self.running.timed_out(),
             _ => ending,
         };
         (each.collect(), ending)
     }
-}
-
-/// Keeps the last part of stderr.
-fn keep_end(said: &mut VecDeque<u8>, piece: &[u8]) {
-    said.extend(piece);
-    let excess = said.len().saturating_sub(LONGEST_ERROR);
-    said.drain(..excess);
 }
 
 /// What a command's end means for its jobs.
@@ -322,11 +245,4 @@ fn arguments(spec: &Spec, tasks: &[Task]) -> Result<Vec<OsString>, Unstarted> {
         arguments.push(payload);
     }
     Ok(arguments)
-}
-
-/// A pipe with a nonblocking read end.
-fn pipe() -> io::Result<(File, OwnedFd)> {
-    let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
-    fcntl(&read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    Ok((File::from(read), write))
 }

@@ -7,13 +7,12 @@ mod jobs;
 mod turns;
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
-use nix::sys::socket::{Shutdown, shutdown};
+use nix::sys::socket::{self, shutdown};
 use nix::unistd::getpid;
 
 use deadlines::DEREGISTER_LIMIT;
@@ -23,7 +22,7 @@ use super::Spec;
 use super::ahead::Pace;
 use super::board::Board;
 use super::claimer;
-use super::command::{Command, Task};
+use super::command::{JobCommand, Task};
 use super::message::{FromClaimer, ToClaimer, Trouble};
 use super::payload::Gathered;
 use crate::base::clock::{Alarm, Moment};
@@ -35,7 +34,7 @@ use crate::base::user::local_user;
 use crate::isolated::peer::Peer;
 use crate::lock::{Lease, own_host, run_id_lock};
 use crate::queue::{Ended, JobEnd, Queue, WorkerFacts};
-use crate::supervise::{Signals, check_program};
+use crate::supervise::{Outlet, Output, Shutdown, Signals, check_program};
 
 /// Descriptors for each command: its stderr, its leash, and the file with its payload. The second number is for everything else.
 const DESCRIPTORS: u64 = 4;
@@ -82,6 +81,7 @@ pub fn work(mut spec: Spec, log: Log) -> anyhow::Result<Ending> {
         gathered: None,
         units: HashMap::new(),
         commands: Vec::new(),
+        outlets: Outlet::both(),
         lingering: Vec::new(),
         ended: Vec::new(),
         handed: Vec::new(),
@@ -90,7 +90,7 @@ pub fn work(mut spec: Spec, log: Log) -> anyhow::Result<Ending> {
         turn_at: Moment::START,
         nothing_due: false,
         pace: Pace::default(),
-        mode: Mode::Working,
+        shutdown: Shutdown::default(),
         shutdown_step_since: None,
         wait_limit: DEREGISTER_LIMIT,
         begun: Some(Moment::now()),
@@ -100,7 +100,6 @@ pub fn work(mut spec: Spec, log: Log) -> anyhow::Result<Ending> {
         fault: None,
         failure_grace: Duration::ZERO,
         started_any: false,
-        conclusion: None,
     };
     coordinator.run()
 }
@@ -121,14 +120,6 @@ enum ClaimerState {
     Deregistering,
 }
 
-/// Whether new commands start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    Working,
-    /// No. Running commands may continue until this moment.
-    Ending(Moment),
-}
-
 struct Coordinator<'a> {
     spec: &'a Spec,
     facts: WorkerFacts,
@@ -147,9 +138,11 @@ struct Coordinator<'a> {
     /// The shared file for payloads that came in many messages.
     gathered: Option<Gathered>,
     units: HashMap<u64, OpenUnit>,
-    commands: Vec<Command>,
-    /// The stderr of ended commands, while processes that they left behind have it open.
-    lingering: Vec<File>,
+    commands: Vec<JobCommand>,
+    /// dblock's stdout and stderr.
+    outlets: [Outlet; 2],
+    /// The output of ended commands, while processes that they left behind have it open.
+    lingering: Vec<Output>,
     /// Outcomes for the next turn.
     ended: Vec<Ended>,
     /// Outcomes in the current turn.
@@ -161,7 +154,8 @@ struct Coordinator<'a> {
     turn_at: Moment,
     nothing_due: bool,
     pace: Pace,
-    mode: Mode,
+    /// Once it has begun, no more commands start.
+    shutdown: Shutdown,
     /// Since when only the claimer has something to do; each of its steps starts this anew. `None`: commands run, or may start.
     shutdown_step_since: Option<Moment>,
     /// How long an interrupted idle turn may take.
@@ -179,8 +173,6 @@ struct Coordinator<'a> {
     /// How long commands may continue if the claimer cannot.
     failure_grace: Duration,
     started_any: bool,
-    /// dblock's exit, once it is known.
-    conclusion: Option<anyhow::Result<Ending>>,
 }
 
 impl Coordinator<'_> {
@@ -196,7 +188,7 @@ impl Coordinator<'_> {
             }
             if let Err(error) = self.wait() {
                 for command in &self.commands {
-                    command.child.signal(libc::SIGKILL);
+                    command.running.child.signal(libc::SIGKILL);
                 }
                 self.claimer.end();
                 return Err(error.into());
@@ -204,18 +196,9 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Starts no more commands, and notes dblock's exit. An error replaces a success, but nothing replaces an error.
+    /// Starts no more commands, and notes dblock's exit.
     fn stop(&mut self, grace: Duration, conclusion: anyhow::Result<Ending>) {
-        let until = Moment::now() + grace;
-        self.mode = match self.mode {
-            Mode::Working => Mode::Ending(until),
-            Mode::Ending(before) => Mode::Ending(before.min(until)),
-        };
-        if !matches!(self.conclusion, Some(Err(_)))
-            && (conclusion.is_err() || self.conclusion.is_none())
-        {
-            self.conclusion = Some(conclusion);
-        }
+        self.shutdown.begin(grace, conclusion);
         for task in std::mem::take(&mut self.buffer) {
             self.note_outcome(&task, JobEnd::Returned);
         }
@@ -232,7 +215,7 @@ impl Coordinator<'_> {
             } else {
                 DEREGISTER_LIMIT
             };
-            let _ = shutdown(session, Shutdown::Both);
+            let _ = shutdown(session, socket::Shutdown::Both);
         }
     }
 }

@@ -8,7 +8,6 @@ mod command;
 mod coordinator;
 mod message;
 mod payload;
-mod stderr;
 
 use std::ffi::OsString;
 use std::path::Path;

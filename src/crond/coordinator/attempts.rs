@@ -11,7 +11,6 @@ use nix::unistd::Pid;
 use super::super::attempt;
 use super::super::mail::{self, Mail};
 use super::super::message::{Conclusion, Ended, Start, ToScheduler};
-use super::super::output::{Outlet, Round, Sink, Stream};
 use super::Coordinator;
 use crate::base::children::reap_orphans;
 use crate::base::clock::Moment;
@@ -20,7 +19,7 @@ use crate::base::text::{in_words, shown};
 use crate::cron::{AttemptEnd, Job, retry};
 use crate::history::RunEnd;
 use crate::isolated::link::Link;
-use crate::supervise::is_over;
+use crate::supervise::{Output, Round, Sink, is_over};
 
 /// The most ended commands whose remaining processes may write on.
 const MOST_LINGERING: usize = 100;
@@ -31,8 +30,9 @@ pub(super) struct Running {
     pub(super) start: Start,
     pid: Pid,
     link: Link,
-    pub(super) streams: [Stream; 2],
-    pub(super) sink: Sink,
+    pub(super) output: Output,
+    /// Where the output goes when all of it is there; `None`: it is passed on.
+    pub(super) mail: Option<Mail>,
     begun: Moment,
     conclusion: Option<Conclusion>,
     /// Since when it is being stopped.
@@ -96,18 +96,6 @@ impl Running {
             self.signal(libc::SIGKILL);
         }
     }
-
-    /// Passes on its output.
-    pub(super) fn pass_on(&mut self, outlets: &mut [Outlet; 2], round: Round) {
-        for stream in &mut self.streams {
-            stream.pass_on(&mut self.sink, outlets, round);
-        }
-    }
-
-    /// Whether any process may still write.
-    pub(super) fn may_write(&self) -> bool {
-        self.streams.iter().any(|stream| stream.file.is_some())
-    }
 }
 
 /// The details of an attempt's end.
@@ -142,7 +130,7 @@ impl Coordinator<'_> {
         };
         let name = job.name.to_string();
         // It was taken before the scheduler knew that the daemon is ending.
-        if self.ending.is_some() {
+        if self.shutdown.has_begun() {
             let why = format!("{name}: its host takes no more ticks");
             return self.note_end(
                 &job,
@@ -152,18 +140,17 @@ impl Coordinator<'_> {
             );
         }
         let mail = Mail::begin(&job);
-        let sink = mail.map(|mail| mail.map_or_else(|| Sink::Lines(name.clone()), Sink::Mail));
-        let forked = sink.and_then(|sink| {
+        let forked = mail.and_then(|mail| {
             // A mail should only contain what went wrong.
-            let shown = match sink {
-                Sink::Mail(..) => self.log.shown.min(Level::Warning),
-                Sink::Lines(_) => self.log.shown,
+            let shown = match mail {
+                Some(_) => self.log.shown.min(Level::Warning),
+                None => self.log.shown,
             };
             let log = Log { shown };
             let forked = attempt::fork_off(self.spec, &job, &start, &self.signals, log)?;
-            Ok((sink, forked))
+            Ok((mail.unzip(), forked))
         });
-        let (sink, forked) = match forked {
+        let ((mail, text), forked) = match forked {
             Ok(forked) => forked,
             Err(error) => {
                 let why = format!("cannot start a process: {}", in_words(&error));
@@ -180,14 +167,14 @@ impl Coordinator<'_> {
             "{name}: starting the tick {}, attempt {}",
             start.shown, start.attempt
         ));
-        let [out, err] = forked.streams;
+        let sink = text.map_or(Sink::Lines(name), Sink::File);
         self.running.push(Running {
             job,
             start,
             pid: forked.pid,
             link: forked.link,
-            streams: [Stream::new(out, false), Stream::new(err, true)],
-            sink,
+            output: Output::of_both(forked.streams, sink),
+            mail,
             begun: Moment::now(),
             conclusion: None,
             stopped: None,
@@ -224,9 +211,7 @@ impl Coordinator<'_> {
                 continue;
             }
             let mut running = self.running.swap_remove(at);
-            for stream in &mut running.streams {
-                stream.finish(&mut running.sink, &mut self.outlets);
-            }
+            running.output.finish(&mut self.outlets, Round::begin());
             let (end, words) = match &running.conclusion {
                 Some(Conclusion {
                     end: AttemptEnd::Over,
@@ -317,8 +302,7 @@ impl Coordinator<'_> {
 
     /// Forgets ended attempts that nothing can write for any more, and sends their mails. At the daemon's end: all attempts with a mail.
     pub(super) fn end_lingering(&mut self, is_last: bool) {
-        let is_left =
-            |one: &Running| one.may_write() && !(is_last && matches!(one.sink, Sink::Mail(..)));
+        let is_left = |one: &Running| one.output.is_open() && !(is_last && one.mail.is_some());
         let all = std::mem::take(&mut self.lingering).into_iter();
         let (left, over): (_, Vec<Running>) = all.partition(is_left);
         self.lingering = left;
@@ -329,20 +313,21 @@ impl Coordinator<'_> {
 
     /// Sends the output, if it goes by mail.
     fn send_mail(&mut self, mut running: Running) {
-        let Sink::Mail(mail) = &mut running.sink else {
+        let (Some(mail), Sink::File(text)) = (&running.mail, &mut running.output.sink) else {
             return;
         };
-        if mail.is_empty() {
+        let (has_output, fault) = mail.end(text);
+        if !has_output {
             return;
         }
         let (job, variables) = (running.job.name.to_string(), &self.spec.variables);
-        if let Some(error) = mail.end() {
+        if let Some(error) = fault {
             let why = in_words(&error);
             self.log.error(format_args!(
                 "{job}: its mail does not have all of its output: {why}"
             ));
         }
-        match mail::send(mail, job, variables, &self.signals, self.log) {
+        match mail::send(mail, text, job, variables, &self.signals, self.log) {
             Ok(sending) => self.mails.push(sending),
             Err(error) => self.log.error(format_args!(
                 "{}: cannot send its output to {} with {}: {}",

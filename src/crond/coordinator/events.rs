@@ -9,7 +9,6 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 
 use super::super::message::{FromScheduler, ToScheduler};
-use super::super::output::{Outlet, Round};
 use super::super::scheduler::Publishes;
 use super::{Coordinator, LATE, LONGEST_HANG, NO_LIMIT, PAUSE};
 use crate::base::clock::Moment;
@@ -17,7 +16,7 @@ use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::{counted, in_words, shown};
 use crate::isolated::restarts::Replacement;
-use crate::supervise::Received;
+use crate::supervise::{Outlet, Received, Round};
 
 impl Coordinator<'_> {
     /// Waits for an event, and handles it.
@@ -44,10 +43,7 @@ impl Coordinator<'_> {
         descriptors.extend(self.scheduler.wanted());
         let all = || self.running.iter().chain(&self.lingering);
         let first_stream = descriptors.len();
-        let streams =
-            all().flat_map(|one| one.streams.iter().map(move |stream| (stream, &one.sink)));
-        let files = streams.filter_map(|(stream, sink)| stream.wanted(sink, has_room));
-        descriptors.extend(files.map(|file| readable(file.as_fd())));
+        descriptors.extend(all().flat_map(|one| one.output.wanted(has_room)));
         let behind_streams = descriptors.len();
         let (stdout, stderr) = (io::stdout(), io::stderr());
         for (at, outlet) in [stdout.as_fd(), stderr.as_fd()].into_iter().enumerate() {
@@ -63,16 +59,9 @@ impl Coordinator<'_> {
         let is_ready = |at: usize| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true));
         let writes = (first_stream..behind_streams).any(is_ready);
         if writes {
-            let round = Round::begin();
-            for running in self.running.iter_mut().chain(&mut self.lingering) {
-                running.pass_on(&mut self.outlets, round);
-            }
-            if round.is_over() {
-                // Others come first the next time.
-                for list in [&mut self.running, &mut self.lingering] {
-                    let first = list.len().min(1);
-                    list.rotate_left(first);
-                }
+            let (round, outlets) = (Round::begin(), &mut self.outlets);
+            for list in [&mut self.running, &mut self.lingering] {
+                round.give_turns(list, |one| one.output.pass_on(outlets, round));
             }
             self.end_lingering(false);
         }
@@ -86,7 +75,7 @@ impl Coordinator<'_> {
 
     fn on_signal(&mut self, received: Received) {
         match received.signal {
-            Signal::SIGHUP if self.ending.is_none() => {
+            Signal::SIGHUP if !self.shutdown.has_begun() => {
                 // Otherwise the manager is notified when the daemon is ready.
                 let is_ready = self.begun.is_none();
                 if is_ready {
@@ -194,7 +183,7 @@ impl Coordinator<'_> {
         if self.begun.is_some() {
             return self.stop(NO_LIMIT, Err(failure.into()));
         }
-        if self.scheduler.restarts.note_fault(&failure) && self.ending.is_none() {
+        if self.scheduler.restarts.note_fault(&failure) && !self.shutdown.has_begun() {
             self.log.error(format_args!(
                 "{failure}; no ticks are taken until that is over"
             ));
@@ -225,7 +214,7 @@ impl Coordinator<'_> {
 
     /// The scheduler has ended. Another one takes over, unless it reported that none can.
     fn on_scheduler_gone(&mut self, end: &str) {
-        if self.conclusion.as_ref().is_some_and(Result::is_err) || self.leaves_since.is_some() {
+        if self.shutdown.has_failed() || self.leaves_since.is_some() {
             return;
         }
         match self.scheduler.restarts.schedule() {

@@ -6,12 +6,11 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, killpg};
 
 use super::super::message::ToScheduler;
-use super::super::output::{Outlet, Round};
 use super::Coordinator;
 use crate::base::clock::Moment;
 use crate::base::exit::Ending;
 use crate::base::text::counted;
-use crate::supervise::is_over;
+use crate::supervise::{Outlet, Round, is_over};
 
 /// How long the scheduler of an ending daemon may take between two records.
 const LEAVE: Duration = Duration::from_secs(3);
@@ -40,13 +39,13 @@ impl Coordinator<'_> {
         }
         let left = self.left?;
         if self.mails.is_empty() {
-            return self.conclusion.take();
+            return self.shutdown.take_conclusion();
         }
         if self.is_hurried || is_over(Some(left + LAST_MAILS)) {
             let mails = counted(self.mails.len(), "mail");
             self.log
                 .warning(format_args!("ends before sendmail has taken {mails}"));
-            return self.conclusion.take();
+            return self.shutdown.take_conclusion();
         }
         None
     }
@@ -95,9 +94,9 @@ impl Coordinator<'_> {
         let round = Round::begin();
         while !round.is_over() {
             for running in &mut self.lingering {
-                running.pass_on(&mut self.outlets, round);
+                running.output.pass_on(&mut self.outlets, round);
             }
-            self.lingering.retain(super::Running::may_write);
+            self.lingering.retain(|one| one.output.is_open());
             for outlet in &mut self.outlets {
                 outlet.flush();
             }

@@ -1,13 +1,13 @@
 //! A worker's deadlines: the timeouts of commands, the end of the lease, the search for a server, and the worker's own end.
 
 use super::super::Until;
-use super::super::command::{Cause, Command};
-use super::{ClaimerState, Coordinator, Mode};
+use super::super::command::Cause;
+use super::{ClaimerState, Coordinator};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::{counted, shown};
 use crate::lock::Lease;
-use crate::supervise::is_over;
+use crate::supervise::{Command, is_over};
 use std::time::Duration;
 
 /// How long a worker without jobs waits for the server to deregister it.
@@ -21,20 +21,18 @@ impl Coordinator<'_> {
     pub(super) fn check_deadlines(&mut self) {
         let kill_after = self.spec.kill_after;
         for command in &mut self.commands {
-            if command.termination.is_none() && is_over(command.time_over) {
+            if command.running.is_late() {
                 self.log.info(format_args!(
                     "job {} has run for {}; ending it",
                     command.jobs(),
                     shown(self.spec.timeout.unwrap_or_default())
                 ));
-                command.end(Cause::TimedOut, kill_after);
+                command.running.end(Cause::TimedOut, kill_after);
             }
         }
-        if let Mode::Ending(until) = self.mode
-            && is_over(Some(until))
-        {
+        if self.shutdown.ends_commands() {
             for command in &mut self.commands {
-                command.end(Cause::Stopped, kill_after);
+                command.running.end(Cause::Stopped, kill_after);
             }
         }
         if is_over(self.stalled_at()) {
@@ -68,7 +66,7 @@ impl Coordinator<'_> {
 
     /// When a server must have been reached. `None`: no limit, as one was reached before, or none is needed.
     pub(super) fn reach_by(&self) -> Option<Moment> {
-        if self.mode != Mode::Working || !self.claimer.is_there() {
+        if self.shutdown.has_begun() || !self.claimer.is_there() {
             return None;
         }
         // A worker that ends by itself does not wait without limit.
@@ -96,7 +94,7 @@ impl Coordinator<'_> {
 
     /// An ending worker does not wait for a server without limit.
     pub(super) fn check_end(&mut self) {
-        if self.mode == Mode::Working || !self.commands.is_empty() || !self.claimer.is_there() {
+        if !self.shutdown.has_begun() || !self.commands.is_empty() || !self.claimer.is_there() {
             return;
         }
         let since = *self.shutdown_step_since.get_or_insert_with(Moment::now);
@@ -104,7 +102,7 @@ impl Coordinator<'_> {
         if !is_over(Some(since + limit)) {
             return;
         }
-        if unrecorded > 0 && !matches!(self.conclusion, Some(Err(_))) {
+        if unrecorded > 0 && !self.shutdown.has_failed() {
             let have = if unrecorded == 1 { "has" } else { "have" };
             let jobs = counted(unrecorded, "job");
             let (limit, because) = (shown(limit), self.because());
@@ -115,7 +113,8 @@ impl Coordinator<'_> {
                     "no server could be reached within {limit}, and how {jobs} {have} ended is not recorded{because}"
                 )
             };
-            self.conclusion = Some(Err(Failure::new(Reason::Unreachable, line).into()));
+            let failure = Failure::new(Reason::Unreachable, line);
+            self.shutdown.begin(Duration::ZERO, Err(failure.into()));
         }
         self.claimer.end();
     }
@@ -142,8 +141,8 @@ impl Coordinator<'_> {
             .min(lease.over().since(Moment::now()));
         let mut any = false;
         for command in &mut self.commands {
-            any |= command.termination.is_none();
-            command.end(Cause::LeaseOver, kill_after);
+            any |= !command.running.is_ending();
+            command.running.end(Cause::LeaseOver, kill_after);
         }
         if any {
             self.is_silent = true;
@@ -191,29 +190,17 @@ impl Coordinator<'_> {
     }
 
     pub(super) fn deadline(&self) -> Option<Moment> {
-        let commands = self.commands.iter().filter_map(Command::deadline).min();
+        let commands = self.commands.iter().map(|command| &command.running);
+        let are_all_ending = commands.clone().all(Command::is_ending);
+        let commands = commands.filter_map(Command::deadline).min();
         let lease = self.lease.filter(|_| !self.commands.is_empty());
         let lease = lease.map(|lease| {
             let over = lease.end_command(self.spec.kill_after);
             self.grace.unwrap_or(over)
         });
         // Once all commands are ending, the lease needs no further check.
-        let lease = lease.filter(|_| {
-            self.commands
-                .iter()
-                .any(|command| command.termination.is_none())
-        });
-        let stop = match self.mode {
-            Mode::Ending(until)
-                if self
-                    .commands
-                    .iter()
-                    .any(|command| command.termination.is_none()) =>
-            {
-                Some(until)
-            }
-            _ => None,
-        };
+        let lease = lease.filter(|_| !are_all_ending);
+        let stop = self.shutdown.until.filter(|_| !are_all_ending);
         let connect = self.reach_by();
         let complete = self.shutdown_step_since.filter(|_| self.claimer.is_there());
         let complete = complete.map(|since| since + self.end_limit());

@@ -3,9 +3,8 @@
 use super::super::claimer::{self, Resumed};
 use super::super::command::{Cause, Task};
 use super::super::message::FromClaimer;
-use super::super::stderr::Round;
 use super::jobs::OpenUnit;
-use super::{ClaimerState, Coordinator, Mode};
+use super::{ClaimerState, Coordinator};
 use crate::base::clock::Moment;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Level;
@@ -13,7 +12,7 @@ use crate::base::text::{counted, shown};
 use crate::isolated::restarts::Replacement;
 use crate::lock::Lease;
 use crate::queue::{Ended, JobEnd, Unit};
-use crate::supervise::{Received, is_over};
+use crate::supervise::{Output, Received, Round, is_over};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -34,30 +33,23 @@ impl Coordinator<'_> {
         let mut descriptors: Vec<PollFd> =
             vec![readable(self.signals.as_fd()), readable(self.alarm.as_fd())];
         descriptors.extend(self.claimer.wanted());
-        let first_stderr = descriptors.len();
-        let all = self
-            .commands
-            .iter()
-            .filter_map(|command| command.stderr.as_ref())
-            .chain(&self.lingering);
-        descriptors.extend(all.map(|file| readable(file.as_fd())));
+        let first_output = descriptors.len();
+        let outputs = self.commands.iter().map(|command| &command.output);
+        let outputs = outputs.chain(&self.lingering);
+        descriptors.extend(outputs.flat_map(|output| output.wanted([true; 2])));
         match poll(&mut descriptors, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
         let is_ready = |at: usize| descriptors.get(at).is_some_and(|fd| fd.any() == Some(true));
-        let says = (first_stderr..descriptors.len()).any(is_ready);
+        let says = (first_output..descriptors.len()).any(is_ready);
         if says {
-            let round = Round::begin();
-            for command in &mut self.commands {
-                command.pass_on_stderr(round);
-            }
-            self.lingering
-                .retain_mut(|file| !round.pass_on(file, |_| {}));
-            if round.is_over() && !self.commands.is_empty() {
-                // Begin with another command next time, so that each gets its turn.
-                self.commands.rotate_left(1);
-            }
+            let (round, outlets) = (Round::begin(), &mut self.outlets);
+            round.give_turns(&mut self.commands, |command| {
+                command.output.pass_on(outlets, round);
+            });
+            round.give_turns(&mut self.lingering, |output| output.pass_on(outlets, round));
+            self.lingering.retain(Output::is_open);
         }
         while let Some(received) = self.signals.next()? {
             self.on_signal(received);
@@ -73,12 +65,10 @@ impl Coordinator<'_> {
             return;
         }
         if self.signals.asks_to_end(signal) {
-            let again = self.mode != Mode::Working;
-            if matches!(self.mode, Mode::Ending(until) if is_over(Some(until))) {
+            let again = self.shutdown.has_begun();
+            if self.shutdown.ends_commands() {
                 for command in &mut self.commands {
-                    if let Some((_, termination)) = &mut command.termination {
-                        termination.kill_now();
-                    }
+                    command.running.kill_now();
                 }
             }
             let grace = if again {
@@ -96,8 +86,9 @@ impl Coordinator<'_> {
             return self.stop(grace, Ok(Ending::Code(0)));
         }
         for command in &self.commands {
-            if received.is_for(command.child.processes) {
-                command.child.signal(signal as i32);
+            let child = &command.running.child;
+            if received.is_for(child.processes) {
+                child.signal(signal as i32);
             }
         }
         if signal == Signal::SIGTSTP {
@@ -165,7 +156,7 @@ impl Coordinator<'_> {
                 self.turn_at = Moment::now() + NEXT_TURN;
                 // The claimer's next step gets a time limit of its own.
                 self.shutdown_step_since = None;
-                if self.mode != Mode::Working {
+                if self.shutdown.has_begun() {
                     // These were claimed while the worker was asked to end.
                     for task in std::mem::take(&mut self.buffer) {
                         self.note_outcome(&task, JobEnd::Returned);
@@ -207,7 +198,7 @@ impl Coordinator<'_> {
         self.nothing_due = false;
         for command in &mut self.commands {
             command.tasks.clear();
-            command.end(Cause::LeaseOver, Duration::ZERO);
+            command.running.end(Cause::LeaseOver, Duration::ZERO);
         }
     }
 
@@ -226,7 +217,7 @@ impl Coordinator<'_> {
                     "the server has lost that job {} is this worker's; ending its command",
                     command.jobs()
                 ));
-                command.end(Cause::LeaseOver, Duration::ZERO);
+                command.running.end(Cause::LeaseOver, Duration::ZERO);
                 command.tasks.retain(|task| !is_of(task));
             }
         }
@@ -235,10 +226,10 @@ impl Coordinator<'_> {
     /// The claimer has ended. Another one follows, unless this one has failed for good or was leaving.
     pub(super) fn on_claimer_gone(&mut self) {
         let is_leaving = self.claimer_state == ClaimerState::Deregistering
-            || self.mode != Mode::Working && self.registered.is_none();
+            || self.shutdown.has_begun() && self.registered.is_none();
         let is_expected = is_leaving && self.unrecorded() == 0;
         self.claimer.end();
-        if self.conclusion.as_ref().is_some_and(Result::is_err) || is_expected {
+        if self.shutdown.has_failed() || is_expected {
             return;
         }
         let replacement = self.claimer.restarts.schedule();

@@ -2,18 +2,17 @@
 
 use super::super::Until;
 use super::super::ahead::STALLED;
-use super::super::command::{Cause, Command, Task, Unstarted, failed};
+use super::super::command::{Cause, JobCommand, Task, Unstarted, failed};
 use super::super::message::Claimed;
 use super::super::payload::{Gathered, Payload};
-use super::super::stderr::Round;
-use super::{Coordinator, Mode};
+use super::Coordinator;
 use crate::base::children::reap_orphans;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::{counted, shown};
 use crate::lock::Lease;
 use crate::queue::{Ended, JobEnd, Queue, Unit};
-use crate::supervise::is_over;
+use crate::supervise::{Round, is_over};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::rc::Rc;
@@ -37,7 +36,7 @@ pub(super) struct OpenUnit {
 /// Once this many jobs of a running block have another outcome than the rest, they are recorded.
 const MOST_OTHERS: usize = 16;
 
-/// The stderr of at most this many ended commands stays open, for processes that they left behind. The oldest are closed.
+/// The output of at most this many ended commands stays open, for processes that they left behind. The oldest are closed.
 const MOST_LINGERING: usize = 64;
 
 impl OpenUnit {
@@ -114,21 +113,22 @@ impl Coordinator<'_> {
     pub(super) fn reap(&mut self) {
         let (mut at, round) = (0, Round::begin());
         while at < self.commands.len() {
-            if !self.commands[at].is_over() {
+            if !self.commands[at].running.is_over() {
                 at += 1;
                 continue;
             }
             let mut command = self.commands.swap_remove(at);
-            if let Some(failure) = command.child.late_failure() {
+            if let Some(failure) = command.running.child.late_failure() {
                 self.return_unstarted(std::mem::take(&mut command.tasks), failure);
             }
-            let is_stopping = self.mode != Mode::Working;
-            let took = command.started.elapsed();
+            let is_stopping = self.shutdown.has_begun();
+            let took = command.running.started.elapsed();
+            command.output.finish(&mut self.outlets, round);
             let was_lost = command.cause() == Some(Cause::LeaseOver);
             // If the worker was lost, others have the jobs, and the outcomes no longer count.
             let mut ending = None;
             if let Some((queue, _)) = self.registered.clone() {
-                let (outcomes, ended) = command.outcome(self.spec, &queue, is_stopping, round);
+                let (outcomes, ended) = command.outcome(self.spec, &queue, is_stopping);
                 ending = Some(ended);
                 for (task, outcome) in outcomes {
                     self.say_outcome(&task, &outcome, took);
@@ -143,17 +143,19 @@ impl Coordinator<'_> {
                 };
                 self.stop(self.spec.grace, conclusion);
             }
-            self.lingering.extend(command.stderr.take());
+            if command.output.is_open() {
+                self.lingering.push(command.output);
+            }
             let excess = self.lingering.len().saturating_sub(MOST_LINGERING);
             self.lingering.drain(..excess);
             // Once it is reaped, another process may get its pid.
             drop(command.place);
-            command.child.reap();
+            command.running.child.reap();
         }
         let own: Vec<Option<i32>> = self
             .commands
             .iter()
-            .map(|command| Some(command.child.processes.pid))
+            .map(|command| Some(command.running.child.processes.pid))
             .chain([self.claimer.pid()])
             .collect();
         reap_orphans(&own);
@@ -198,7 +200,7 @@ impl Coordinator<'_> {
     /// Whether another command may start: the lease must last long enough.
     pub(super) fn may_start(&self) -> bool {
         let good = |lease: Lease| !is_over(Some(lease.end_command(self.spec.kill_after)));
-        self.mode == Mode::Working
+        !self.shutdown.has_begun()
             // Nobody renews the lease while the claimer is being replaced.
             && self.claimer.restarts.next().is_none()
             && self.lease.is_some_and(good)
@@ -216,7 +218,7 @@ impl Coordinator<'_> {
 
     /// Whether another command is to start at once, only after what has happened meanwhile: one has started late.
     pub(super) fn starts_late(&self) -> bool {
-        let is_late = |command: &Command| command.child.started_late();
+        let is_late = |command: &JobCommand| command.running.child.started_late();
         self.commands.iter().any(is_late) && self.is_to_start()
     }
 
@@ -234,10 +236,10 @@ impl Coordinator<'_> {
                 self.buffer.extend(tasks);
                 return;
             };
-            match Command::start(self.spec, tasks.clone(), &self.signals, place) {
+            match JobCommand::start(self.spec, tasks.clone(), &self.signals, place) {
                 Ok(command) => {
                     self.started_any = true;
-                    let is_late = command.child.started_late();
+                    let is_late = command.running.child.started_late();
                     self.commands.push(command);
                     if is_late {
                         return;
@@ -301,7 +303,11 @@ impl Coordinator<'_> {
     /// When the running commands count as slower than earlier ones; `None`: there is a free slot.
     pub(super) fn stalled_at(&self) -> Option<Moment> {
         let has_room = self.commands.len() < self.spec.jobs as usize;
-        let latest = self.commands.iter().map(|command| command.started).max();
+        let latest = self
+            .commands
+            .iter()
+            .map(|command| command.running.started)
+            .max();
         latest.filter(|_| !has_room).map(|latest| latest + STALLED)
     }
 
@@ -335,7 +341,7 @@ impl Coordinator<'_> {
 
     /// How many more jobs to claim.
     pub(super) fn want(&self) -> u32 {
-        if self.mode != Mode::Working
+        if self.shutdown.has_begun()
             || self.spec.until == Until::Once && self.started_any
             // They would be returned at once.
             || is_over(self.stalled_at())

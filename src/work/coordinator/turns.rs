@@ -2,7 +2,7 @@
 
 use super::super::Until;
 use super::super::message::ToClaimer;
-use super::{ClaimerState, Coordinator, Mode};
+use super::{ClaimerState, Coordinator};
 use crate::base::exit::{CONFLICT, Ending};
 use crate::queue::{Ended, JobEnd};
 use crate::supervise::is_over;
@@ -46,17 +46,17 @@ impl Coordinator<'_> {
             if !self.commands.is_empty() || self.claimer.is_expected() {
                 return None;
             }
-            return self.conclusion.take();
+            return self.shutdown.take_conclusion();
         }
         if self.claimer_state == ClaimerState::Deregistering {
             return None;
         }
-        let is_ending = self.mode != Mode::Working;
+        let is_ending = self.shutdown.has_begun();
         if is_ending && self.registered.is_none() {
             return self
                 .commands
                 .is_empty()
-                .then(|| self.conclusion.take())
+                .then(|| self.shutdown.take_conclusion())
                 .flatten();
         }
         if self.claimer_state != ClaimerState::Ready {
