@@ -11,7 +11,6 @@
 mod file;
 mod line;
 mod options;
-mod program;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -26,7 +25,6 @@ use reader::Reader;
 
 pub use file::load;
 pub use options::{DEFAULT_DEADLINE, Missed, Options, Overlap};
-pub use program::program;
 
 /// The jobs of a crontab.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +56,18 @@ pub struct Job {
     pub variables: Variables,
     /// How it is run.
     pub options: Options,
+}
+
+/// What ends a word of a shell. After `=` comes the value of a variable, which may be a secret.
+const ENDS: [char; 11] = [' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')', '='];
+
+/// The program of a command, as far as that is clear without a shell: its first word, without its folder; `None`: it has no such word. Of
+/// a variable that is set in front of the program it is the variable's name.
+pub fn program(command: &str) -> Option<String> {
+    let word = command.split(ENDS).find(|word| !word.is_empty())?;
+    let name = word.rsplit('/').next().unwrap_or_default();
+    let name = name.trim_matches(['"', '\'']);
+    (!name.is_empty()).then(|| name.to_owned())
 }
 
 /// A mistake in a crontab.

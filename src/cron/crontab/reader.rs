@@ -8,8 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::line::{self, BLANK};
 use super::options::{Options, words};
-use super::program::program;
-use super::{Job, Mistake, Variables};
+use super::{Job, Mistake, Variables, program};
 use crate::base::text::cut_to_bytes;
 use crate::cron::{Schedule, Zone};
 use crate::lock::Name;
@@ -315,7 +314,7 @@ impl Reader {
     }
 }
 
-/// The start of a derived name: the program's name, as far as it consists of letters, digits, dots, dashes and underscores.
+/// The start of a derived name: the program, as far as it consists of letters, digits, dots, dashes and underscores.
 fn stem(command: &str) -> String {
     let is_other = |c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c);
     let program = program(command).unwrap_or_default();

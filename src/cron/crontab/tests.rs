@@ -120,9 +120,9 @@ fn a_job_without_a_name_has_one_of_its_line() {
     assert_eq!(parsed(zones).unwrap().len(), 3);
     for (command, stem) in [
         ("cd /srv && ./run", "cd"),
-        ("A=b /bin/c", "c"),
-        ("A='b c' /bin/d", "d"),
-        ("A=b", "job"),
+        ("A=b /bin/c", "A"),
+        ("A='b c' /bin/d", "A"),
+        ("A=b", "A"),
         ("[ -x /bin/a ] && a", "job"),
         ("'/bin/a b'", "a"),
         ("/bin/a%b/c", "a"),
@@ -134,6 +134,30 @@ fn a_job_without_a_name_has_one_of_its_line() {
         let name = names(&format!("@daily {command}\n"));
         let (found, hash) = name[0].rsplit_once('-').unwrap();
         assert_eq!((found, hash.len()), (stem, 8), "{command}");
+    }
+}
+
+#[test]
+fn the_program_is_the_first_word_and_never_what_a_variable_is_set_to() {
+    for (command, name) in [
+        ("report", "report"),
+        ("  /usr/local/bin/report --all=1 x", "report"),
+        ("report;other", "report"),
+        ("report>/dev/null 2>&1", "report"),
+        ("\"/usr/bin/report\" x", "report"),
+        ("$HOME/bin/report", "report"),
+        ("(cd /x && report)", "cd"),
+        ("[ -x /usr/bin/report ] && report", "["),
+        ("env TOKEN=secret report", "env"),
+        ("TOKEN=secret report", "TOKEN"),
+        ("TOKEN='two words' report", "TOKEN"),
+        ("TOKEN=/etc/secret report", "TOKEN"),
+        ("(TOKEN=$(cat x) report)", "TOKEN"),
+    ] {
+        assert_eq!(super::program(command).as_deref(), Some(name), "{command}");
+    }
+    for command in ["", " ", "/opt/ x", "''"] {
+        assert_eq!(super::program(command), None, "{command}");
     }
 }
 
