@@ -12,16 +12,16 @@ use nix::sys::signal::{SigSet, Signal, raise};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::inquiry::listener_of;
-use super::{in_json, print_to_reader};
+use super::output::{in_json, print_to_reader};
+use super::question::{begin, listener_of};
 use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::seconds;
-use crate::db::{Connector, Fault, Plain};
+use crate::db::{Fault, Plain};
 use crate::history::{Journal, Outcome, RunEnd, RunFacts};
 use crate::isolated::link::{Link, cut};
-use crate::isolated::process::{detach, die_with, harden};
+use crate::isolated::process::die_with;
 use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Verbosity;
 use crate::lock::rows::{RowLock, RowSpec, Token, owner_of};
@@ -31,7 +31,7 @@ use crate::lock::{
 };
 use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
-use crate::settings::{self, Acquire};
+use crate::settings::{self, Acquire, Common};
 
 /// Time limit for everything but connecting and waiting.
 const BESIDES: Duration = Duration::from_secs(5);
@@ -69,8 +69,8 @@ enum Answer {
 /// # Errors
 /// Why the lock was not acquired or the token not printed.
 pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
-    let (acquire, log) = settings::acquire(command_line)?;
-    let connect = acquire.connection.connect_timeout;
+    let (acquire, common) = settings::acquire(command_line)?;
+    let (connect, log) = (common.connection.connect_timeout, common.log);
     let whole = match acquire.lock.wait {
         Wait::For(wait) => Some(connect.saturating_add(wait).saturating_add(BESIDES)),
         Wait::Forever => None,
@@ -80,7 +80,7 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
     let mut ending = Ok(Ending::Code(0));
     query::ask_and_answer(
         "the acquisition",
-        |link, parent| hold_row(&acquire, &secret, log.shown, &link, parent),
+        |link, parent| hold_row(&acquire, &secret, &common, &link, parent),
         Limits { connect, whole },
         log,
         |outcome: Acquisition, link| match outcome {
@@ -97,7 +97,7 @@ pub fn acquire(command_line: CommandLine) -> anyhow::Result<Ending> {
                 token, slot, fence, ..
             } => {
                 log.info(format_args!("acquired {name} (slot {slot}), fence {fence}"));
-                match print_to_reader(&shown(&acquire, &token, slot, fence)) {
+                match print_to_reader(&shown(&acquire, common.json, &token, slot, fence)) {
                     Ok(()) => {
                         // From here on the lock is held. A signal must not end dblock as if it were not.
                         let _ = SigSet::all().thread_block();
@@ -131,8 +131,8 @@ struct AcquiredJson<'a> {
     ttl_seconds: f64,
 }
 
-fn shown(acquire: &Acquire, token: &str, slot: u32, fence: u64) -> String {
-    if !acquire.json {
+fn shown(acquire: &Acquire, json: bool, token: &str, slot: u32, fence: u64) -> String {
+    if !json {
         return format!("{token}\n");
     }
     in_json(&AcquiredJson {
@@ -211,12 +211,11 @@ impl Waiting {
 fn hold_row(
     acquire: &Acquire,
     secret: &str,
-    level: Level,
+    common: &Common,
     link: &Rc<Link>,
     parent: Pid,
 ) -> Result<(), Failure> {
-    harden(parent)?;
-    let attributes = Introduction {
+    let introduction = Introduction {
         pid: parent,
         lock: Some(acquire.lock.name.clone()),
         command: "dblock acquire".to_owned(),
@@ -225,13 +224,11 @@ fn hold_row(
         slots: acquire.lock.slots,
         ttl: acquire.lock.ttl,
     };
-    let listener = listener_of::<Acquisition>(link, level);
-    let ttl = acquire.lock.ttl;
-    let connector = Connector::new(&acquire.connection, attributes.attributes(), ttl, listener)?;
-    detach(link, c"dblock-acquire")?;
+    let listener = listener_of::<Acquisition>(link, common.log.shown);
+    let connector = begin(&introduction, &common.connection, listener, link)?;
     let owner = owner_of(secret);
     let journal = Journal {
-        tables: Tables::new(&acquire.connection.database),
+        tables: Tables::new(&common.connection.database),
         facts: RunFacts::here(&owner, &acquire.lock.name, parent, "dblock acquire"),
         requested: Moment::now(),
         needed: Some(Duration::ZERO),
@@ -242,14 +239,14 @@ fn hold_row(
         kind: HolderKind::Token,
         owner_name: acquire.owner.clone(),
         token: None,
-        ttl: Some(ttl),
+        ttl: Some(acquire.lock.ttl),
         command_run: None,
         on_token_end: journal.on_token_end(),
         on_withdrawal: vec![journal.withdrawal()],
         on_grant: Box::new(journal.on_grant(&journal.facts.run, &acquire.slot_names)),
     };
     let verbosity = Verbosity {
-        when_waiting: Level::Info <= level,
+        when_waiting: Level::Info <= common.log.shown,
         when_taken: true,
     };
     let mut lock = RowLock::new(

@@ -8,43 +8,32 @@ mod servers;
 mod survey;
 mod words;
 
-use super::print;
+use super::output::print_answer;
+use super::question::limits;
 use crate::base::exit::{Ending, Reason};
-use crate::isolated::query::{self, Limits};
+use crate::isolated::query;
 use crate::settings;
 use crate::settings::cli::CommandLine;
 use examiner::examine;
 use finding::{Finding, Findings, Verdict};
-
-/// Limit for everything, as a multiple of the connect timeout.
-const WHOLE: u32 = 3;
 
 /// Examines a server, prints the findings, and returns dblock's exit.
 ///
 /// # Errors
 /// Why the server could not be examined.
 pub fn check(command_line: CommandLine) -> anyhow::Result<Ending> {
-    let (check, log) = settings::check(command_line)?;
-    let connect = check.connection.connect_timeout;
-    let limits = Limits {
-        connect,
-        whole: Some(connect.saturating_mul(WHOLE)),
-    };
+    let common = settings::common(command_line)?;
     let mut found = Vec::new();
     let server = query::ask(
         "the check",
-        |link, parent| examine(&check.connection, log.shown, &link, parent),
-        limits,
-        log,
+        |link, parent| examine(&common.connection, common.log.shown, &link, parent),
+        limits(&common.connection),
+        common.log,
         |finding: Finding| found.push(finding),
         Finding::label,
     )?;
     let findings = Findings::new(server, found);
-    print(&if check.json {
-        findings.json()
-    } else {
-        findings.table()
-    })?;
+    print_answer(common.json, || findings.for_programs(), || findings.table())?;
     Ok(Ending::Code(match findings.verdict() {
         Verdict::Unfit => Reason::Configuration.code(),
         Verdict::Ok | Verdict::Warning => 0,

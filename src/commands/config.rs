@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::{in_columns, in_json, print};
+use super::output::print_answer;
+use super::table::Table;
 use crate::base::exit::Ending;
 use crate::base::text::printable;
 use crate::settings::cli::CommandLine;
@@ -16,11 +17,7 @@ use crate::settings::{self, Config};
 /// What is wrong with the settings.
 pub fn config(command_line: CommandLine) -> anyhow::Result<Ending> {
     let config = settings::config(command_line);
-    print(&if config.json {
-        as_json(&config)
-    } else {
-        as_table(&config)
-    })?;
+    print_answer(config.json, || for_programs(&config), || as_table(&config))?;
     match config.failure {
         Some(failure) => Err(failure.into()),
         None => Ok(Ending::Code(0)),
@@ -49,7 +46,7 @@ struct OptionFileJson {
     status: String,
 }
 
-fn as_json(config: &Config) -> String {
+fn for_programs(config: &Config) -> ConfigJson<'_> {
     let settings = config.settings.iter().map(|setting| SettingJson {
         setting: &setting.name,
         value: setting.value.as_deref(),
@@ -59,20 +56,19 @@ fn as_json(config: &Config) -> String {
         file: printable(&file.display().to_string()),
         status: printable(&status.to_string()),
     });
-    in_json(&ConfigJson {
+    ConfigJson {
         settings: settings.collect(),
         option_files: files.collect(),
-    })
+    }
 }
 
 fn as_table(config: &Config) -> String {
-    let settings = config.settings.iter().map(|setting| {
-        let value = setting.value.clone().unwrap_or_else(|| "-".to_owned());
-        vec![setting.name.clone(), value, printable(&setting.from)]
-    });
-    let head = ["SETTING", "VALUE", "FROM"].map(str::to_owned).to_vec();
-    let rows: Vec<_> = std::iter::once(head).chain(settings).collect();
-    let mut table = in_columns(&rows);
+    let mut settings = Table::new(&["SETTING", "VALUE", "FROM"]);
+    for setting in &config.settings {
+        let (name, from) = (setting.name.clone(), setting.from.clone());
+        settings.row([Some(name), setting.value.clone(), Some(from)]);
+    }
+    let mut table = settings.to_string();
     let _ = writeln!(table, "\nOPTION FILES");
     for (file, status) in &config.files {
         let (file, status) = (file.display().to_string(), status.to_string());

@@ -1,25 +1,17 @@
 //! `dblock history`: which runs there were, where and when, and how they ended.
 
-use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-use nix::unistd::Pid;
 use serde::Serialize;
 
-use super::inquiry::ask_server_reached_by;
-use super::{in_columns, in_json, print, to_the_second};
-use crate::base::exit::{Ending, Failure};
-use crate::base::log::Level;
-use crate::base::text::{in_seconds, moment, printable, seconds, shown};
+use super::output::print_answer;
+use super::question::Question;
+use super::table::{Table, result, to_the_second};
+use crate::base::exit::Ending;
+use crate::base::text::{in_seconds, moment, seconds, shown};
 use crate::history::{EXPIRED, Entry, State, list, reach};
-use crate::isolated::link::Link;
-use crate::isolated::query::{self, Limits};
-use crate::schema::Tables;
+use crate::settings;
 use crate::settings::cli::CommandLine;
-use crate::settings::{self, History};
-
-/// Limit for everything, as a multiple of the connect timeout.
-const WHOLE: u32 = 3;
 
 /// Shorter runs are shown in milliseconds.
 const SHORT: Duration = Duration::from_secs(10);
@@ -33,49 +25,34 @@ const UNKNOWN: &str = "this server does not see whether it still runs";
 /// # Errors
 /// Why the server could not be asked.
 pub fn history(command_line: CommandLine) -> anyhow::Result<Ending> {
-    let (history, log) = settings::history(command_line)?;
-    let connect = history.connection.connect_timeout;
-    let limits = Limits {
-        connect,
-        whole: Some(connect.saturating_mul(WHOLE)),
+    let (filter, common) = settings::history(command_line)?;
+    let question = Question {
+        called: "the history",
+        last: "the run that was found last",
+        ..Question::new("dblock history", &common, |connector, tables, _| {
+            reach(connector, tables)
+        })
     };
     let mut runs: Vec<Entry> = Vec::new();
-    let server = query::ask(
-        "the history",
-        |link, parent| read(&history, log.shown, &link, parent),
-        limits,
-        log,
-        |run: Entry| runs.push(run),
-        |_| "the run that was found last".to_owned(),
+    let server = question.ask(
+        |asker| {
+            let session = &mut asker.inspector.session;
+            list(&asker.tables, &filter, session, |run| {
+                asker.answers.send(run);
+            })
+        },
+        |run| runs.push(run),
     )?;
     runs.reverse();
-    print(&if history.json {
-        as_json(&server, &runs)
-    } else {
-        as_table(&runs)
-    })?;
-    Ok(Ending::Code(0))
-}
-
-fn read(history: &History, shown: Level, link: &Rc<Link>, parent: Pid) -> Result<(), Failure> {
-    let tables = Tables::new(&history.connection.database);
-    ask_server_reached_by::<Entry>(
-        ("dblock history", c"dblock-history"),
-        &history.connection,
-        shown,
-        (Rc::clone(link), parent),
-        |connector, _| reach(connector, &tables).map(Into::into),
-        |asker| {
-            list(
-                &tables,
-                &history.filter,
-                &mut asker.inspector.session,
-                |run| {
-                    let _ = link.send(&query::Message::Item(run));
-                },
-            )
+    print_answer(
+        common.json,
+        || HistoryJson {
+            server: &server,
+            runs: runs.iter().map(run_json).collect(),
         },
-    )
+        || as_table(&runs),
+    )?;
+    Ok(Ending::Code(0))
 }
 
 /// The outcome of a run, as the word in JSON.
@@ -105,7 +82,7 @@ fn as_table(runs: &[Entry]) -> String {
     if runs.is_empty() {
         return format!("{NOTHING}\n");
     }
-    let titles = [
+    let mut table = Table::new(&[
         "NAME",
         "TIME (UTC)",
         "TOOK",
@@ -117,13 +94,14 @@ fn as_table(runs: &[Entry]) -> String {
         "FENCE",
         "TICK (UTC)",
         "WHY",
-    ];
-    let mut rows = vec![titles.map(str::to_owned).to_vec()];
-    rows.extend(runs.iter().map(row));
-    in_columns(&rows)
+    ]);
+    for run in runs {
+        table.row(cells(run));
+    }
+    table.to_string()
 }
 
-fn row(run: &Entry) -> Vec<String> {
+fn cells(run: &Entry) -> [Option<String>; 11] {
     let took = match run.state {
         State::Running => between(run.started.or(run.acquired), Some(run.now))
             .map(|span| format!("{} so far", in_seconds(span))),
@@ -132,17 +110,12 @@ fn row(run: &Entry) -> Vec<String> {
             span => in_seconds(span).to_string(),
         }),
     };
-    let result = match (outcome(run), &run.signal, run.exit_code) {
-        ("ran", Some(signal), _) => signal.clone(),
-        ("ran", None, Some(code)) => format!("exit {code}"),
-        (word, _, _) => word.replace('_', " "),
-    };
     let slot = run.slot.map(|slot| slot.to_string());
-    let cells = [
+    [
         Some(run.name.clone()),
         Some(to_the_second(run.started.unwrap_or(run.requested))),
         took,
-        Some(result),
+        Some(result(outcome(run), run.signal.as_deref(), run.exit_code)),
         run.host.clone(),
         run.pid.map(|pid| pid.to_string()),
         run.program.clone(),
@@ -150,11 +123,7 @@ fn row(run: &Entry) -> Vec<String> {
         run.fence.map(|fence| fence.to_string()),
         run.tick.map(to_the_second),
         message(run).map(str::to_owned),
-    ];
-    cells
-        .into_iter()
-        .map(|cell| cell.map_or_else(|| "-".to_owned(), |text| printable(&text)))
-        .collect()
+    ]
 }
 
 /// What `--json` prints, as `docs/history.schema.json` says.
@@ -189,11 +158,6 @@ struct RunJson<'a> {
     exit_code: Option<u32>,
     signal: Option<&'a str>,
     message: Option<&'a str>,
-}
-
-fn as_json(server: &str, runs: &[Entry]) -> String {
-    let runs = runs.iter().map(run_json).collect();
-    in_json(&HistoryJson { server, runs })
 }
 
 fn run_json(run: &Entry) -> RunJson<'_> {

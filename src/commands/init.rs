@@ -1,17 +1,12 @@
 //! `dblock init`: creates dblock's tables, or upgrades them.
 
-use super::inquiry::ask_server_reached_by;
-use super::{print, print_done};
+use super::output::{print, print_done};
+use super::question::Question;
 use crate::base::exit::{Ending, Failure, Reason};
-use crate::base::log::{Level, Log};
-use crate::db::ConnectOptions;
-use crate::isolated::query::{self, Limits};
+use crate::base::log::Level;
 use crate::schema::{Installed, Installer, Keep};
 use crate::settings::cli::CommandLine;
-use crate::settings::{self, Init};
-
-/// Limit for everything, as a multiple of the connect timeout. Waiting for another init comes on top of it.
-const WHOLE: u32 = 3;
+use crate::settings::{self, Common, Init};
 
 /// This change only appears if there were no tables before.
 const FIRST_TABLE: &str = "table dblock_locks";
@@ -21,8 +16,7 @@ const FIRST_TABLE: &str = "table dblock_locks";
 /// # Errors
 /// Why it failed; with `--check`: the tables are not current.
 pub fn init(command_line: CommandLine) -> anyhow::Result<Ending> {
-    let (init, log) = settings::init(command_line)?;
-    match init {
+    match settings::init(command_line)? {
         Init::Print {
             database,
             user,
@@ -37,63 +31,38 @@ pub fn init(command_line: CommandLine) -> anyhow::Result<Ending> {
             print(&installer.script(&format!("'{user}'@'%'")))?;
         }
         Init::Install {
-            connection,
+            common,
             keep,
             only_checks,
-        } => install(&connection, keep, only_checks, log)?,
+        } => install(&common, keep, only_checks)?,
     }
     Ok(Ending::Code(0))
 }
 
-fn install(
-    connection: &ConnectOptions,
-    keep: Option<Keep>,
-    only_checks: bool,
-    log: Log,
-) -> anyhow::Result<()> {
+fn install(common: &Common, keep: Option<Keep>, only_checks: bool) -> anyhow::Result<()> {
+    let (connection, log) = (&common.connection, common.log);
     let installer = Installer {
         database: &connection.database,
         keep,
         only_checks,
     };
-    let connect = connection.connect_timeout;
-    let whole = connect
-        .saturating_mul(WHOLE)
-        .saturating_add(Installer::LONGEST_TURN);
-    let limits = Limits {
-        connect,
-        whole: Some(whole),
+    let question = Question::new("dblock init", common, |connector, _, patience| {
+        installer.reach(connector, patience)
+    });
+    // It may have to wait for another init.
+    let whole = question
+        .whole
+        .map(|whole| whole.saturating_add(Installer::LONGEST_TURN));
+    let question = Question {
+        last: "the tables",
+        whole,
+        ..question
     };
-    let mut done = None;
-    query::ask(
-        "dblock init",
-        |link, parent| {
-            ask_server_reached_by::<Installed>(
-                ("dblock init", c"dblock-init"),
-                connection,
-                log.shown,
-                (link, parent),
-                |connector, patience| installer.reach(connector, patience).map(Into::into),
-                |asker| {
-                    let answer = installer.install(&mut asker.inspector.session)?;
-                    asker.report(answer);
-                    Ok(())
-                },
-            )
-        },
-        limits,
-        log,
-        |answer: Installed| done = Some(answer),
-        |_| "the tables".to_owned(),
-    )?;
-    let Some(Installed {
+    let Installed {
         server,
         version,
         changes,
-    }) = done
-    else {
-        return Ok(());
-    };
+    } = question.ask_one(|asker| installer.install(&mut asker.inspector.session))?;
     let place = format!(
         "the tables in the database {} of {server}",
         connection.database

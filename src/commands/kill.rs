@@ -2,24 +2,19 @@
 //! `lock/rows/kill.rs`; this file has the texts.
 
 use std::fmt::Write;
-use std::rc::Rc;
 use std::time::Duration;
 
-use nix::unistd::Pid;
+use nix::unistd::getpid;
 
-use super::inquiry::ask_server;
-use super::print_done;
-use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
-use crate::base::log::Level;
+use super::output::print_done;
+use super::question::{Asker, Question};
+use crate::base::exit::{CONFLICT, Ending, Reason};
 use crate::base::text::{in_seconds, shown};
-use crate::db::Client;
+use crate::db::{Client, Fault};
 use crate::history::recorder_of_token_ends;
-use crate::isolated::link::Link;
-use crate::isolated::query::{self, Limits};
-use crate::lock::named::{KillOutcome, Killed, Killing, Victim};
+use crate::lock::named::{KillOutcome, Killed, Killing, Victim, reach};
 use crate::lock::rows::{Ended, Freed, RowKilling, RowOutcome, RowVictim};
 use crate::lock::{HolderKind, Wait, own_host};
-use crate::schema::Tables;
 use crate::settings::cli::CommandLine;
 use crate::settings::{self, Kill};
 
@@ -31,32 +26,27 @@ const BESIDES: Duration = Duration::from_secs(20);
 /// # Errors
 /// Why it failed.
 pub fn kill(command_line: CommandLine) -> anyhow::Result<Ending> {
-    let (kill, log) = settings::kill(command_line)?;
-    let connect = kill.connection.connect_timeout;
-    let whole = match kill.wait {
-        Wait::For(wait) => Some(
-            connect
-                .saturating_mul(2)
-                .saturating_add(wait)
-                .saturating_add(BESIDES),
-        ),
-        Wait::Forever => None,
+    let (kill, common) = settings::kill(command_line)?;
+    let (connect, log) = (common.connection.connect_timeout, common.log);
+    let question = Question {
+        called: "the kill",
+        whole: match kill.wait {
+            Wait::For(wait) => Some(
+                connect
+                    .saturating_mul(2)
+                    .saturating_add(wait)
+                    .saturating_add(BESIDES),
+            ),
+            Wait::Forever => None,
+        },
+        ..Question::new("dblock kill", &common, |connector, _, patience| {
+            reach(connector, patience)
+        })
     };
-    let mut killed = None;
-    query::ask(
-        "the kill",
-        |link, parent| end_holder(&kill, log.shown, link, parent),
-        Limits { connect, whole },
-        log,
-        |answer: Ended| killed = Some(answer),
-        |_| "what was found last".to_owned(),
-    )?;
-    let Some(killed) = killed else {
-        return Ok(Ending::Code(0));
-    };
-    let (code, line) = match &killed {
-        Ended::Named(killed) => in_words(&kill, killed),
-        Ended::Row { slot, outcome } => row_in_words(&kill, *slot, outcome),
+    let by = format!("{}, pid {}", own_host(), getpid());
+    let (code, line) = match question.ask_one(|asker| end_holder(&kill, connect, by, asker))? {
+        Ended::Named(killed) => in_words(&kill, &killed),
+        Ended::Row { slot, outcome } => row_in_words(&kill, slot, &outcome),
     };
     if code != 0 {
         log.error(line);
@@ -66,35 +56,29 @@ pub fn kill(command_line: CommandLine) -> anyhow::Result<Ending> {
     Ok(Ending::Code(code))
 }
 
-fn end_holder(kill: &Kill, level: Level, link: Rc<Link>, parent: Pid) -> Result<(), Failure> {
-    ask_server::<Ended>(
-        ("dblock kill", c"dblock-kill"),
-        &kill.connection,
-        level,
-        (link, parent),
-        |asker| {
-            let tables = Tables::new(&kill.connection.database);
-            let by = format!("{}, pid {parent}", own_host());
-            let named = Killing {
-                inspector: &mut asker.inspector,
-                name: &kill.name,
-                slot: kill.slot,
-                wait: kill.wait,
-                dry_run: kill.dry_run,
-                connect_timeout: kill.connection.connect_timeout,
-            };
-            let mut killing = RowKilling {
-                named,
-                force: kill.force,
-                on_token_end: recorder_of_token_ends(&tables, by.clone()),
-                tables,
-                killer: by,
-            };
-            let killed = killing.end()?;
-            asker.report(killed);
-            Ok(())
-        },
-    )
+fn end_holder(
+    kill: &Kill,
+    connect_timeout: Duration,
+    killer: String,
+    asker: &mut Asker<Ended>,
+) -> Result<Ended, Fault> {
+    let tables = asker.tables.clone();
+    let named = Killing {
+        inspector: &mut asker.inspector,
+        name: &kill.name,
+        slot: kill.slot,
+        wait: kill.wait,
+        dry_run: kill.dry_run,
+        connect_timeout,
+    };
+    let mut killing = RowKilling {
+        named,
+        force: kill.force,
+        on_token_end: recorder_of_token_ends(&tables, killer.clone()),
+        tables,
+        killer,
+    };
+    killing.end()
 }
 
 /// The exit code, and the line that is printed.

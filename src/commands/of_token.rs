@@ -6,14 +6,11 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 
-use super::inquiry::listener_of;
+use super::question::{begin, listener_of};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
-use crate::base::log::{Level, Log};
-use crate::db::Connector;
 use crate::history::{Journal, RunFacts};
 use crate::isolated::link::{Link, cut};
-use crate::isolated::process::{detach, harden};
 use crate::isolated::query::{self, Limits, Message};
 use crate::lock::named::Verbosity;
 use crate::lock::rows::{RowLock, RowSpec};
@@ -21,7 +18,7 @@ use crate::lock::{
     Caller, DEFAULT_TTL, HolderKind, Holders, Introduction, LockSpec, OnLockLost, Wait, run_lock_of,
 };
 use crate::schema::Tables;
-use crate::settings::OfToken;
+use crate::settings::{Common, OfToken};
 
 /// One attempt at something with a lock. Returns the pause before the next attempt, if it was in vain.
 type Work = fn(&mut RowLock, &dyn Caller, &Journal) -> Result<Option<Duration>, Failure>;
@@ -30,8 +27,13 @@ type Work = fn(&mut RowLock, &dyn Caller, &Journal) -> Result<Option<Duration>, 
 ///
 /// # Errors
 /// [`Reason::LockLost`](crate::base::exit::Reason) if the token does not hold the lock any more.
-pub fn act_on(of_token: &OfToken, command: &str, log: Log, work: Work) -> Result<(), Failure> {
-    let connect = of_token.connection.connect_timeout;
+pub fn act_on(
+    of_token: &OfToken,
+    command: &str,
+    common: &Common,
+    work: Work,
+) -> Result<(), Failure> {
+    let connect = common.connection.connect_timeout;
     // It takes one or two statements, so one limit covers connecting and all of it.
     let limits = Limits {
         connect,
@@ -39,9 +41,9 @@ pub fn act_on(of_token: &OfToken, command: &str, log: Log, work: Work) -> Result
     };
     query::ask(
         command,
-        |link, parent| act(of_token, command, log.shown, &link, parent, work),
+        |link, parent| act(of_token, command, common, &link, parent, work),
         limits,
-        log,
+        common.log,
         |()| {},
         |()| command.to_owned(),
     )?;
@@ -74,17 +76,15 @@ impl Caller for Alone {
 fn act(
     of_token: &OfToken,
     command: &str,
-    level: Level,
+    common: &Common,
     link: &Rc<Link>,
     parent: Pid,
     work: Work,
 ) -> Result<(), Failure> {
-    harden(parent)?;
+    let introduction = Introduction::of_command(command, parent, DEFAULT_TTL);
+    let listener = listener_of::<()>(link, common.log.shown);
+    let connector = begin(&introduction, &common.connection, listener, link)?;
     let (token, owner) = (&of_token.token, of_token.token.owner());
-    let attributes = Introduction::of_command(command, parent, DEFAULT_TTL).attributes();
-    let listener = listener_of::<()>(link, level);
-    let connector = Connector::new(&of_token.connection, attributes, DEFAULT_TTL, listener)?;
-    detach(link, c"dblock-token")?;
     let spec = LockSpec {
         name: token.name.clone(),
         slots: token.slot + 1,
@@ -94,7 +94,7 @@ fn act(
         allow_unfit_server: false,
     };
     let journal = Journal {
-        tables: Tables::new(&of_token.connection.database),
+        tables: Tables::new(&common.connection.database),
         facts: RunFacts {
             slot: Some(token.slot),
             ..RunFacts::here(&owner, &token.name, parent, command)

@@ -11,14 +11,16 @@ use crate::settings::cli::CommandLine;
 /// # Errors
 /// Why it could not be renewed.
 pub fn renew(command_line: CommandLine) -> anyhow::Result<Ending> {
-    let (of_token, log) = settings::of_token(command_line)?;
-    act_on(&of_token, "dblock renew", log, |lock, caller, _| {
+    let (of_token, common) = settings::of_token(command_line)?;
+    act_on(&of_token, "dblock renew", &common, |lock, caller, _| {
         // A process finds out by its first renewal whether it holds the lock.
         Ok(match lock.try_acquire(caller)? {
             Attempt::Retry(pause) => Some(pause),
             Attempt::Acquired(..) | Attempt::Taken(_) => None,
         })
     })?;
-    log.info(format_args!("renewed {}", of_token.token.name));
+    common
+        .log
+        .info(format_args!("renewed {}", of_token.token.name));
     Ok(Ending::Code(0))
 }

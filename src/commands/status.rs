@@ -1,30 +1,23 @@
 //! `dblock status`: who holds a lock, who waits for it, and for how long.
 
 use std::fmt::Write;
-use std::rc::Rc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use nix::unistd::Pid;
 use serde::Serialize;
 
-use super::inquiry::ask_server;
-use super::{in_columns, in_json, print};
-use crate::base::exit::{Ending, Failure};
-use crate::base::log::Level;
+use super::output::print_answer;
+use super::question::{Asker, Question};
+use super::table::Table;
+use crate::base::exit::Ending;
 use crate::base::text::{in_seconds, moment, printable, seconds};
-use crate::db::{Client, Fault};
+use crate::db::{Claims, Client, Fault};
 use crate::history;
-use crate::isolated::link::{Link, cut};
-use crate::isolated::query::{self, Limits};
-use crate::lock::named::{Census, Found, Holding, Reported, Waiter};
+use crate::isolated::link::cut;
+use crate::lock::named::{Census, Found, Holding, Reported, Waiter, reach};
 use crate::lock::rows::Rows;
-use crate::lock::{Durable, HolderKind};
-use crate::schema::Tables;
+use crate::lock::{Durable, HolderKind, Name};
+use crate::settings;
 use crate::settings::cli::CommandLine;
-use crate::settings::{self, Status};
-
-/// Limit for everything, as a multiple of the connect timeout.
-const WHOLE: u32 = 3;
 
 /// The findings about a lock.
 struct Lock {
@@ -40,21 +33,15 @@ struct Lock {
 /// # Errors
 /// Why the server could not be asked.
 pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
-    let (status, log) = settings::status(command_line)?;
-    let connect = status.connection.connect_timeout;
-    let limits = Limits {
-        connect,
-        whole: Some(connect.saturating_mul(WHOLE)),
+    let (names, common) = settings::status(command_line)?;
+    let question = Question {
+        called: "the status",
+        ..Question::new("dblock status", &common, |connector, _, patience| {
+            reach(connector, patience)
+        })
     };
     let mut found = Vec::new();
-    let server = query::ask(
-        "the status",
-        |link, parent| take_census(&status, log.shown, &link, parent),
-        limits,
-        log,
-        |one: Found| found.push(one),
-        |_| "what was found last".to_owned(),
-    )?;
+    let server = question.ask(|asker| take_census(names, asker), |one| found.push(one))?;
     let mut locks: Vec<Lock> = Vec::new();
     let mut unseen = Vec::new();
     for one in found {
@@ -72,70 +59,56 @@ pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
             (_, None) => {}
         }
     }
-    print(&if status.json {
-        as_json(&server, &locks, &unseen)
-    } else {
-        as_table(&locks, &unseen)
-    })?;
+    print_answer(
+        common.json,
+        || StatusJson {
+            server: &server,
+            locks: locks.iter().map(lock_json).collect(),
+            not_visible: &unseen,
+        },
+        || as_table(&locks, &unseen),
+    )?;
     Ok(Ending::Code(0))
 }
 
-fn take_census(status: &Status, shown: Level, link: &Rc<Link>, parent: Pid) -> Result<(), Failure> {
-    ask_server::<Found>(
-        ("dblock status", c"dblock-status"),
-        &status.connection,
-        shown,
-        (Rc::clone(link), parent),
-        |asker| {
-            let inspector = &mut asker.inspector;
-            inspector.warn_of_read_only();
-            let tables = Tables::new(&status.connection.database);
-            // If the tables cannot be used, named locks are still shown.
-            let (rows, unusable) = match Rows::open(tables, inspector) {
-                Ok(rows) => (rows, None),
-                Err(Fault::Final(failure)) => (None, Some(failure.line)),
-                Err(fault) => return Err(fault),
-            };
-            let excludes =
-                !inspector.is_node && rows.as_ref().is_none_or(|rows| !rows.is_multi_primary);
-            let held = rows
-                .as_ref()
-                .map(|rows| rows.held(&status.names, inspector));
-            let (rows, held, unusable) = match held {
-                Some(Err(Fault::Final(failure))) => (None, Vec::new(), Some(failure.line)),
-                held => (rows, held.transpose()?.unwrap_or_default(), unusable),
-            };
-            if rows.is_none() {
-                inspector.warn_of_node();
-            }
-            let census = Census::read(inspector)?;
-            let lists = status.names.is_empty();
-            let names = if lists {
-                census.names(&held)
-            } else {
-                status.names.clone()
-            };
-            let mut whose = Reported::default();
-            let mut report = |found| {
-                let _ = link.send(&query::Message::Item(found));
-            };
-            for name in names {
-                let rows = (&held[..], excludes);
-                let one = census.report_on(&name, !lists, rows, inspector, &mut report)?;
-                whose.sessions.extend(one.sessions);
-                whose.has_named |= one.has_named;
-            }
-            if rows.is_some() && whose.has_named {
-                inspector.warn_of_node();
-            }
-            let unusable = unusable.map(|line| format!("durable locks: {line}"));
-            let unseen = census.unseen(&whose.sessions, lists, rows.is_some());
-            for line in unusable.into_iter().chain(unseen) {
-                report(Found::Unseen(cut(&line)));
-            }
-            Ok(())
-        },
-    )
+fn take_census(names: Vec<Name>, asker: &mut Asker<Found>) -> Result<(), Fault> {
+    let inspector = &mut asker.inspector;
+    inspector.warn_of_read_only();
+    // If the tables cannot be used, named locks are still shown.
+    let (rows, unusable) = match Rows::open(asker.tables.clone(), inspector) {
+        Ok(rows) => (rows, None),
+        Err(Fault::Final(failure)) => (None, Some(failure.line)),
+        Err(fault) => return Err(fault),
+    };
+    let excludes = !inspector.is_node && rows.as_ref().is_none_or(|rows| !rows.is_multi_primary);
+    let held = rows.as_ref().map(|rows| rows.held(&names, inspector));
+    let (rows, held, unusable) = match held {
+        Some(Err(Fault::Final(failure))) => (None, Vec::new(), Some(failure.line)),
+        held => (rows, held.transpose()?.unwrap_or_default(), unusable),
+    };
+    if rows.is_none() {
+        inspector.warn_of_node();
+    }
+    let census = Census::read(inspector)?;
+    let lists = names.is_empty();
+    let names = if lists { census.names(&held) } else { names };
+    let mut whose = Reported::default();
+    let mut report = |found| asker.answers.send(found);
+    for name in names {
+        let rows = (&held[..], excludes);
+        let one = census.report_on(&name, !lists, rows, inspector, &mut report)?;
+        whose.sessions.extend(one.sessions);
+        whose.has_named |= one.has_named;
+    }
+    if rows.is_some() && whose.has_named {
+        inspector.warn_of_node();
+    }
+    let unusable = unusable.map(|line| format!("durable locks: {line}"));
+    let unseen = census.unseen(&whose.sessions, lists, rows.is_some());
+    for line in unusable.into_iter().chain(unseen) {
+        report(Found::Unseen(cut(&line)));
+    }
+    Ok(())
 }
 
 /// The titles of the columns for durable locks.
@@ -159,64 +132,41 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
     if holders().any(|holder| holder.durable.is_some()) {
         titles.extend(OF_ROWS);
     }
-    let mut rows = vec![titles.iter().map(|&title| title.to_owned()).collect()];
+    let mut rows = Table::new(&titles);
     for lock in locks {
+        let name = || Some(lock.name.clone());
         if lock.holders.is_empty() && lock.ending.is_empty() {
-            let mut free = vec![printable(&lock.name), "-".to_owned(), "free".to_owned()];
-            free.resize(titles.len(), "-".to_owned());
-            rows.push(free);
+            rows.row([name(), None, Some("free".to_owned())]);
         }
         for holder in &lock.holders {
-            let expired = holder.durable.as_ref().filter(|row| has_expired(row));
-            let state = match expired.map(|row| row.kind) {
-                None => "held",
-                Some(HolderKind::Token) => history::EXPIRED,
-                Some(_) => EXPIRED,
+            let slot = Some(holder.slot.to_string());
+            let state = Some(state_of(holder).to_owned());
+            let program = match program(&holder.client, holder.is_dblock) {
+                _ if is_of_script(holder) => Some("(a script)".to_owned()),
+                None if holder.client.claims.is_none() => Some("(not dblock)".to_owned()),
+                program => program,
             };
-            let idle = holder.idle.map(|span| in_seconds(span).to_string());
-            let mut row = row(
-                &lock.name,
-                holder.slot.to_string(),
-                state.to_owned(),
-                span_of(holder),
-                &holder.client,
-                holder.is_dblock,
-                idle,
-            );
-            if is_of_script(holder) {
-                "(a script)".clone_into(&mut row[PROGRAM]);
-            }
-            row.extend(holder.durable.iter().flat_map(cells_of_row));
-            row.resize(titles.len(), "-".to_owned());
-            rows.push(row);
+            let what = [name(), slot, state, span_of(holder)];
+            let cells = cells(what, &holder.client, program, holder.idle);
+            let of_row = holder.durable.iter().flat_map(cells_of_row);
+            rows.row(cells.into_iter().chain(of_row));
         }
         for (slot, killer) in &lock.ending {
             let state = format!("its holder is being ended by {killer}");
-            let mut row = vec![printable(&lock.name), slot.to_string(), printable(&state)];
-            row.resize(titles.len(), "-".to_owned());
-            rows.push(row);
+            rows.row([name(), Some(slot.to_string()), Some(state)]);
         }
         for (place, waiter) in (1..).zip(&lock.waiters) {
             let span = waiter.waits_for.map(|span| in_seconds(span).to_string());
-            let is_dblock = waiter.client.dblock().is_some();
-            let mut row = row(
-                &lock.name,
-                "-".to_owned(),
-                format!("waits {place}"),
-                span,
-                &waiter.client,
-                is_dblock,
-                None,
-            );
-            row.resize(titles.len(), "-".to_owned());
-            rows.push(row);
+            let what = [name(), None, Some(format!("waits {place}")), span];
+            let program = program(&waiter.client, waiter.client.dblock().is_some());
+            rows.row(cells(what, &waiter.client, program, None));
         }
     }
     let mut table = if locks.is_empty() {
         let nothing = "no lock of dblock's is held or waited for, as far as this account can see";
         format!("{nothing}\n")
     } else {
-        in_columns(&rows)
+        rows.to_string()
     };
     if holders().next().is_some() {
         let _ = writeln!(table);
@@ -234,9 +184,6 @@ fn as_table(locks: &[Lock], unseen: &[String]) -> String {
     table
 }
 
-/// The index of the program's column.
-const PROGRAM: usize = 6;
-
 /// Whether a script holds it, without any known details.
 fn is_of_script(holder: &Holding) -> bool {
     let is_token = |row: &Durable| row.kind == HolderKind::Token;
@@ -246,19 +193,26 @@ fn is_of_script(holder: &Holding) -> bool {
 /// The state of a row that has expired without a release.
 const EXPIRED: &str = "expired: its host died or lost the server";
 
+fn state_of(holder: &Holding) -> &'static str {
+    let expired = holder.durable.as_ref().filter(|row| has_expired(row));
+    match expired.map(|row| row.kind) {
+        None => "held",
+        Some(HolderKind::Token) => history::EXPIRED,
+        Some(_) => EXPIRED,
+    }
+}
+
 fn has_expired(durable: &Durable) -> bool {
     durable.expires_in.is_none()
 }
 
 /// The cells of [`OF_ROWS`].
-fn cells_of_row(durable: &Durable) -> [String; 4] {
-    let expires_in = durable.expires_in.map(|span| in_seconds(span).to_string());
-    let owner = durable.owner_name.as_ref().map(|owner| printable(owner));
+fn cells_of_row(durable: &Durable) -> [Option<String>; 4] {
     [
-        durable.kind.name().to_owned(),
-        durable.fence.to_string(),
-        expires_in.unwrap_or_else(|| "-".to_owned()),
-        owner.unwrap_or_else(|| "-".to_owned()),
+        Some(durable.kind.name().to_owned()),
+        Some(durable.fence.to_string()),
+        durable.expires_in.map(|span| in_seconds(span).to_string()),
+        durable.owner_name.clone(),
     ]
 }
 
@@ -272,48 +226,46 @@ fn span_of(holder: &Holding) -> Option<String> {
     Some(format!("at most {}", in_seconds(most)))
 }
 
-fn row(
-    lock: &str,
-    slot: String,
-    state: String,
-    span: Option<String>,
-    client: &Client,
-    is_dblock: bool,
-    idle: Option<String>,
-) -> Vec<String> {
-    let claims = client.claims.as_ref();
-    let program = match (claims, is_dblock) {
+/// The program of a session, as it says; `None`: it does not say.
+fn program(client: &Client, is_dblock: bool) -> Option<String> {
+    match (&client.claims, is_dblock) {
         (Some(claims), true) if claims.is_dblock() => claims.command.clone(),
         (Some(claims), false) if claims.is_dblock() => {
             let command = claims.command.as_deref().unwrap_or_default();
             Some(format!("{command} (dblock, unproved)"))
         }
-        (Some(claims), _) => claims
-            .program
-            .as_ref()
-            .map(|program| format!("{program} (not dblock)")),
+        (Some(claims), _) => {
+            let program = claims.program.as_ref();
+            program.map(|program| format!("{program} (not dblock)"))
+        }
         (None, true) => Some("(a dblock)".to_owned()),
-        (None, false) if slot == "-" => None,
-        (None, false) => Some("(not dblock)".to_owned()),
-    };
-    let said = |field: fn(&crate::db::Claims) -> Option<String>| claims.and_then(field);
-    let cells = [
-        Some(lock.to_owned()),
-        Some(slot),
-        Some(state),
+        (None, false) => None,
+    }
+}
+
+/// A row: lock, slot, state and span, and then what is known of the session.
+fn cells(
+    [lock, slot, state, span]: [Option<String>; 4],
+    client: &Client,
+    program: Option<String>,
+    idle: Option<Duration>,
+) -> [Option<String>; 11] {
+    let claims = client.claims.as_ref();
+    let said =
+        |field: fn(&Claims) -> &Option<String>| claims.and_then(|claims| field(claims).clone());
+    [
+        lock,
+        slot,
+        state,
         span,
-        said(|claims| claims.host.clone()),
-        said(|claims| claims.pid.clone()),
+        said(|claims| &claims.host),
+        said(|claims| &claims.pid),
         program,
-        said(|claims| claims.os_user.clone()),
-        idle,
+        said(|claims| &claims.os_user),
+        idle.map(|span| in_seconds(span).to_string()),
         connection(client).map(|number| number.to_string()),
         client.address.clone(),
-    ];
-    cells
-        .into_iter()
-        .map(|cell| cell.map_or_else(|| "-".to_owned(), |text| printable(&text)))
-        .collect()
+    ]
 }
 
 /// The connection id of a session; `None`: it is not on this server.
@@ -383,28 +335,21 @@ struct ClientJson<'a> {
     started: Option<String>,
 }
 
-fn as_json(server: &str, locks: &[Lock], unseen: &[String]) -> String {
-    let locks = locks.iter().map(|lock| {
-        let ending = lock.ending.iter().map(|(slot, killer)| KillerJson {
-            client: client_json(killer),
-            slot: *slot,
-        });
-        let waiters = lock.waiters.iter().map(|waiter| WaiterJson {
-            client: client_json(&waiter.client),
-            waited_seconds: waiter.waits_for.map(seconds),
-        });
-        LockJson {
-            name: &lock.name,
-            killed_by: ending.collect(),
-            holders: lock.holders.iter().map(holder_json).collect(),
-            waiters: waiters.collect(),
-        }
+fn lock_json(lock: &Lock) -> LockJson<'_> {
+    let ending = lock.ending.iter().map(|(slot, killer)| KillerJson {
+        client: client_json(killer),
+        slot: *slot,
     });
-    in_json(&StatusJson {
-        server,
-        locks: locks.collect(),
-        not_visible: unseen,
-    })
+    let waiters = lock.waiters.iter().map(|waiter| WaiterJson {
+        client: client_json(&waiter.client),
+        waited_seconds: waiter.waits_for.map(seconds),
+    });
+    LockJson {
+        name: &lock.name,
+        killed_by: ending.collect(),
+        holders: lock.holders.iter().map(holder_json).collect(),
+        waiters: waiters.collect(),
+    }
 }
 
 fn holder_json(holder: &Holding) -> HolderJson<'_> {

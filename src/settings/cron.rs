@@ -6,11 +6,11 @@ use super::cli::CommandLine;
 use super::cli::cron as options;
 use super::sources::{Given, Origin};
 use super::value::{self, shown_safely};
-use super::{connection, own, read_sources, run as of_run};
+use super::{Common, connection, own, read_sources, run as of_run, with_common};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
 use crate::crond::Spec;
-use crate::db::{ConnectOptions, Password};
+use crate::db::Password;
 
 /// The most commands that a daemon runs at once.
 const MOST_COMMANDS: u32 = 1000;
@@ -25,24 +25,6 @@ pub struct CronCheck {
     pub file: PathBuf,
     /// How many times to show for each job.
     pub times: usize,
-}
-
-/// The settings of a command about one job.
-#[derive(Debug)]
-pub struct OfCronJob {
-    /// The job.
-    pub name: String,
-    /// The server.
-    pub connection: ConnectOptions,
-}
-
-/// The settings of `dblock cron list`.
-#[derive(Debug)]
-pub struct CronList {
-    /// The server.
-    pub connection: ConnectOptions,
-    /// Whether to print JSON.
-    pub json: bool,
 }
 
 /// Reads the settings of `dblock cron run`, and what is logged.
@@ -102,32 +84,14 @@ fn commands(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Reads the settings of `dblock cron pause`, `resume` and `trigger`, and what is logged.
+/// Reads the job of `dblock cron pause`, `resume` and `trigger`.
 ///
 /// # Errors
 /// As [`run()`](super::run()).
-pub fn of_job(mut line: CommandLine) -> Result<(OfCronJob, Log), Failure> {
+pub fn of_job(mut line: CommandLine) -> Result<(String, Common), Failure> {
     let name = line.arguments.pop().unwrap_or_default();
     let name = Given::new("NAME", name, Origin::Argument).read(super::lock_name)?;
-    let (mut sources, log) = read_sources(line.settings)?;
-    let of_job = OfCronJob {
-        name: name.to_string(),
-        connection: connection(&mut sources, log)?,
-    };
-    Ok((of_job, log))
-}
-
-/// Reads the settings of `dblock cron list`, and what is logged.
-///
-/// # Errors
-/// As [`run()`](super::run()).
-pub fn list(line: CommandLine) -> Result<(CronList, Log), Failure> {
-    let (mut sources, log) = read_sources(line.settings)?;
-    let list = CronList {
-        json: sources.is_on("json"),
-        connection: connection(&mut sources, log)?,
-    };
-    Ok((list, log))
+    with_common(line.settings, |_| Ok(name.to_string()))
 }
 
 /// Reads the settings of `dblock cron check`.

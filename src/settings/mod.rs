@@ -30,14 +30,14 @@ use cli::{CommandLine, Files, Setting};
 use option_file::FileStatus;
 use sources::{Given, Origin, Precedence, Sources};
 
-/// The settings of `dblock status`.
+/// The common settings of the commands that ask a server.
 #[derive(Debug)]
-pub struct Status {
-    /// The locks; empty: all that are visible.
-    pub names: Vec<Name>,
+pub struct Common {
     /// The server.
     pub connection: ConnectOptions,
-    /// Whether to print JSON.
+    /// What is logged.
+    pub log: Log,
+    /// Whether to print JSON. It has no meaning for a command without `--json`.
     pub json: bool,
 }
 
@@ -54,17 +54,6 @@ pub struct Kill {
     pub dry_run: bool,
     /// Whether to take a durable lock from its holder without asking it.
     pub force: bool,
-    /// The server.
-    pub connection: ConnectOptions,
-}
-
-/// The settings of `dblock check`.
-#[derive(Debug)]
-pub struct Check {
-    /// The server.
-    pub connection: ConnectOptions,
-    /// Whether to print JSON.
-    pub json: bool,
 }
 
 /// The settings of `dblock config`, and its results.
@@ -94,8 +83,8 @@ pub enum Init {
     },
     /// Create the tables, or check them.
     Install {
-        /// The server.
-        connection: Box<ConnectOptions>,
+        /// The server, and what is logged.
+        common: Box<Common>,
         /// How long to keep the history.
         keep: Option<Keep>,
         /// Whether to change nothing.
@@ -112,10 +101,6 @@ pub struct Acquire {
     pub slot_names: Vec<String>,
     /// The owner name: another caller with the same one takes the lock over.
     pub owner: Option<String>,
-    /// The server.
-    pub connection: ConnectOptions,
-    /// Whether to print JSON.
-    pub json: bool,
 }
 
 /// The settings of `dblock renew` or `dblock release`.
@@ -125,19 +110,6 @@ pub struct OfToken {
     pub token: Token,
     /// The new TTL; `None`: unchanged.
     pub ttl: Option<Duration>,
-    /// The server.
-    pub connection: ConnectOptions,
-}
-
-/// The settings of `dblock history`.
-#[derive(Debug)]
-pub struct History {
-    /// Which runs to show.
-    pub filter: Filter,
-    /// The server.
-    pub connection: ConnectOptions,
-    /// Whether to print JSON.
-    pub json: bool,
 }
 
 /// Reads the settings of `dblock run`, and what is logged.
@@ -157,85 +129,72 @@ pub fn run(command_line: CommandLine) -> Result<(Run, Log), Failure> {
     Ok((run?, log))
 }
 
-/// Reads the settings of `dblock check`, and what is logged.
+/// Reads the settings of a command that has only the common ones, as `dblock check`.
 ///
 /// # Errors
 /// As [`run()`].
-pub fn check(command_line: CommandLine) -> Result<(Check, Log), Failure> {
-    let (mut sources, log) = read_sources(command_line.settings)?;
-    let check = Check {
-        json: sources.is_on("json"),
-        connection: connection(&mut sources, log)?,
-    };
-    Ok((check, log))
+pub fn common(command_line: CommandLine) -> Result<Common, Failure> {
+    with_common(command_line.settings, |_| Ok(())).map(|((), common)| common)
 }
 
-/// Reads the settings of `dblock status`, and what is logged.
+/// Reads the locks of `dblock status`; empty: all that are visible.
 ///
 /// # Errors
 /// As [`run()`].
-pub fn status(command_line: CommandLine) -> Result<(Status, Log), Failure> {
-    let (mut sources, log) = read_sources(command_line.settings)?;
-    let status = Status {
-        names: lock_names(command_line.arguments)?,
-        json: sources.is_on("json"),
-        connection: connection(&mut sources, log)?,
-    };
-    Ok((status, log))
+pub fn status(command_line: CommandLine) -> Result<(Vec<Name>, Common), Failure> {
+    with_common(command_line.settings, |_| {
+        lock_names(command_line.arguments)
+    })
 }
 
-/// Reads the settings of `dblock acquire`, and what is logged.
+/// Reads the settings of `dblock acquire`.
 ///
 /// # Errors
 /// As [`run()`].
-pub fn acquire(command_line: CommandLine) -> Result<(Acquire, Log), Failure> {
-    let (mut sources, log) = read_sources(command_line.settings)?;
-    let name = required_name(&mut sources)?;
-    let (slots, slot_names) = run::slots(&mut sources)?;
-    let lock = LockSpec {
-        name,
-        slots,
-        wait: own(&sources, &cli::acquire::WAIT, value::wait)?,
-        ttl: own(&sources, &cli::acquire::TTL, value::token_ttl)?,
-        on_lost: OnLockLost::Terminate,
-        allow_unfit_server: false,
-    };
-    let acquire = Acquire {
-        lock,
-        slot_names,
-        owner: sources.optional("owner", value::owner)?,
-        json: sources.is_on("json"),
-        connection: connection(&mut sources, log)?,
-    };
-    Ok((acquire, log))
+pub fn acquire(command_line: CommandLine) -> Result<(Acquire, Common), Failure> {
+    with_common(command_line.settings, |sources| {
+        let name = required_name(sources)?;
+        let (slots, slot_names) = run::slots(sources)?;
+        let lock = LockSpec {
+            name,
+            slots,
+            wait: own(sources, &cli::acquire::WAIT, value::wait)?,
+            ttl: own(sources, &cli::acquire::TTL, value::token_ttl)?,
+            on_lost: OnLockLost::Terminate,
+            allow_unfit_server: false,
+        };
+        Ok(Acquire {
+            lock,
+            slot_names,
+            owner: sources.optional("owner", value::owner)?,
+        })
+    })
 }
 
-/// Reads the settings of `dblock renew` and `dblock release`, and what is logged.
+/// Reads the settings of `dblock renew` and `dblock release`.
 ///
 /// # Errors
 /// As [`run()`].
-pub fn of_token(mut command_line: CommandLine) -> Result<(OfToken, Log), Failure> {
-    let (mut sources, log) = read_sources(command_line.settings)?;
-    let token = token::read(command_line.arguments.pop())?;
-    let of_token = OfToken {
-        token,
-        ttl: own_optional(&sources, &cli::renew::TTL, value::token_ttl)?,
-        connection: connection(&mut sources, log)?,
-    };
-    Ok((of_token, log))
+pub fn of_token(mut command_line: CommandLine) -> Result<(OfToken, Common), Failure> {
+    with_common(command_line.settings, |sources| {
+        Ok(OfToken {
+            token: token::read(command_line.arguments.pop())?,
+            ttl: own_optional(sources, &cli::renew::TTL, value::token_ttl)?,
+        })
+    })
 }
 
 /// The default account in `init --print`.
 const ACCOUNT: &str = "dblock";
 
-/// Reads the settings of `dblock init`, and what is logged.
+/// Reads the settings of `dblock init`.
 ///
 /// # Errors
 /// As [`run()`].
-pub fn init(command_line: CommandLine) -> Result<(Init, Log), Failure> {
+pub fn init(command_line: CommandLine) -> Result<Init, Failure> {
     let (mut sources, log) = read_sources(command_line.settings)?;
     let keep = sources.optional("keep", value::keep)?;
-    let init = if sources.is_on_rather_than("print", "check") {
+    Ok(if sources.is_on_rather_than("print", "check") {
         Init::Print {
             database: sources.value("database", value::database)?,
             user: sources
@@ -247,49 +206,42 @@ pub fn init(command_line: CommandLine) -> Result<(Init, Log), Failure> {
         Init::Install {
             keep,
             only_checks: sources.is_on("check"),
-            connection: Box::new(connection(&mut sources, log)?),
+            common: Box::new(read_common(&mut sources, log)?),
         }
-    };
-    Ok((init, log))
+    })
 }
 
-/// Reads the settings of `dblock history`, and what is logged.
+/// Reads which runs `dblock history` shows.
 ///
 /// # Errors
 /// As [`run()`].
-pub fn history(command_line: CommandLine) -> Result<(History, Log), Failure> {
-    let (mut sources, log) = read_sources(command_line.settings)?;
-    let filter = Filter {
-        names: lock_names(command_line.arguments)?,
-        only_failed: sources.is_on("failed"),
-        since: sources.optional("since", value::since)?,
-        limit: sources.value("limit", value::limit)?,
-    };
-    let history = History {
-        filter,
-        json: sources.is_on("json"),
-        connection: connection(&mut sources, log)?,
-    };
-    Ok((history, log))
+pub fn history(command_line: CommandLine) -> Result<(Filter, Common), Failure> {
+    with_common(command_line.settings, |sources| {
+        Ok(Filter {
+            names: lock_names(command_line.arguments)?,
+            only_failed: sources.is_on("failed"),
+            since: sources.optional("since", value::since)?,
+            limit: sources.value("limit", value::limit)?,
+        })
+    })
 }
 
-/// Reads the settings of `dblock kill`, and what is logged.
+/// Reads the settings of `dblock kill`.
 ///
 /// # Errors
 /// As [`run()`].
-pub fn kill(mut command_line: CommandLine) -> Result<(Kill, Log), Failure> {
-    let (mut sources, log) = read_sources(command_line.settings)?;
-    let holder = command_line.arguments.pop().unwrap_or_default();
-    let (name, slot) = Given::new("NAME", holder, Origin::Argument).read(slot_of_lock)?;
-    let kill = Kill {
-        name,
-        slot,
-        wait: own(&sources, &cli::kill::WAIT, value::wait)?,
-        dry_run: sources.is_on("dry-run"),
-        force: sources.is_on("force"),
-        connection: connection(&mut sources, log)?,
-    };
-    Ok((kill, log))
+pub fn kill(mut command_line: CommandLine) -> Result<(Kill, Common), Failure> {
+    with_common(command_line.settings, |sources| {
+        let holder = command_line.arguments.pop().unwrap_or_default();
+        let (name, slot) = Given::new("NAME", holder, Origin::Argument).read(slot_of_lock)?;
+        Ok(Kill {
+            name,
+            slot,
+            wait: own(sources, &cli::kill::WAIT, value::wait)?,
+            dry_run: sources.is_on("dry-run"),
+            force: sources.is_on("force"),
+        })
+    })
 }
 
 /// Reads the settings of all commands, as far as possible, and checks that the files in them can be read.
@@ -350,6 +302,27 @@ fn own_optional<T>(
         Files::Own | Files::All => sources.given(setting.name),
     };
     given.map(|given| given.read(reader)).transpose()
+}
+
+/// Reads the settings of a command that asks a server: by `read` those of this command alone, and then the common ones.
+///
+/// # Errors
+/// As [`run()`].
+fn with_common<T>(
+    settings: cli::Values,
+    read: impl FnOnce(&mut Sources) -> Result<T, Failure>,
+) -> Result<(T, Common), Failure> {
+    let (mut sources, log) = read_sources(settings)?;
+    let own = read(&mut sources)?;
+    Ok((own, read_common(&mut sources, log)?))
+}
+
+fn read_common(sources: &mut Sources, log: Log) -> Result<Common, Failure> {
+    Ok(Common {
+        json: sources.is_on("json"),
+        connection: connection(sources, log)?,
+        log,
+    })
 }
 
 /// All sources, and what is logged.

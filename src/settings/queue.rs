@@ -9,10 +9,9 @@ use std::time::Duration;
 use super::cli::CommandLine;
 use super::cli::queue as options;
 use super::sources::{Given, Origin, Sources};
-use super::{connection, own, own_optional, read_sources, run, value};
+use super::{Common, connection, own, own_optional, read_sources, run, value, with_common};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Log;
-use crate::db::ConnectOptions;
 use crate::queue::{Due, Properties, State, Traits};
 use crate::work::{Batch, Spec, Until};
 use values::{
@@ -27,8 +26,6 @@ pub struct QueueCreate {
     pub queue: String,
     /// The properties of the new queue.
     pub properties: Properties,
-    /// The server.
-    pub connection: ConnectOptions,
 }
 
 /// The settings of `dblock queue put`.
@@ -40,8 +37,6 @@ pub struct QueuePut {
     pub source: Source,
     /// The common properties of the jobs.
     pub traits: Traits,
-    /// The server.
-    pub connection: ConnectOptions,
 }
 
 /// The source of payloads.
@@ -57,15 +52,6 @@ pub enum Source {
     Records(u8),
 }
 
-/// The settings of a command about a whole queue.
-#[derive(Debug)]
-pub struct OfQueue {
-    /// The queue.
-    pub queue: String,
-    /// The server.
-    pub connection: ConnectOptions,
-}
-
 /// The settings of a command about some jobs.
 #[derive(Debug)]
 pub struct OfJobs {
@@ -73,8 +59,6 @@ pub struct OfJobs {
     pub queue: String,
     /// The jobs.
     pub jobs: Jobs,
-    /// The server.
-    pub connection: ConnectOptions,
 }
 
 /// The selected jobs.
@@ -86,17 +70,6 @@ pub enum Jobs {
     Dead,
 }
 
-/// The settings of `dblock queue status`.
-#[derive(Debug)]
-pub struct QueueStatus {
-    /// The queues; empty: all.
-    pub queues: Vec<String>,
-    /// The server.
-    pub connection: ConnectOptions,
-    /// Whether to print JSON.
-    pub json: bool,
-}
-
 /// The settings of `dblock queue list`.
 #[derive(Debug)]
 pub struct QueueList {
@@ -106,10 +79,6 @@ pub struct QueueList {
     pub state: Option<State>,
     /// The most jobs to show; `None`: all.
     pub limit: Option<usize>,
-    /// The server.
-    pub connection: ConnectOptions,
-    /// Whether to print JSON.
-    pub json: bool,
 }
 
 /// The settings of `dblock queue show`.
@@ -119,58 +88,50 @@ pub struct QueueShow {
     pub queue: String,
     /// The job.
     pub job: u64,
-    /// What to print about it.
-    pub shown: Shown,
-    /// The server.
-    pub connection: ConnectOptions,
+    /// Whether to print only the payload, as it is.
+    pub only_payload: bool,
 }
 
-/// What is printed about a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
-    /// A table for people.
-    Table,
-    /// JSON.
-    Json,
-    /// The payload as it is.
-    Payload,
-}
-
-/// Reads the settings of `dblock queue create`, and what is logged.
+/// Reads the settings of `dblock queue create`.
 ///
 /// # Errors
 /// As [`run()`](super::run()).
-pub fn create(mut line: CommandLine) -> Result<(QueueCreate, Log), Failure> {
+pub fn create(mut line: CommandLine) -> Result<(QueueCreate, Common), Failure> {
     let queue = queue_name(&mut line)?;
-    let (mut sources, log) = read_sources(line.settings)?;
-    let properties = Properties {
-        claim: own(&sources, &options::create::CLAIM, claim)?,
-        shards: own(&sources, &options::create::SHARDS, shards)?,
-        max_attempts: own(&sources, &options::create::MAX_ATTEMPTS, |text| {
-            number(text, MOST_ATTEMPTS)
-        })?,
-        retry_delay: own(&sources, &options::create::RETRY_DELAY, value::duration)?,
-        ttl: own(&sources, &options::create::TTL, value::ttl)?,
-        keep: own(&sources, &options::create::KEEP, whole_seconds)?,
-    };
-    let create = QueueCreate {
-        queue,
-        properties,
-        connection: connection(&mut sources, log)?,
-    };
-    Ok((create, log))
+    with_common(line.settings, |sources| {
+        let properties = Properties {
+            claim: own(sources, &options::create::CLAIM, claim)?,
+            shards: own(sources, &options::create::SHARDS, shards)?,
+            max_attempts: own(sources, &options::create::MAX_ATTEMPTS, |text| {
+                number(text, MOST_ATTEMPTS)
+            })?,
+            retry_delay: own(sources, &options::create::RETRY_DELAY, value::duration)?,
+            ttl: own(sources, &options::create::TTL, value::ttl)?,
+            keep: own(sources, &options::create::KEEP, whole_seconds)?,
+        };
+        Ok(QueueCreate { queue, properties })
+    })
 }
 
-/// Reads the settings of `dblock queue put`, and what is logged.
+/// Reads the settings of `dblock queue put`.
 ///
 /// # Errors
 /// As [`run()`](super::run()).
-pub fn put(mut line: CommandLine) -> Result<(QueuePut, Log), Failure> {
+pub fn put(mut line: CommandLine) -> Result<(QueuePut, Common), Failure> {
     let queue = queue_name(&mut line)?;
-    let payloads = line.arguments;
-    let (mut sources, log) = read_sources(line.settings)?;
+    with_common(line.settings, |sources| {
+        read_put(queue, line.arguments, sources)
+    })
+}
+
+/// Reads what `dblock queue put` puts.
+fn read_put(
+    queue: String,
+    payloads: Vec<OsString>,
+    sources: &Sources,
+) -> Result<QueuePut, Failure> {
     let is_on =
-        |name| sources.is_on(name) && is_strongest(&sources, name, &["lines", "null", "file"]);
+        |name| sources.is_on(name) && is_strongest(sources, name, &["lines", "null", "file"]);
     let records = [(&options::put::LINES, b'\n'), (&options::put::NULL, 0)];
     let records = records
         .into_iter()
@@ -180,18 +141,18 @@ pub fn put(mut line: CommandLine) -> Result<(QueuePut, Log), Failure> {
         .filter(|(name, _)| payloads.is_empty() || sources.is_from_command_line(name))
         .find(|(name, _)| is_on(name));
     let are_files = is_on(options::put::FILE.name);
-    let delay = own_optional(&sources, &options::put::DELAY, value::duration)?;
-    let at = own_optional(&sources, &options::put::AT, value::time)?;
-    let at = at.filter(|_| is_strongest(&sources, "at", &["delay"]));
+    let delay = own_optional(sources, &options::put::DELAY, value::duration)?;
+    let at = own_optional(sources, &options::put::AT, value::time)?;
+    let at = at.filter(|_| is_strongest(sources, "at", &["delay"]));
     let traits = Traits {
         due: match (delay, at) {
             (_, Some(at)) => Due::At(at),
             (Some(Duration::ZERO) | None, None) => Due::Now,
             (Some(delay), None) => Due::After(delay),
         },
-        priority: own(&sources, &options::put::PRIORITY, priority)?,
-        key: own_optional(&sources, &options::put::KEY, |text| name(text, "the key"))?,
-        every: own_optional(&sources, &options::put::EVERY, longer_than_nothing)?,
+        priority: own(sources, &options::put::PRIORITY, priority)?,
+        key: own_optional(sources, &options::put::KEY, |text| name(text, "the key"))?,
+        every: own_optional(sources, &options::put::EVERY, longer_than_nothing)?,
     };
     let source = match (records, are_files, payloads.is_empty()) {
         (Some((option, _)), _, false) => {
@@ -218,13 +179,11 @@ pub fn put(mut line: CommandLine) -> Result<(QueuePut, Log), Failure> {
         let cause = "--key takes one payload: there is at most one job of that key";
         return Err(Failure::new(Reason::Usage, cause));
     }
-    let put = QueuePut {
+    Ok(QueuePut {
         queue,
         source,
         traits,
-        connection: connection(&mut sources, log)?,
-    };
-    Ok((put, log))
+    })
 }
 
 /// Reads the settings of `dblock queue work`, and what is logged.
@@ -295,80 +254,67 @@ pub fn work(mut line: CommandLine) -> Result<(Spec, Log), Failure> {
     Ok((spec, log))
 }
 
-/// Reads the settings of `dblock queue status`, and what is logged.
+/// Reads the queues of `dblock queue status`; empty: all.
 ///
 /// # Errors
 /// As [`run()`](super::run()).
-pub fn status(line: CommandLine) -> Result<(QueueStatus, Log), Failure> {
-    let (mut sources, log) = read_sources(line.settings)?;
-    let mut queues = Vec::new();
-    for queue in line.arguments {
-        let queue = parsed_queue(queue)?;
-        if !queues.contains(&queue) {
-            queues.push(queue);
+pub fn status(line: CommandLine) -> Result<(Vec<String>, Common), Failure> {
+    with_common(line.settings, |_| {
+        let mut queues = Vec::new();
+        for queue in line.arguments {
+            let queue = parsed_queue(queue)?;
+            if !queues.contains(&queue) {
+                queues.push(queue);
+            }
         }
-    }
-    let status = QueueStatus {
-        queues,
-        json: sources.is_on("json"),
-        connection: connection(&mut sources, log)?,
-    };
-    Ok((status, log))
+        Ok(queues)
+    })
 }
 
-/// Reads the settings of `dblock queue list`, and what is logged.
+/// Reads the settings of `dblock queue list`.
 ///
 /// # Errors
 /// As [`run()`](super::run()).
-pub fn list(mut line: CommandLine) -> Result<(QueueList, Log), Failure> {
+pub fn list(mut line: CommandLine) -> Result<(QueueList, Common), Failure> {
     let queue = queue_name(&mut line)?;
-    let (mut sources, log) = read_sources(line.settings)?;
-    let state = own_optional(&sources, &options::list::STATE, state)?;
-    let limit = own(&sources, &options::list::LIMIT, limit)?;
-    let list = QueueList {
-        queue,
-        state,
-        limit,
-        json: sources.is_on("json"),
-        connection: connection(&mut sources, log)?,
-    };
-    Ok((list, log))
+    with_common(line.settings, |sources| {
+        Ok(QueueList {
+            queue,
+            state: own_optional(sources, &options::list::STATE, state)?,
+            limit: own(sources, &options::list::LIMIT, limit)?,
+        })
+    })
 }
 
-/// Reads the settings of `dblock queue show`, and what is logged.
+/// Reads the settings of `dblock queue show`.
 ///
 /// # Errors
 /// As [`run()`](super::run()).
-pub fn show(mut line: CommandLine) -> Result<(QueueShow, Log), Failure> {
+pub fn show(mut line: CommandLine) -> Result<(QueueShow, Common), Failure> {
     let queue = queue_name(&mut line)?;
     let job = line.arguments.pop().unwrap_or_default();
     let job = Given::new("ID", job, Origin::Argument).read(id)?;
-    let (mut sources, log) = read_sources(line.settings)?;
-    let is_payload = sources.is_on_rather_than("payload", "json");
-    let show = QueueShow {
-        queue,
-        job,
-        shown: match (is_payload, sources.is_on("json")) {
-            (true, _) => Shown::Payload,
-            (false, true) => Shown::Json,
-            (false, false) => Shown::Table,
-        },
-        connection: connection(&mut sources, log)?,
-    };
-    Ok((show, log))
+    with_common(line.settings, |sources| {
+        Ok(QueueShow {
+            queue,
+            job,
+            only_payload: sources.is_on_rather_than("payload", "json"),
+        })
+    })
 }
 
-/// Reads the settings of `dblock queue retry` and `dblock queue cancel`, and what is logged.
+/// Reads the settings of `dblock queue retry` and `dblock queue cancel`.
 ///
 /// # Errors
 /// As [`run()`](super::run()).
-pub fn of_jobs(mut line: CommandLine) -> Result<(OfJobs, Log), Failure> {
+pub fn of_jobs(mut line: CommandLine) -> Result<(OfJobs, Common), Failure> {
     let queue = queue_name(&mut line)?;
-    let (mut sources, log) = read_sources(line.settings)?;
-    // Jobs on the command line override an option file.
-    let jobs = if line.arguments.is_empty() && sources.is_on(options::retry::DEAD.name) {
-        Jobs::Dead
-    } else {
+    with_common(line.settings, |sources| {
+        // Jobs on the command line override an option file.
+        if line.arguments.is_empty() && sources.is_on(options::retry::DEAD.name) {
+            let jobs = Jobs::Dead;
+            return Ok(OfJobs { queue, jobs });
+        }
         let mut ids = Vec::new();
         for job in line.arguments {
             let job = Given::new("ID", job, Origin::Argument).read(id)?;
@@ -376,28 +322,18 @@ pub fn of_jobs(mut line: CommandLine) -> Result<(OfJobs, Log), Failure> {
                 ids.push(job);
             }
         }
-        Jobs::Ids(ids)
-    };
-    let of_jobs = OfJobs {
-        queue,
-        jobs,
-        connection: connection(&mut sources, log)?,
-    };
-    Ok((of_jobs, log))
+        let jobs = Jobs::Ids(ids);
+        Ok(OfJobs { queue, jobs })
+    })
 }
 
-/// Reads the settings of `dblock queue pause`, `resume` and `delete`, and what is logged.
+/// Reads the queue of `dblock queue pause`, `resume` and `delete`.
 ///
 /// # Errors
 /// As [`run()`](super::run()).
-pub fn of_queue(mut line: CommandLine) -> Result<(OfQueue, Log), Failure> {
+pub fn of_queue(mut line: CommandLine) -> Result<(String, Common), Failure> {
     let queue = queue_name(&mut line)?;
-    let (mut sources, log) = read_sources(line.settings)?;
-    let of_queue = OfQueue {
-        queue,
-        connection: connection(&mut sources, log)?,
-    };
-    Ok((of_queue, log))
+    with_common(line.settings, |_| Ok(queue))
 }
 
 /// The queue, which is the first argument.

@@ -18,14 +18,14 @@ use super::words::{self, NotSeen};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
-use crate::commands::inquiry::listener_of;
+use crate::commands::question::{begin, listener_of};
 use crate::db::server_facts::{
     AskKeepsAttributes, AskLogin, AskSeesAll, Ping, is_mariadb, is_replica, median,
     usage_of_account, usage_of_server,
 };
 use crate::db::{ConnectOptions, Connector, Fault, Session};
 use crate::isolated::link::{Link, Next, cut, next};
-use crate::isolated::process::{detach, die_with, end, fork_isolated, harden};
+use crate::isolated::process::{detach, die_with, end, fork_isolated};
 use crate::isolated::query::Message;
 use crate::lock::named::{Opening, Probe, Reached, await_waiter, end_session};
 use crate::lock::rows::{RowProbe, clock_of};
@@ -70,11 +70,8 @@ pub fn examine(
         Verbosity::NoWarnings if level != Level::Warning => report(level, text),
         Verbosity::NoWarnings | Verbosity::Nothing => {}
     });
-    harden(parent)?;
-    // Read the options before the descriptors are closed: a password file may be named by an inherited descriptor.
-    let attributes = Introduction::of_command("dblock check", parent, DEFAULT_TTL).attributes();
-    let connector = Connector::new(connection, attributes, DEFAULT_TTL, listener)?;
-    detach(link, c"dblock-check")?;
+    let introduction = Introduction::of_command("dblock check", parent, DEFAULT_TTL);
+    let connector = begin(&introduction, connection, listener, link)?;
     // From here on warnings would repeat the findings.
     verbosity.set(Verbosity::NoWarnings);
     let probe = Probe::new()?;

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::base::text::printable;
-use crate::commands::in_json;
 
 /// A statement that takes longer is a warning.
 pub const SLOW: Duration = Duration::from_millis(500);
@@ -124,7 +123,7 @@ fn short(text: &str) -> String {
 
 /// What `--json` prints, as `docs/check.schema.json` says.
 #[derive(Serialize)]
-struct CheckJson<'a> {
+pub struct CheckJson<'a> {
     server: String,
     verdict: Verdict,
     findings: &'a [Finding],
@@ -149,13 +148,13 @@ impl Findings {
         verdicts.max().unwrap_or(Verdict::Ok)
     }
 
-    /// One JSON object, in several lines.
-    pub fn json(&self) -> String {
-        in_json(&CheckJson {
+    /// All of it for programs.
+    pub fn for_programs(&self) -> CheckJson<'_> {
+        CheckJson {
             server: printable(&self.server),
             verdict: self.verdict(),
             findings: &self.all,
-        })
+        }
     }
 
     /// The verdict, and one or more lines for each finding.

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::base::exit::{Ending, Reason};
 use crate::base::log::{Level, Log};
 use crate::base::text::printable;
-use crate::commands::print;
+use crate::commands::output::print;
 use crate::cron::{Job, load};
 use crate::settings;
 use crate::settings::cli::CommandLine;

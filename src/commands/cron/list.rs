@@ -5,18 +5,14 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
+use super::question;
 use crate::base::exit::Ending;
 use crate::base::text::{in_seconds, moment, printable, seconds};
-use crate::commands::inquiry::ask_server_reached_by;
-use crate::commands::{in_columns, in_json, print, to_the_second};
+use crate::commands::output::print_answer;
+use crate::commands::table::{Table, result, to_the_second};
 use crate::cron::{self, FRESH, LastRun, Listed, ListedDaemon, ListedJob, ListedTick, UNSEEN};
-use crate::isolated::query::{self, Limits};
-use crate::schema::Tables;
 use crate::settings;
 use crate::settings::cli::CommandLine;
-
-/// Limit for everything, as a multiple of the connect timeout.
-const WHOLE: u32 = 3;
 
 /// The words of the history for runs whose end is not recorded.
 const RUNNING: &str = "running";
@@ -39,47 +35,25 @@ struct Found {
 /// # Errors
 /// Why the server could not be asked.
 pub fn list(command_line: CommandLine) -> anyhow::Result<Ending> {
-    let (list, log) = settings::cron::list(command_line)?;
-    let connect = list.connection.connect_timeout;
-    let tables = Tables::new(&list.connection.database);
+    let common = settings::common(command_line)?;
     let mut found = Found::default();
-    let names = ("dblock cron list", c"dblock-list");
-    let server = query::ask(
-        names.0,
-        |link, parent| {
-            ask_server_reached_by::<Listed>(
-                names,
-                &list.connection,
-                log.shown,
-                (link, parent),
-                |connector, _| cron::reach(connector, &tables, false).map(Into::into),
-                |asker| {
-                    let link = asker.link();
-                    let listed = cron::list(&tables, &mut asker.inspector.session, |item| {
-                        let _ = link.send(&query::Message::Item(item));
-                    });
-                    listed.map_err(|fault| tables.explain(fault))
-                },
-            )
+    let server = question("dblock cron list", false, &common).ask(
+        |asker| {
+            let session = &mut asker.inspector.session;
+            cron::list(&asker.tables, session, |item| asker.answers.send(item))
         },
-        Limits {
-            connect,
-            whole: Some(connect.saturating_mul(WHOLE)),
-        },
-        log,
         |item| match item {
             Listed::Now(now) => found.now = now,
             Listed::Job(job) => found.jobs.push(*job),
             Listed::Tick(tick) => found.ticks.push(tick),
             Listed::Daemon(daemon) => found.daemons.push(daemon),
         },
-        |_| "what was found last".to_owned(),
     )?;
-    print(&if list.json {
-        found.as_json(&server)
-    } else {
-        found.as_table()
-    })?;
+    print_answer(
+        common.json,
+        || found.for_programs(&server),
+        || found.as_table(),
+    )?;
     Ok(Ending::Code(0))
 }
 
@@ -148,11 +122,7 @@ impl Found {
     /// The outcome of a job's last run and how long it took, for people.
     fn ended(&self, job: &str, run: &LastRun) -> (String, Option<String>) {
         let outcome = self.outcome(job, run);
-        let result = match (outcome, &run.signal, run.exit_code) {
-            ("ran", Some(signal), _) => signal.clone(),
-            ("ran", None, Some(code)) => format!("exit {code}"),
-            (word, _, _) => word.replace('_', " "),
-        };
+        let result = result(outcome, run.signal.as_deref(), run.exit_code);
         let so_far = between(run.started.or(run.acquired), Some(self.now));
         let took = match outcome {
             RUNNING => so_far.map(|span| format!("{} so far", in_seconds(span))),
@@ -161,8 +131,8 @@ impl Found {
         (result, took)
     }
 
-    /// What the job is doing now.
-    fn state(&self, job: &ListedJob) -> String {
+    /// What the job is doing now; `None`: it waits for its next tick.
+    fn state(&self, job: &ListedJob) -> Option<String> {
         let mut parts = Vec::new();
         parts.extend(job.paused.map(|_| "paused".to_owned()));
         if self.is_in_no_file(job) {
@@ -180,17 +150,14 @@ impl Found {
                 (None, None) => "a tick waits".to_owned(),
             });
         }
-        if parts.is_empty() {
-            return "-".to_owned();
-        }
-        parts.join(", ")
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 
     fn as_table(&self) -> String {
         if self.jobs.is_empty() && self.daemons.is_empty() {
             return format!("{NOTHING}\n");
         }
-        let titles = [
+        let mut jobs = Table::new(&[
             "NAME",
             "SCHEDULE",
             "ZONE",
@@ -200,12 +167,11 @@ impl Found {
             "RESULT",
             "TOOK",
             "NOW",
-        ];
-        let mut rows = vec![titles.map(str::to_owned).to_vec()];
+        ]);
         for job in &self.jobs {
             let last = job.last.as_ref();
             let (result, took) = last.map(|run| self.ended(&job.name, run)).unzip();
-            let cells = [
+            jobs.row([
                 Some(job.name.clone()),
                 Some(job.schedule.clone()),
                 Some(job.zone.clone()),
@@ -214,13 +180,10 @@ impl Found {
                 last.and_then(|run| run.host.clone()),
                 result,
                 took.flatten(),
-                Some(self.state(job)),
-            ];
-            let cell =
-                |cell: Option<String>| cell.map_or_else(|| "-".to_owned(), |text| printable(&text));
-            rows.push(cells.into_iter().map(cell).collect());
+                self.state(job),
+            ]);
         }
-        let mut table = in_columns(&rows);
+        let mut table = jobs.to_string();
         for daemon in &self.daemons {
             let host = daemon.host.as_deref().unwrap_or("-");
             let pid = daemon.pid.unwrap_or_default();
@@ -239,19 +202,19 @@ impl Found {
                 let _ = writeln!(table, "{}", printable(&line));
             }
         }
-        if !self.daemons.iter().any(|daemon| daemon.is_alive) {
+        if !self.is_served() {
             let _ = writeln!(table, "{NOBODY}");
         }
         table
     }
 
-    fn as_json(&self, server: &str) -> String {
-        in_json(&CronListJson {
+    fn for_programs<'a>(&'a self, server: &'a str) -> CronListJson<'a> {
+        CronListJson {
             server,
             now: moment(time(self.now)),
             jobs: self.jobs.iter().map(|job| self.job_json(job)).collect(),
             daemons: self.daemons.iter().map(daemon_json).collect(),
-        })
+        }
     }
 
     fn job_json<'a>(&'a self, job: &'a ListedJob) -> CronJobJson<'a> {

@@ -5,7 +5,10 @@ mod list;
 mod manage;
 mod run;
 
+use super::question::Question;
 use crate::base::exit::Ending;
+use crate::cron::reach;
+use crate::settings::Common;
 use crate::settings::cli::{CommandLine, Cron};
 
 /// Runs the subcommand, and returns dblock's exit.
@@ -20,5 +23,14 @@ pub fn cron(action: Cron, command_line: CommandLine) -> anyhow::Result<Ending> {
         Cron::Pause => manage::pause(command_line),
         Cron::Resume => manage::resume(command_line),
         Cron::Trigger => manage::trigger(command_line),
+    }
+}
+
+/// A question to a server with the crontab's tables, one that takes writes if it `writes`.
+fn question<'a>(command: &'static str, writes: bool, common: &'a Common) -> Question<'a> {
+    let reach = move |connector: &_, tables: &_, _| reach(connector, tables, writes);
+    Question {
+        explain: |fault, tables, _| tables.explain(fault),
+        ..Question::new(command, common, reach)
     }
 }

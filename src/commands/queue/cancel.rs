@@ -1,8 +1,8 @@
 //! `dblock queue cancel`: deletes jobs that are waiting or dead. Running jobs will not run again.
 
-use super::{Question, Worst, again, find, jobs};
+use super::{Worst, find, jobs, long_question};
 use crate::base::exit::Ending;
-use crate::commands::print_done;
+use crate::commands::output::print_done;
 use crate::queue::{Changed, For, cancel as cancel_job};
 use crate::settings;
 use crate::settings::cli::CommandLine;
@@ -13,29 +13,21 @@ use crate::settings::queue::Jobs;
 /// # Errors
 /// Why it failed.
 pub fn cancel(command_line: CommandLine) -> anyhow::Result<Ending> {
-    let (of_jobs, log) = settings::queue::of_jobs(command_line)?;
-    let name = &of_jobs.queue;
-    let question = Question {
-        names: ("dblock queue cancel", c"dblock-cancel"),
-        what_for: For::Writing,
-        connection: &of_jobs.connection,
-        is_long: true,
-        log,
-    };
+    let (of_jobs, common) = settings::queue::of_jobs(command_line)?;
+    let (name, log) = (&of_jobs.queue, common.log);
     let ids = match &of_jobs.jobs {
         Jobs::Ids(ids) => &ids[..],
         Jobs::Dead => &[],
     };
     let mut deleted = 0;
     let worst = Worst::new();
-    question.ask(
-        |asker, tables| {
-            let queue = find(name, tables, &mut asker.inspector.session)?;
+    long_question("dblock queue cancel", For::Writing, &common).ask(
+        |asker| {
+            let queue = find(name, asker)?;
             for &id in ids {
-                let changed = again(&mut asker.inspector.session, |session| {
-                    cancel_job(id, &queue, tables, session)
-                })?;
-                asker.report((id, changed));
+                let changed =
+                    asker.again(|tables, session| cancel_job(id, &queue, tables, session))?;
+                asker.answers.send((id, changed));
             }
             Ok(())
         },

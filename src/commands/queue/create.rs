@@ -1,8 +1,8 @@
 //! `dblock queue create`: creates a queue.
 
-use super::{Question, again};
+use super::question;
 use crate::base::exit::{Ending, Failure, Reason};
-use crate::commands::print_done;
+use crate::commands::output::print_done;
 use crate::queue::{Created, For, being_deleted, create as create_queue};
 use crate::settings;
 use crate::settings::cli::CommandLine;
@@ -12,26 +12,11 @@ use crate::settings::cli::CommandLine;
 /// # Errors
 /// Why it failed, or that the queue exists with other properties.
 pub fn create(command_line: CommandLine) -> anyhow::Result<Ending> {
-    let (create, log) = settings::queue::create(command_line)?;
-    let name = &create.queue;
-    let question = Question {
-        names: ("dblock queue create", c"dblock-create"),
-        what_for: For::Writing,
-        connection: &create.connection,
-        is_long: false,
-        log,
-    };
-    let mut created = Created::Deleting;
-    question.ask(
-        |asker, tables| {
-            let done = again(&mut asker.inspector.session, |session| {
-                create_queue(name, &create.properties, tables, session)
-            })?;
-            asker.report(done);
-            Ok(())
-        },
-        |done: Created| created = done,
-    )?;
+    let (create, common) = settings::queue::create(command_line)?;
+    let (name, properties, log) = (&create.queue, &create.properties, common.log);
+    let created = question("dblock queue create", For::Writing, &common).ask_one(|asker| {
+        asker.again(|tables, session| create_queue(name, properties, tables, session))
+    })?;
     let wrong = |line| Err(Failure::new(Reason::Configuration, line).into());
     match created {
         Created::New => print_done(log, format_args!("created the queue {name}")),

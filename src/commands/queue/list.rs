@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use super::{Question, find};
+use super::{find, long_question};
 use crate::base::exit::Ending;
-use crate::base::text::{moment, printable};
-use crate::commands::{in_columns, in_json, print, to_the_second};
-use crate::isolated::query::Message;
+use crate::base::text::moment;
+use crate::commands::output::print_answer;
+use crate::commands::table::{Table, to_the_second};
 use crate::queue::{For, Listed, State, list as list_jobs};
 use crate::settings;
 use crate::settings::cli::CommandLine;
@@ -18,35 +18,27 @@ const NOTHING: &str = "there is no such job";
 /// # Errors
 /// Why the server could not be asked.
 pub fn list(command_line: CommandLine) -> anyhow::Result<Ending> {
-    let (list, log) = settings::queue::list(command_line)?;
-    let question = Question {
-        names: ("dblock queue list", c"dblock-list"),
-        what_for: For::Reading,
-        connection: &list.connection,
-        is_long: true,
-        log,
-    };
+    let (list, common) = settings::queue::list(command_line)?;
     let mut jobs: Vec<Listed> = Vec::new();
-    let server = question.ask(
-        |asker, tables| {
-            let link = asker.link();
-            let session = &mut asker.inspector.session;
-            let queue = find(&list.queue, tables, session)?;
+    let server = long_question("dblock queue list", For::Reading, &common).ask(
+        |asker| {
+            let queue = find(&list.queue, asker)?;
+            let (tables, session) = (&asker.tables, &mut asker.inspector.session);
             list_jobs(&queue, list.state, list.limit, tables, session, |job| {
-                let _ = link.send(&Message::Item(job));
+                asker.answers.send(job);
             })
         },
-        |job: Listed| jobs.push(job),
+        |job| jobs.push(job),
     )?;
-    print(&if list.json {
-        in_json(&QueueListJson {
+    print_answer(
+        common.json,
+        || QueueListJson {
             server: &server,
             queue: &list.queue,
             jobs: jobs.iter().map(job_json).collect(),
-        })
-    } else {
-        as_table(&jobs)
-    })?;
+        },
+        || as_table(&jobs),
+    )?;
     Ok(Ending::Code(0))
 }
 
@@ -60,7 +52,7 @@ fn as_table(jobs: &[Listed]) -> String {
     if jobs.is_empty() {
         return format!("{NOTHING}\n");
     }
-    let titles = [
+    let mut table = Table::new(&[
         "ID",
         "STATE",
         "PRIORITY",
@@ -69,22 +61,20 @@ fn as_table(jobs: &[Listed]) -> String {
         "KEY",
         "WORKER",
         "LAST ERROR",
-    ];
-    let mut rows = vec![titles.map(str::to_owned).to_vec()];
-    let dash = |text: Option<String>| text.map_or_else(|| "-".to_owned(), |text| printable(&text));
+    ]);
     for job in jobs {
-        rows.push(vec![
-            job.id.to_string(),
-            state(job),
-            job.priority.to_string(),
-            dash(job.due.map(to_the_second)),
-            job.attempt.to_string(),
-            dash(job.key.clone()),
-            dash(worker(job)),
-            dash(job.last_error.clone()),
+        table.row([
+            Some(job.id.to_string()),
+            Some(state(job)),
+            Some(job.priority.to_string()),
+            job.due.map(to_the_second),
+            Some(job.attempt.to_string()),
+            job.key.clone(),
+            worker(job),
+            job.last_error.clone(),
         ]);
     }
-    in_columns(&rows)
+    table.to_string()
 }
 
 /// The state as text, and whether the job was canceled.

@@ -1,4 +1,4 @@
-//! `dblock queue`: one file for each subcommand, and the shared part of those that ask a server and print its answer.
+//! `dblock queue`: one file for each subcommand, and what those share that ask a server.
 
 mod cancel;
 mod create;
@@ -13,28 +13,15 @@ mod status;
 mod work;
 
 use std::cell::RefCell;
-use std::ffi::CStr;
-use std::thread::sleep;
-use std::time::Duration;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-
-use super::inquiry::{Asker, ask_server_reached_by};
+use super::question::{Asker, Question};
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
-use crate::base::log::{Level, Log};
 use crate::base::text::counted;
-use crate::db::{ConnectOptions, Fault, Session};
-use crate::isolated::query::{self, Limits};
+use crate::db::{Fault, Session};
 use crate::queue::{FindQueue, For, Queue as Found, missing_queue, reach};
 use crate::schema::Tables;
+use crate::settings::Common;
 use crate::settings::cli::{CommandLine, Queue};
-
-/// Limit for a short command, as a multiple of the connect timeout.
-const WHOLE: u32 = 3;
-
-/// Pause before another try after a conflict with another transaction.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// Runs the subcommand, and returns dblock's exit.
 ///
@@ -56,52 +43,24 @@ pub fn queue(action: Queue, command_line: CommandLine) -> anyhow::Result<Ending>
     }
 }
 
-/// A command that asks a server.
-struct Question<'a> {
-    /// The names of the command and of its process, the latter with at most 15 bytes.
-    names: (&'static str, &'static CStr),
-    what_for: For,
-    connection: &'a ConnectOptions,
-    /// Whether there is no time limit.
-    is_long: bool,
-    log: Log,
-}
-
-impl Question<'_> {
-    /// Asks the server, and passes each item to `on_item`. Returns the server's name.
-    fn ask<T: Serialize + DeserializeOwned>(
-        &self,
-        work: impl FnOnce(&mut Asker, &Tables) -> Result<(), Fault>,
-        on_item: impl FnMut(T),
-    ) -> Result<String, Failure> {
-        let connect = self.connection.connect_timeout;
-        let tables = Tables::new(&self.connection.database);
-        query::ask(
-            self.names.0,
-            |link, parent| {
-                ask_server_reached_by::<T>(
-                    self.names,
-                    self.connection,
-                    self.log.shown,
-                    (link, parent),
-                    |connector, _| reach(connector, &tables, self.what_for).map(Into::into),
-                    |asker| {
-                        let done = work(asker, &tables);
-                        done.map_err(|fault| explain(fault, &tables, &asker.inspector.session))
-                    },
-                )
-            },
-            Limits {
-                connect,
-                whole: (!self.is_long).then(|| connect.saturating_mul(WHOLE)),
-            },
-            self.log,
-            on_item,
-            |_| "what was found last".to_owned(),
-        )
+/// A question to a server with the queues' tables.
+fn question<'a>(command: &'static str, what_for: For, common: &'a Common) -> Question<'a> {
+    let reach = move |connector: &_, tables: &_, _| reach(connector, tables, what_for);
+    Question {
+        explain,
+        ..Question::new(command, common, reach)
     }
 }
 
+/// As [`question`], about any number of jobs, which has no time limit.
+fn long_question<'a>(command: &'static str, what_for: For, common: &'a Common) -> Question<'a> {
+    Question {
+        whole: None,
+        ..question(command, what_for, common)
+    }
+}
+
+/// Says what to do about a fault.
 fn explain(fault: Fault, tables: &Tables, session: &Session) -> Fault {
     match tables.explain(fault) {
         Fault::ReadOnly(cause) => {
@@ -112,28 +71,19 @@ fn explain(fault: Fault, tables: &Tables, session: &Session) -> Fault {
     }
 }
 
-/// Runs `work`, which must be repeatable, until no other transaction is in conflict.
-fn again<T>(
-    session: &mut Session,
-    mut work: impl FnMut(&mut Session) -> Result<T, Fault>,
-) -> Result<T, Fault> {
-    loop {
-        match work(session) {
-            Err(fault @ (Fault::Conflict(_) | Fault::Interrupted(_))) => {
-                session.tell(Level::Info, &format!("{fault}; trying again"));
-                sleep(PAUSE);
-            }
-            done => return done,
-        }
+/// The queue of this name.
+fn find<T>(name: &str, asker: &mut Asker<T>) -> Result<Found, Fault> {
+    let (tables, session) = (&asker.tables, &mut asker.inspector.session);
+    match session.run(&FindQueue { tables, name })? {
+        Some(found) => Ok(found),
+        None => Err(missing(name, asker)),
     }
 }
 
-/// The queue of this name.
-fn find(name: &str, tables: &Tables, session: &mut Session) -> Result<Found, Fault> {
-    match session.run(&FindQueue { tables, name })? {
-        Some(found) => Ok(found),
-        None => Err(Fault::Final(missing_queue(name, tables, session)?)),
-    }
+/// Why there is no queue of this name.
+fn missing<T>(name: &str, asker: &mut Asker<T>) -> Fault {
+    let missing = missing_queue(name, &asker.tables, &mut asker.inspector.session);
+    missing.map_or_else(|fault| fault, Fault::Final)
 }
 
 /// The exit code for several jobs of which some could not be changed: the greatest code counts.

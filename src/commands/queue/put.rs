@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::records::check_files;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::text::shown;
-use crate::commands::cannot_write;
+use crate::commands::output::cannot_write;
 use crate::isolated::process::{end, fork_isolated};
 use crate::isolated::query::Message;
 use crate::queue::Put;
@@ -49,7 +49,7 @@ struct Stop;
 /// # Errors
 /// Why it failed.
 pub fn put(command_line: CommandLine) -> anyhow::Result<Ending> {
-    let (put, log) = settings::queue::put(command_line)?;
+    let (put, common) = settings::queue::put(command_line)?;
     if put.source.reads_stdin() && was_closed(libc::STDIN_FILENO) {
         let line = "cannot read stdin: it is closed";
         return Err(Failure::new(Reason::Usage, line).into());
@@ -71,10 +71,10 @@ pub fn put(command_line: CommandLine) -> anyhow::Result<Ending> {
     };
     let signals = Signals::collect().map_err(refused)?;
     let (pid, link) = fork_isolated(
-        |link, parent| feed(&put, log.shown, &link, parent),
+        |link, parent| feed(&put, &common, &link, parent),
         Message::<Fed>::Failed,
     )?;
-    let mut printer = Printer::new(&put, log, link, signals);
+    let mut printer = Printer::new(&put, &common, link, signals);
     let outcome = printer.run().map_err(refused);
     end(pid);
     printer.hear_the_rest();
@@ -85,7 +85,7 @@ pub fn put(command_line: CommandLine) -> anyhow::Result<Ending> {
             // Without a session nothing has begun, so there is nothing to report.
             if printer.has_session {
                 let put = printer.what_is_put_if_any();
-                log.error(format_args!("stopped by a signal{put}"));
+                common.log.error(format_args!("stopped by a signal{put}"));
             }
             Ok(Ending::Signal(signal))
         }

@@ -1,8 +1,8 @@
 //! `dblock queue retry`: makes dead and delayed jobs due now.
 
-use super::{Question, Worst, again, find, jobs};
+use super::{Worst, find, jobs, long_question};
 use crate::base::exit::Ending;
-use crate::commands::print_done;
+use crate::commands::output::print_done;
 use crate::queue::{Changed, For, State, retry as retry_job, retry_dead};
 use crate::settings;
 use crate::settings::cli::CommandLine;
@@ -13,42 +13,31 @@ use crate::settings::queue::Jobs;
 /// # Errors
 /// Why it failed.
 pub fn retry(command_line: CommandLine) -> anyhow::Result<Ending> {
-    let (of_jobs, log) = settings::queue::of_jobs(command_line)?;
-    let name = &of_jobs.queue;
-    let question = Question {
-        names: ("dblock queue retry", c"dblock-retry"),
-        what_for: For::Writing,
-        connection: &of_jobs.connection,
-        is_long: true,
-        log,
-    };
+    let (of_jobs, common) = settings::queue::of_jobs(command_line)?;
+    let (name, log) = (&of_jobs.queue, common.log);
+    let question = long_question("dblock queue retry", For::Writing, &common);
     let mut retried = 0;
     let mut due = Vec::new();
     let worst = Worst::new();
     match &of_jobs.jobs {
         Jobs::Dead => {
-            question.ask(
-                |asker, tables| {
-                    let queue = find(name, tables, &mut asker.inspector.session)?;
-                    let mut count = 0;
-                    again(&mut asker.inspector.session, |session| {
-                        retry_dead(&queue, tables, session, |jobs| count += jobs)
-                    })?;
-                    asker.report(count);
-                    Ok(())
-                },
-                |jobs: u64| retried += jobs,
-            )?;
+            retried = question.ask_one(|asker| {
+                let queue = find(name, asker)?;
+                let mut count = 0;
+                asker.again(|tables, session| {
+                    retry_dead(&queue, tables, session, |jobs| count += jobs)
+                })?;
+                Ok(count)
+            })?;
         }
         Jobs::Ids(ids) => {
             question.ask(
-                |asker, tables| {
-                    let queue = find(name, tables, &mut asker.inspector.session)?;
+                |asker| {
+                    let queue = find(name, asker)?;
                     for &id in ids {
-                        let changed = again(&mut asker.inspector.session, |session| {
-                            retry_job(id, &queue, tables, session)
-                        })?;
-                        asker.report((id, changed));
+                        let changed = asker
+                            .again(|tables, session| retry_job(id, &queue, tables, session))?;
+                        asker.answers.send((id, changed));
                     }
                     Ok(())
                 },

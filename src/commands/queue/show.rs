@@ -5,16 +5,15 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use super::list::{JobJson, job_json, state, worker};
-use super::{Question, find};
+use super::{find, long_question};
 use crate::base::exit::{Ending, Failure, Reason};
-use crate::base::text::{moment, printable, seconds, shown};
-use crate::commands::{in_columns, in_json, print, print_bytes, to_the_second};
+use crate::base::text::{moment, seconds, shown};
+use crate::commands::output::{print_answer, print_bytes};
+use crate::commands::table::{Table, to_the_second};
 use crate::db::Fault;
-use crate::isolated::query::Message;
 use crate::queue::{Details, For, show as show_job};
 use crate::settings;
 use crate::settings::cli::CommandLine;
-use crate::settings::queue::Shown;
 
 /// Bytes of a payload in each message to the process that prints.
 const PIECE: usize = 12 * 1024;
@@ -35,32 +34,21 @@ enum Found {
 /// # Errors
 /// Why the server could not be asked, or that there is no such job.
 pub fn show(command_line: CommandLine) -> anyhow::Result<Ending> {
-    let (show, log) = settings::queue::show(command_line)?;
-    let question = Question {
-        names: ("dblock queue show", c"dblock-show"),
-        what_for: For::Reading,
-        connection: &show.connection,
-        is_long: true,
-        log,
-    };
+    let (show, common) = settings::queue::show(command_line)?;
     let mut job: Option<Details> = None;
     let mut payload: Vec<u8> = Vec::new();
-    let server = question.ask(
-        |asker, tables| {
-            let link = asker.link();
-            let session = &mut asker.inspector.session;
-            let queue = find(&show.queue, tables, session)?;
+    let server = long_question("dblock queue show", For::Reading, &common).ask(
+        |asker| {
+            let queue = find(&show.queue, asker)?;
             let is_there = show_job(
                 &queue,
                 show.job,
-                tables,
-                session,
-                |details| {
-                    let _ = link.send(&Message::Item(Found::Job(Box::new(details))));
-                },
+                &asker.tables,
+                &mut asker.inspector.session,
+                |details| asker.answers.send(Found::Job(Box::new(details))),
                 |part| {
                     for piece in part.chunks(PIECE) {
-                        let _ = link.send(&Message::Item(Found::Payload(hex(piece))));
+                        asker.answers.send(Found::Payload(hex(piece)));
                     }
                 },
             )?;
@@ -78,10 +66,14 @@ pub fn show(command_line: CommandLine) -> anyhow::Result<Ending> {
     let Some(job) = job else {
         return Ok(Ending::Code(0));
     };
-    match show.shown {
-        Shown::Payload => print_bytes(&payload)?,
-        Shown::Json => print(&as_json(&server, &show.queue, &job, &payload))?,
-        Shown::Table => print(&as_table(&show.queue, &job, &payload))?,
+    if show.only_payload {
+        print_bytes(&payload)?;
+    } else {
+        print_answer(
+            common.json,
+            || for_programs(&server, &show.queue, &job, &payload),
+            || as_table(&show.queue, &job, &payload),
+        )?;
     }
     Ok(Ending::Code(0))
 }
@@ -133,13 +125,9 @@ fn as_table(queue: &str, job: &Details, payload: &[u8]) -> String {
         ("bytes", Some(job.payload_bytes.to_string())),
         ("payload", Some(cut + more)),
     ];
-    let rows = rows
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)));
-    let rows: Vec<_> = rows
-        .map(|(name, value)| vec![name.to_owned(), printable(&value)])
-        .collect();
-    in_columns(&rows)
+    let rows = rows.into_iter();
+    let pairs = rows.filter_map(|(name, value)| Some((name, value?)));
+    Table::of_pairs(pairs).to_string()
 }
 
 /// What `--json` prints, as `docs/queue-show.schema.json` says.
@@ -170,8 +158,13 @@ enum PayloadJson<'a> {
     Hex(String),
 }
 
-fn as_json(server: &str, queue: &str, job: &Details, payload: &[u8]) -> String {
-    in_json(&QueueShowJson {
+fn for_programs<'a>(
+    server: &'a str,
+    queue: &'a str,
+    job: &'a Details,
+    payload: &'a [u8],
+) -> QueueShowJson<'a> {
+    QueueShowJson {
         server,
         queue,
         job: job_json(&job.listed),
@@ -187,5 +180,5 @@ fn as_json(server: &str, queue: &str, job: &Details, payload: &[u8]) -> String {
             Ok(text) => PayloadJson::Text(text),
             Err(_) => PayloadJson::Hex(hex(payload)),
         },
-    })
+    }
 }

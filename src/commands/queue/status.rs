@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
-use super::Question;
+use super::long_question;
 use crate::base::exit::{Ending, Failure, Reason};
-use crate::base::text::{in_seconds, moment, printable, seconds};
-use crate::commands::{in_columns, in_json, print};
+use crate::base::text::{in_seconds, moment, seconds};
+use crate::commands::output::print_answer;
+use crate::commands::table::Table;
 use crate::queue::{Count, For, Found, MINUTES, Summary, Worker, no_such_queue, status as ask};
 use crate::settings;
 use crate::settings::cli::CommandLine;
@@ -20,29 +21,16 @@ type OfQueue = (Summary, Vec<Worker>);
 /// # Errors
 /// Why the server could not be asked, or that there is no such queue.
 pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
-    let (status, log) = settings::queue::status(command_line)?;
-    let question = Question {
-        names: ("dblock queue status", c"dblock-status"),
-        what_for: For::Reading,
-        connection: &status.connection,
-        is_long: true,
-        log,
-    };
+    let (names, common) = settings::queue::status(command_line)?;
     let mut queues: Vec<OfQueue> = Vec::new();
     let mut missing: Option<Failure> = None;
-    let server = question.ask(
-        |asker, tables| {
+    let server = long_question("dblock queue status", For::Reading, &common).ask(
+        |asker| {
+            let (tables, session) = (&asker.tables, &mut asker.inspector.session);
             let mut found = Vec::new();
-            ask(
-                &status.queues,
-                tables,
-                &mut asker.inspector.session,
-                |one| {
-                    found.push(one);
-                },
-            )?;
+            ask(&names, tables, session, |one| found.push(one))?;
             for one in found {
-                asker.report(one);
+                asker.answers.send(one);
             }
             Ok(())
         },
@@ -56,14 +44,17 @@ pub fn status(command_line: CommandLine) -> anyhow::Result<Ending> {
         },
     )?;
     if !queues.is_empty() || missing.is_none() {
-        print(&if status.json {
-            as_json(&server, &queues)
-        } else {
-            as_table(&queues)
-        })?;
+        print_answer(
+            common.json,
+            || QueueStatusJson {
+                server: &server,
+                queues: queues.iter().map(queue_json).collect(),
+            },
+            || as_table(&queues),
+        )?;
     }
     if let Some(missing) = missing {
-        log.error(missing);
+        common.log.error(missing);
         return Ok(Ending::Code(Reason::Configuration.code()));
     }
     Ok(Ending::Code(0))
@@ -80,71 +71,73 @@ fn as_table(queues: &[OfQueue]) -> String {
     if queues.is_empty() {
         return format!("{NOTHING}\n");
     }
-    let titles = [
+    let mut table = Table::new(&[
         "QUEUE", "STATE", "DUE", "DELAYED", "RUNNING", "DEAD", "OLDEST", "DONE", "FAILED",
         "WORKERS",
-    ];
-    let mut rows = vec![titles.map(str::to_owned).to_vec()];
-    let count = |count: Count| format!("{}{}", count.jobs, if count.more { "+" } else { "" });
+    ]);
+    let count = |count: Count| {
+        Some(format!(
+            "{}{}",
+            count.jobs,
+            if count.more { "+" } else { "" }
+        ))
+    };
     for (queue, workers) in queues {
         let state = match (queue.deleted, queue.paused) {
             (Some(_), _) => "being deleted",
             (None, Some(_)) => "paused",
             (None, None) => "open",
         };
-        let oldest = queue.oldest_due.map(|span| in_seconds(span).to_string());
         let alive = workers.iter().filter(|worker| !worker.gone).count();
-        rows.push(vec![
-            printable(&queue.name),
-            state.to_owned(),
+        table.row([
+            Some(queue.name.clone()),
+            Some(state.to_owned()),
             count(queue.due),
             count(queue.delayed),
             count(queue.running),
             count(queue.dead),
-            oldest.unwrap_or_else(|| "-".to_owned()),
-            format!("{}/min", rate(queue.done)),
-            format!("{}/min", rate(queue.failed)),
-            alive.to_string(),
+            queue.oldest_due.map(|span| in_seconds(span).to_string()),
+            Some(format!("{}/min", rate(queue.done))),
+            Some(format!("{}/min", rate(queue.failed))),
+            Some(alive.to_string()),
         ]);
     }
-    let mut table = in_columns(&rows);
-    if queues.iter().any(|(_, workers)| !workers.is_empty()) {
-        let titles = [
-            "QUEUE",
-            "STATE",
-            "HOST",
-            "PID",
-            "PROGRAM",
-            "MAX COMMANDS",
-            "RUNNING",
-            "FOR",
-            "RENEWED",
-        ];
-        let mut rows = vec![titles.map(str::to_owned).to_vec()];
-        for (queue, workers) in queues {
-            rows.extend(workers.iter().map(|worker| row(&queue.name, worker)));
-        }
-        table.push('\n');
-        table += &in_columns(&rows);
+    if queues.iter().all(|(_, workers)| workers.is_empty()) {
+        return table.to_string();
     }
-    table
+    format!("{table}\n{}", workers_as_table(queues))
 }
 
-fn row(queue: &str, worker: &Worker) -> Vec<String> {
-    let text = |text: &Option<String>| text.as_deref().map_or_else(|| "-".to_owned(), printable);
-    vec![
-        printable(queue),
-        if worker.gone { "gone" } else { "alive" }.to_owned(),
-        text(&worker.host),
-        worker
-            .pid
-            .map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
-        text(&worker.program),
-        worker.slots.to_string(),
-        worker.running.to_string(),
-        in_seconds(worker.started_ago).to_string(),
-        format!("{} ago", in_seconds(worker.renewed_ago)),
-    ]
+fn workers_as_table(queues: &[OfQueue]) -> Table {
+    let mut table = Table::new(&[
+        "QUEUE",
+        "STATE",
+        "HOST",
+        "PID",
+        "PROGRAM",
+        "MAX COMMANDS",
+        "RUNNING",
+        "FOR",
+        "RENEWED",
+    ]);
+    let workers = queues
+        .iter()
+        .flat_map(|(queue, workers)| workers.iter().map(|worker| (&queue.name, worker)));
+    for (queue, worker) in workers {
+        let state = if worker.gone { "gone" } else { "alive" };
+        table.row([
+            Some(queue.clone()),
+            Some(state.to_owned()),
+            worker.host.clone(),
+            worker.pid.map(|pid| pid.to_string()),
+            worker.program.clone(),
+            Some(worker.slots.to_string()),
+            Some(worker.running.to_string()),
+            Some(in_seconds(worker.started_ago).to_string()),
+            Some(format!("{} ago", in_seconds(worker.renewed_ago))),
+        ]);
+    }
+    table
 }
 
 /// What `--json` prints, as `docs/queue-status.schema.json` says.
@@ -185,11 +178,6 @@ struct WorkerJson<'a> {
     started: String,
     renewed: String,
     alive: bool,
-}
-
-fn as_json(server: &str, queues: &[OfQueue]) -> String {
-    let queues = queues.iter().map(queue_json).collect();
-    in_json(&QueueStatusJson { server, queues })
 }
 
 fn queue_json((queue, workers): &OfQueue) -> QueueJson<'_> {

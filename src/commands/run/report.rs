@@ -19,7 +19,7 @@ use crate::base::exit::Ending;
 use crate::base::log::write_at_once;
 use crate::base::text::{json_printable, moment, seconds};
 use crate::base::user::local_user;
-use crate::commands::json_value;
+use crate::commands::output::json_value;
 use crate::cron::tick_in_micros;
 use crate::settings::{ReportTo, Run};
 use crate::supervise::{LockEvent, LockEventKind, RunRecord, Summary, was_closed};

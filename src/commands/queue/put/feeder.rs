@@ -11,7 +11,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
-use crate::commands::inquiry::listener_of;
+use crate::commands::question::{CONFLICT_PAUSE, listener_of};
 use crate::commands::queue::records::{Next, Records};
 use crate::db::{Connector, Fault, Session};
 use crate::isolated::link::{Link, cut};
@@ -22,10 +22,8 @@ use crate::queue::{
     AskPacket, FindQueue, For, Outcome, Putter, missing_queue, no_such_queue, open,
 };
 use crate::schema::Tables;
+use crate::settings::Common;
 use crate::settings::queue::QueuePut;
-
-/// Pause before another try after a conflict with another transaction.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// Pause before another try if the server has no room.
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(500);
@@ -39,18 +37,18 @@ const SMALL_PACKET: usize = 16 * 1024;
 /// The main function of the process with the session.
 pub(super) fn feed(
     put: &QueuePut,
-    level: Level,
+    common: &Common,
     link: &Rc<Link>,
     parent: Pid,
 ) -> Result<(), Failure> {
     harden(parent)?;
     let command = "dblock queue put";
     let attributes = Introduction::of_command(command, parent, DEFAULT_TTL).attributes();
-    let listener = listener_of::<Fed>(link, level);
-    let connector = Connector::new(&put.connection, attributes, DEFAULT_TTL, listener)?;
+    let listener = listener_of::<Fed>(link, common.log.shown);
+    let connector = Connector::new(&common.connection, attributes, DEFAULT_TTL, listener)?;
     // The payload files may be named by descriptors, such as /dev/fd/63.
     detach_with_descriptors(c"dblock-put")?;
-    let tables = Tables::new(&put.connection.database);
+    let tables = Tables::new(&common.connection.database);
     let mut feeder = Feeder {
         put,
         connector,
@@ -58,7 +56,7 @@ pub(super) fn feed(
         session: None,
         used: Moment::now(),
         link,
-        limit: put.connection.connect_timeout,
+        limit: common.connection.connect_timeout,
         packet: None,
     };
     let begun = Moment::now();
@@ -267,7 +265,7 @@ impl Feeder<'_> {
             fault @ (Fault::Conflict(_) | Fault::Interrupted(_)) if !is_late => {
                 let line = format!("{fault}; trying again");
                 (listener_of::<Fed>(self.link, Level::Info))(Level::Info, &line);
-                sleep(PAUSE);
+                sleep(CONFLICT_PAUSE);
                 Ok(())
             }
             Fault::NoRoom(cause) if !is_late => {

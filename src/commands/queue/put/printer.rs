@@ -12,9 +12,11 @@ use super::{Fed, Stop, unreachable};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Log, write_at_once};
-use crate::commands::{cannot_write, queue};
+use crate::commands::output::cannot_write;
+use crate::commands::queue;
 use crate::isolated::link::Link;
 use crate::isolated::query::Message;
+use crate::settings::Common;
 use crate::settings::queue::{QueuePut, Source};
 use crate::supervise::Signals;
 
@@ -40,6 +42,7 @@ pub(super) enum Finished {
 pub(super) struct Printer<'a> {
     put: &'a QueuePut,
     log: Log,
+    connect_timeout: Duration,
     link: Link,
     signals: Signals,
     /// The text that is still to be printed.
@@ -62,17 +65,19 @@ pub(super) struct Printer<'a> {
 }
 
 impl<'a> Printer<'a> {
-    pub fn new(put: &'a QueuePut, log: Log, link: Link, signals: Signals) -> Self {
+    pub fn new(put: &'a QueuePut, common: &Common, link: Link, signals: Signals) -> Self {
+        let (connect_timeout, log) = (common.connection.connect_timeout, common.log);
         Self {
             put,
             log,
+            connect_timeout,
             link,
             signals,
             text: Vec::new(),
             jobs: 0,
             in_doubt: 0,
             is_forgotten: false,
-            deadline: Some(Moment::now() + put.connection.connect_timeout),
+            deadline: Some(Moment::now() + connect_timeout),
             has_session: false,
             last_note: "connecting".to_owned(),
             signal: None,
@@ -137,14 +142,14 @@ impl<'a> Printer<'a> {
     }
 
     fn is_late(&self) -> Finished {
-        let limit = self.put.connection.connect_timeout;
-        self.ended(Finished::Failed(unreachable(limit, &self.last_note)))
+        let failure = unreachable(self.connect_timeout, &self.last_note);
+        self.ended(Finished::Failed(failure))
     }
 
     /// Stops after the current transaction.
     fn stop(&mut self) {
         let _ = self.link.send(&Stop);
-        self.deadline = Some(Moment::now() + self.put.connection.connect_timeout);
+        self.deadline = Some(Moment::now() + self.connect_timeout);
     }
 
     /// Prints a piece. A reader that stops early, such as `head`, is no error, and the jobs are put all the same. Any other error stops it,
@@ -202,7 +207,7 @@ impl<'a> Printer<'a> {
             Message::Item(Fed::Forgotten) => self.is_forgotten = true,
             Message::Item(Fed::InDoubt(jobs)) => self.in_doubt = jobs,
             Message::Item(Fed::Seeking) => {
-                let limit = self.put.connection.connect_timeout + BESIDES;
+                let limit = self.connect_timeout + BESIDES;
                 self.deadline = Some(Moment::now() + limit);
             }
             Message::Item(Fed::Found) => {

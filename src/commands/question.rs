@@ -1,0 +1,228 @@
+//! A command that asks a server. A process of its own has the session and asks; this one waits within a limit, and gets the answers. A
+//! subcommand says by which rule the server is chosen, what is asked, and what is done with an answer.
+
+use std::ffi::CString;
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::unistd::Pid;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::base::exit::{Failure, Reason};
+use crate::base::log::{Level, Listener};
+use crate::db::{ConnectOptions, Connector, Fault, Session};
+use crate::isolated::link::{Link, cut};
+use crate::isolated::process::{detach, harden};
+use crate::isolated::query::{self, Limits, Message};
+use crate::lock::named::Inspector;
+use crate::lock::{DEFAULT_TTL, Introduction};
+use crate::schema::Tables;
+use crate::settings::Common;
+
+/// Limit for a whole command, as a multiple of the connect timeout.
+const WHOLE: u32 = 3;
+
+/// After this fraction of the connect timeout it reports that every server is read-only, which leaves time to print that.
+const PATIENCE: f64 = 0.8;
+
+/// Pause before another try after a conflict with another transaction.
+pub const CONFLICT_PAUSE: Duration = Duration::from_millis(20);
+
+/// Connects to a server that can answer, within the given time.
+type Reach<'a> = Box<dyn Fn(&Connector, &Tables, Duration) -> Result<Inspector, Failure> + 'a>;
+
+/// What a subcommand asks a server.
+pub struct Question<'a> {
+    /// The subcommand, as it is typed. The process that asks is named after its last word.
+    pub command: &'static str,
+    /// What a message calls the whole, if the process that asks has ended.
+    pub called: &'static str,
+    /// What a message calls the last answer, if nothing came after it.
+    pub last: &'static str,
+    /// The server, and what is logged.
+    pub common: &'a Common,
+    /// How long it may take in total; `None`: no limit.
+    pub whole: Option<Duration>,
+    /// How to connect to a server that can answer.
+    pub reach: Reach<'a>,
+    /// Adds to a fault what to do about it.
+    pub explain: fn(Fault, &Tables, &Session) -> Fault,
+}
+
+impl<'a> Question<'a> {
+    /// A question of this `command`, to the server that `reach` connects to.
+    pub fn new<S: Into<Inspector>>(
+        command: &'static str,
+        common: &'a Common,
+        reach: impl Fn(&Connector, &Tables, Duration) -> Result<S, Failure> + 'a,
+    ) -> Self {
+        Self {
+            command,
+            called: command,
+            last: "what was found last",
+            common,
+            whole: limits(&common.connection).whole,
+            reach: Box::new(move |connector, tables, patience| {
+                reach(connector, tables, patience).map(Into::into)
+            }),
+            explain: |fault, _, _| fault,
+        }
+    }
+
+    /// Has `work` ask the server, and passes on each answer. Returns the server's name.
+    ///
+    /// # Errors
+    /// Why there is no whole answer.
+    pub fn ask<T: Serialize + DeserializeOwned>(
+        &self,
+        work: impl FnOnce(&mut Asker<T>) -> Result<(), Fault>,
+        on_answer: impl FnMut(T),
+    ) -> Result<String, Failure> {
+        query::ask(
+            self.called,
+            |link, parent| self.work(work, &link, parent),
+            Limits {
+                connect: self.common.connection.connect_timeout,
+                whole: self.whole,
+            },
+            self.common.log,
+            on_answer,
+            |_| self.last.to_owned(),
+        )
+    }
+
+    /// As [`Question::ask`], for a single answer.
+    ///
+    /// # Errors
+    /// As [`Question::ask`].
+    pub fn ask_one<T: Serialize + DeserializeOwned>(
+        &self,
+        work: impl FnOnce(&mut Asker<T>) -> Result<T, Fault>,
+    ) -> Result<T, Failure> {
+        let mut answer = None;
+        self.ask(
+            |asker| {
+                let one = work(asker)?;
+                asker.answers.send(one);
+                Ok(())
+            },
+            |one| answer = Some(one),
+        )?;
+        answer.ok_or_else(|| Failure::new(Reason::Internal, "the server gave no answer"))
+    }
+
+    /// The main function of the process that asks. It ends its session before its last message.
+    fn work<T: Serialize>(
+        &self,
+        work: impl FnOnce(&mut Asker<T>) -> Result<(), Fault>,
+        link: &Rc<Link>,
+        parent: Pid,
+    ) -> Result<(), Failure> {
+        let connection = &self.common.connection;
+        let introduction = Introduction::of_command(self.command, parent, DEFAULT_TTL);
+        let listener = listener_of::<T>(link, self.common.log.shown);
+        let connector = begin(&introduction, connection, listener, link)?;
+        let tables = Tables::new(&connection.database);
+        let patience = connection.connect_timeout.mul_f64(PATIENCE);
+        let inspector = (self.reach)(&connector, &tables, patience)?;
+        let server = inspector.session.to_string();
+        let _ = link.send(&Message::<T>::Reached(cut(&server)));
+        let mut asker = Asker {
+            inspector,
+            tables,
+            answers: Answers(Rc::clone(link), PhantomData),
+        };
+        work(&mut asker).map_err(|fault| {
+            let fault = (self.explain)(fault, &asker.tables, &asker.inspector.session);
+            fault.into_failure(&server)
+        })?;
+        drop(asker);
+        let _ = link.send(&Message::<T>::Done);
+        Ok(())
+    }
+}
+
+/// The limits of a command that waits for nothing but answers.
+pub fn limits(connection: &ConnectOptions) -> Limits {
+    let connect = connection.connect_timeout;
+    Limits {
+        connect,
+        whole: Some(connect.saturating_mul(WHOLE)),
+    }
+}
+
+/// What the process that asks works with.
+pub struct Asker<T> {
+    /// The session.
+    pub inspector: Inspector,
+    /// dblock's tables there.
+    pub tables: Tables,
+    /// Where the answers go.
+    pub answers: Answers<T>,
+}
+
+impl<T> Asker<T> {
+    /// Does something to the tables, again after each temporary fault. After such a fault it must have changed nothing, or be repeatable.
+    ///
+    /// # Errors
+    /// Any other fault.
+    pub fn again<R>(
+        &mut self,
+        mut work: impl FnMut(&Tables, &mut Session) -> Result<R, Fault>,
+    ) -> Result<R, Fault> {
+        let session = &mut self.inspector.session;
+        loop {
+            match work(&self.tables, session) {
+                Err(fault @ (Fault::Conflict(_) | Fault::Interrupted(_))) => {
+                    session.tell(Level::Info, &format!("{fault}; trying again"));
+                    sleep(CONFLICT_PAUSE);
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+/// Sends answers to the process that prints.
+pub struct Answers<T>(Rc<Link>, PhantomData<T>);
+
+impl<T: Serialize> Answers<T> {
+    /// Sends one.
+    pub fn send(&self, answer: T) {
+        let _ = self.0.send(&Message::Item(answer));
+    }
+}
+
+/// Begins a process that asks: it protects its secrets, and gives up what belongs to the process that prints, which is that of the
+/// introduction. Its name is the last word of the introduction's command.
+///
+/// # Errors
+/// [`Reason::OsRefused`]; [`Reason::Configuration`] when a file cannot be used.
+pub fn begin(
+    introduction: &Introduction,
+    connection: &ConnectOptions,
+    listener: Listener,
+    link: &Link,
+) -> Result<Connector, Failure> {
+    harden(introduction.pid)?;
+    // Read the options before the descriptors are closed: a password file may be named by an inherited descriptor.
+    let attributes = introduction.attributes();
+    let connector = Connector::new(connection, attributes, introduction.ttl, listener)?;
+    let word = introduction.command.rsplit(' ').next().unwrap_or_default();
+    let name = CString::new(format!("dblock-{word}")).unwrap_or_default();
+    detach(link, &name)?;
+    Ok(connector)
+}
+
+/// Sends each step to the process that prints, and statements too if they are shown.
+pub fn listener_of<T: Serialize>(link: &Rc<Link>, shown: Level) -> Listener {
+    let link = Rc::clone(link);
+    Rc::new(move |level, text| {
+        if level < Level::Statement || shown == Level::Statement {
+            let _ = link.send(&Message::<T>::Note(level, cut(text)));
+        }
+    })
+}
