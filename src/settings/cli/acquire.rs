@@ -1,16 +1,13 @@
 //! `dblock acquire`: a lock that spans several commands of a script.
 
-use clap::Command;
-
 use super::setting::{Files, SETTING, Setting, Takes};
-use super::{Definition, Subcommand, args, connection, output, run};
+use super::{Definition, Subcommand, connection, output, run};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Acquire,
     name: "acquire",
     about: "Acquire a lock that spans several commands of a script, and print its token",
-    define,
     settings: &[
         run::WHICH_LOCK,
         SETTINGS,
@@ -18,7 +15,9 @@ pub const DEFINITION: Definition = Definition {
         output::VERBOSITY,
         connection::SETTINGS,
     ],
+    usage: Some("dblock acquire [OPTIONS] --name <NAME>"),
     arguments: &[],
+    help: HELP,
 };
 
 /// The TTL of the lock. An option file's `ttl` and `wait` are for runs, and do not count here.
@@ -54,13 +53,6 @@ pub const SETTINGS: &[Setting] = &[
         ..SETTING
     },
 ];
-
-fn define(command: Command) -> Command {
-    command
-        .override_usage("dblock acquire [OPTIONS] --name <NAME>")
-        .args(args(DEFINITION.settings))
-        .after_help(HELP)
-}
 
 const HELP: &str = "\
 It needs dblock's tables (dblock init). The lock is held until dblock release TOKEN, or until its TTL expires. dblock renew

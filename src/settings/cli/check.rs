@@ -1,22 +1,17 @@
 //! `dblock check`: whether a server is fit to lock on.
 
-use clap::Command;
-
-use super::{Definition, Subcommand, args, connection, output};
+use super::{Definition, Subcommand, connection, output};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Check,
     name: "check",
     about: "Check whether a server is fit to lock on, and how fast it is",
-    define,
     settings: &[output::JSON, output::VERBOSITY, connection::SETTINGS],
+    usage: None,
     arguments: &[],
+    help: HELP,
 };
-
-fn define(command: Command) -> Command {
-    command.args(args(DEFINITION.settings)).after_help(HELP)
-}
 
 const HELP: &str = "\
 It acquires and releases a test lock over two connections. Where dblock's tables exist it does the same with a durable lock.

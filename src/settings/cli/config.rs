@@ -1,15 +1,12 @@
 //! `dblock config`: which settings are in force. It takes whatever `dblock run` takes.
 
-use clap::Command;
-
-use super::{Definition, Subcommand, args, arguments, connection, output, run};
+use super::{Argument, Definition, Number, Subcommand, connection, output, run};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Config,
     name: "config",
     about: "Print every setting in force and where it comes from",
-    define,
     settings: &[
         output::JSON,
         run::WHICH_LOCK,
@@ -17,20 +14,15 @@ pub const DEFINITION: Definition = Definition {
         output::VERBOSITY,
         connection::SETTINGS,
     ],
-    arguments: &["command"],
+    usage: Some("dblock config [OPTIONS] [--] [COMMAND] [ARG]..."),
+    arguments: &[Argument::new(
+        "command",
+        "COMMAND",
+        Number::CommandIfAny,
+        "The command; it is not run",
+    )],
+    help: HELP,
 };
-
-fn define(command: Command) -> Command {
-    command
-        .override_usage("dblock config [OPTIONS] [--] [COMMAND] [ARG]...")
-        .args(args(DEFINITION.settings))
-        .arg(
-            arguments("command", "COMMAND")
-                .help("The command; it is not run")
-                .trailing_var_arg(true),
-        )
-        .after_help(HELP)
-}
 
 const HELP: &str = "\
 A flag beats the environment, which beats [dblock] in a MySQL option file, which beats [client] there, which beats the

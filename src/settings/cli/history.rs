@@ -1,23 +1,27 @@
 //! `dblock history`: what ran where, when, and how it ended.
 
-use clap::Command;
-
 use super::setting::{SETTING, Setting, Takes};
-use super::{Definition, Subcommand, args, arguments, connection, output};
+use super::{Argument, Definition, Number, Subcommand, connection, output};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::History,
     name: "history",
     about: "Show what ran where, when, and how it ended",
-    define,
     settings: &[
         SETTINGS,
         output::JSON,
         output::VERBOSITY,
         connection::SETTINGS,
     ],
-    arguments: &["names"],
+    usage: None,
+    arguments: &[Argument::new(
+        "names",
+        "NAME",
+        Number::Any,
+        "The locks to show; all if not given",
+    )],
+    help: HELP,
 };
 
 /// The settings of this subcommand alone.
@@ -44,13 +48,6 @@ pub const SETTINGS: &[Setting] = &[
         ..SETTING
     },
 ];
-
-fn define(command: Command) -> Command {
-    command
-        .arg(arguments("names", "NAME").help("The locks to show; all if not given"))
-        .args(args(DEFINITION.settings))
-        .after_help(HELP)
-}
 
 const HELP: &str = "\
 The newest run comes last. All times are in UTC, by the server's clock. TIME is when the command started, or when the run was

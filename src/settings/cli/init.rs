@@ -1,18 +1,17 @@
 //! `dblock init`: creates dblock's tables, or upgrades them.
 
-use clap::Command;
-
 use super::setting::{SETTING, Setting, Takes};
-use super::{Definition, Subcommand, args, connection, output};
+use super::{Definition, Subcommand, connection, output};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Init,
     name: "init",
     about: "Create dblock's tables, or upgrade them",
-    define,
     settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
+    usage: None,
     arguments: &[],
+    help: HELP,
 };
 
 /// The settings of this subcommand alone.
@@ -36,10 +35,6 @@ pub const SETTINGS: &[Setting] = &[
         ..SETTING
     },
 ];
-
-fn define(command: Command) -> Command {
-    command.args(args(DEFINITION.settings)).after_help(HELP)
-}
 
 const HELP: &str = "\
 Run it once before you use any of these: run with --durable, --once-at, --once-per, --record or --token, acquire, renew, release,

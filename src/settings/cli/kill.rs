@@ -1,18 +1,22 @@
 //! `dblock kill`: kills the holder of a lock.
 
-use clap::{ArgAction, Command};
-
 use super::setting::{Files, SETTING, Setting, Takes};
-use super::{Definition, Subcommand, args, arguments, connection, output};
+use super::{Argument, Definition, Number, Subcommand, connection, output};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Kill,
     name: "kill",
     about: "End the holder of a lock, and its command",
-    define,
     settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
-    arguments: &["holder"],
+    usage: Some("dblock kill [OPTIONS] <NAME>[#<SLOT>]"),
+    arguments: &[Argument::new(
+        "holder",
+        "NAME[#SLOT]",
+        Number::One,
+        "The lock, and the slot if several are held: backup#2",
+    )],
+    help: HELP,
 };
 
 /// How long to wait for the end of the command. An option file's `wait` is for runs, and does not count here.
@@ -41,20 +45,6 @@ pub const SETTINGS: &[Setting] = &[
         ..SETTING
     },
 ];
-
-fn define(command: Command) -> Command {
-    command
-        .override_usage("dblock kill [OPTIONS] <NAME>[#<SLOT>]")
-        .arg(
-            arguments("holder", "NAME[#SLOT]")
-                .help("The lock, and the slot if several are held: backup#2")
-                .required(true)
-                .num_args(1)
-                .action(ArgAction::Set),
-        )
-        .args(args(DEFINITION.settings))
-        .after_help(HELP)
-}
 
 const HELP: &str = "\
 The holder's dblock ends its command with SIGTERM, then SIGKILL, and exits with 74. It does not reacquire the lock, whatever

@@ -1,8 +1,9 @@
-//! The command line: one file for each subcommand, and one table row for each setting. Values stay bytes here. Only the subcommand that
+//! The command line: one file for each subcommand, and one table row for each setting and argument. Values stay bytes here. Only the subcommand that
 //! runs is defined: to define all of them took a quarter of the start-up time. `crates/generate` compiles this folder, too, so it imports
 //! only clap and std.
 
 pub mod acquire;
+mod argument;
 mod check;
 mod config;
 pub mod connection;
@@ -20,8 +21,9 @@ mod status;
 
 use std::ffi::{OsStr, OsString};
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{ArgMatches, Command};
 
+use argument::{Argument, Number};
 pub use setting::{Files, Setting, Takes};
 
 /// The subcommands of dblock.
@@ -102,11 +104,35 @@ pub struct Definition {
     subcommand: Subcommand,
     name: &'static str,
     about: &'static str,
-    /// Adds its arguments and its help.
-    define: fn(Command) -> Command,
     settings: &'static [&'static [Setting]],
-    /// clap's names of the arguments without an option, in order.
-    arguments: &'static [&'static str],
+    /// How it is typed; `None`: as clap would say.
+    usage: Option<&'static str>,
+    /// The arguments without an option, in order.
+    arguments: &'static [Argument],
+    /// What its help says below the options.
+    help: &'static str,
+}
+
+impl Definition {
+    /// Adds all but its name and what it is about.
+    fn define(&self, command: Command) -> Command {
+        let options = self.settings.iter().copied().flatten();
+        let command = match self.usage {
+            Some(usage) => command.override_usage(usage),
+            None => command,
+        };
+        command
+            .args(options.filter_map(Setting::arg))
+            .args(self.arguments.iter().map(Argument::arg))
+            .after_help(self.help)
+    }
+
+    /// The one with this name.
+    fn find(all: &'static [Self], name: &str) -> &'static Self {
+        let mut all = all.iter();
+        all.find(|definition| definition.name == name)
+            .expect("clap knows no other")
+    }
 }
 
 /// A subcommand that has subcommands.
@@ -116,18 +142,19 @@ pub struct Group {
     /// In the order of the help.
     subcommands: &'static [Definition],
     help: &'static str,
-    /// Adds its subcommands. Only the one that runs is defined.
+    /// Defines it, but none of its subcommands.
     define: fn(Command) -> Command,
-    /// Adds and defines all of its subcommands.
-    define_all: fn(Command) -> Command,
+    /// Defines the one of its subcommands that the command is named after.
+    define_one: fn(Command) -> Command,
 }
 
 impl Group {
-    fn add_to(&self, command: Command, defined: Defined) -> Command {
+    /// Adds all but its name and what it is about.
+    fn define(&self, command: Command, defined: Defined) -> Command {
         command
             .subcommand_required(true)
             .arg_required_else_help(true)
-            .subcommands(defined.all(self.subcommands))
+            .subcommands(defined.all(self.subcommands, self.define_one))
             .after_help(self.help)
     }
 }
@@ -136,26 +163,26 @@ impl Group {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Defined {
     /// Now.
+    #[allow(dead_code, reason = "crates/generate needs it")]
     Now,
     /// When the subcommand runs ([`Command::defer`]).
     WhenItRuns,
 }
 
 impl Defined {
-    fn add(self, command: Command, define: fn(Command) -> Command) -> Command {
-        match self {
-            Self::Now => define(command),
-            Self::WhenItRuns => command.defer(define),
-        }
-    }
-
-    /// Defines these subcommands of a command.
-    fn all(self, definitions: &'static [Definition]) -> impl Iterator<Item = Command> {
-        let subcommand = move |definition: &Definition| {
+    /// These subcommands of a command, of which `define` defines the one that its argument is named after.
+    fn all(
+        self,
+        definitions: &'static [Definition],
+        define: fn(Command) -> Command,
+    ) -> impl Iterator<Item = Command> {
+        definitions.iter().map(move |definition| {
             let command = Command::new(definition.name).about(definition.about);
-            self.add(command, definition.define)
-        };
-        definitions.iter().map(subcommand)
+            match self {
+                Self::Now => definition.define(command),
+                Self::WhenItRuns => command.defer(define),
+            }
+        })
     }
 }
 
@@ -175,6 +202,14 @@ const SUBCOMMANDS: &[Definition] = &[
 
 /// In the order of the help, after the other subcommands.
 const GROUPS: &[Group] = &[cron::GROUP, queue::GROUP];
+
+/// The token of `dblock renew` and `dblock release`.
+const TOKEN: Argument = Argument::new(
+    "token",
+    "TOKEN",
+    Number::AtMostOne,
+    "The token that dblock acquire printed; - reads it from stdin. Without one, DBLOCK_TOKEN gives it",
+);
 
 /// Settings by name, with their values. A switch has the value 1.
 pub type Values = Vec<(&'static str, OsString)>;
@@ -203,16 +238,13 @@ pub fn parse() -> Result<(Subcommand, CommandLine), clap::Error> {
         }
         None => (SUBCOMMANDS, name, matches),
     };
-    let mut all = definitions.iter();
-    let definition = all
-        .find(|definition| definition.name == name)
-        .expect("clap knows no other");
+    let definition = Definition::find(definitions, &name);
     let settings = definition.settings.iter().copied().flatten();
     let given = settings.filter_map(|setting| Some((setting.name, value(setting, &mut matches)?)));
     let settings = given.collect();
     let arguments = definition.arguments.iter();
     let arguments = arguments
-        .filter_map(|id| matches.remove_many::<OsString>(id))
+        .filter_map(|argument| matches.remove_many::<OsString>(argument.id))
         .flatten();
     let command_line = CommandLine {
         settings,
@@ -225,12 +257,13 @@ pub fn parse() -> Result<(Subcommand, CommandLine), clap::Error> {
 pub fn dblock(defined: Defined) -> Command {
     let groups = GROUPS.iter().map(|group| {
         let command = Command::new(group.name).about(group.about);
-        let define = match defined {
-            Defined::Now => group.define_all,
-            Defined::WhenItRuns => group.define,
-        };
-        defined.add(command, define)
+        match defined {
+            Defined::Now => group.define(command, defined),
+            Defined::WhenItRuns => command.defer(group.define),
+        }
     });
+    let define =
+        |command: Command| Definition::find(SUBCOMMANDS, command.get_name()).define(command);
     Command::new("dblock")
         .version(env!("CARGO_PKG_VERSION"))
         .about(
@@ -239,7 +272,7 @@ pub fn dblock(defined: Defined) -> Command {
         )
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands(defined.all(SUBCOMMANDS))
+        .subcommands(defined.all(SUBCOMMANDS, define))
         .subcommands(groups)
 }
 
@@ -265,19 +298,6 @@ pub fn default_of(name: &str) -> &'static str {
 pub fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
     let settings = run::DEFINITION.settings.iter().copied().flatten();
     settings.filter_map(|setting| Some((setting.name, setting.variable?)))
-}
-
-fn args(settings: &[&'static [Setting]]) -> impl Iterator<Item = Arg> {
-    settings.iter().copied().flatten().filter_map(Setting::arg)
-}
-
-/// The arguments without an option, any number of them.
-fn arguments(id: &'static str, name: &'static str) -> Arg {
-    Arg::new(id)
-        .value_name(name)
-        .value_parser(value_parser!(OsString))
-        .num_args(0..)
-        .action(ArgAction::Append)
 }
 
 /// The value of a setting, if it is given.

@@ -1,18 +1,17 @@
 //! `dblock renew`: extends a lock of dblock acquire.
 
-use clap::{ArgAction, Command};
-
 use super::setting::{Files, SETTING, Setting, Takes};
-use super::{Definition, Subcommand, args, arguments, connection, output};
+use super::{Definition, Subcommand, TOKEN, connection, output};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Renew,
     name: "renew",
     about: "Renew a lock that dblock acquire acquired",
-    define,
     settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
-    arguments: &["token"],
+    usage: Some("dblock renew [OPTIONS] [TOKEN]"),
+    arguments: &[TOKEN],
+    help: HELP,
 };
 
 /// The new TTL. An option file's `ttl` is for runs, and does not count here.
@@ -26,19 +25,6 @@ pub const TTL: Setting = Setting {
 
 /// The settings of this subcommand alone.
 pub const SETTINGS: &[Setting] = &[TTL];
-
-fn define(command: Command) -> Command {
-    command
-        .override_usage("dblock renew [OPTIONS] [TOKEN]")
-        .arg(
-            arguments("token", "TOKEN")
-                .help("The token that dblock acquire printed; - reads it from stdin. Without one, DBLOCK_TOKEN gives it")
-                .num_args(0..=1)
-                .action(ArgAction::Set),
-        )
-        .args(args(DEFINITION.settings))
-        .after_help(HELP)
-}
 
 const HELP: &str = "\
 The lock is held for its TTL from now on, or for the --ttl given here. A lock that has expired can still be renewed if nobody

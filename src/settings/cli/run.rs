@@ -1,24 +1,28 @@
 //! `dblock run`: how a command is run. A new option is a row here, its meaning goes into `settings/run.rs`, and its field into the type
 //! of the room that uses it.
 
-use clap::Command;
-
 use super::setting::{Files, SETTING, Setting, Takes};
-use super::{Definition, Subcommand, args, arguments, connection, output};
+use super::{Argument, Definition, Number, Subcommand, connection, output};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Run,
     name: "run",
     about: "Run a command while holding a lock, and exit with its exit code",
-    define,
     settings: &[
         WHICH_LOCK,
         SETTINGS,
         output::VERBOSITY,
         connection::SETTINGS,
     ],
-    arguments: &["command"],
+    usage: Some("dblock run [OPTIONS] --name <NAME> [--] <COMMAND> [ARG]..."),
+    arguments: &[Argument::new(
+        "command",
+        "COMMAND",
+        Number::Command,
+        "The command to run, and its arguments",
+    )],
+    help: HELP,
 };
 
 /// The lock, and the part of it.
@@ -171,20 +175,6 @@ pub const SETTINGS: &[Setting] = &[
         ..SETTING
     },
 ];
-
-fn define(command: Command) -> Command {
-    command
-        .override_usage("dblock run [OPTIONS] --name <NAME> [--] <COMMAND> [ARG]...")
-        .args(args(DEFINITION.settings))
-        .arg(
-            arguments("command", "COMMAND")
-                .help("The command to run, and its arguments")
-                .required(true)
-                .num_args(1..)
-                .trailing_var_arg(true),
-        )
-        .after_help(HELP)
-}
 
 const HELP: &str = "\
 Durations are 90s, 5m, 1h 30m; a bare number, also with a decimal point, is seconds.

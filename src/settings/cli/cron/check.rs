@@ -1,19 +1,22 @@
 //! `dblock cron check`: reads a crontab.
 
-use clap::Command;
-
 use super::super::setting::{Files, SETTING, Setting, Takes};
-use super::super::{Cron, Definition, Subcommand, args};
-use super::file;
+use super::super::{Argument, Cron, Definition, Number, Subcommand};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Cron(Cron::Check),
     name: "check",
     about: "Check a crontab, and show when its jobs are due",
-    define,
     settings: &[SETTINGS],
-    arguments: &["file"],
+    usage: None,
+    arguments: &[Argument::new(
+        "file",
+        "FILE",
+        Number::One,
+        "The crontab; - is stdin",
+    )],
+    help: HELP,
 };
 
 /// How many times are shown.
@@ -28,13 +31,6 @@ pub const NEXT: Setting = Setting {
 };
 
 const SETTINGS: &[Setting] = &[NEXT];
-
-fn define(command: Command) -> Command {
-    command
-        .arg(file("The crontab; - is stdin"))
-        .args(args(DEFINITION.settings))
-        .after_help(HELP)
-}
 
 const HELP: &str = "\
 Each error in the crontab is a line on stderr: FILE:LINE, and what is wrong. If there is none, each job is shown with its next

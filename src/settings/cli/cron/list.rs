@@ -1,22 +1,17 @@
 //! `dblock cron list`: all jobs.
 
-use clap::Command;
-
-use super::super::{Cron, Definition, Subcommand, args, connection, output};
+use super::super::{Cron, Definition, Subcommand, connection, output};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Cron(Cron::List),
     name: "list",
     about: "Show each job: its next tick, and when and where it ran last and how that ended",
-    define,
     settings: &[output::JSON, output::VERBOSITY, connection::SETTINGS],
+    usage: None,
     arguments: &[],
+    help: HELP,
 };
-
-fn define(command: Command) -> Command {
-    command.args(args(DEFINITION.settings)).after_help(HELP)
-}
 
 const HELP: &str = "\
 A job is late if its tick has been due for more than a minute and no daemon has claimed it. The lines below the table name

@@ -1,13 +1,9 @@
-//! `dblock cron`: one crontab for all hosts. One file a subcommand of it.
+//! `dblock cron`: one crontab for all hosts. One file a subcommand of it, but for those of `of_job`.
 
 pub mod check;
 pub mod list;
-pub mod pause;
-pub mod resume;
+mod of_job;
 pub mod run;
-pub mod trigger;
-
-use clap::{Arg, value_parser};
 
 use super::{Defined, Definition, Group};
 
@@ -17,36 +13,18 @@ pub const GROUP: Group = Group {
     about: "One crontab for all hosts",
     subcommands: SUBCOMMANDS,
     help: HELP,
-    define: |command| GROUP.add_to(command, Defined::WhenItRuns),
-    define_all: |command| GROUP.add_to(command, Defined::Now),
+    define: |command| GROUP.define(command, Defined::WhenItRuns),
+    define_one: |command| Definition::find(SUBCOMMANDS, command.get_name()).define(command),
 };
 
 const SUBCOMMANDS: &[Definition] = &[
     run::DEFINITION,
     check::DEFINITION,
     list::DEFINITION,
-    pause::DEFINITION,
-    resume::DEFINITION,
-    trigger::DEFINITION,
+    of_job::PAUSE,
+    of_job::RESUME,
+    of_job::TRIGGER,
 ];
-
-/// The crontab.
-fn file(help: &'static str) -> Arg {
-    Arg::new("file")
-        .value_name("FILE")
-        .value_parser(value_parser!(std::ffi::OsString))
-        .required(true)
-        .help(help)
-}
-
-/// A job.
-fn job(help: &'static str) -> Arg {
-    Arg::new("name")
-        .value_name("NAME")
-        .value_parser(value_parser!(std::ffi::OsString))
-        .required(true)
-        .help(help)
-}
 
 const HELP: &str = "\
 The format is that of a user's crontab, see crontab(5). A comment right above a line names the job and gives it options:

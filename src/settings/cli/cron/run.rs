@@ -1,19 +1,17 @@
 //! `dblock cron run`: the daemon.
 
-use clap::Command;
-
 use super::super::setting::{SETTING, Setting, Takes};
-use super::super::{Cron, Definition, Subcommand, args, connection, output};
-use super::file;
+use super::super::{Argument, Cron, Definition, Number, Subcommand, connection, output};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Cron(Cron::Run),
     name: "run",
     about: "Run the jobs of a crontab, each tick on one host",
-    define,
     settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
-    arguments: &["file"],
+    usage: Some("dblock cron run [OPTIONS] <FILE>"),
+    arguments: &[Argument::new("file", "FILE", Number::One, "The crontab")],
+    help: HELP,
 };
 
 /// The most commands that run at once.
@@ -44,14 +42,6 @@ const SCRUB_ENV: Setting = Setting {
 };
 
 const SETTINGS: &[Setting] = &[JOBS, GRACE, SCRUB_ENV];
-
-fn define(command: Command) -> Command {
-    command
-        .override_usage("dblock cron run [OPTIONS] <FILE>")
-        .args(args(DEFINITION.settings))
-        .arg(file("The crontab"))
-        .after_help(HELP)
-}
 
 const HELP: &str = "\
 Run it with the same file on every host. Each tick of a job runs on one host, by the server's clock, under a durable lock with

@@ -1,27 +1,21 @@
 //! `dblock queue cancel`: keeps jobs from running.
 
-use clap::Command;
-
-use super::super::{Definition, Queue, Subcommand, args, connection, output};
-use super::{ids, queue};
+use super::super::{Argument, Definition, Number, Queue, Subcommand, connection, output};
+use super::QUEUE;
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::Cancel),
     name: "cancel",
     about: "Delete jobs, and never retry those that are running",
-    define,
     settings: &[output::VERBOSITY, connection::SETTINGS],
-    arguments: &["queue", "ids"],
+    usage: None,
+    arguments: &[
+        QUEUE,
+        Argument::new("ids", "ID", Number::OneOrMore, "The jobs"),
+    ],
+    help: HELP,
 };
-
-fn define(command: Command) -> Command {
-    command
-        .arg(queue("The queue"))
-        .arg(ids("The jobs").required(true).num_args(1..))
-        .args(args(DEFINITION.settings))
-        .after_help(HELP)
-}
 
 const HELP: &str = "\
 A due, delayed or dead job is deleted. The command of a running job goes on to its end, but is not run again, whatever its

@@ -1,19 +1,22 @@
 //! `dblock queue create`: creates a queue.
 
-use clap::Command;
-
 use super::super::setting::{Files, SETTING, Setting, Takes};
-use super::super::{Definition, Queue, Subcommand, args, connection, output};
-use super::queue;
+use super::super::{Argument, Definition, Number, Queue, Subcommand, connection, output};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::Create),
     name: "create",
     about: "Create a queue",
-    define,
     settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
-    arguments: &["queue"],
+    usage: None,
+    arguments: &[Argument::new(
+        "queue",
+        "QUEUE",
+        Number::One,
+        "The queue: 1 to 200 bytes",
+    )],
+    help: HELP,
 };
 
 /// What a worker claims as a unit.
@@ -76,13 +79,6 @@ pub const KEEP: Setting = Setting {
 };
 
 const SETTINGS: &[Setting] = &[CLAIM, SHARDS, MAX_ATTEMPTS, RETRY_DELAY, TTL, KEEP];
-
-fn define(command: Command) -> Command {
-    command
-        .arg(queue("The queue: 1 to 200 bytes"))
-        .args(args(DEFINITION.settings))
-        .after_help(HELP)
-}
 
 const HELP: &str = "\
 You can run it again, also on several hosts at once. It leaves a queue alone that exists with the same properties. If the

@@ -1,24 +1,23 @@
 //! `dblock queue list`: the jobs of a queue.
 
-use clap::Command;
-
 use super::super::setting::{SETTING, Setting, Takes};
-use super::super::{Definition, Queue, Subcommand, args, connection, output};
-use super::queue;
+use super::super::{Definition, Queue, Subcommand, connection, output};
+use super::QUEUE;
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::List),
     name: "list",
     about: "Show the jobs of a queue",
-    define,
     settings: &[
         SETTINGS,
         output::JSON,
         output::VERBOSITY,
         connection::SETTINGS,
     ],
-    arguments: &["queue"],
+    usage: None,
+    arguments: &[QUEUE],
+    help: HELP,
 };
 
 /// Only jobs in this state.
@@ -40,13 +39,6 @@ pub const LIMIT: Setting = Setting {
 };
 
 const SETTINGS: &[Setting] = &[STATE, LIMIT];
-
-fn define(command: Command) -> Command {
-    command
-        .arg(queue("The queue"))
-        .args(args(DEFINITION.settings))
-        .after_help(HELP)
-}
 
 const HELP: &str = "\
 Running jobs come first, then due ones by priority, delayed ones by time, and dead ones, latest first. With --state done, the

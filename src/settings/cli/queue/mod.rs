@@ -1,20 +1,16 @@
-//! `dblock queue`: jobs in tables, for which a command is run. One file for each subcommand.
+//! `dblock queue`: jobs in tables, for which a command is run. One file for each subcommand, but for those of `of_queue`.
 
 pub mod cancel;
 pub mod create;
-pub mod delete;
 pub mod list;
-pub mod pause;
+mod of_queue;
 pub mod put;
-pub mod resume;
 pub mod retry;
 pub mod show;
 pub mod status;
 pub mod work;
 
-use clap::{Arg, ArgAction, value_parser};
-
-use super::{Defined, Definition, Group, arguments};
+use super::{Argument, Defined, Definition, Group, Number};
 
 /// The subcommand.
 pub const GROUP: Group = Group {
@@ -22,8 +18,8 @@ pub const GROUP: Group = Group {
     about: "A queue of jobs: workers on all hosts run a command for each",
     subcommands: SUBCOMMANDS,
     help: HELP,
-    define: |command| GROUP.add_to(command, Defined::WhenItRuns),
-    define_all: |command| GROUP.add_to(command, Defined::Now),
+    define: |command| GROUP.define(command, Defined::WhenItRuns),
+    define_one: |command| Definition::find(SUBCOMMANDS, command.get_name()).define(command),
 };
 
 const SUBCOMMANDS: &[Definition] = &[
@@ -35,33 +31,13 @@ const SUBCOMMANDS: &[Definition] = &[
     show::DEFINITION,
     retry::DEFINITION,
     cancel::DEFINITION,
-    pause::DEFINITION,
-    resume::DEFINITION,
-    delete::DEFINITION,
+    of_queue::PAUSE,
+    of_queue::RESUME,
+    of_queue::DELETE,
 ];
 
 /// The queue, which is the first argument.
-fn queue(help: &'static str) -> Arg {
-    Arg::new("queue")
-        .value_name("QUEUE")
-        .value_parser(value_parser!(std::ffi::OsString))
-        .required(true)
-        .help(help)
-}
-
-/// The ids of jobs.
-fn ids(help: &'static str) -> Arg {
-    arguments("ids", "ID").help(help)
-}
-
-/// The id of one job.
-fn id(help: &'static str) -> Arg {
-    arguments("ids", "ID")
-        .help(help)
-        .required(true)
-        .num_args(1)
-        .action(ArgAction::Set)
-}
+const QUEUE: Argument = Argument::new("queue", "QUEUE", Number::One, "The queue");
 
 const HELP: &str = "\
 A job is a payload of any bytes. It is due as soon as it is put, or delayed until its time. A worker claims it and runs a

@@ -1,19 +1,26 @@
 //! `dblock queue put`: puts jobs into a queue.
 
-use clap::Command;
-
 use super::super::setting::{SETTING, Setting, Takes};
-use super::super::{Definition, Queue, Subcommand, args, arguments, connection, output};
-use super::queue;
+use super::super::{Argument, Definition, Number, Queue, Subcommand, connection, output};
+use super::QUEUE;
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::Put),
     name: "put",
     about: "Put jobs into a queue, and print their ids",
-    define,
     settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
-    arguments: &["queue", "payloads"],
+    usage: None,
+    arguments: &[
+        QUEUE,
+        Argument::new(
+            "payloads",
+            "PAYLOAD",
+            Number::Any,
+            "What the command gets on stdin; each is a job. If none is given, all of stdin is one job. Write -- before a payload that begins with a dash",
+        ),
+    ],
+    help: HELP,
 };
 
 /// Each line of stdin is a job.
@@ -85,16 +92,6 @@ pub const EVERY: Setting = Setting {
 };
 
 const SETTINGS: &[Setting] = &[LINES, NULL, FILE, DELAY, AT, PRIORITY, KEY, EVERY];
-
-fn define(command: Command) -> Command {
-    command
-        .arg(queue("The queue"))
-        .arg(arguments("payloads", "PAYLOAD").help(
-            "What the command gets on stdin; each is a job. If none is given, all of stdin is one job. Write -- before a payload that begins with a dash",
-        ))
-        .args(args(DEFINITION.settings))
-        .after_help(HELP)
-}
 
 const HELP: &str = "\
 A payload has up to 16 MB of any bytes. Lines are put as they arrive, some hundred in one commit. The id of a job is printed

@@ -1,19 +1,23 @@
 //! `dblock queue retry`: has jobs tried again.
 
-use clap::Command;
-
 use super::super::setting::{SETTING, Setting};
-use super::super::{Definition, Queue, Subcommand, args, connection, output};
-use super::{ids, queue};
+use super::super::{Argument, Definition, Number, Queue, Subcommand, connection, output};
+use super::QUEUE;
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::Retry),
     name: "retry",
     about: "Try dead and delayed jobs now",
-    define,
     settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
-    arguments: &["queue", "ids"],
+    usage: Some(
+        "dblock queue retry [OPTIONS] <QUEUE> <ID>...\n       dblock queue retry [OPTIONS] <QUEUE> --dead",
+    ),
+    arguments: &[
+        QUEUE,
+        Argument::new("ids", "ID", Number::OneOrMoreUnless(DEAD.name), "The jobs"),
+    ],
+    help: HELP,
 };
 
 /// All that are dead.
@@ -25,15 +29,6 @@ pub const DEAD: Setting = Setting {
 };
 
 const SETTINGS: &[Setting] = &[DEAD];
-
-fn define(command: Command) -> Command {
-    command
-        .override_usage("dblock queue retry [OPTIONS] <QUEUE> <ID>...\n       dblock queue retry [OPTIONS] <QUEUE> --dead")
-        .arg(queue("The queue"))
-        .arg(ids("The jobs").required_unless_present(DEAD.name))
-        .args(args(DEFINITION.settings))
-        .after_help(HELP)
-}
 
 const HELP: &str = "\
 A dead job becomes due again, and its attempts are counted from 0. A delayed job becomes due now, and keeps its count. A due

@@ -1,24 +1,31 @@
 //! `dblock queue show`: all about one job.
 
-use clap::Command;
-
 use super::super::setting::{SETTING, Setting};
-use super::super::{Definition, Queue, Subcommand, args, connection, output};
-use super::{id, queue};
+use super::super::{Argument, Definition, Number, Queue, Subcommand, connection, output};
+use super::QUEUE;
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::Show),
     name: "show",
     about: "Show everything about a job, or its payload",
-    define,
     settings: &[
         SETTINGS,
         output::JSON,
         output::VERBOSITY,
         connection::SETTINGS,
     ],
-    arguments: &["queue", "ids"],
+    usage: None,
+    arguments: &[
+        QUEUE,
+        Argument::new(
+            "ids",
+            "ID",
+            Number::One,
+            "The job's id, as dblock queue put printed it",
+        ),
+    ],
+    help: HELP,
 };
 
 /// Prints only the payload, unchanged.
@@ -30,14 +37,6 @@ pub const PAYLOAD: Setting = Setting {
 };
 
 const SETTINGS: &[Setting] = &[PAYLOAD];
-
-fn define(command: Command) -> Command {
-    command
-        .arg(queue("The queue"))
-        .arg(id("The job's id, as dblock queue put printed it"))
-        .args(args(DEFINITION.settings))
-        .after_help(HELP)
-}
 
 const HELP: &str = "\
 The table shows the beginning of the payload. --json has all of it: as payload if it is UTF-8, otherwise as payload_hex. SELECT

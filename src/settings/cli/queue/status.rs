@@ -1,25 +1,22 @@
 //! `dblock queue status`: how many jobs there are, and which workers run them.
 
-use clap::Command;
-
-use super::super::{Definition, Queue, Subcommand, args, arguments, connection, output};
+use super::super::{Argument, Definition, Number, Queue, Subcommand, connection, output};
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::Status),
     name: "status",
     about: "Show how many jobs are due, and who works on them",
-    define,
     settings: &[output::JSON, output::VERBOSITY, connection::SETTINGS],
-    arguments: &["queues"],
+    usage: None,
+    arguments: &[Argument::new(
+        "queues",
+        "QUEUE",
+        Number::Any,
+        "The queues to show; all if not given",
+    )],
+    help: HELP,
 };
-
-fn define(command: Command) -> Command {
-    command
-        .arg(arguments("queues", "QUEUE").help("The queues to show; all if not given"))
-        .args(args(DEFINITION.settings))
-        .after_help(HELP)
-}
 
 const HELP: &str = "\
 OLDEST is how long the oldest due job has been due. DONE and FAILED are jobs a minute, over the last five whole minutes. Counts

@@ -1,19 +1,26 @@
 //! `dblock queue work`: runs a command for each job of a queue.
 
-use clap::Command;
-
 use super::super::setting::{Files, SETTING, Setting, Takes};
-use super::super::{Definition, Queue, Subcommand, args, arguments, connection, output};
-use super::queue;
+use super::super::{Argument, Definition, Number, Queue, Subcommand, connection, output};
+use super::QUEUE;
 
 /// The subcommand.
 pub const DEFINITION: Definition = Definition {
     subcommand: Subcommand::Queue(Queue::Work),
     name: "work",
     about: "Run a command for each job of a queue",
-    define,
     settings: &[SETTINGS, output::VERBOSITY, connection::SETTINGS],
-    arguments: &["queue", "command"],
+    usage: Some("dblock queue work [OPTIONS] <QUEUE> [--] <COMMAND> [ARG]..."),
+    arguments: &[
+        QUEUE,
+        Argument::new(
+            "command",
+            "COMMAND",
+            Number::Command,
+            "The command to run for each job, and its arguments. The payload replaces an argument {}",
+        ),
+    ],
+    help: HELP,
 };
 
 /// The most commands that run at once.
@@ -114,21 +121,6 @@ const SCRUB_ENV: Setting = Setting {
 const SETTINGS: &[Setting] = &[
     JOBS, BATCH, LINES, NULL, TIMEOUT, KILL_AFTER, DRAIN, ONCE, GRACE, BURY_ON, SCRUB_ENV,
 ];
-
-fn define(command: Command) -> Command {
-    command
-        .override_usage("dblock queue work [OPTIONS] <QUEUE> [--] <COMMAND> [ARG]...")
-        .args(args(DEFINITION.settings))
-        .arg(queue("The queue"))
-        .arg(
-            arguments("command", "COMMAND")
-                .help("The command to run for each job, and its arguments. The payload replaces an argument {}")
-                .required(true)
-                .num_args(1..)
-                .trailing_var_arg(true),
-        )
-        .after_help(HELP)
-}
 
 const HELP: &str = "\
 The command gets the payload on stdin, and in place of an argument that is exactly {}, but never through a shell. Its
