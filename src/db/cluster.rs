@@ -1,7 +1,6 @@
 //! A server's role in a cluster: several servers that all take writes, or one that has not joined the others.
 
-use super::fault::Fault;
-use super::statement::{Row, Statement, first_value};
+use super::ask::{Ask, ask};
 
 /// An SQL condition: this server is a member of a group in which all members take writes. A server without the plugin does not know the
 /// variables.
@@ -26,31 +25,15 @@ pub fn is_wsrep(version_comment: &str) -> bool {
 }
 
 /// Asks for [`IS_MULTI_PRIMARY`].
-pub struct AskMultiPrimary;
-
-impl Statement for AskMultiPrimary {
-    type Answer = bool;
-
-    fn sql(&self) -> String {
-        format!("/* dblock multi-primary */ SELECT {IS_MULTI_PRIMARY}")
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
-        Ok(first_value(rows)?.unwrap_or(false))
-    }
+pub fn ask_multi_primary() -> Ask<'static, bool> {
+    let sql = format!("SELECT {IS_MULTI_PRIMARY}");
+    ask("multi-primary", sql, |rows| {
+        Ok(rows.value()?.unwrap_or(false))
+    })
 }
 
 /// Asks for [`HAS_NOT_JOINED`].
-pub struct AskHasNotJoined;
-
-impl Statement for AskHasNotJoined {
-    type Answer = bool;
-
-    fn sql(&self) -> String {
-        format!("/* dblock has joined */ SELECT {HAS_NOT_JOINED}")
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
-        Ok(first_value(rows)?.unwrap_or(false))
-    }
+pub fn ask_has_not_joined() -> Ask<'static, bool> {
+    let sql = format!("SELECT {HAS_NOT_JOINED}");
+    ask("has joined", sql, |rows| Ok(rows.value()?.unwrap_or(false)))
 }

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use super::ask::{Ask, LIST, ask};
 use super::fault::Fault;
 use super::session::Session;
-use super::statement::{LIST, Row, Statement};
 use crate::base::text::cut_to_bytes;
 
 /// dblock's name in a client's attributes.
@@ -153,40 +153,23 @@ impl fmt::Display for Client {
     }
 }
 
-/// The claims of sessions, by connection id, as far as this account may see them.
-pub struct AskClaims {
-    /// [`ALL_ATTRIBUTES`] or [`OWN_ATTRIBUTES`].
-    pub table: &'static str,
-    /// One session only.
-    pub only: Option<u64>,
-}
-
 /// The table that shows every account the attributes of its own sessions.
 pub const OWN_ATTRIBUTES: &str = "session_account_connect_attrs";
 /// The table with the attributes of all sessions, for accounts that may read it.
 pub const ALL_ATTRIBUTES: &str = "session_connect_attrs";
 
-impl Statement for AskClaims {
-    type Answer = HashMap<u64, Claims>;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        let which = self
-            .only
-            .map_or_else(String::new, |id| format!(" AND PROCESSLIST_ID = {id}"));
-        let names = KNOWN.map(|name| format!("'{name}'")).join(", ");
-        format!(
-            "/* dblock client attributes */ SELECT PROCESSLIST_ID, ATTR_NAME, ATTR_VALUE \
-             FROM performance_schema.{} WHERE ATTR_NAME IN ({names}){which}",
-            self.table
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+/// The claims of sessions, by connection id, as far as this account may see them. `only`: those of one session.
+fn ask_claims(table: &'static str, only: Option<u64>) -> Ask<'static, HashMap<u64, Claims>> {
+    let which = only.map_or_else(String::new, |id| format!(" AND PROCESSLIST_ID = {id}"));
+    let names = KNOWN.map(|name| format!("'{name}'")).join(", ");
+    let sql = format!(
+        "SELECT PROCESSLIST_ID, ATTR_NAME, ATTR_VALUE \
+         FROM performance_schema.{table} WHERE ATTR_NAME IN ({names}){which}"
+    );
+    let attributes = ask("client attributes", sql, |rows| {
         let mut attributes: Vec<(u64, String, String)> = Vec::new();
-        for row in rows {
-            if let (Some(id), Some(name), Some(value)) = (row.get(0)?, row.text(1)?, row.text(2)?) {
+        for row in rows.iter() {
+            if let (Some(id), Some(name), Some(value)) = row.columns()? {
                 attributes.push((id, name, value));
             }
         }
@@ -197,37 +180,28 @@ impl Statement for AskClaims {
             all.entry(id).or_default().note(&name, &value);
         }
         Ok(all)
-    }
+    });
+    attributes.up_to(LIST)
 }
 
 /// The account and the address of a session, as `user@host:port`.
-struct AskAddress(u64);
-
-impl Statement for AskAddress {
-    type Answer = Option<String>;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock client address */ SELECT CONCAT(USER, '@', HOST) FROM information_schema.processlist WHERE ID = {}",
-            self.0
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Option<String>, Fault> {
-        rows.first().map_or(Ok(None), |row| read_address(row, 0))
-    }
+fn ask_address(id: u64) -> Ask<'static, Option<String>> {
+    let sql = format!(
+        "SELECT CONCAT(USER, '@', HOST) FROM information_schema.processlist WHERE ID = {id}"
+    );
+    ask("client address", sql, |rows| {
+        Ok(rows.value()?.map(short_address))
+    })
 }
 
-/// The account and the address in a column, cut to a limit that real ones do not reach.
-///
-/// # Errors
-/// As [`Row::text`].
-pub fn read_address(row: &Row, column: usize) -> Result<Option<String>, Fault> {
-    let address = row.text(column)?;
-    Ok(address.map(|address| cut_to_bytes(&address, LONGEST_ADDRESS).to_owned()))
+/// The account and the address of a session, cut to a limit that real ones do not reach.
+pub fn short_address(mut address: String) -> String {
+    address.truncate(cut_to_bytes(&address, LONGEST_ADDRESS).len());
+    address
 }
 
-/// As [`AskClaims`]. `Err`: the error number of a server that refuses it.
+/// The claims of sessions, by connection id, as far as this account may see them in one of the tables [`ALL_ATTRIBUTES`] and
+/// [`OWN_ATTRIBUTES`]. `only`: those of one session. `Err`: the error number of a server that refuses it.
 ///
 /// # Errors
 /// [`Fault::Gone`].
@@ -236,7 +210,7 @@ pub fn claims(
     table: &'static str,
     only: Option<u64>,
 ) -> Result<Result<HashMap<u64, Claims>, u16>, Fault> {
-    session.try_run(&AskClaims { table, only })
+    session.try_run(&ask_claims(table, only))
 }
 
 /// The client of a session, in two or three round trips.
@@ -244,7 +218,7 @@ pub fn claims(
 /// # Errors
 /// [`Fault::Gone`].
 pub fn client(id: u64, session: &mut Session) -> Result<Client, Fault> {
-    let address = session.try_run(&AskAddress(id))?.ok().flatten();
+    let address = session.try_run(&ask_address(id))?.ok().flatten();
     let claims = match claims(session, ALL_ATTRIBUTES, Some(id))? {
         Ok(all) => Ok(all),
         Err(_) => claims(session, OWN_ATTRIBUTES, Some(id))?,

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::ask::{Ask, ask, ask_value, command};
 use super::fault::Fault;
 use super::session::Session;
-use super::statement::{Row, Statement, first_value};
 use crate::base::clock::Moment;
 
 /// The number of round trips, of which the median counts.
@@ -37,24 +37,16 @@ impl SessionInfo {
 }
 
 /// Asks for the [`SessionInfo`].
-pub struct AskSessionInfo;
-
-impl Statement for AskSessionInfo {
-    type Answer = SessionInfo;
-
-    fn sql(&self) -> String {
-        "/* dblock session */ SELECT CONNECTION_ID(), CURRENT_USER(), VERSION()".to_owned()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<SessionInfo, Fault> {
-        let no_answer = || Fault::Gone("no answer".to_owned());
-        let row = rows.first().ok_or_else(no_answer)?;
+pub fn ask_session_info() -> Ask<'static, SessionInfo> {
+    let sql = "SELECT CONNECTION_ID(), CURRENT_USER(), VERSION()";
+    ask("session", sql, |rows| {
+        let (connection, account, version) = rows.one()?.columns()?;
         Ok(SessionInfo {
-            connection: row.get(0)?.ok_or_else(no_answer)?,
-            account: row.text(1)?.unwrap_or_default(),
-            version: row.text(2)?.unwrap_or_default(),
+            connection,
+            account,
+            version,
         })
-    }
+    })
 }
 
 /// The server's product, or that of a proxy in front of it.
@@ -123,7 +115,18 @@ impl Shown {
     /// # Errors
     /// The session must be dropped.
     pub fn value(&self, session: &mut Session) -> Result<Option<String>, Fault> {
-        Ok(session.try_run(self)?.ok().flatten())
+        Ok(session.try_run(&self.ask())?.ok().flatten())
+    }
+
+    fn ask(&self) -> Ask<'static, Option<String>> {
+        let (kind, name) = match self {
+            Self::Variable(name) => ("VARIABLES", name),
+            Self::Status(name) => ("STATUS", name),
+        };
+        let sql = format!("SHOW GLOBAL {kind} LIKE '{name}'");
+        ask("check value", sql, |rows| {
+            Ok(rows.optional(|row| row.at(1))?.flatten())
+        })
     }
 
     /// Whether it is on.
@@ -133,22 +136,6 @@ impl Shown {
     pub fn is_on(&self, session: &mut Session) -> Result<bool, Fault> {
         let value = self.value(session)?;
         Ok(value.is_some_and(|value| matches!(&*value.to_ascii_uppercase(), "ON" | "1")))
-    }
-}
-
-impl Statement for Shown {
-    type Answer = Option<String>;
-
-    fn sql(&self) -> String {
-        let (kind, name) = match self {
-            Self::Variable(name) => ("VARIABLES", name),
-            Self::Status(name) => ("STATUS", name),
-        };
-        format!("/* dblock check value */ SHOW GLOBAL {kind} LIKE '{name}'")
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Option<String>, Fault> {
-        rows.first().map_or(Ok(None), |row| row.text(1))
     }
 }
 
@@ -210,35 +197,18 @@ impl Login {
 }
 
 /// Asks for the [`Login`].
-pub struct AskLogin;
-
-impl Statement for AskLogin {
-    type Answer = Login;
-
-    fn sql(&self) -> String {
-        "/* dblock check login */ SHOW CREATE USER CURRENT_USER()".to_owned()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Login, Fault> {
-        // A hash of MySQL's is not valid text.
-        let statement = rows.first().map_or(Ok(None), |row| row.text(0))?;
+pub fn ask_login() -> Ask<'static, Login> {
+    // A hash of MySQL's is not valid text.
+    ask("check login", "SHOW CREATE USER CURRENT_USER()", |rows| {
+        let statement: Option<String> = rows.value()?;
         Ok(Login::parse(&statement.unwrap_or_default()))
-    }
+    })
 }
 
 /// Whether this server is a replica; old servers have another word for it.
-struct AskReplica(&'static str);
-
-impl Statement for AskReplica {
-    type Answer = bool;
-
-    fn sql(&self) -> String {
-        format!("/* dblock check replica */ SHOW {} STATUS", self.0)
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
-        Ok(!rows.is_empty())
-    }
+fn ask_replica(word: &str) -> Ask<'static, bool> {
+    let sql = format!("SHOW {word} STATUS");
+    ask("check replica", sql, |rows| Ok(!rows.is_empty()))
 }
 
 /// Whether another server writes to this one; `None`: this account may not know.
@@ -246,47 +216,31 @@ impl Statement for AskReplica {
 /// # Errors
 /// The session must be dropped.
 pub fn is_replica(session: &mut Session) -> Result<Option<bool>, Fault> {
-    let mut answer = session.try_run(&AskReplica("REPLICA"))?;
+    let mut answer = session.try_run(&ask_replica("REPLICA"))?;
     // A syntax error: the server is older than the word.
     if matches!(answer, Err(1064)) {
-        answer = session.try_run(&AskReplica("SLAVE"))?;
+        answer = session.try_run(&ask_replica("SLAVE"))?;
     }
     Ok(answer.ok())
 }
 
 /// Whether the server keeps connection attributes.
-pub struct AskKeepsAttributes;
-
-impl Statement for AskKeepsAttributes {
-    type Answer = bool;
-
-    fn sql(&self) -> String {
-        "/* dblock check attributes */ SELECT COUNT(*) FROM performance_schema.session_account_connect_attrs \
-         WHERE PROCESSLIST_ID = CONNECTION_ID()"
-            .to_owned()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
-        Ok(first_value::<u64>(rows)?.is_some_and(|count| count > 0))
-    }
+pub fn ask_keeps_attributes() -> Ask<'static, bool> {
+    let sql = "SELECT COUNT(*) FROM performance_schema.session_account_connect_attrs \
+         WHERE PROCESSLIST_ID = CONNECTION_ID()";
+    ask("check attributes", sql, |rows| {
+        Ok(rows.value::<u64>()?.is_some_and(|count| count > 0))
+    })
 }
 
 /// Whether this account may see the sessions of all accounts.
-pub struct AskSeesAll;
-
-impl Statement for AskSeesAll {
-    type Answer = bool;
-
-    fn sql(&self) -> String {
-        "/* dblock check grants */ SHOW GRANTS".to_owned()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
-        let grants = rows.first().map_or(Ok(None), |row| row.text(0))?;
+pub fn ask_sees_all() -> Ask<'static, bool> {
+    ask("check grants", "SHOW GRANTS", |rows| {
+        let grants: Option<String> = rows.value()?;
         let grants = grants.unwrap_or_default();
         let global = grants.split(" ON ").next().unwrap_or_default();
         Ok(global.contains("PROCESS") || global.contains("ALL PRIVILEGES"))
-    }
+    })
 }
 
 /// The connections in use, and the most there may be.
@@ -297,35 +251,18 @@ pub struct Usage {
 }
 
 /// How many connections the account may have; 0: no limit.
-struct AskAccountLimit;
-
-impl Statement for AskAccountLimit {
-    type Answer = u64;
-
-    fn sql(&self) -> String {
-        "/* dblock check account limit */ SELECT @@session.max_user_connections".to_owned()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<u64, Fault> {
-        Ok(first_value(rows)?.unwrap_or_default())
-    }
+fn ask_account_limit() -> Ask<'static, u64> {
+    let sql = "SELECT @@session.max_user_connections";
+    ask("check account limit", sql, |rows| {
+        Ok(rows.value()?.unwrap_or_default())
+    })
 }
 
 /// How many connections the account has. It may see its own sessions.
-struct AskAccountSessions;
-
-impl Statement for AskAccountSessions {
-    type Answer = Option<u64>;
-
-    fn sql(&self) -> String {
-        "/* dblock check account sessions */ SELECT COUNT(*) FROM information_schema.processlist WHERE user = \
-         LEFT(USER(), LENGTH(USER()) - LOCATE('@', REVERSE(USER())))"
-            .to_owned()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Option<u64>, Fault> {
-        first_value(rows)
-    }
+fn ask_account_sessions() -> Ask<'static, Option<u64>> {
+    let sql = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = \
+         LEFT(USER(), LENGTH(USER()) - LOCATE('@', REVERSE(USER())))";
+    ask_value("check account sessions", sql)
 }
 
 /// The connections of the whole server; `None`: the server does not say.
@@ -344,26 +281,16 @@ pub fn usage_of_server(session: &mut Session) -> Result<Option<Usage>, Fault> {
 /// # Errors
 /// The session must be dropped.
 pub fn usage_of_account(session: &mut Session) -> Result<Option<Usage>, Fault> {
-    let Ok(max @ 1..) = session.try_run(&AskAccountLimit)? else {
+    let Ok(max @ 1..) = session.try_run(&ask_account_limit())? else {
         return Ok(None);
     };
-    let in_use = session.try_run(&AskAccountSessions)?.ok().flatten();
+    let in_use = session.try_run(&ask_account_sessions())?.ok().flatten();
     Ok(in_use.map(|in_use| Usage { in_use, max }))
 }
 
 /// An empty question, for measuring round trips.
-pub struct Ping;
-
-impl Statement for Ping {
-    type Answer = ();
-
-    fn sql(&self) -> String {
-        "/* dblock check ping */ SELECT 1".to_owned()
-    }
-
-    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
-        Ok(())
-    }
+pub fn ping() -> Ask<'static, ()> {
+    command("check ping", "SELECT 1")
 }
 
 /// The median duration of an action that runs [`TRIES`] times. The `undo` after each does not count.

@@ -11,8 +11,10 @@ use native_tls::Agreed;
 use nix::sys::socket::{SockaddrStorage, getpeername, getsockopt, setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
 
+use super::ask::{Ask, Reply, ask};
 use super::fault::Fault;
-use super::statement::{self, Batch, Echo, Reply, Statement};
+use super::row;
+use super::statement::{Batch, Statement};
 use super::tls;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
@@ -66,7 +68,7 @@ impl Session {
     pub fn run<S: Statement>(&mut self, statement: &S) -> Result<S::Answer, Fault> {
         let sql = statement.sql();
         self.begin(&sql)?;
-        let rows = self.rows(&sql, S::MOST_ROWS);
+        let rows = self.rows(&sql, statement.most_rows());
         let rows = rows.map_err(|error| self.failed(error))?;
         statement.decode(&rows)
     }
@@ -108,7 +110,7 @@ impl Session {
         statement: &S,
     ) -> Result<Result<S::Answer, u16>, Fault> {
         let sql = statement.sql();
-        match self.refusable(&sql, |session| session.rows(&sql, S::MOST_ROWS))? {
+        match self.refusable(&sql, |session| session.rows(&sql, statement.most_rows()))? {
             Ok(rows) => statement.decode(&rows).map(Ok),
             Err(code) => Ok(Err(code)),
         }
@@ -130,7 +132,7 @@ impl Session {
         self.begin(&statements)?;
         let row = self.second_row(&statements);
         let row = row.map_err(|error| self.failed(error))?;
-        let rows: Vec<statement::Row> = row.map(statement::Row).into_iter().collect();
+        let rows: Vec<row::Row> = row.map(row::Row).into_iter().collect();
         second.decode(&rows)
     }
 
@@ -171,7 +173,7 @@ impl Session {
         while let Some(one) = all.iter() {
             let changed = one.affected_rows();
             let insert_id = one.last_insert_id().filter(|id| *id > 0);
-            let rows = one.map(|row| row.map(statement::Row));
+            let rows = one.map(|row| row.map(row::Row));
             replies.push(Reply {
                 rows: rows.collect::<mysql::Result<_>>()?,
                 changed,
@@ -181,10 +183,10 @@ impl Session {
         Ok(())
     }
 
-    fn rows(&mut self, sql: &str, most: usize) -> mysql::Result<Vec<statement::Row>> {
+    fn rows(&mut self, sql: &str, most: usize) -> mysql::Result<Vec<row::Row>> {
         let result = self.conn.query_iter(sql)?;
         let rows = result.take(most);
-        rows.map(|row| row.map(statement::Row)).collect()
+        rows.map(|row| row.map(row::Row)).collect()
     }
 
     fn refusable<T>(
@@ -227,7 +229,7 @@ impl Session {
             let line = format!("cannot get random bits: {error}");
             Fault::Final(Failure::new(Reason::OsRefused, line))
         })?;
-        if self.run(&Echo(secret))? == Some(secret) {
+        if self.run(&ask_echo(secret))? == Some(secret) {
             return self.answer_within(Duration::ZERO).map_err(limited);
         }
         let line =
@@ -299,6 +301,13 @@ impl Session {
         }
         row
     }
+}
+
+/// Has the server repeat a number. It may not be the server that answers: a value of any other type is just not the number.
+fn ask_echo(number: u64) -> Ask<'static, Option<u64>> {
+    ask("echo", format!("SELECT {number}"), |rows| {
+        Ok(rows.value().unwrap_or_default())
+    })
 }
 
 fn network_round_trip(descriptor: RawFd) -> Option<Duration> {

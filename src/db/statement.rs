@@ -1,11 +1,10 @@
-//! A statement: its text, and the meaning of its answer, in one type.
+//! A statement: its text, and the meaning of its answer, in one type. Replaced by [`Ask`].
 
-use std::fmt::Write;
-
-use mysql::prelude::FromValue;
-
+use super::ask::{self, Ask};
 use super::fault::Fault;
-use crate::base::exit::{Failure, Reason};
+use super::row::{Row, Rows, Value};
+
+pub use super::ask::Reply;
 
 /// A statement. Its text begins with a comment that names it, such as `/* dblock renew */`, for readers of the server's process list.
 pub trait Statement {
@@ -15,6 +14,11 @@ pub trait Statement {
     /// The most rows of the answer that are read; the others are dropped.
     const MOST_ROWS: usize = 1;
 
+    /// The same.
+    fn most_rows(&self) -> usize {
+        Self::MOST_ROWS
+    }
+
     /// The text.
     fn sql(&self) -> String;
 
@@ -23,6 +27,22 @@ pub trait Statement {
     /// # Errors
     /// [`Fault::Final`] for a value of an unexpected type: it is never read as NULL.
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault>;
+}
+
+impl<T> Statement for Ask<'_, T> {
+    type Answer = T;
+
+    fn most_rows(&self) -> usize {
+        self.most_rows()
+    }
+
+    fn sql(&self) -> String {
+        self.sql().to_owned()
+    }
+
+    fn decode(&self, rows: &[Row]) -> Result<T, Fault> {
+        self.read(Rows(rows))
+    }
 }
 
 /// Several statements in one packet, or for a node of Galera [one by one](super::Session::send_one_by_one). The server runs each only if
@@ -41,48 +61,33 @@ pub trait Batch {
     fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Self::Answer, Fault>;
 }
 
-/// The server's answer to one of several statements.
-#[derive(Debug)]
-pub struct Reply {
-    /// Its rows.
-    pub rows: Vec<Row>,
-    /// How many rows it has changed.
-    pub changed: u64,
-    /// The `LAST_INSERT_ID` that it set; `None`: none.
-    pub insert_id: Option<u64>,
+impl<T> Batch for ask::Batch<'_, T> {
+    type Answer = T;
+
+    fn statements(&self) -> Vec<String> {
+        self.statements().to_vec()
+    }
+
+    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<T, Fault> {
+        self.answer(replies, fault)
+    }
 }
 
-/// The most rows of a list: ten for each of more sessions than a server has.
-pub const LIST: usize = 200_000;
-
-/// A row of an answer.
-#[derive(Debug)]
-pub struct Row(pub(super) mysql::Row);
-
 impl Row {
-    /// The value of a column, from 0; `None` for NULL, and for a missing column, such as one in a version comment that the server
-    /// ignores.
+    /// The value of a column, from 0; `None` for NULL, and for a missing column.
     ///
     /// # Errors
     /// [`Fault::Final`] for a value of another type.
-    pub fn get<T: FromValue>(&self, column: usize) -> Result<Option<T>, Fault> {
-        match self.0.get_opt::<Option<T>, usize>(column) {
-            None => Ok(None),
-            Some(Ok(value)) => Ok(value),
-            Some(Err(_)) => {
-                let line = "the server's answer has a value of an unexpected type";
-                Err(Fault::Final(Failure::new(Reason::Internal, line)))
-            }
-        }
+    pub fn old<T: Value>(&self, column: usize) -> Result<Option<T>, Fault> {
+        self.at(column)
     }
 
-    /// As [`Row::get`], for a text that others wrote: invalid UTF-8 is replaced.
+    /// As [`Row::old`], for a text.
     ///
     /// # Errors
-    /// As [`Row::get`].
+    /// As [`Row::old`].
     pub fn text(&self, column: usize) -> Result<Option<String>, Fault> {
-        let bytes: Option<Vec<u8>> = self.get(column)?;
-        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+        self.at(column)
     }
 }
 
@@ -90,8 +95,8 @@ impl Row {
 ///
 /// # Errors
 /// As [`Row::get`].
-pub fn first_value<T: FromValue>(rows: &[Row]) -> Result<Option<T>, Fault> {
-    rows.first().map_or(Ok(None), |row| row.get(0))
+pub fn first_value<T: Value>(rows: &[Row]) -> Result<Option<T>, Fault> {
+    rows.first().map_or(Ok(None), |row| row.at(0))
 }
 
 /// A statement that the caller wrote, without an answer.
@@ -107,35 +112,4 @@ impl Statement for Plain {
     fn decode(&self, _: &[Row]) -> Result<(), Fault> {
         Ok(())
     }
-}
-
-/// Has the server repeat a number.
-pub(super) struct Echo(pub u64);
-
-impl Statement for Echo {
-    type Answer = Option<u64>;
-
-    fn sql(&self) -> String {
-        format!("/* dblock echo */ SELECT {}", self.0)
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Option<u64>, Fault> {
-        // It may not be the server that answers: a value of any other type is just not the number.
-        Ok(first_value(rows).unwrap_or_default())
-    }
-}
-
-/// A text as an SQL literal that no `sql_mode` and no character set changes.
-pub fn text_literal(text: &str) -> String {
-    let mut literal = "_utf8mb4 x'".to_owned();
-    for byte in text.bytes() {
-        let _ = write!(literal, "{byte:02x}");
-    }
-    literal.push('\'');
-    literal
-}
-
-/// The name of a database, quoted.
-pub fn quoted_identifier(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
 }

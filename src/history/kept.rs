@@ -1,6 +1,6 @@
 //! How long the history and the rows of unused names are kept, and how and how much one pruning run deletes.
 
-use crate::db::{Batch, Fault, Plain, Reply, Session};
+use crate::db::{Fault, OldBatch, Plain, Reply, Session};
 
 /// How long the history is kept.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +49,7 @@ pub(super) fn delete_rows(statements: Vec<String>, session: &mut Session) -> Res
 /// Statements in one transaction.
 struct Transaction(Vec<String>);
 
-impl Batch for Transaction {
+impl OldBatch for Transaction {
     type Answer = ();
 
     fn statements(&self) -> Vec<String> {

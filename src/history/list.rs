@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Outcome;
 use super::journal::{ago, micros, moment};
 use crate::base::exit::{Failure, Reason};
-use crate::db::cluster::AskMultiPrimary;
+use crate::db::cluster::ask_multi_primary;
 use crate::db::server_facts::{Shown, is_read_only};
 use crate::db::{Connector, Fault, Row, Session, Statement, text_literal};
 use crate::lock::{HolderKind, Name};
@@ -176,7 +176,7 @@ fn sees_sessions(session: &mut Session) -> Result<bool, Fault> {
     if is_read_only(session)? || Shown::Variable("wsrep_on").is_on(session)? {
         return Ok(false);
     }
-    Ok(!matches!(session.try_run(&AskMultiPrimary)?, Ok(true)))
+    Ok(!matches!(session.try_run(&ask_multi_primary())?, Ok(true)))
 }
 
 /// A page of the selected runs, the newest first. Each has the time from which the next page continues.
@@ -267,15 +267,15 @@ impl Statement for AskRuns<'_> {
 
 impl AskRuns<'_> {
     fn entry(&self, row: &Row) -> Result<(i64, Entry), Fault> {
-        let at = |column| Ok::<_, Fault>(row.get(column)?.map(time));
+        let at = |column| Ok::<_, Fault>(row.old(column)?.map(time));
         // If somebody has widened the column: a message cannot hold more.
         let text = |column: usize, name: &str| {
             let cut = |text: String| text.chars().take(RUNS.width(name)).collect::<String>();
             Ok::<_, Fault>(row.text(column)?.map(cut))
         };
-        let requested: i64 = row.get(0)?.unwrap_or_default();
+        let requested: i64 = row.old(0)?.unwrap_or_default();
         let ended = at(16)?;
-        let [runs, has_expired] = [row.get::<bool>(21)?, row.get(22)?];
+        let [runs, has_expired] = [row.old::<bool>(21)?, row.old(22)?];
         let state = match (ended, runs) {
             (Some(_), _) => State::Ended(text(17, "outcome")?.unwrap_or_default()),
             (None, Some(true)) => State::Running,
@@ -286,23 +286,23 @@ impl AskRuns<'_> {
         let entry = Entry {
             run: text(2, "run")?.unwrap_or_default(),
             name: text(3, "name")?.unwrap_or_default(),
-            slot: row.get(4)?,
+            slot: row.old(4)?,
             slot_name: text(5, "slot_name")?,
-            fence: row.get(6)?,
+            fence: row.old(6)?,
             tick: at(7)?,
-            attempt: row.get(8)?,
+            attempt: row.old(8)?,
             host: text(9, "host")?,
-            pid: row.get(10)?,
+            pid: row.old(10)?,
             user: text(11, "user")?,
             program: text(12, "program")?,
-            connection: row.get(13)?,
+            connection: row.old(13)?,
             requested: time(requested),
             acquired: at(14)?,
             started: at(15)?,
             ended,
             now: at(1)?.unwrap_or(SystemTime::UNIX_EPOCH),
             state,
-            exit_code: row.get(18)?,
+            exit_code: row.old(18)?,
             signal: text(19, "signal_name")?,
             message: text(20, "message")?,
         };

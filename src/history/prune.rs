@@ -109,10 +109,10 @@ impl Statement for AskKeep<'_> {
         let Some(row) = rows.first() else {
             return Ok(None);
         };
-        self.0.note_version(row.get(2)?.unwrap_or_default());
+        self.0.note_version(row.old(2)?.unwrap_or_default());
         Ok(row
-            .get(0)?
-            .zip(row.get(1)?)
+            .old(0)?
+            .zip(row.old(1)?)
             .map(|(seconds, runs)| Kept { seconds, runs }))
     }
 }

@@ -60,15 +60,15 @@ impl Statement for AskLastSuccess {
     fn decode(&self, rows: &[Row]) -> Result<Successes, Fault> {
         let no_answer = || Fault::Gone("no answer".to_owned());
         let row = rows.first().ok_or_else(no_answer)?;
-        let now = row.get(0)?.ok_or_else(no_answer)?;
+        let now = row.old(0)?.ok_or_else(no_answer)?;
         let span = |micros: i64| Duration::from_micros(u64::try_from(micros).unwrap_or_default());
-        let last = match (row.get(1)?, row.get(2)?) {
+        let last = match (row.old(1)?, row.old(2)?) {
             (Some(started), Some(ended)) => Some(LastSuccess {
-                tick: row.get(3)?,
+                tick: row.old(3)?,
                 started_ago: span(started),
                 ended_ago: span(ended),
                 host: row.text(4)?,
-                pid: row.get(5)?,
+                pid: row.old(5)?,
                 program: row.text(6)?,
             }),
             _ => None,

@@ -76,8 +76,8 @@ impl Statement for AskRows<'_> {
         let unused = |row: &Row| {
             Ok(Unused {
                 name: row.text(0)?.unwrap_or_default(),
-                slot: row.get(1)?.unwrap_or_default(),
-                fence: row.get(2)?.unwrap_or_default(),
+                slot: row.old(1)?.unwrap_or_default(),
+                fence: row.old(2)?.unwrap_or_default(),
             })
         };
         rows.iter().map(unused).collect()

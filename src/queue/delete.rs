@@ -155,7 +155,7 @@ impl Statement for AskOrphans<'_> {
 
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
         rows.iter()
-            .filter_map(|row| row.get(0).transpose())
+            .filter_map(|row| row.old(0).transpose())
             .collect()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Queue;
 use super::narrow::{CARRIED, NAMED, by_key, insert_into, rows};
-use crate::db::{Batch, Fault, Reply, Row, Session, Statement};
+use crate::db::{Fault, OldBatch, Reply, Row, Session, Statement};
 use crate::schema::{DELAYED, DUE, Tables};
 
 /// Moves delayed jobs that are due to `dblock_due`, as many as one statement names at most. Returns how many rows.
@@ -35,7 +35,7 @@ struct LockDelayed<'a> {
     skips_locked: bool,
 }
 
-impl Batch for LockDelayed<'_> {
+impl OldBatch for LockDelayed<'_> {
     type Answer = Vec<u64>;
 
     fn statements(&self) -> Vec<String> {
@@ -59,7 +59,7 @@ impl Batch for LockDelayed<'_> {
             ([_, reply], None) => reply
                 .rows
                 .iter()
-                .map(|row| Ok(row.get(0)?.unwrap_or_default()))
+                .map(|row| Ok(row.old(0)?.unwrap_or_default()))
                 .collect(),
             (_, fault) => Err(fault.unwrap_or_else(|| Fault::Gone("no answer".to_owned()))),
         }
@@ -73,7 +73,7 @@ struct Promote<'a> {
     jobs: &'a [u64],
 }
 
-impl Batch for Promote<'_> {
+impl OldBatch for Promote<'_> {
     type Answer = ();
 
     fn statements(&self) -> Vec<String> {
@@ -136,7 +136,7 @@ impl Statement for AskShards<'_> {
 
     fn decode(&self, rows: &[Row]) -> Result<Vec<u16>, Fault> {
         rows.iter()
-            .map(|row| Ok(row.get(0)?.unwrap_or_default()))
+            .map(|row| Ok(row.old(0)?.unwrap_or_default()))
             .collect()
     }
 }
@@ -172,8 +172,8 @@ impl Statement for AskCandidates<'_> {
         rows.iter()
             .map(|row| {
                 Ok((
-                    row.get(0)?.unwrap_or_default(),
-                    row.get(1)?.unwrap_or_default(),
+                    row.old(0)?.unwrap_or_default(),
+                    row.old(1)?.unwrap_or_default(),
                 ))
             })
             .collect()

@@ -101,19 +101,19 @@ impl Entry {
     pub fn read(state: State, row: &Row) -> Result<Self, Fault> {
         Ok(Self {
             state,
-            queue: row.get(0)?.unwrap_or_default(),
-            shard: row.get(1)?.unwrap_or_default(),
-            priority: row.get(2)?.unwrap_or_default(),
-            job: row.get(3)?.unwrap_or_default(),
-            last_job: row.get(4)?.unwrap_or_default(),
-            block: row.get(5)?.unwrap_or_default(),
-            jobs: row.get(6)?.unwrap_or_default(),
-            attempt: row.get(7)?.unwrap_or_default(),
-            fence: row.get(8)?.unwrap_or_default(),
-            every_us: row.get(9)?,
-            due_at: row.get(10)?.unwrap_or_default(),
-            since: row.get(11)?.unwrap_or_default(),
-            worker: row.get(12)?,
+            queue: row.old(0)?.unwrap_or_default(),
+            shard: row.old(1)?.unwrap_or_default(),
+            priority: row.old(2)?.unwrap_or_default(),
+            job: row.old(3)?.unwrap_or_default(),
+            last_job: row.old(4)?.unwrap_or_default(),
+            block: row.old(5)?.unwrap_or_default(),
+            jobs: row.old(6)?.unwrap_or_default(),
+            attempt: row.old(7)?.unwrap_or_default(),
+            fence: row.old(8)?.unwrap_or_default(),
+            every_us: row.old(9)?,
+            due_at: row.old(10)?.unwrap_or_default(),
+            since: row.old(11)?.unwrap_or_default(),
+            worker: row.old(12)?,
         })
     }
 
@@ -220,11 +220,11 @@ impl Statement for AskJob<'_> {
         Ok(Some(Job {
             id: self.id,
             queue: self.queue,
-            shard: row.get(0)?.unwrap_or_default(),
-            priority: row.get(1)?.unwrap_or_default(),
-            block: row.get(2)?.unwrap_or_default(),
+            shard: row.old(0)?.unwrap_or_default(),
+            priority: row.old(1)?.unwrap_or_default(),
+            block: row.old(2)?.unwrap_or_default(),
             key: row.text(3)?,
-            step: row.get(4)?.unwrap_or(1),
+            step: row.old(4)?.unwrap_or(1),
         }))
     }
 }
@@ -367,8 +367,8 @@ impl Statement for AskSizes<'_> {
 
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
         let size = |row: &Row| {
-            let size = row.get(1)?.unwrap_or_default();
-            Ok((row.get(0)?.unwrap_or_default(), size))
+            let size = row.old(1)?.unwrap_or_default();
+            Ok((row.old(0)?.unwrap_or_default(), size))
         };
         rows.iter().map(size).collect()
     }
@@ -429,7 +429,7 @@ impl Statement for AskIds<'_> {
 
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
         rows.iter()
-            .filter_map(|row| row.get(0).transpose())
+            .filter_map(|row| row.old(0).transpose())
             .collect()
     }
 }
@@ -456,7 +456,7 @@ impl Statement for AskWorkers<'_> {
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
         let workers: Result<Vec<u64>, Fault> = rows
             .iter()
-            .filter_map(|row| row.get(0).transpose())
+            .filter_map(|row| row.old(0).transpose())
             .collect();
         let mut workers = workers?;
         workers.sort_unstable();

@@ -2,7 +2,7 @@
 
 use super::Queue;
 use super::rescue::find_dead;
-use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
+use crate::db::{Fault, OldBatch, Plain, Reply, Row, Statement, first_value, text_literal};
 use crate::schema::{DELAYED, DUE, Tables};
 use std::time::Duration;
 
@@ -61,10 +61,10 @@ impl Statement for LookOrSleep<'_> {
         let Some(row) = rows.first() else {
             return Err(Fault::Gone("no answer".to_owned()));
         };
-        let is = |column| Ok::<_, Fault>(row.get::<u8>(column)? == Some(1));
+        let is = |column| Ok::<_, Fault>(row.old::<u8>(column)? == Some(1));
         Ok(Idle {
             is_due: is(0)?,
-            is_delayed_due: row.get::<i64>(1)?.is_some_and(|left| left <= 0),
+            is_delayed_due: row.old::<i64>(1)?.is_some_and(|left| left <= 0),
             has_dead: is(2)?,
             has_queue: is(3)?,
             is_paused: is(5)?,
@@ -95,7 +95,7 @@ pub fn leave_head(lock: &str) -> Plain {
 /// How long the server keeps an idle worker's silent session, in seconds.
 const IDLE_SESSION: u32 = 5;
 
-impl Batch for AwaitHead<'_> {
+impl OldBatch for AwaitHead<'_> {
     type Answer = bool;
 
     fn statements(&self) -> Vec<String> {

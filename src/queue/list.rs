@@ -341,9 +341,9 @@ pub(super) fn wide(row: &Row, from: usize) -> Result<Wide, Fault> {
     Ok(Wide {
         key: text(0, JOBS.width("job_key"))?,
         last_error: text(1, JOBS.width("last_error"))?,
-        canceled: row.get::<u8>(from + 2)? == Some(1),
+        canceled: row.old::<u8>(from + 2)? == Some(1),
         host: text(3, WORKERS.width("host"))?,
-        pid: row.get(from + 4)?,
+        pid: row.old(from + 4)?,
     })
 }
 

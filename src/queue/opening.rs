@@ -2,7 +2,7 @@
 
 use super::{FindQueue, Queue, missing_queue};
 use crate::base::exit::{Failure, Reason};
-use crate::db::cluster::AskMultiPrimary;
+use crate::db::cluster::ask_multi_primary;
 use crate::db::server_facts::{Product, is_mariadb};
 use crate::db::{Fault, Plain, Row, Session, Statement, quoted_identifier};
 use crate::schema::{self, Node, Tables};
@@ -52,7 +52,7 @@ pub fn open_for_work(tables: &Tables, name: &str, session: &mut Session) -> Resu
         queue.ttl.as_secs()
     )))?;
     let several_write =
-        matches!(session.try_run(&AskMultiPrimary)?, Ok(true)) || node != Node::Single;
+        matches!(session.try_run(&ask_multi_primary())?, Ok(true)) || node != Node::Single;
     Ok(Opened {
         queue,
         skips_locked: server.skips_locked && !several_write,
@@ -83,9 +83,9 @@ impl Statement for AskServer {
         let version = row.text(1)?.unwrap_or_default();
         let comment = row.text(2)?.unwrap_or_default();
         Ok(ServerAnswer {
-            is_read_only: row.get::<u8>(0)? == Some(1),
+            is_read_only: row.old::<u8>(0)? == Some(1),
             skips_locked: skips_locked(&version, &comment),
-            logs_statements: row.get::<u8>(3)? == Some(1),
+            logs_statements: row.old::<u8>(3)? == Some(1),
         })
     }
 }

@@ -38,12 +38,12 @@ impl Stored {
 
     /// Decodes these columns, starting with `first`. `None`: there is no such job.
     pub(super) fn decode(row: &Row, first: usize) -> Result<Option<Self>, Fault> {
-        let parts: Option<u32> = row.get(first)?;
-        let length = row.get(first + 2)?.unwrap_or_default();
+        let parts: Option<u32> = row.old(first)?;
+        let length = row.old(first + 2)?.unwrap_or_default();
         Ok(match parts {
             None => None,
             Some(0) if length > u64::from(SHORT) => Some(Self::InRow(length)),
-            Some(0) => Some(Self::Read(row.get(first + 1)?.unwrap_or_default())),
+            Some(0) => Some(Self::Read(row.old(first + 1)?.unwrap_or_default())),
             Some(parts) => Some(Self::InParts(parts)),
         })
     }
@@ -117,9 +117,9 @@ impl Statement for ReadBlock<'_> {
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
         let job = |row: &Row| {
             Ok(BlockJob {
-                id: row.get(0)?.unwrap_or_default(),
+                id: row.old(0)?.unwrap_or_default(),
                 payload: Stored::decode(row, 1)?.unwrap_or(Stored::Read(Vec::new())),
-                has_queue: row.get::<u8>(4)? == Some(1),
+                has_queue: row.old::<u8>(4)? == Some(1),
             })
         };
         rows.iter().map(job).collect()

@@ -4,7 +4,7 @@ use super::entries::{MOST_DELETED, MOST_ENTRIES, list, micros, moment};
 use super::narrow::{by_key, rows};
 use super::payloads::{MOST_PARTS, PIECE};
 use super::queues::Queue;
-use crate::db::{Batch, Fault, LIST, Plain, Reply, Row, Session, Statement};
+use crate::db::{Fault, LIST, OldBatch, Plain, Reply, Row, Session, Statement};
 use crate::schema::{DONE, JOB_PARTS, JOBS, PUTS, QUEUE_MINUTES, Tables, WORKERS};
 
 /// How long puts, counts and departed workers are kept.
@@ -117,7 +117,7 @@ impl Statement for AskGone<'_> {
 
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
         rows.iter()
-            .filter_map(|row| row.get(0).transpose())
+            .filter_map(|row| row.old(0).transpose())
             .collect()
     }
 }
@@ -173,7 +173,7 @@ impl LockOld<'_> {
     }
 }
 
-impl Batch for LockOld<'_> {
+impl OldBatch for LockOld<'_> {
     type Answer = (Vec<Done>, Vec<String>);
 
     fn statements(&self) -> Vec<String> {
@@ -207,12 +207,12 @@ impl Batch for LockOld<'_> {
         };
         let read = |row: &Row| {
             Ok(Done {
-                at: row.get(0)?.unwrap_or_default(),
-                job: row.get(1)?.unwrap_or_default(),
-                last_job: row.get(2)?.unwrap_or_default(),
-                block: row.get(3)?.unwrap_or_default(),
-                jobs: row.get(4)?.unwrap_or_default(),
-                parts: row.get(5)?.unwrap_or_default(),
+                at: row.old(0)?.unwrap_or_default(),
+                job: row.old(1)?.unwrap_or_default(),
+                last_job: row.old(2)?.unwrap_or_default(),
+                block: row.old(3)?.unwrap_or_default(),
+                jobs: row.old(4)?.unwrap_or_default(),
+                parts: row.old(5)?.unwrap_or_default(),
             })
         };
         let done = done.rows.iter().map(read).collect::<Result<_, Fault>>()?;
@@ -283,7 +283,7 @@ fn ascii_literal(id: &str) -> String {
     format!("_ascii x'{}' COLLATE ascii_bin", hex.collect::<String>())
 }
 
-impl Batch for DeleteOld<'_> {
+impl OldBatch for DeleteOld<'_> {
     type Answer = ();
 
     fn statements(&self) -> Vec<String> {

@@ -259,7 +259,7 @@ impl Statement for AskPut<'_> {
         let Some(row) = rows.first() else {
             return Ok(None);
         };
-        let (turn, first, step) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (turn, first, step) = (row.old(0)?, row.old(1)?, row.old(2)?);
         Ok(turn
             .zip(first)
             .zip(step)

@@ -137,14 +137,14 @@ impl Statement for FindQueue<'_> {
         let word = row.text(1)?.unwrap_or_default();
         Ok(Some(Queue {
             name: self.name.to_owned(),
-            id: row.get(0)?.unwrap_or_default(),
+            id: row.old(0)?.unwrap_or_default(),
             claim: Claim::of_word(&word).unwrap_or(Claim::Rows),
-            shards: row.get(2)?.unwrap_or(1),
-            max_attempts: row.get(3)?.unwrap_or(1),
-            retry_delay: Duration::from_micros(row.get(4)?.unwrap_or_default()),
-            ttl: Duration::from_secs(row.get(5)?.unwrap_or_default()),
-            keep: Duration::from_secs(row.get(6)?.unwrap_or_default()),
-            paused: row.get::<u8>(7)? == Some(1),
+            shards: row.old(2)?.unwrap_or(1),
+            max_attempts: row.old(3)?.unwrap_or(1),
+            retry_delay: Duration::from_micros(row.old(4)?.unwrap_or_default()),
+            ttl: Duration::from_secs(row.old(5)?.unwrap_or_default()),
+            keep: Duration::from_secs(row.old(6)?.unwrap_or_default()),
+            paused: row.old::<u8>(7)? == Some(1),
         }))
     }
 }

@@ -3,7 +3,7 @@
 use super::Queue;
 use super::jobs::WORKER_DIED;
 use super::narrow::{by_key, carried, insert_into, running};
-use crate::db::{Batch, Fault, Reply, Row, Session, Statement, first_value, text_literal};
+use crate::db::{Fault, OldBatch, Reply, Row, Session, Statement, first_value, text_literal};
 use crate::schema::{DEAD, DUE, JOB_KEYS, JOB_PARTS, JOBS, Tables, WORKERS};
 
 /// Rescues the jobs of one worker whose lease is over. Returns whether there was one. The worker's `own` lease is left out: its renewal
@@ -66,7 +66,7 @@ struct Rescue<'a> {
     worker: u64,
 }
 
-impl Batch for Rescue<'_> {
+impl OldBatch for Rescue<'_> {
     type Answer = ();
 
     fn statements(&self) -> Vec<String> {

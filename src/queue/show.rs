@@ -148,11 +148,11 @@ impl Statement for AskMore<'_> {
         };
         Ok(Some(More {
             wide: wide(row, 0)?,
-            put: time(row.get(5)?.unwrap_or_default()),
-            canceled: row.get(6)?.map(time),
-            failed: row.get(7)?.map(time),
-            parts: row.get(8)?.unwrap_or_default(),
-            payload_bytes: row.get(9)?.unwrap_or_default(),
+            put: time(row.old(5)?.unwrap_or_default()),
+            canceled: row.old(6)?.map(time),
+            failed: row.old(7)?.map(time),
+            parts: row.old(8)?.unwrap_or_default(),
+            payload_bytes: row.old(9)?.unwrap_or_default(),
         }))
     }
 }
@@ -178,6 +178,6 @@ impl Statement for AskHost<'_> {
         let Some(row) = rows.first() else {
             return Ok((None, None));
         };
-        Ok((row.text(0)?, row.get(1)?))
+        Ok((row.text(0)?, row.old(1)?))
     }
 }

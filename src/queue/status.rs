@@ -173,10 +173,10 @@ impl Statement for AskQueues<'_> {
         let mut queues = Vec::new();
         for row in rows {
             queues.push(QueueRow {
-                id: row.get(0)?.unwrap_or_default(),
+                id: row.old(0)?.unwrap_or_default(),
                 name: row.text(1)?.unwrap_or_default(),
-                paused: row.get(2)?.map(time),
-                deleted: row.get(3)?.map(time),
+                paused: row.old(2)?.map(time),
+                deleted: row.old(3)?.map(time),
             });
         }
         Ok(queues)
@@ -220,12 +220,12 @@ impl Statement for AskCount<'_> {
                 None,
             ));
         };
-        let counted: u64 = row.get(1)?.unwrap_or_default();
+        let counted: u64 = row.old(1)?.unwrap_or_default();
         let count = Count {
-            jobs: row.get(0)?.unwrap_or_default(),
+            jobs: row.old(0)?.unwrap_or_default(),
             more: counted > MOST_COUNTED,
         };
-        Ok((count, row.get(2)?.map(span)))
+        Ok((count, row.old(2)?.map(span)))
     }
 }
 
@@ -259,8 +259,8 @@ impl Statement for AskMinutes<'_> {
             return Ok((0, 0));
         };
         Ok((
-            row.get(0)?.unwrap_or_default(),
-            row.get(1)?.unwrap_or_default(),
+            row.old(0)?.unwrap_or_default(),
+            row.old(1)?.unwrap_or_default(),
         ))
     }
 }
@@ -301,18 +301,18 @@ impl Statement for AskWorkers<'_> {
                 Ok::<_, Fault>(row.text(column)?.map(cut))
             };
             workers.push(Worker {
-                number: row.get(0)?.unwrap_or_default(),
+                number: row.old(0)?.unwrap_or_default(),
                 host: text(1, "host")?,
-                pid: row.get(2)?,
+                pid: row.old(2)?,
                 user: text(3, "user")?,
                 program: text(4, "program")?,
-                slots: row.get(5)?.unwrap_or_default(),
-                started: time(row.get(6)?.unwrap_or_default()),
-                renewed: time(row.get(7)?.unwrap_or_default()),
-                renewed_ago: span(row.get(8)?.unwrap_or_default()),
-                started_ago: span(row.get(9)?.unwrap_or_default()),
-                running: row.get(10)?.unwrap_or_default(),
-                gone: row.get::<u8>(11)? == Some(1),
+                slots: row.old(5)?.unwrap_or_default(),
+                started: time(row.old(6)?.unwrap_or_default()),
+                renewed: time(row.old(7)?.unwrap_or_default()),
+                renewed_ago: span(row.old(8)?.unwrap_or_default()),
+                started_ago: span(row.old(9)?.unwrap_or_default()),
+                running: row.old(10)?.unwrap_or_default(),
+                gone: row.old::<u8>(11)? == Some(1),
             });
         }
         workers.sort_by_key(|worker| worker.number);

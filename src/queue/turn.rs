@@ -21,7 +21,7 @@ use super::Queue;
 use super::marks::above;
 use super::narrow::{by_key, carried, insert_into, running, running_by_turn};
 use super::payloads::{Stored, bytes_of_parts};
-use crate::db::{Batch, Fault, LIST, Reply, Row, Statement};
+use crate::db::{Fault, LIST, OldBatch, Reply, Row, Statement};
 use crate::schema::{DUE, JOBS, QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
 
 /// How many characters of an error are kept.
@@ -223,16 +223,16 @@ impl WorkerStatus {
         let Some(row) = rows.first() else {
             return Ok(Self::default());
         };
-        let lives = row.get::<u8>(1)? == Some(1);
+        let lives = row.old::<u8>(1)? == Some(1);
         Ok(Self {
-            turn: row.get(0)?.filter(|_| lives),
-            is_paused: row.get::<u8>(2)? == Some(1),
-            has_queue: row.get::<u8>(3)? == Some(1),
+            turn: row.old(0)?.filter(|_| lives),
+            is_paused: row.old::<u8>(2)? == Some(1),
+            has_queue: row.old::<u8>(3)? == Some(1),
         })
     }
 }
 
-impl Batch for Turn<'_> {
+impl OldBatch for Turn<'_> {
     type Answer = TurnOver;
 
     fn statements(&self) -> Vec<String> {
@@ -285,7 +285,7 @@ impl Batch for Turn<'_> {
 /// Looks up a turn whose answer was lost.
 pub struct AskTurn<'a>(pub &'a Turn<'a>);
 
-impl Batch for AskTurn<'_> {
+impl OldBatch for AskTurn<'_> {
     type Answer = TurnOver;
 
     fn statements(&self) -> Vec<String> {
@@ -332,17 +332,17 @@ impl Statement for AskRunning<'_> {
 const UNIT: &str = "r.job, r.last_job, r.block, r.attempt, r.fence, r.every_us IS NOT NULL, j.job_key IS NOT NULL, j.parts, LENGTH(j.payload)";
 
 fn decode_unit(row: &Row) -> Result<Unit, Fault> {
-    let parts: Option<u32> = row.get(7)?;
-    let block = row.get(2)?.unwrap_or_default();
-    let in_row: u64 = row.get(8)?.unwrap_or_default();
+    let parts: Option<u32> = row.old(7)?;
+    let block = row.old(2)?.unwrap_or_default();
+    let in_row: u64 = row.old(8)?.unwrap_or_default();
     Ok(Unit {
-        job: row.get(0)?.unwrap_or_default(),
-        last_job: row.get(1)?.unwrap_or_default(),
+        job: row.old(0)?.unwrap_or_default(),
+        last_job: row.old(1)?.unwrap_or_default(),
         block,
-        attempt: row.get(3)?.unwrap_or(1),
-        fence: row.get(4)?.unwrap_or_default(),
-        repeats: row.get::<u8>(5)? == Some(1),
-        has_key: row.get::<u8>(6)? == Some(1),
+        attempt: row.old(3)?.unwrap_or(1),
+        fence: row.old(4)?.unwrap_or_default(),
+        repeats: row.old::<u8>(5)? == Some(1),
+        has_key: row.old::<u8>(6)? == Some(1),
         // For a block this is only known once its jobs are read.
         has_parts: block != 0 || parts.is_some_and(|parts| parts > 0),
         bytes: in_row.saturating_add(bytes_of_parts(parts.unwrap_or_default())),
@@ -352,7 +352,7 @@ fn decode_unit(row: &Row) -> Result<Unit, Fault> {
 fn decode(standing: &[Row], claimed: &[Row]) -> Result<TurnOver, Fault> {
     let mut units = Vec::new();
     for row in claimed {
-        let priority: i32 = row.get(12)?.unwrap_or_default();
+        let priority: i32 = row.old(12)?.unwrap_or_default();
         units.push((priority, decode_unit(row)?, Stored::decode(row, 9)?));
     }
     // Sorting on the server would include the payloads.

@@ -2,7 +2,7 @@
 
 use super::Queue;
 use super::turn::{WorkerStatus, standing};
-use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
+use crate::db::{Fault, OldBatch, Plain, Reply, Row, Statement, first_value, text_literal};
 use crate::schema::{RUNNING, Tables, WORKERS};
 
 /// The facts that a worker registers.
@@ -33,7 +33,7 @@ pub struct Register<'a> {
     pub facts: &'a WorkerFacts,
 }
 
-impl Batch for Register<'_> {
+impl OldBatch for Register<'_> {
     type Answer = u64;
 
     fn statements(&self) -> Vec<String> {
@@ -103,7 +103,7 @@ pub struct Renew<'a> {
     pub takes_over: bool,
 }
 
-impl Batch for Renew<'_> {
+impl OldBatch for Renew<'_> {
     type Answer = WorkerStatus;
 
     fn statements(&self) -> Vec<String> {

@@ -12,8 +12,8 @@ use super::tables::Table;
 use super::{AskVersion, TABLES, Tables, USABLE_FROM, VERSION, Version, prepare};
 use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
-use crate::db::cluster::{AskHasNotJoined, AskMultiPrimary, NOT_JOINED};
-use crate::db::server_facts::{AskSessionInfo, READ_ONLY, is_read_only};
+use crate::db::cluster::{NOT_JOINED, ask_has_not_joined, ask_multi_primary};
+use crate::db::server_facts::{READ_ONLY, ask_session_info, is_read_only};
 use crate::db::{Connector, Fault, Plain, Session, quoted_identifier};
 
 /// How long to wait for another init on the same tables, in seconds.
@@ -106,10 +106,10 @@ impl Installer<'_> {
                 if self.only_checks {
                     return Ok(());
                 }
-                if session.try_run(&AskHasNotJoined)? == Ok(true) {
+                if session.try_run(&ask_has_not_joined())? == Ok(true) {
                     return Err(Fault::ReadOnly(NOT_JOINED.to_owned()));
                 }
-                if !matches!(session.try_run(&AskMultiPrimary)?, Ok(true)) {
+                if !matches!(session.try_run(&ask_multi_primary())?, Ok(true)) {
                     return Ok(());
                 }
                 let denied = |fault| match fault {
@@ -342,7 +342,7 @@ impl Installer<'_> {
     fn explain(&self, fault: Fault, session: &mut Session) -> Fault {
         match fault {
             Fault::Final(failure) if failure.reason == Reason::AccountRefused => {
-                let account = session.run(&AskSessionInfo);
+                let account = session.run(&ask_session_info());
                 let account =
                     account.map_or("the account".to_owned(), |info| info.quoted_account());
                 let line = format!(

@@ -286,8 +286,8 @@ impl Statement for AskVersion<'_> {
             return Ok(None);
         };
         Ok(row
-            .get(0)?
-            .zip(row.get(1)?)
+            .old(0)?
+            .zip(row.old(1)?)
             .map(|(version, usable_from)| Version {
                 version,
                 usable_from,

@@ -2,7 +2,7 @@
 
 use super::tables::Table;
 use crate::db::cluster::is_wsrep;
-use crate::db::{Batch, Fault, LIST, Reply, Row, Statement, first_value, text_literal};
+use crate::db::{Fault, LIST, OldBatch, Reply, Row, Statement, first_value, text_literal};
 
 /// Prepares a session for the tables, whatever the server's or account's settings: texts are UTF-8, each statement is a transaction, no
 /// limit guards against statements that read or change much, and none waits long for a locked row or a table that is being altered. MariaDB ends the session of a host that vanishes within a
@@ -72,7 +72,7 @@ pub struct Prepare {
     pub ends_when_idle: bool,
 }
 
-impl Batch for Prepare {
+impl OldBatch for Prepare {
     type Answer = Node;
 
     fn statements(&self) -> Vec<String> {
@@ -93,7 +93,7 @@ impl Batch for Prepare {
         let Some(row) = replies.get(1).and_then(|reply| reply.rows.first()) else {
             return Ok(Node::Single);
         };
-        Ok(Node::of(row.text(0)?.as_deref(), row.get(1)? == Some(1)))
+        Ok(Node::of(row.text(0)?.as_deref(), row.old(1)? == Some(1)))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 use crate::commands::question::{begin, listener_of};
 use crate::db::server_facts::{
-    AskKeepsAttributes, AskLogin, AskSeesAll, Ping, is_mariadb, is_replica, median,
+    ask_keeps_attributes, ask_login, ask_sees_all, is_mariadb, is_replica, median, ping,
     usage_of_account, usage_of_server,
 };
 use crate::db::{ConnectOptions, Connector, Fault, Session};
@@ -154,7 +154,7 @@ impl Examiner<'_> {
         let account = Some(&*info.account).filter(|account| !account.is_empty());
         self.report(Finding::ok("account", account.unwrap_or("not visible")));
         self.report(words::tls(&self.session, self.connection.tls.mode));
-        let login = self.session.try_run(&AskLogin)?.unwrap_or_default();
+        let login = self.session.try_run(&ask_login())?.unwrap_or_default();
         self.report(words::authentication(&login, is_mariadb));
         let exclusion = judge(opening, &mut self.session)?;
         let replica = is_replica(&mut self.session)?;
@@ -180,8 +180,8 @@ impl Examiner<'_> {
             None
         };
         let session = &mut self.session;
-        let keeps_attributes = session.try_run(&AskKeepsAttributes)? == Ok(true);
-        let sees_all = session.try_run(&AskSeesAll)? == Ok(true);
+        let keeps_attributes = session.try_run(&ask_keeps_attributes())? == Ok(true);
+        let sees_all = session.try_run(&ask_sees_all())? == Ok(true);
         let usage = usage_of_server(session)?;
         let of_account = match usage {
             Some(_) => usage_of_account(session)?,
@@ -245,7 +245,7 @@ impl Examiner<'_> {
         self.report_all(network.map(|network| words::connecting("connect", network, limit)));
         let handshake = opened.saturating_sub(network.unwrap_or_default());
         self.report(words::connecting("handshake", handshake, limit));
-        let ping = |session: &mut Session| session.try_run(&Ping).map(|_| ());
+        let ping = |session: &mut Session| session.try_run(&ping()).map(|_| ());
         let round_trip = median(&mut self.session, ping, |_| Ok(()))?;
         self.report(words::statement("round_trip", round_trip));
         if has_locks {

@@ -6,7 +6,7 @@ use super::durable::Rows;
 use super::servers::{Assessment, Other, Seen};
 use crate::base::exit::Failure;
 use crate::db::server_facts::{Product, Shown};
-use crate::db::{AskSessionInfo, Connector, Fault, Session, SessionInfo};
+use crate::db::{Connector, Fault, Session, SessionInfo, ask_session_info};
 use crate::lock::named::{Exclusion, Opening, Probe, exclusion};
 use crate::lock::rows::{RowProbe, TablesFound, clock_of};
 
@@ -170,7 +170,7 @@ impl Tried {
 /// # Errors
 /// The session must be dropped.
 pub fn who(session: &mut Session) -> Result<(SessionInfo, Product, String), Fault> {
-    let info = session.try_run(&AskSessionInfo)?.unwrap_or_default();
+    let info = session.try_run(&ask_session_info())?.unwrap_or_default();
     let comment = Shown::Variable("version_comment").value(session)?;
     let comment = comment.unwrap_or_default();
     let product = Product::of(&info.version, &comment);

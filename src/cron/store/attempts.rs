@@ -9,7 +9,7 @@ use super::look::TickRow;
 use super::reasons::too_late;
 use super::settle::run;
 use super::{moment, of_history, optional};
-use crate::db::{Batch, Fault, Reply, Row, Statement, first_value, text_literal};
+use crate::db::{Fault, OldBatch, Reply, Row, Statement, first_value, text_literal};
 use crate::history::{KILLED, Outcome};
 use crate::schema::{CRON_TICKS, RUNS, Tables};
 
@@ -51,7 +51,7 @@ fn end_run(tables: &Tables, run: &str, outcome: Outcome, why: &str, condition: &
     )
 }
 
-impl Batch for Retake<'_> {
+impl OldBatch for Retake<'_> {
     type Answer = bool;
 
     fn statements(&self) -> Vec<String> {
@@ -125,7 +125,7 @@ pub struct Abandon<'a> {
     pub why: Option<&'a str>,
 }
 
-impl Batch for Abandon<'_> {
+impl OldBatch for Abandon<'_> {
     type Answer = ();
 
     fn statements(&self) -> Vec<String> {
@@ -198,7 +198,7 @@ pub struct Finish<'a> {
     pub records: &'a [String],
 }
 
-impl Batch for Finish<'_> {
+impl OldBatch for Finish<'_> {
     type Answer = ();
 
     fn statements(&self) -> Vec<String> {
@@ -280,12 +280,12 @@ impl Statement for AskRun<'_> {
         let Some(row) = rows.first() else {
             return Err(Fault::Gone("no answer".to_owned()));
         };
-        let held: u64 = row.get(0)?.unwrap_or_default();
+        let held: u64 = row.old(0)?.unwrap_or_default();
         let ended = row.text(1)?;
         Ok(match (held, ended) {
             (1.., _) => RunState::Alive,
             (0, Some(ended)) => RunState::Ended(end_of(&ended)),
-            (0, None) if row.get::<u64>(2)? == Some(1) => RunState::Unstarted,
+            (0, None) if row.old::<u64>(2)? == Some(1) => RunState::Unstarted,
             (0, None) => RunState::Gone,
         })
     }

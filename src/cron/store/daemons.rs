@@ -3,7 +3,7 @@
 use super::reasons::IN_NO_FILE;
 use super::{micros, of_history};
 use crate::cron::rules::LARGEST_LAG;
-use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
+use crate::db::{Fault, OldBatch, Plain, Reply, Row, Statement, first_value, text_literal};
 use crate::history::{DIED, Outcome};
 use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
 
@@ -57,7 +57,7 @@ pub struct Register<'a> {
     pub lease: u64,
 }
 
-impl Batch for Register<'_> {
+impl OldBatch for Register<'_> {
     type Answer = i64;
 
     fn statements(&self) -> Vec<String> {
@@ -177,7 +177,7 @@ pub struct Retire<'a> {
     pub after: u64,
 }
 
-impl Batch for Retire<'_> {
+impl OldBatch for Retire<'_> {
     type Answer = ();
 
     fn statements(&self) -> Vec<String> {

@@ -169,14 +169,14 @@ fn job(row: &Row) -> Result<ListedJob, Fault> {
         None => None,
         Some(run) => Some(LastRun {
             run,
-            tick: row.get(8)?,
-            acquired: row.get(9)?,
-            started: row.get(10)?,
-            ended: row.get(11)?,
-            attempt: row.get(13)?.unwrap_or(1),
+            tick: row.old(8)?,
+            acquired: row.old(9)?,
+            started: row.old(10)?,
+            ended: row.old(11)?,
+            attempt: row.old(13)?.unwrap_or(1),
             host: row.text(14)?,
             outcome: row.text(15)?,
-            exit_code: row.get(16)?,
+            exit_code: row.old(16)?,
             signal: row.text(17)?,
         }),
     };
@@ -185,11 +185,11 @@ fn job(row: &Row) -> Result<ListedJob, Fault> {
         schedule: row.text(1)?.unwrap_or_default(),
         zone: row.text(2)?.unwrap_or_default(),
         changed_by: row.text(3)?,
-        next: row.get(4)?,
-        paused: row.get(5)?,
-        triggered: row.get(6)?,
-        seen: row.get(7)?,
-        jitter: Duration::from_secs(row.get(18)?.unwrap_or_default()),
+        next: row.old(4)?,
+        paused: row.old(5)?,
+        triggered: row.old(6)?,
+        seen: row.old(7)?,
+        jitter: Duration::from_secs(row.old(18)?.unwrap_or_default()),
         last,
     })
 }
@@ -216,10 +216,10 @@ impl Statement for AskTicks<'_> {
         let tick = |row: &Row| {
             Ok(ListedTick {
                 name: row.text(0)?.unwrap_or_default(),
-                tick: row.get(1)?.unwrap_or_default(),
-                attempt: row.get(2)?.unwrap_or_default(),
+                tick: row.old(1)?.unwrap_or_default(),
+                attempt: row.old(2)?.unwrap_or_default(),
                 host: row.text(3)?,
-                retry: row.get(4)?,
+                retry: row.old(4)?,
             })
         };
         rows.iter().map(tick).collect()
@@ -252,14 +252,14 @@ impl Statement for AskDaemons<'_> {
             };
             Ok(ListedDaemon {
                 host: row.text(0)?,
-                pid: row.get(1)?,
-                slots: row.get(2)?.unwrap_or_default(),
-                jobs: row.get(3)?.unwrap_or_default(),
+                pid: row.old(1)?,
+                slots: row.old(2)?.unwrap_or_default(),
+                jobs: row.old(3)?.unwrap_or_default(),
                 file: row.text(4)?.unwrap_or_default(),
-                started: row.get(5)?,
-                renewed: row.get(6)?,
-                is_alive: row.get::<u8>(7)? == Some(1),
-                is_leaving: row.get::<u8>(8)? == Some(1),
+                started: row.old(5)?,
+                renewed: row.old(6)?,
+                is_alive: row.old::<u8>(7)? == Some(1),
+                is_leaving: row.old::<u8>(8)? == Some(1),
                 disagrees: names(row.text(9)?),
                 differs: names(row.text(10)?),
             })

@@ -119,10 +119,10 @@ impl Statement for Look<'_> {
     fn decode(&self, rows: &[Row]) -> Result<Seen, Fault> {
         let mut seen = Seen::default();
         for row in rows {
-            match row.get(0)? {
+            match row.old(0)? {
                 Some(NOW) => {
-                    seen.now = row.get(2)?.unwrap_or_default();
-                    seen.is_registered = row.get::<u8>(5)? == Some(1);
+                    seen.now = row.old(2)?.unwrap_or_default();
+                    seen.is_registered = row.old::<u8>(5)? == Some(1);
                 }
                 Some(JOB) => seen.jobs.extend(decode_job(row, 1)?),
                 Some(TICK) => seen.ticks.extend(tick(row)?),
@@ -143,7 +143,7 @@ impl Statement for Look<'_> {
 }
 
 fn tick(row: &Row) -> Result<Option<TickRow>, Fault> {
-    let (Some(name), Some(tick), Some(run)) = (row.text(1)?, row.get(2)?, row.text(6)?) else {
+    let (Some(name), Some(tick), Some(run)) = (row.text(1)?, row.old(2)?, row.text(6)?) else {
         return Ok(None);
     };
     let counts = row.text(8)?.unwrap_or_default();
@@ -152,9 +152,9 @@ fn tick(row: &Row) -> Result<Option<TickRow>, Fault> {
     Ok(Some(TickRow {
         name,
         tick,
-        start_at: row.get(3)?,
-        started_at: row.get(4)?,
-        is_orphan: row.get::<u8>(5)? == Some(1),
+        start_at: row.old(3)?,
+        started_at: row.old(4)?,
+        is_orphan: row.old::<u8>(5)? == Some(1),
         run,
         daemon: row.text(7)?,
         attempt: count().unwrap_or_default(),

@@ -144,8 +144,8 @@ impl Statement for AskRunners<'_> {
             .first()
             .ok_or_else(|| Fault::Gone("no answer".to_owned()))?;
         Ok(Runners {
-            daemons: row.get(0)?.unwrap_or_default(),
-            is_in_no_file: row.get::<u64>(1)? == Some(1),
+            daemons: row.old(0)?.unwrap_or_default(),
+            is_in_no_file: row.old::<u64>(1)? == Some(1),
         })
     }
 }
@@ -173,7 +173,7 @@ impl Statement for AskJob<'_> {
         let Some(row) = rows.first() else {
             return Ok(None);
         };
-        let now = row.get(0)?.unwrap_or_default();
+        let now = row.old(0)?.unwrap_or_default();
         Ok(decode_job(row, 1)?.map(|(_, job)| (now, job)))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{micros, moment, optional};
 use crate::cron::Schedule;
 use crate::cron::rules::{LARGEST_LAG, Row as Facts, next_after};
-use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, text_literal};
+use crate::db::{Fault, OldBatch, Plain, Reply, Row, Statement, text_literal};
 use crate::schema::{CRON_JOBS, Tables};
 
 /// A job's row.
@@ -78,10 +78,10 @@ pub(super) fn decode_job(row: &Row, from: usize) -> Result<Option<(String, JobRo
     let last = row.text(from + 7)?.unwrap_or_default();
     let (definition, seen) = last.split_once(' ').unwrap_or_default();
     let found = JobRow {
-        next: row.get(from + 1)?,
-        settled: row.get(from + 2)?,
-        triggered: row.get(from + 3)?,
-        is_paused: row.get::<u8>(from + 4)? == Some(1),
+        next: row.old(from + 1)?,
+        settled: row.old(from + 2)?,
+        triggered: row.old(from + 3)?,
+        is_paused: row.old::<u8>(from + 4)? == Some(1),
         schedule: row.text(from + 5)?.unwrap_or_default(),
         zone: row.text(from + 6)?.unwrap_or_default(),
         definition: definition.to_owned(),
@@ -152,7 +152,7 @@ impl Publish<'_> {
     }
 }
 
-impl Batch for Publish<'_> {
+impl OldBatch for Publish<'_> {
     type Answer = ();
 
     fn statements(&self) -> Vec<String> {

@@ -5,7 +5,7 @@ use super::daemons::{DaemonFacts, RUN};
 use super::publish::{Definition, decode_job, job_columns};
 use super::{JobRow, micros, moment, of_history, optional};
 use crate::base::text::printable;
-use crate::db::{Batch, Fault, Reply, text_literal};
+use crate::db::{Fault, OldBatch, Reply, text_literal};
 use crate::history::Outcome;
 use crate::schema::{CRON_JOBS, CRON_TICKS, RUNS, Tables};
 
@@ -138,7 +138,7 @@ impl Settle<'_> {
     }
 }
 
-impl Batch for Settle<'_> {
+impl OldBatch for Settle<'_> {
     type Answer = (i64, Vec<Settled>);
 
     fn statements(&self) -> Vec<String> {
@@ -169,7 +169,7 @@ impl Batch for Settle<'_> {
             .map(|reply| reply.rows.as_slice())
             .unwrap_or_default()
         {
-            now = row.get(0)?.unwrap_or_default();
+            now = row.old(0)?.unwrap_or_default();
             let change = row.text(1)?;
             let Some((name, job)) = decode_job(row, 2)? else {
                 continue;

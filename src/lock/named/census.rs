@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use super::inspect::Inspector;
 use crate::db::{
-    ALL_ATTRIBUTES, AskSessionInfo, Claims, Client, Fault, OWN_ATTRIBUTES, Session, SessionInfo,
+    ALL_ATTRIBUTES, Claims, Client, Fault, OWN_ATTRIBUTES, Session, SessionInfo, ask_session_info,
     claims,
 };
 use crate::lock::{HeldRow, MOST_SLOTS, Name, session_marker_lock};
@@ -55,7 +55,7 @@ impl Census {
     /// # Errors
     /// The session must be dropped.
     pub fn read(inspector: &mut Inspector) -> Result<Self, Fault> {
-        let info = inspector.run(&AskSessionInfo)?;
+        let info = inspector.run(&ask_session_info())?;
         let session = &mut inspector.session;
         let all = claims(session, ALL_ATTRIBUTES, None)?;
         let claims_of_all = all.is_ok();

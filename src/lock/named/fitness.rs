@@ -78,10 +78,10 @@ impl ServerTraits {
     /// # Errors
     /// As [`Row::get`].
     pub fn read(row: &Row, first: usize) -> Result<Self, Fault> {
-        let comment: Option<Vec<u8>> = row.get(first + 1)?;
+        let comment: Option<Vec<u8>> = row.old(first + 1)?;
         let comment = String::from_utf8_lossy(&comment.unwrap_or_default()).into_owned();
         Ok(Self {
-            idle_limit: row.get(first)?.map(Duration::from_secs),
+            idle_limit: row.old(first)?.map(Duration::from_secs),
             comment,
             wsrep_on: Self::is_on(row, first + 2)?,
         })
@@ -92,7 +92,7 @@ impl ServerTraits {
     /// # Errors
     /// As [`Row::get`].
     pub fn is_on(row: &Row, column: usize) -> Result<bool, Fault> {
-        let value: Option<String> = row.get(column)?;
+        let value: Option<String> = row.old(column)?;
         Ok(value.is_some_and(|value| !matches!(&*value.to_ascii_uppercase(), "" | "0" | "OFF")))
     }
 }

@@ -9,7 +9,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::db::server_facts::READ_ONLY;
-use crate::db::{Batch, Connector, Fault, LIST, Row, Session, Statement};
+use crate::db::{Connector, Fault, LIST, OldBatch, Row, Session, Statement};
 
 /// The warning about a node of a cluster.
 const OF_A_NODE: &str =
@@ -69,7 +69,7 @@ impl Inspector {
     ///
     /// # Errors
     /// Any other fault of a statement.
-    pub fn run_batch<B: Batch>(&mut self, batch: &B) -> Result<B::Answer, Fault> {
+    pub fn run_batch<B: OldBatch>(&mut self, batch: &B) -> Result<B::Answer, Fault> {
         loop {
             match self.session.run_batch(batch) {
                 Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),

@@ -12,7 +12,7 @@ use super::inspect::Inspector;
 use super::request::LOOK_AGAIN_AT_KILLER;
 use super::statements::{KillSession, Take, release_once, set_idle_timeout};
 use crate::base::clock::Moment;
-use crate::db::{AskSessionInfo, Client, Fault, client};
+use crate::db::{Client, Fault, ask_session_info, client};
 use crate::lock::{
     LONGEST_TTL, MOST_SLOTS, Name, Wait, kill_ack_lock, kill_request_lock, session_marker_lock,
 };
@@ -188,7 +188,7 @@ impl Killing<'_> {
             // The session ended just now. If it was lost, its dblock finds the markers on a new session.
             Ok(()) | Err(KillSession::NO_SUCH_SESSION) => {}
             Err(code) if KillSession::NOT_YOURS.contains(&code) => {
-                let info = self.inspector.run(&AskSessionInfo)?;
+                let info = self.inspector.run(&ask_session_info())?;
                 let privilege = if info.is_mariadb() {
                     "CONNECTION ADMIN"
                 } else {
@@ -372,7 +372,7 @@ impl Killing<'_> {
 
     /// This session's connection id on the server, also behind a proxy.
     fn own_id(&mut self) -> Result<u64, Fault> {
-        Ok(self.inspector.run(&AskSessionInfo)?.connection)
+        Ok(self.inspector.run(&ask_session_info())?.connection)
     }
 
     /// Who holds the slot's named lock now.

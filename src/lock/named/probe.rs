@@ -9,7 +9,7 @@ use super::request::{Request, Verbosity};
 use super::statements::{KillSession, Owners, Take, release_once};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
-use crate::db::cluster::AskMultiPrimary;
+use crate::db::cluster::ask_multi_primary;
 use crate::db::server_facts::{Shown, median};
 use crate::db::{Connector, Fault, Row, Session, Statement};
 use crate::lock::{DEFAULT_TTL, LockSpec, Name, OnLockLost, Wait, run_id_lock};
@@ -234,7 +234,7 @@ pub fn exclusion(session: &mut Session, opening: &Opening) -> Result<Exclusion, 
     }
     let group = Shown::Variable("group_replication_group_name").value(session)?;
     let in_group = group.is_some_and(|group| !group.is_empty());
-    if session.try_run(&AskMultiPrimary)? == Ok(true) {
+    if session.try_run(&ask_multi_primary())? == Ok(true) {
         unfit.push(Unfit::MultiPrimary);
     }
     Ok(Exclusion {

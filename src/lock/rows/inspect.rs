@@ -132,7 +132,7 @@ impl Statement for AskHeld {
 
 fn held_row(row: &Row) -> Result<HeldRow, Fault> {
     let state = SlotState::read(row)?;
-    let in_history = row.get::<u8>(NEXT_COLUMN + 1)? == Some(1);
+    let in_history = row.old::<u8>(NEXT_COLUMN + 1)? == Some(1);
     let killer = state.killer().map(short);
     let expires_in = u64::try_from(state.expires_in).ok();
     let age = Duration::from_micros(u64::try_from(state.age).unwrap_or_default());
@@ -165,7 +165,7 @@ fn held_row(row: &Row) -> Result<HeldRow, Fault> {
             .unwrap_or_default(),
         renewal_in: Lease::interval(state.ttl).saturating_sub(age),
         killer,
-        knows_killer: row.get::<u8>(NEXT_COLUMN + 2)? == Some(1),
+        knows_killer: row.old::<u8>(NEXT_COLUMN + 2)? == Some(1),
     })
 }
 

@@ -70,7 +70,7 @@ impl SlotState {
     /// # Errors
     /// As [`Row::get`].
     pub fn read(row: &Row) -> Result<Self, Fault> {
-        let held_for: i64 = row.get(6)?.unwrap_or_default();
+        let held_for: i64 = row.old(6)?.unwrap_or_default();
         let held_for = Duration::from_micros(u64::try_from(held_for).unwrap_or_default());
         let command_run = row.text(16)?;
         // A command without renewals is dead, and the script has the grant again.
@@ -79,25 +79,25 @@ impl SlotState {
             kind => kind,
         };
         Ok(Self {
-            slot: row.get(0)?.unwrap_or_default(),
-            fence: row.get(1)?.unwrap_or_default(),
+            slot: row.old(0)?.unwrap_or_default(),
+            fence: row.old(1)?.unwrap_or_default(),
             owner: row.text(2)?,
             owner_name: row.text(14)?,
             kind,
             command_run,
-            write_id: row.get(3)?.unwrap_or_default(),
+            write_id: row.old(3)?.unwrap_or_default(),
             // If somebody deleted the time by hand, the row has expired.
-            expires_in: row.get(4)?.unwrap_or_default(),
-            age: row.get(5)?.unwrap_or_default(),
-            ttl: Duration::from_secs(row.get(13)?.unwrap_or_default()),
+            expires_in: row.old(4)?.unwrap_or_default(),
+            age: row.old(5)?.unwrap_or_default(),
+            ttl: Duration::from_secs(row.old(13)?.unwrap_or_default()),
             kill_requested_by: row.text(7)?,
             client: Client {
-                connection: row.get(11)?.unwrap_or_default(),
+                connection: row.old(11)?.unwrap_or_default(),
                 address: None,
                 claims: Some(Claims {
                     program: Some(PROGRAM.to_owned()),
                     host: Some(row.text(8)?.unwrap_or("an unknown host".to_owned())),
-                    pid: row.get::<u64>(9)?.map(|pid| pid.to_string()),
+                    pid: row.old::<u64>(9)?.map(|pid| pid.to_string()),
                     command: row.text(10)?,
                     os_user: row.text(12)?,
                     started: SystemTime::now().checked_sub(held_for),

@@ -8,7 +8,7 @@ use super::change::Change;
 use super::state::{COLUMNS, HOLDER, SlotState};
 use crate::db::cluster::{HAS_NOT_JOINED, IS_MULTI_PRIMARY, NOT_JOINED};
 use crate::db::server_facts::READ_ONLY;
-use crate::db::{Batch, Fault, Plain, Reply, Row, Statement, first_value, text_literal};
+use crate::db::{Fault, OldBatch, Plain, Reply, Row, Statement, first_value, text_literal};
 use crate::lock::named::{First, FirstAnswer};
 use crate::lock::{HolderKind, Name};
 use crate::schema::{
@@ -432,7 +432,7 @@ pub struct Written {
     pub queue_head: Option<u64>,
 }
 
-impl Batch for Write {
+impl OldBatch for Write {
     type Answer = Written;
 
     fn statements(&self) -> Vec<String> {
@@ -457,7 +457,7 @@ impl Batch for Write {
                 .collect::<Result<_, _>>()?,
             has_changed,
             fence: update.insert_id.filter(|_| has_changed),
-            queue_head: released.map_or(Ok(None), |row| row.get(1))?,
+            queue_head: released.map_or(Ok(None), |row| row.old(1))?,
         })
     }
 }
@@ -557,7 +557,7 @@ impl Prepare<'_> {
         }
         let number = |reply: Option<&Reply>, column: usize| {
             let row = reply.and_then(|reply| reply.rows.first());
-            row.map_or(Ok(None), |row| row.get::<i64>(column))
+            row.map_or(Ok(None), |row| row.old::<i64>(column))
         };
         let all = Some(of_all);
         let comment = of_all.rows.first().map_or(Ok(None), |row| row.text(4))?;
@@ -579,7 +579,7 @@ impl Prepare<'_> {
     }
 }
 
-impl Batch for Prepare<'_> {
+impl OldBatch for Prepare<'_> {
     type Answer = Prepared;
 
     fn statements(&self) -> Vec<String> {
@@ -601,7 +601,7 @@ pub struct PrepareAndOpen<'a>(pub Prepare<'a>, pub &'a First);
 /// The answers of both. The session is prepared only if the named lock's statements were answered.
 pub type PreparedAndOpened = Result<(Prepared, FirstAnswer), Fault>;
 
-impl Batch for PrepareAndOpen<'_> {
+impl OldBatch for PrepareAndOpen<'_> {
     /// The faults of the preparation, and of the named lock's statements.
     type Answer = PreparedAndOpened;
 

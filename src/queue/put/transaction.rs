@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::{Put, Putter};
-use crate::db::{Batch, Fault, Reply, Session, text_literal};
+use crate::db::{Fault, OldBatch, Reply, Session, text_literal};
 use crate::queue::entries::moment;
 use crate::queue::jobs::Due;
 use crate::queue::queues::Claim;
@@ -252,7 +252,7 @@ fn send(session: &mut Session, statements: Vec<String>) -> Result<(), Fault> {
 
 struct Packet(Vec<String>);
 
-impl Batch for Packet {
+impl OldBatch for Packet {
     type Answer = ();
 
     fn statements(&self) -> Vec<String> {
@@ -272,7 +272,7 @@ struct LastPacket {
     jobs: u32,
 }
 
-impl Batch for LastPacket {
+impl OldBatch for LastPacket {
     type Answer = Put;
 
     fn statements(&self) -> Vec<String> {
@@ -285,8 +285,8 @@ impl Batch for LastPacket {
             .get(self.commit + 1)
             .and_then(|reply| reply.rows.first())
         {
-            let first = row.get(0)?.unwrap_or_default();
-            let step = row.get(1)?.unwrap_or(1);
+            let first = row.old(0)?.unwrap_or_default();
+            let step = row.old(1)?.unwrap_or(1);
             return Ok(Put {
                 first,
                 step,

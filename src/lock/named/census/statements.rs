@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::db::{Fault, LIST, Row, Statement, first_value, read_address};
+use crate::db::{Fault, LIST, Row, Statement, first_value, short_address};
 
 /// This many characters of a statement are enough to find its lock.
 const BEGINNING: u32 = 700;
@@ -53,11 +53,11 @@ impl Statement for AskPlugin {
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
         let mut locks = Vec::new();
         for row in rows {
-            if let (Some(connection), Some(name)) = (row.get(0)?, row.text(1)?) {
+            if let (Some(connection), Some(name)) = (row.old(0)?, row.text(1)?) {
                 locks.push(ListedLock {
                     connection,
                     name,
-                    age: row.get(2)?.map(Duration::from_millis),
+                    age: row.old(2)?.map(Duration::from_millis),
                     is_held: true,
                 });
             }
@@ -103,7 +103,7 @@ impl Statement for AskPerformanceSchema {
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
         let mut locks = Vec::new();
         for row in rows {
-            if let (Some(connection), Some(name)) = (row.get(0)?, row.text(1)?) {
+            if let (Some(connection), Some(name)) = (row.old(0)?, row.text(1)?) {
                 locks.push(ListedLock {
                     connection,
                     name,
@@ -144,13 +144,13 @@ impl Statement for AskProcesses {
     fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
         let mut processes = HashMap::new();
         for row in rows {
-            let (Some(id), Some(address)) = (row.get(0)?, read_address(row, 1)?) else {
+            let (Some(id), Some(address)) = (row.old(0)?, row.text(1)?.map(short_address)) else {
                 continue;
             };
-            let precise = row.get::<f64>(6)?.map(|millis| millis / 1000.0);
+            let precise = row.old::<f64>(6)?.map(|millis| millis / 1000.0);
             let precise = precise.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
             // Negative if the server's clock was set back.
-            let coarse = row.get::<i64>(4)?.and_then(|time| u64::try_from(time).ok());
+            let coarse = row.old::<i64>(4)?.and_then(|time| u64::try_from(time).ok());
             let time = precise.or(coarse.map(Duration::from_secs));
             let is_idle = row.text(2)?.as_deref() == Some("Sleep");
             let waits = row.text(3)?.as_deref() == Some("User lock");

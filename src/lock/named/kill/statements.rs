@@ -35,7 +35,7 @@ impl Statement for AskUptime {
     }
 
     fn decode(&self, rows: &[Row]) -> Result<Option<Duration>, Fault> {
-        let seconds = rows.first().map_or(Ok(None), |row| row.get(1))?;
+        let seconds = rows.first().map_or(Ok(None), |row| row.old(1))?;
         Ok(seconds.map(Duration::from_secs))
     }
 }

@@ -1,6 +1,6 @@
 //! The answers to a named lock's statements: one type for each statement.
 
-use crate::db::{Fault, Row, Statement, read_address};
+use crate::db::{Fault, Row, Statement, short_address};
 use crate::lock::named::fitness::ServerTraits;
 use crate::lock::named::queue::Answer;
 
@@ -33,7 +33,7 @@ impl Statement for Flag {
     }
 
     fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
-        Ok(rows.first().map_or(Ok(None), |row| row.get::<i64>(0))? == Some(1))
+        Ok(rows.first().map_or(Ok(None), |row| row.old::<i64>(0))? == Some(1))
     }
 }
 
@@ -54,13 +54,13 @@ pub struct Asked {
 
 impl Ask {
     fn read(&self, row: &Row) -> Result<Asked, Fault> {
-        self.read_slot(row, row.get(1)?)
+        self.read_slot(row, row.old(1)?)
     }
 
     /// Reads all columns but the second, whose value is `head`.
     fn read_slot(&self, row: &Row, head: Option<u8>) -> Result<Asked, Fault> {
-        let slot: Option<i64> = row.get(0)?;
-        let connection_id: Option<u64> = row.get(2)?;
+        let slot: Option<i64> = row.old(0)?;
+        let connection_id: Option<u64> = row.old(2)?;
         let answer = connection_id.map(|connection_id| Answer {
             refused: slot == Some(-1),
             // Any other number is not a slot.
@@ -107,7 +107,7 @@ impl Statement for Prove {
         let Some(row) = rows.first() else {
             return Ok(None);
         };
-        let (reacquirer, killer): (Option<u64>, Option<u64>) = (row.get(5)?, row.get(6)?);
+        let (reacquirer, killer): (Option<u64>, Option<u64>) = (row.old(5)?, row.old(6)?);
         let asked = self.0.read(row)?;
         let answer = asked.answer.map(|answer| Answer {
             reacquired: reacquirer.is_some(),
@@ -135,7 +135,7 @@ impl Opened {
     fn read(row: &Row, asked: Asked) -> Result<Self, Fault> {
         Ok(Self {
             asked,
-            run_id_owner: row.get(5)?,
+            run_id_owner: row.old(5)?,
             traits: ServerTraits::read(row, 6)?,
         })
     }
@@ -181,7 +181,7 @@ impl Statement for Reacquire {
         let Open(ask) = &self.0;
         Ok(Some(ReacquireAnswer {
             opened: Opened::read(row, ask.read_slot(row, None)?)?,
-            holder: row.get(1)?,
+            holder: row.old(1)?,
         }))
     }
 }
@@ -209,7 +209,7 @@ impl Statement for KillMarker {
             return Ok(None);
         };
         Ok(Some(Killing {
-            killer: row.get(0)?,
+            killer: row.old(0)?,
             is_read_only: ServerTraits::is_on(row, 1)? || ServerTraits::is_on(row, 2)?,
         }))
     }
@@ -239,8 +239,8 @@ impl Statement for Release {
             return Ok(Released::default());
         };
         Ok(Released {
-            was_held: row.get(0)? == Some(1u8),
-            queue_head: row.get(1)?,
+            was_held: row.old(0)? == Some(1u8),
+            queue_head: row.old(1)?,
         })
     }
 }
@@ -260,6 +260,6 @@ impl Statement for SlotHolder {
         let Some(row) = rows.first() else {
             return Ok((None, None));
         };
-        Ok((row.get(0)?, read_address(row, 1)?))
+        Ok((row.old(0)?, row.text(1)?.map(short_address)))
     }
 }

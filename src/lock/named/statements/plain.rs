@@ -60,7 +60,7 @@ impl Statement for Owners {
         let row = rows
             .first()
             .ok_or_else(|| Fault::Gone("no answer".to_owned()))?;
-        (0..self.0.len()).map(|column| row.get(column)).collect()
+        (0..self.0.len()).map(|column| row.old(column)).collect()
     }
 }
 

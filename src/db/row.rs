@@ -1,0 +1,180 @@
+//! Rows of an answer, and how their values are read: by name and type. A value of an unexpected type is an error, and so is NULL where
+//! none is expected.
+
+use std::ops::Deref;
+
+use super::fault::Fault;
+use crate::base::exit::{Failure, Reason};
+
+/// A row of an answer.
+#[derive(Debug)]
+pub struct Row(pub(super) mysql::Row);
+
+/// A value as the server sent it.
+pub struct Sent<'a>(&'a mysql::Value);
+
+/// What a column is read as. A number must fit, and a flag is 0 or 1. In a text, which others may have written, invalid UTF-8 is replaced.
+/// An `Option` is for a column that may be NULL.
+pub trait Value: Sized {
+    /// Reads a value; `None`: it is of another type.
+    fn read(sent: &Sent) -> Option<Self>;
+}
+
+impl<T: Value> Value for Option<T> {
+    fn read(sent: &Sent) -> Option<Self> {
+        match sent.0 {
+            mysql::Value::NULL => Some(None),
+            _ => T::read(sent).map(Some),
+        }
+    }
+}
+
+impl Value for String {
+    fn read(sent: &Sent) -> Option<Self> {
+        let bytes = Vec::<u8>::read(sent)?;
+        Some(
+            String::from_utf8(bytes)
+                .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
+        )
+    }
+}
+
+macro_rules! values {
+    ($($type:ty),*) => {
+        $(impl Value for $type {
+            fn read(sent: &Sent) -> Option<Self> {
+                mysql::from_value_opt(sent.0.clone()).ok()
+            }
+        })*
+    };
+}
+
+values!(bool, u8, u16, u32, u64, i32, i64, usize, f64, Vec<u8>);
+
+/// The columns of a row from the first on, read by their place: for an answer whose columns have no names, as that to `SHOW` or of a
+/// `UNION`. A column that the row does not have is NULL, as one in a version comment that the server ignores.
+pub trait Columns: Sized {
+    /// Reads the row.
+    ///
+    /// # Errors
+    /// As [`Row::get`].
+    fn read(row: &Row) -> Result<Self, Fault>;
+}
+
+macro_rules! columns {
+    ($($type:ident $place:tt),*) => {
+        impl<$($type: Value),*> Columns for ($($type,)*) {
+            fn read(row: &Row) -> Result<Self, Fault> {
+                Ok(($(row.at::<$type>($place)?,)*))
+            }
+        }
+    };
+}
+
+columns!(A 0, B 1);
+columns!(A 0, B 1, C 2);
+columns!(A 0, B 1, C 2, D 3);
+columns!(A 0, B 1, C 2, D 3, E 4);
+columns!(A 0, B 1, C 2, D 3, E 4, F 5);
+
+impl Row {
+    /// The value of the column with this name.
+    ///
+    /// # Errors
+    /// [`Fault::Final`] for a value of another type, for NULL unless an `Option` is read, and for a column that is not there.
+    pub fn get<T: Value>(&self, column: &str) -> Result<T, Fault> {
+        let mut columns = self.0.columns_ref().iter();
+        let at = columns.position(|one| one.name_ref() == column.as_bytes());
+        let sent = at.and_then(|at| self.0.as_ref(at));
+        let value = sent.and_then(|sent| T::read(&Sent(sent)));
+        value.ok_or_else(|| unexpected(column))
+    }
+
+    /// The values of all columns, by their place.
+    ///
+    /// # Errors
+    /// As [`Row::get`].
+    pub fn columns<T: Columns>(&self) -> Result<T, Fault> {
+        T::read(self)
+    }
+
+    /// The value of a column by its place, from 0.
+    ///
+    /// # Errors
+    /// As [`Row::get`].
+    pub fn at<T: Value>(&self, place: usize) -> Result<T, Fault> {
+        let sent = self.0.as_ref(place).unwrap_or(&mysql::Value::NULL);
+        T::read(&Sent(sent)).ok_or_else(|| unexpected(&format!("column {}", place + 1)))
+    }
+}
+
+fn unexpected(column: &str) -> Fault {
+    let line = format!("the server's answer has a value of an unexpected type: {column}");
+    Fault::Final(Failure::new(Reason::Internal, line))
+}
+
+/// The fault that a server has not answered a statement.
+pub fn no_answer() -> Fault {
+    Fault::Gone("no answer".to_owned())
+}
+
+/// The rows of an answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a>(pub(super) &'a [Row]);
+
+impl<'a> Rows<'a> {
+    /// The first row.
+    ///
+    /// # Errors
+    /// [`no_answer`] if there is none.
+    pub fn one(self) -> Result<&'a Row, Fault> {
+        self.0.first().ok_or_else(no_answer)
+    }
+
+    /// Reads the first row; `None`: there is none.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn optional<T>(
+        self,
+        read: impl FnOnce(&'a Row) -> Result<T, Fault>,
+    ) -> Result<Option<T>, Fault> {
+        self.0.first().map(read).transpose()
+    }
+
+    /// Reads all rows.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn all<T, C: FromIterator<T>>(
+        self,
+        read: impl FnMut(&'a Row) -> Result<T, Fault>,
+    ) -> Result<C, Fault> {
+        self.0.iter().map(read).collect()
+    }
+
+    /// The only column of the first row; `None` for NULL, and if there is no row.
+    ///
+    /// # Errors
+    /// As [`Row::get`].
+    pub fn value<T: Value>(self) -> Result<Option<T>, Fault> {
+        self.0.first().map_or(Ok(None), |row| row.at(0))
+    }
+
+    /// The only column of all rows, without NULL.
+    ///
+    /// # Errors
+    /// As [`Row::get`].
+    pub fn values<T: Value>(self) -> Result<Vec<T>, Fault> {
+        let values = self.0.iter().map(|row| row.at(0));
+        values.filter_map(Result::transpose).collect()
+    }
+}
+
+impl Deref for Rows<'_> {
+    type Target = [Row];
+
+    fn deref(&self) -> &[Row] {
+        self.0
+    }
+}
