@@ -6,15 +6,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::statements::{
-    AskColumns, AskDatabase, AskFirstMember, AskOtherEngines, Execute, TakeTurn,
+    ask_columns, ask_database, ask_first_member, ask_other_engines, execute, take_turn,
 };
 use super::tables::Table;
-use super::{AskVersion, TABLES, Tables, USABLE_FROM, VERSION, Version, prepare};
+use super::{TABLES, Tables, USABLE_FROM, VERSION, Version, ask_version, prepare};
 use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::{NOT_JOINED, ask_has_not_joined, ask_multi_primary};
 use crate::db::server_facts::{READ_ONLY, ask_session_info, is_read_only};
-use crate::db::{Connector, Fault, Plain, Session, quoted_identifier};
+use crate::db::{Connector, Fault, Session, command, quoted_identifier};
 
 /// How long to wait for another init on the same tables, in seconds.
 const TURN_LIMIT: u32 = 30;
@@ -95,9 +95,8 @@ impl Installer<'_> {
         loop {
             let reached = connector.connect(|session| {
                 prepare(session)?;
-                session.run(&Plain(format!(
-                    "/* dblock init session */ SET SESSION wait_timeout = {SESSION_LIMIT}"
-                )))?;
+                let limit = format!("SET SESSION wait_timeout = {SESSION_LIMIT}");
+                session.run(&command("init session", limit))?;
                 if is_read_only(session)? {
                     // Checking does no harm on a read-only server.
                     let refused = || Fault::ReadOnly(READ_ONLY.to_owned());
@@ -123,7 +122,7 @@ impl Installer<'_> {
                     }
                     fault => fault,
                 };
-                match session.run(&AskFirstMember).map_err(denied)? {
+                match session.run(&ask_first_member()).map_err(denied)? {
                     None => Ok(()),
                     Some(first) => Err(Fault::ReadOnly(format!(
                         "is in a multi-primary group, where the tables are to be made through one member only; run dblock \
@@ -151,17 +150,14 @@ impl Installer<'_> {
     /// [`Reason::Configuration`] if the tables belong to a newer dblock or another program; [`Reason::AccountRefused`] with the missing
     /// privileges.
     pub fn install(&self, session: &mut Session) -> Result<Installed, Fault> {
-        let turn = TakeTurn {
-            database: self.database,
-            limit: TURN_LIMIT,
-        };
+        let turn = take_turn(self.database, TURN_LIMIT);
         // Without named locks, several at once do no harm either: each step may find its work done.
         if !self.only_checks && matches!(session.try_run(&turn)?, Ok(false)) {
             let line = format!("another dblock init is at work on {session}; try again");
             return Err(Fault::Final(Failure::new(Reason::Unreachable, line)));
         }
         let mut changes = Vec::new();
-        if !session.run(&AskDatabase(self.database))? {
+        if !session.run(&ask_database(self.database))? {
             let create = format!(
                 "CREATE DATABASE IF NOT EXISTS {}",
                 quoted_identifier(self.database)
@@ -214,7 +210,7 @@ impl Installer<'_> {
             format!("INSERT INTO {table} SELECT * FROM {table} WHERE FALSE")
         });
         for sql in uses.into_iter().chain(inserts) {
-            let answer = session.run(&Execute(sql));
+            let answer = session.run(&execute(&sql));
             answer.map_err(|fault| self.explain(fault, session))?;
         }
         Ok(())
@@ -222,14 +218,8 @@ impl Installer<'_> {
 
     /// Creates missing tables, columns, defaults and keys.
     fn complete(&self, session: &mut Session, changes: &mut Vec<String>) -> Result<(), Fault> {
-        let found = session.run(&AskColumns {
-            database: self.database,
-            tables: &TABLES,
-        })?;
-        let engines = session.run(&AskOtherEngines {
-            database: self.database,
-            tables: &TABLES,
-        })?;
+        let found = session.run(&ask_columns(self.database, &TABLES))?;
+        let engines = session.run(&ask_other_engines(self.database, &TABLES))?;
         let has = |table: &Table, column: &str| {
             let wanted = column.to_lowercase();
             let mut columns = found.iter();
@@ -301,7 +291,7 @@ impl Installer<'_> {
 
     fn version(&self, session: &mut Session) -> Result<Option<Version>, Fault> {
         let tables = Tables::new(self.database);
-        let found = match session.run(&AskVersion(&tables)) {
+        let found = match session.run(&ask_version(&tables)) {
             Err(Fault::NoSuchTable(_)) => return Ok(None),
             found => found.map_err(|fault| tables.explain(fault))?,
         };
@@ -320,12 +310,12 @@ impl Installer<'_> {
         changes: &mut Vec<String>,
     ) -> Result<(), Fault> {
         if !self.only_checks {
-            let mut done = session.run(&Execute(sql.to_owned()));
+            let mut done = session.run(&execute(sql));
             for _ in 1..MOST_TRIES {
                 // Another init is at work at the same time, if each node has its own named locks.
                 if matches!(done, Err(Fault::Conflict(_))) {
                     sleep(by_chance(PAUSE));
-                    done = session.run(&Execute(sql.to_owned()));
+                    done = session.run(&execute(sql));
                 }
             }
             match done {

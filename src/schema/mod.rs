@@ -16,7 +16,7 @@ pub use tables::{
     OLDER_FENCE, PUTS, QUEUE_MINUTES, QUEUES, RUNNING, RUNS, Table, VERSION, WORKERS,
 };
 
-use statements::{AskOtherEngines, CATCH_UP, Prepare};
+use statements::{CATCH_UP, ask_other_engines, prepare_and_ask_node};
 use tables::{
     LOCKS, META, OLDEST_USABLE, SUCCESSES, TABLES, USABLE_FROM, WITH_CRON, WITH_FLOOR, WITH_QUEUES,
     WITH_TURNS,
@@ -26,7 +26,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::base::exit::{Failure, Reason};
-use crate::db::{Fault, Plain, Row, Session, Statement, quoted_identifier};
+use crate::db::{Ask, Fault, Row, Session, ask, quoted_identifier};
 
 /// The tables of one database.
 #[derive(Debug, Clone)]
@@ -100,7 +100,7 @@ impl Tables {
     /// # Errors
     /// [`Reason::Configuration`], with what to do; any other fault of a statement.
     pub fn check(&self, session: &mut Session) -> Result<(), Fault> {
-        let found = session.run(&AskVersion(self));
+        let found = session.run(&ask_version(self));
         self.judge(found, session)
     }
 
@@ -109,7 +109,7 @@ impl Tables {
     /// # Errors
     /// As [`Tables::check`].
     pub fn check_queues(&self, session: &mut Session) -> Result<(), Fault> {
-        let found = session.run(&AskVersion(self));
+        let found = session.run(&ask_version(self));
         self.judge_since(WITH_QUEUES, found, session)
     }
 
@@ -118,7 +118,7 @@ impl Tables {
     /// # Errors
     /// As [`Tables::check`].
     pub fn check_cron(&self, session: &mut Session) -> Result<(), Fault> {
-        let found = session.run(&AskVersion(self));
+        let found = session.run(&ask_version(self));
         self.judge_since(WITH_CRON, found, session)
     }
 
@@ -127,14 +127,11 @@ impl Tables {
     /// # Errors
     /// The session must be dropped.
     pub fn without_transactions(&self, session: &mut Session) -> Result<Vec<String>, Fault> {
-        let ask = AskOtherEngines {
-            database: &self.database,
-            tables: &TABLES,
-        };
-        Ok(session.try_run(&ask)?.unwrap_or_default())
+        let engines = ask_other_engines(&self.database, &TABLES);
+        Ok(session.try_run(&engines)?.unwrap_or_default())
     }
 
-    /// Judges the answer to [`AskVersion`].
+    /// Judges the answer to [`ask_version`].
     ///
     /// # Errors
     /// As [`Tables::check`].
@@ -224,10 +221,7 @@ pub fn prepare_for_transactions(session: &mut Session) -> Result<Node, Fault> {
 
 fn prepare_as(session: &mut Session, ends_when_idle: bool) -> Result<Node, Fault> {
     let node = or_without(|catches_up| {
-        session.run_batch(&Prepare {
-            catches_up,
-            ends_when_idle,
-        })
+        session.run_batch(&prepare_and_ask_node(catches_up, ends_when_idle))
     })?;
     if node != Node::Single {
         session.send_one_by_one();
@@ -256,7 +250,7 @@ pub fn or_without<T>(mut prepare: impl FnMut(bool) -> Result<T, Fault>) -> Resul
 /// # Errors
 /// The session must be dropped.
 pub fn catch_up(session: &mut Session) -> Result<bool, Fault> {
-    Ok(session.try_run(&Plain(CATCH_UP.to_owned()))?.is_ok())
+    Ok(session.try_run(&Ask::written(CATCH_UP))?.is_ok())
 }
 
 /// The version information in the tables.
@@ -268,29 +262,23 @@ pub struct Version {
     pub usable_from: u32,
 }
 
+impl Version {
+    /// Reads it from the first columns of a row.
+    ///
+    /// # Errors
+    /// As [`Row::get`].
+    pub fn read(row: &Row) -> Result<Self, Fault> {
+        let (version, usable_from) = row.columns()?;
+        Ok(Self {
+            version,
+            usable_from,
+        })
+    }
+}
+
 /// Asks for the tables' version; `None`: it is missing.
-pub struct AskVersion<'a>(pub &'a Tables);
-
-impl Statement for AskVersion<'_> {
-    type Answer = Option<Version>;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock version */ SELECT version, usable_from FROM {} WHERE id = 1",
-            self.0.meta()
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let Some(row) = rows.first() else {
-            return Ok(None);
-        };
-        Ok(row
-            .old(0)?
-            .zip(row.old(1)?)
-            .map(|(version, usable_from)| Version {
-                version,
-                usable_from,
-            }))
-    }
+pub fn ask_version(tables: &Tables) -> Ask<'static, Option<Version>> {
+    let meta = tables.meta();
+    let sql = format!("SELECT version, usable_from FROM {meta} WHERE id = 1");
+    ask("version", sql, |rows| rows.optional(Version::read))
 }

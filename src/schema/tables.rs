@@ -6,6 +6,8 @@
 
 use std::fmt::Write;
 
+use crate::db::{Fault, Row, text_literal};
+
 /// The version of the tables that this dblock creates.
 pub const VERSION: u32 = 4;
 
@@ -496,5 +498,33 @@ impl Table {
         let width = kind.and_then(|(_, kind)| kind.split(['(', ')']).nth(1));
         let width = width.and_then(|width| width.parse().ok());
         width.unwrap_or_else(|| panic!("{}.{column} has no width", self.name))
+    }
+
+    /// A text, cut to the width of a column.
+    ///
+    /// # Panics
+    /// As [`Table::width`].
+    pub fn cut(&self, column: &str, text: &str) -> String {
+        text.chars().take(self.width(column)).collect()
+    }
+
+    /// A literal for a text column, cut to its width.
+    ///
+    /// # Panics
+    /// As [`Table::width`].
+    pub fn literal(&self, column: &str, text: &str) -> String {
+        text_literal(&self.cut(column, text))
+    }
+
+    /// The text in a column of a row, cut to the column's width: somebody may have widened it, and a message has no room for more.
+    ///
+    /// # Errors
+    /// As [`Row::get`].
+    ///
+    /// # Panics
+    /// As [`Table::width`].
+    pub fn text(&self, column: &str, row: &Row) -> Result<Option<String>, Fault> {
+        let text: Option<String> = row.get(column)?;
+        Ok(text.map(|text| self.cut(column, &text)))
     }
 }

@@ -8,11 +8,11 @@ use super::queue::{Answer, Next, Step};
 use super::reacquire::end_ghost;
 use super::request::{LOOK_AGAIN, PAUSE, Request, carry_out, may_end};
 use super::retaking::{Action, after_opening};
-use super::statements::{Command, Open, Opened, RECHECK, set_idle_timeout, shorten_idle_timeout};
+use super::statements::{Opened, RECHECK, set_idle_timeout, shorten_idle_timeout};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
-use crate::db::{Fault, Row, Session, Statement};
+use crate::db::{Ask, Fault, Rows, Session};
 use crate::lock::{Caller, Grant, Holders, Lease};
 
 /// The most unclear answers in a row that are each followed by a question at once. They may be wake-ups by holders that released a slot.
@@ -56,8 +56,8 @@ impl Opening {
 
 /// The first statements on a session, for callers that send them together with others.
 pub struct First {
-    open: Command,
-    acquire: Open,
+    open: Ask<'static, ()>,
+    acquire: Ask<'static, Option<Opened>>,
     step: Step,
     /// Whether an earlier session may hold the run id lock.
     may_have_ghost: bool,
@@ -67,15 +67,15 @@ pub struct First {
 impl First {
     /// The texts of the statements.
     pub fn statements(&self) -> [String; 2] {
-        [self.open.sql(), self.acquire.sql()]
+        [self.open.sql(), self.acquire.sql()].map(str::to_owned)
     }
 
     /// Reads the rows of the last statement.
     ///
     /// # Errors
-    /// As [`Statement::decode`].
-    pub fn read(&self, rows: &[Row]) -> Result<FirstAnswer, Fault> {
-        self.acquire.decode(rows).map(FirstAnswer)
+    /// As [`Ask::read`].
+    pub fn read(&self, rows: Rows) -> Result<FirstAnswer, Fault> {
+        self.acquire.read(rows).map(FirstAnswer)
     }
 }
 

@@ -15,8 +15,8 @@ use crate::db::{
 use crate::lock::{HeldRow, MOST_SLOTS, Name, session_marker_lock};
 pub use found::{Found, Holding, Reported, Waiter};
 use statements::{
-    AskInstrument, AskPerformanceSchema, AskPlugin, AskProcessPrivilege, AskProcesses, ListedLock,
-    Process,
+    ListedLock, Process, ask_instrument, ask_performance_schema, ask_plugin, ask_process_privilege,
+    ask_processes,
 };
 
 /// The most waiters of a lock that are reported.
@@ -63,8 +63,8 @@ impl Census {
             Ok(all) => all,
             Err(_) => claims(session, OWN_ATTRIBUTES, None)?.unwrap_or_default(),
         };
-        let processes = session.try_run(&AskProcesses)?.unwrap_or_default();
-        let processes_of_all = session.try_run(&AskProcessPrivilege)?.is_ok();
+        let processes = session.try_run(&ask_processes())?.unwrap_or_default();
+        let processes_of_all = session.try_run(&ask_process_privilege())?.is_ok();
         let (registry, listed) = read_registry(session, info.is_mariadb())?;
         let (locks, waits) = listed.into_iter().partition(|lock| lock.is_held);
         Ok(Self {
@@ -369,11 +369,11 @@ fn read_registry(
     session: &mut Session,
     is_mariadb: bool,
 ) -> Result<(Registry, Vec<ListedLock>), Fault> {
-    if is_mariadb && let Ok(locks) = session.try_run(&AskPlugin)? {
+    if is_mariadb && let Ok(locks) = session.try_run(&ask_plugin())? {
         return Ok((Registry::Holders, locks));
     }
-    if session.try_run(&AskInstrument)? == Ok(true)
-        && let Ok(locks) = session.try_run(&AskPerformanceSchema)?
+    if session.try_run(&ask_instrument())? == Ok(true)
+        && let Ok(locks) = session.try_run(&ask_performance_schema())?
     {
         return Ok((Registry::Whole, locks));
     }

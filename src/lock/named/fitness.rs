@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::statements::is_on;
 use crate::db::cluster::is_wsrep;
-use crate::db::{Fault, Row};
 
 /// A server must keep an idle session at least this long: whole seconds, with room for a renewal and for the command's end.
 const SHORTEST_IDLE_LIMIT: Duration = Duration::from_secs(4);
@@ -73,27 +73,17 @@ pub struct ServerTraits {
 }
 
 impl ServerTraits {
-    /// Reads the columns from the `first` one on: `wait_timeout`, `version_comment` and, on MariaDB, `wsrep_on`.
-    ///
-    /// # Errors
-    /// As [`Row::get`].
-    pub fn read(row: &Row, first: usize) -> Result<Self, Fault> {
-        let comment: Option<Vec<u8>> = row.old(first + 1)?;
-        let comment = String::from_utf8_lossy(&comment.unwrap_or_default()).into_owned();
-        Ok(Self {
-            idle_limit: row.old(first)?.map(Duration::from_secs),
-            comment,
-            wsrep_on: Self::is_on(row, first + 2)?,
-        })
-    }
-
-    /// Reads a variable that is a number on most servers, and `ON` or `OFF` on some.
-    ///
-    /// # Errors
-    /// As [`Row::get`].
-    pub fn is_on(row: &Row, column: usize) -> Result<bool, Fault> {
-        let value: Option<String> = row.old(column)?;
-        Ok(value.is_some_and(|value| !matches!(&*value.to_ascii_uppercase(), "" | "0" | "OFF")))
+    /// The traits that these variables show: `wait_timeout` in seconds, `version_comment` and, on MariaDB, `wsrep_on`.
+    pub fn new(
+        wait_timeout: Option<u64>,
+        version_comment: Option<String>,
+        wsrep_on: Option<String>,
+    ) -> Self {
+        Self {
+            idle_limit: wait_timeout.map(Duration::from_secs),
+            comment: version_comment.unwrap_or_default(),
+            wsrep_on: is_on(wsrep_on),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::thread::sleep;
 
 use super::request::{PAUSE, Request};
 use super::statements::wake;
-use crate::db::{Fault, Session, Statement};
+use crate::db::{Fault, Session, no_answer};
 
 impl Request {
     /// Whether this session still holds the slot, on a server that takes writes.
@@ -15,7 +15,7 @@ impl Request {
         loop {
             match session.run(&self.statements.renew(slot)) {
                 Ok(asked) => {
-                    let asked = asked.ok_or_else(|| Fault::Gone("no answer".to_owned()))?;
+                    let asked = asked.ok_or_else(no_answer)?;
                     if self.wants_fit() {
                         self.check_writes(asked.is_read_only)?;
                     }
@@ -55,7 +55,7 @@ impl Request {
     /// The statement that releases a slot, for callers that send it together with others. The second column of its answer is the head of
     /// the queue, which the caller must wake.
     pub fn release_statement(&self, slot: u32) -> String {
-        self.statements.release(slot).sql()
+        self.statements.release(slot).sql().to_owned()
     }
 
     /// Wakes the head of the queue.

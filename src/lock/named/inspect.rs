@@ -4,12 +4,12 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::request::{PAUSE, carry_out};
-use super::statements::Owners;
+use super::statements::ask_owners;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::db::server_facts::READ_ONLY;
-use crate::db::{Connector, Fault, LIST, OldBatch, Row, Session, Statement};
+use crate::db::{Ask, Batch, Connector, Fault, LIST, Session, ask};
 
 /// The warning about a node of a cluster.
 const OF_A_NODE: &str =
@@ -69,7 +69,7 @@ impl Inspector {
     ///
     /// # Errors
     /// Any other fault of a statement.
-    pub fn run_batch<B: OldBatch>(&mut self, batch: &B) -> Result<B::Answer, Fault> {
+    pub fn run_batch<T>(&mut self, batch: &Batch<T>) -> Result<T, Fault> {
         loop {
             match self.session.run_batch(batch) {
                 Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),
@@ -82,19 +82,19 @@ impl Inspector {
     ///
     /// # Errors
     /// The session must be dropped.
-    pub fn try_owners(&mut self, locks: Vec<String>) -> Result<Option<Vec<Option<u64>>>, Fault> {
+    pub fn try_owners(&mut self, locks: &[String]) -> Result<Option<Vec<Option<u64>>>, Fault> {
         if locks.is_empty() {
             return Ok(Some(Vec::new()));
         }
-        Ok(self.session.try_run(&Owners(locks))?.ok())
+        Ok(self.session.try_run(&ask_owners(locks))?.ok())
     }
 
     /// Runs a statement, however often it is interrupted.
     ///
     /// # Errors
     /// Any other fault of a statement.
-    pub fn run<S: Statement>(&mut self, statement: &S) -> Result<S::Answer, Fault> {
-        carry_out(&mut self.session, statement)
+    pub fn run<T>(&mut self, ask: &Ask<T>) -> Result<T, Fault> {
+        carry_out(&mut self.session, ask)
     }
 
     /// The session that holds a lock, by the lock's name on the server.
@@ -114,7 +114,7 @@ impl Inspector {
         &mut self,
         locks: &[String; N],
     ) -> Result<[Option<u64>; N], Fault> {
-        let owners = self.run(&Owners(locks.to_vec()))?;
+        let owners = self.run(&ask_owners(locks))?;
         Ok(std::array::from_fn(|place| owners[place]))
     }
 
@@ -127,7 +127,8 @@ impl Inspector {
         slots: u32,
         name: impl Fn(u32) -> String,
     ) -> Result<Vec<(u32, u64)>, Fault> {
-        let owners = self.run(&Owners((0..slots).map(name).collect()))?;
+        let locks: Vec<_> = (0..slots).map(name).collect();
+        let owners = self.run(&ask_owners(&locks))?;
         let owned = (0..slots).zip(owners);
         Ok(owned
             .filter_map(|(slot, owner)| Some((slot, owner?)))
@@ -142,7 +143,7 @@ pub fn reach(connector: &Connector, patience: Duration) -> Result<Inspector, Fai
     let mut accepts = false;
     loop {
         let reached = connector.connect(|session| {
-            let doubts = session.try_run(&AskDoubts)?.unwrap_or_default();
+            let doubts = session.try_run(&ask_doubts())?.unwrap_or_default();
             if doubts.is_read_only && !accepts {
                 return Err(Fault::ReadOnly(READ_ONLY.to_owned()));
             }
@@ -173,25 +174,15 @@ struct Doubts {
 
 /// Reads the variables that make a lock doubtful. `SHOW` omits variables that a server does not have; reading their values would be an
 /// error.
-struct AskDoubts;
-
-impl Statement for AskDoubts {
-    type Answer = Doubts;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        "/* dblock doubts */ SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'innodb_read_only', 'wsrep_on')"
-            .to_owned()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Doubts, Fault> {
+fn ask_doubts() -> Ask<'static, Doubts> {
+    let sql = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'innodb_read_only', 'wsrep_on')";
+    let doubts = ask("doubts", sql, |rows| {
         let mut doubts = Doubts::default();
-        for row in rows {
-            let value = row.text(1)?.unwrap_or_default().to_ascii_uppercase();
+        for row in rows.iter() {
+            let (name, value): (Option<String>, Option<String>) = row.columns()?;
+            let value = value.unwrap_or_default().to_ascii_uppercase();
             if matches!(&*value, "ON" | "1") {
-                let name = row.text(0)?.unwrap_or_default();
-                if name.ends_with("read_only") {
+                if name.unwrap_or_default().ends_with("read_only") {
                     doubts.is_read_only = true;
                 } else {
                     doubts.is_node = true;
@@ -199,5 +190,6 @@ impl Statement for AskDoubts {
             }
         }
         Ok(doubts)
-    }
+    });
+    doubts.up_to(LIST)
 }

@@ -10,13 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use super::inspect::Inspector;
 use super::request::LOOK_AGAIN_AT_KILLER;
-use super::statements::{KillSession, Take, release_once, set_idle_timeout};
+use super::statements::{
+    NO_SUCH_SESSION, NOT_YOURS, kill_session, release_once, set_idle_timeout, take_lock_now,
+};
 use crate::base::clock::Moment;
 use crate::db::{Client, Fault, ask_session_info, client};
 use crate::lock::{
     LONGEST_TTL, MOST_SLOTS, Name, Wait, kill_ack_lock, kill_request_lock, session_marker_lock,
 };
-use statements::{AskUptime, TakeBeacon};
+use statements::{ask_uptime, take_beacon};
 
 /// How long the server keeps the markers of a killer whose host has vanished.
 const IDLE_LIMIT: Duration = Duration::from_secs(10);
@@ -159,7 +161,7 @@ impl Killing<'_> {
             return self.leave_it_to(other, slot);
         }
         let Some(id) = holder else {
-            let uptime = self.inspector.run(&AskUptime)?;
+            let uptime = self.inspector.run(&ask_uptime())?;
             let server_started = uptime.filter(|span| *span < JUST_STARTED);
             return Ok(KillOutcome::Free { server_started });
         };
@@ -184,10 +186,10 @@ impl Killing<'_> {
             let (holder, now) = (holder.client, self.now(slot)?);
             return Ok(KillOutcome::ReleasedMeanwhile { holder, now });
         }
-        match self.inspector.session.try_run(&KillSession(id))? {
+        match self.inspector.session.try_run(&kill_session(id))? {
             // The session ended just now. If it was lost, its dblock finds the markers on a new session.
-            Ok(()) | Err(KillSession::NO_SUCH_SESSION) => {}
-            Err(code) if KillSession::NOT_YOURS.contains(&code) => {
+            Ok(()) | Err(NO_SUCH_SESSION) => {}
+            Err(code) if NOT_YOURS.contains(&code) => {
                 let info = self.inspector.run(&ask_session_info())?;
                 let privilege = if info.is_mariadb() {
                     "CONNECTION ADMIN"
@@ -289,7 +291,7 @@ impl Killing<'_> {
 
     /// Kills a session. `Err`: the error number of a server that refuses.
     pub(in crate::lock) fn kill_session(&mut self, id: u64) -> Result<Result<(), u16>, Fault> {
-        self.inspector.session.try_run(&KillSession(id))
+        self.inspector.session.try_run(&kill_session(id))
     }
 
     /// Acquires the markers; `false`: another killer holds the first one. Another may hold the second, for another slot of the same
@@ -297,7 +299,7 @@ impl Killing<'_> {
     pub(in crate::lock) fn mark(&mut self, markers: &[String]) -> Result<bool, Fault> {
         for marker in markers {
             let acquired = loop {
-                if let Some(acquired) = self.inspector.run(&Take::now(marker))? {
+                if let Some(acquired) = self.inspector.run(&take_lock_now(marker))? {
                     break acquired;
                 }
                 sleep(LOOK_AGAIN_AT_KILLER);
@@ -306,7 +308,7 @@ impl Killing<'_> {
                 return Ok(false);
             }
         }
-        while !self.inspector.run(&TakeBeacon(self.name))? {
+        while !self.inspector.run(&take_beacon(self.name))? {
             sleep(LOOK_AGAIN_AT_KILLER);
         }
         Ok(true)

@@ -12,7 +12,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::db::server_facts::{READ_ONLY, is_read_only};
-use crate::db::{Client, Connector, Fault, Plain, Session};
+use crate::db::{Ask, Client, Connector, Fault, Session};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Lease, LockSpec, Name, Reattempt, Refusal, Release, Renewal,
 };
@@ -189,7 +189,7 @@ impl NamedLock {
 fn carry_out_all(statements: &[String], session: &mut Session) -> Result<(), Fault> {
     statements
         .iter()
-        .try_for_each(|statement| carry_out(session, &Plain(statement.clone())))
+        .try_for_each(|statement| carry_out(session, &Ask::written(statement)))
 }
 
 impl Backend for NamedLock {
@@ -347,7 +347,7 @@ impl Backend for NamedLock {
                 if left.is_zero() || session.answer_within(left).is_err() {
                     return;
                 }
-                match session.run(&Plain(statement.clone())) {
+                match session.run(&Ask::written(statement)) {
                     Ok(()) => break,
                     Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),
                     Err(_) => return,

@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::acquire::Opening;
 use super::fitness::Unfit;
 use super::request::{Request, Verbosity};
-use super::statements::{KillSession, Owners, Take, release_once};
+use super::statements::{ask_owners, kill_session, release_once, take_lock, take_lock_now};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::ask_multi_primary;
 use crate::db::server_facts::{Shown, median};
-use crate::db::{Connector, Fault, Row, Session, Statement};
+use crate::db::{Ask, Connector, Fault, Session, ask};
 use crate::lock::{DEFAULT_TTL, LockSpec, Name, OnLockLost, Wait, run_id_lock};
 
 /// The pause between two checks of another session.
@@ -124,7 +124,7 @@ impl Probe {
     /// # Errors
     /// The session must be dropped.
     pub fn sees_marker(&self, session: &mut Session) -> Result<bool, Fault> {
-        let owners = session.try_run(&Owners(vec![self.marker.clone()]))?;
+        let owners = session.try_run(&ask_owners(std::slice::from_ref(&self.marker)))?;
         Ok(owners.is_ok_and(|owners| owners[0].is_some()))
     }
 
@@ -154,8 +154,8 @@ impl Probe {
     /// # Errors
     /// Any fault of a statement.
     pub fn take(&self, session: &mut Session, wait: Duration) -> Result<bool, Fault> {
-        let lock = &self.name.on_server();
-        Ok(session.run(&Take { lock, wait })? == Some(true))
+        let taken = session.run(&take_lock(&self.name.on_server(), wait))?;
+        Ok(taken == Some(true))
     }
 
     /// Releases the lock.
@@ -182,7 +182,7 @@ impl Probe {
     pub fn time_to_take(&self, session: &mut Session) -> Result<Duration, Fault> {
         let lock = self.name.on_server();
         let take = |session: &mut Session| {
-            let taken = session.try_run(&Take::now(&lock));
+            let taken = session.try_run(&take_lock_now(&lock));
             taken.map(|_| ())
         };
         median(session, take, |session| self.release(session))
@@ -194,7 +194,7 @@ impl Probe {
     /// The session must be dropped.
     pub fn await_free(&self, session: &mut Session, limit: Duration) -> Result<(), Fault> {
         let until = Moment::now() + limit;
-        let owners = Owners(vec![self.name.on_server()]);
+        let owners = ask_owners(&[self.name.on_server()]);
         let is_held = |owners: Vec<Option<u64>>| owners[0].is_some();
         while session.try_run(&owners)?.is_ok_and(is_held) && Moment::now() < until {
             sleep(LOOK_AGAIN);
@@ -209,7 +209,7 @@ impl Probe {
 /// The session must be dropped.
 pub fn await_waiter(session: &mut Session, waiter: u64, limit: Duration) -> Result<(), Fault> {
     let until = Moment::now() + limit;
-    while session.try_run(&AskWaits(waiter))? != Ok(true) && Moment::now() < until {
+    while session.try_run(&ask_waits(waiter))? != Ok(true) && Moment::now() < until {
         sleep(LOOK_AGAIN);
     }
     Ok(())
@@ -220,7 +220,7 @@ pub fn await_waiter(session: &mut Session, waiter: u64, limit: Duration) -> Resu
 /// # Errors
 /// The session must be dropped.
 pub fn end_session(session: &mut Session, other: u64) -> Result<bool, Fault> {
-    Ok(session.try_run(&KillSession(other))?.is_ok())
+    Ok(session.try_run(&kill_session(other))?.is_ok())
 }
 
 /// Whether a lock excludes others, including what only `dblock check` asks.
@@ -245,20 +245,9 @@ pub fn exclusion(session: &mut Session, opening: &Opening) -> Result<Exclusion, 
 }
 
 /// Whether a session waits for a named lock.
-struct AskWaits(u64);
-
-impl Statement for AskWaits {
-    type Answer = bool;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock check waiter */ SELECT 1 FROM information_schema.processlist \
-             WHERE ID = {} AND STATE = 'User lock'",
-            self.0
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
-        Ok(!rows.is_empty())
-    }
+fn ask_waits(session: u64) -> Ask<'static, bool> {
+    let sql = format!(
+        "SELECT 1 FROM information_schema.processlist WHERE ID = {session} AND STATE = 'User lock'"
+    );
+    ask("check waiter", sql, |rows| Ok(!rows.is_empty()))
 }

@@ -7,10 +7,10 @@ use super::request::{
     LONGEST_END, LOOK_AGAIN, LOOK_AGAIN_AT_KILLER, Request, carry_out, may_end, named_client,
 };
 use super::retaking::{Action, Look, Retaking};
-use super::statements::{KillSession, Owners, ack_kill_of_waiter};
+use super::statements::{ack_kill_of_waiter, ask_owners, kill_session};
 use crate::base::clock::Moment;
 use crate::base::log::Level;
-use crate::db::{Client, Fault, Session, Statement};
+use crate::db::{Ask, Client, Fault, Session};
 use crate::lock::{Grant, Holders, Lease, kill_request_lock};
 
 /// A session that holds the slot for longer than `LINGERS` belongs to another holder. Before that it may be this dblock's own older
@@ -35,7 +35,7 @@ pub enum Retake {
 /// [`Fault::Gone`].
 pub fn end_ghost(ghost: u64, session: &mut Session) -> Result<(), Fault> {
     // Any other fault may mean that the session has ended by now.
-    if let Err(fault @ Fault::Gone(_)) = session.run(&KillSession(ghost)) {
+    if let Err(fault @ Fault::Gone(_)) = session.run(&kill_session(ghost)) {
         return Err(fault);
     }
     let line = format!("ended the session {ghost}, which was our own");
@@ -44,21 +44,12 @@ pub fn end_ghost(ghost: u64, session: &mut Session) -> Result<(), Fault> {
 }
 
 /// Waits until the killer has read the acknowledgement: it releases the lock that `owner` asks about then. Gives up after a limit.
-fn await_killer<S: Statement>(
-    owner: &S,
-    id_of: impl Fn(S::Answer) -> Option<u64>,
-    killer: u64,
-    session: &mut Session,
-) -> Result<(), Fault> {
+fn await_killer(owner: &Ask<Option<u64>>, killer: u64, session: &mut Session) -> Result<(), Fault> {
     let begun = Instant::now();
     while begun.elapsed() < LONGEST_END {
         match session.run(owner) {
-            Ok(answer) => {
-                if id_of(answer) != Some(killer) {
-                    break;
-                }
-            }
-            Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {}
+            Ok(answer) if answer != Some(killer) => break,
+            Ok(_) | Err(Fault::Interrupted(_) | Fault::Conflict(_)) => {}
             Err(fault) => return Err(fault),
         }
         sleep(LOOK_AGAIN_AT_KILLER);
@@ -189,13 +180,13 @@ impl Request {
     /// # Errors
     /// Any fault of a statement.
     pub fn killer_of_waiter(lost: u64, session: &mut Session) -> Result<Option<Client>, Fault> {
-        let request = Owners(vec![kill_request_lock(lost)]);
-        let Some(id) = session.run(&request)?[0] else {
+        let request = ask_owners(&[kill_request_lock(lost)]).map(|owners| owners[0]);
+        let Some(id) = session.run(&request)? else {
             return Ok(None);
         };
         let client = named_client(id, session)?;
         carry_out(session, &ack_kill_of_waiter(id))?;
-        await_killer(&request, |owners| owners[0], id, session)?;
+        await_killer(&request, id, session)?;
         Ok(Some(client))
     }
 
@@ -224,11 +215,7 @@ impl Request {
     pub fn ack_kill(&self, slot: u32, killer: u64, session: &mut Session) -> Result<(), Fault> {
         carry_out(session, &self.statements.ack_kill(slot, killer))?;
         let marker = self.statements.kill_marker(slot, None);
-        await_killer(
-            &marker,
-            |killing| killing.and_then(|killing| killing.killer),
-            killer,
-            session,
-        )
+        let killer_now = marker.map(|marker| marker.and_then(|marker| marker.killer));
+        await_killer(&killer_now, killer, session)
     }
 }

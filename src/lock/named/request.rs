@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::fitness::{Fitness, ServerTraits, Unfit};
 use super::queue::{Answer, Plan};
-use super::statements::{Statements, Take, set_idle_timeout, shorten_idle_timeout};
+use super::statements::{Statements, set_idle_timeout, shorten_idle_timeout, take_lock_now};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
 use crate::db::server_facts::READ_ONLY;
-use crate::db::{Client, Fault, OWN_ATTRIBUTES, Session, Statement, claims, client};
+use crate::db::{Ask, Client, Fault, OWN_ATTRIBUTES, Session, claims, client};
 use crate::lock::{Caller, Holder, Holders, Lease, LockSpec, MOST_NAMED, Wait};
 
 /// The pause before the next attempt, after an unclear answer, an interrupted statement or a lost session.
@@ -163,7 +163,7 @@ impl Request {
     /// # Errors
     /// Any fault of a statement.
     pub fn mark(lock: &str, session: &mut Session) -> Result<(), Fault> {
-        session.run(&Take::now(lock)).map(drop)
+        session.run(&take_lock_now(lock)).map(drop)
     }
 
     pub(super) fn plan(&self) -> Plan {
@@ -351,9 +351,9 @@ pub fn named_client(id: u64, session: &mut Session) -> Result<Client, Fault> {
 ///
 /// # Errors
 /// Any other fault of a statement.
-pub fn carry_out<S: Statement>(session: &mut Session, statement: &S) -> Result<S::Answer, Fault> {
+pub fn carry_out<T>(session: &mut Session, ask: &Ask<T>) -> Result<T, Fault> {
     loop {
-        match session.run(statement) {
+        match session.run(ask) {
             Err(Fault::Interrupted(_) | Fault::Conflict(_)) => sleep(PAUSE),
             answer => return answer,
         }

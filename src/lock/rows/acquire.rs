@@ -10,13 +10,13 @@ use super::clock::{Clock, disagreement};
 use super::prepare::prepare_and_ask;
 use super::row_lock::{CONFLICT_PAUSE, Queue, RowLock, gone};
 use super::state::SlotState;
-use super::statements::{AskClock, Terms, Write};
+use super::statements::{Terms, Write, ask_clock};
 use super::token_end::TokenEnd;
 use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
-use crate::db::{Fault, Session};
+use crate::db::{Fault, Session, no_answer};
 use crate::lock::named::{Decision, Opening, Request, Turn, Turns};
 use crate::lock::{Attempt, Caller, Grant, Holder, HolderKind, Holders, Lease};
 
@@ -506,7 +506,7 @@ impl RowLock {
         let own = session.to_string();
         let others = self.connector.survey(CLOCK_LIMIT, session, |session| {
             let asked = Moment::now();
-            let clock = session.run(&AskClock)?;
+            let clock = session.run(&ask_clock())?.ok_or_else(no_answer)?;
             Ok(Clock::new(clock, asked, Moment::now()))
         });
         for (other, clock) in others {

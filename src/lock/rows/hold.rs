@@ -11,7 +11,7 @@ use super::token_end::TokenEnd;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
-use crate::db::{Fault, Plain, Session};
+use crate::db::{Ask, Fault, Session};
 use crate::lock::named::Request;
 use crate::lock::{Attempt, Backend, Caller, Grant, HolderKind, Lease, Renewal, run_lock_of};
 
@@ -57,7 +57,7 @@ impl RowLock {
             self.grant.connection_id = session.handshake_id();
             for statement in (self.spec.on_grant)(slot, self.grant.connection_id) {
                 // Running the command matters more than recording this.
-                let _ = session.run(&Plain(statement));
+                let _ = session.run(&Ask::written(statement));
             }
         }
         Ok(Attempt::Acquired(self.grant, Lease { ttl, proved }))

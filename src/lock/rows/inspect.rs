@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use super::prepare::prepare;
-use super::state::{COLUMNS, HOLDER, NEXT_COLUMN, SlotState};
+use super::state::{COLUMNS, HOLDER, SlotState};
 use super::statements::{Statements, Write};
 use crate::base::text::cut_to_bytes;
-use crate::db::{Client, Fault, LIST, Row, Statement, text_literal};
+use crate::db::sql::{span, text_literals};
+use crate::db::{Ask, Client, Fault, LIST, Row, ask, text_literal};
 use crate::lock::named::Inspector;
 use crate::lock::{Durable, HeldRow, Lease, MOST_SLOTS, Name, run_lock_of};
-use crate::schema::{AskVersion, Tables};
+use crate::schema::{Tables, ask_version};
 
 /// The most bytes of a text from a table that are passed on: others may have written there.
 const LONGEST_TEXT: usize = 200;
@@ -28,7 +29,7 @@ impl Rows {
     /// [`Fault::Final`] for tables that this dblock cannot use.
     pub fn open(tables: Tables, inspector: &mut Inspector) -> Result<Option<Self>, Fault> {
         let session = &mut inspector.session;
-        let Ok(Some(version)) = session.try_run(&AskVersion(&tables))? else {
+        let Ok(Some(version)) = session.try_run(&ask_version(&tables))? else {
             return Ok(None);
         };
         tables.judge(Ok(Some(version)), session)?;
@@ -45,8 +46,7 @@ impl Rows {
     /// # Errors
     /// Any fault of a statement.
     pub fn held(&self, names: &[Name], inspector: &mut Inspector) -> Result<Vec<HeldRow>, Fault> {
-        let names = names.iter().map(|name| text_literal(&name.to_string()));
-        let names = names.collect::<Vec<_>>().join(", ");
+        let names = text_literals(names.iter().map(Name::to_string));
         let which = if names.is_empty() {
             "l.owner IS NOT NULL".to_owned()
         } else {
@@ -73,13 +73,19 @@ impl Rows {
     }
 
     fn ask(&self, which: &str, inspector: &mut Inspector) -> Result<Vec<HeldRow>, Fault> {
-        let asked = inspector.run(&AskHeld(format!(
-            "/* dblock held rows */ SELECT {COLUMNS}, l.name, r.run IS NOT NULL, l.renewed_at >= l.kill_requested_at FROM {} l \
+        let asked = inspector.run(&self.ask_held(which));
+        asked.map_err(|fault| self.tables.explain(fault))
+    }
+
+    /// The rows with this condition.
+    fn ask_held(&self, which: &str) -> Ask<'static, Vec<HeldRow>> {
+        let sql = format!(
+            "SELECT {COLUMNS}, l.name, r.run IS NOT NULL AS in_history, l.renewed_at >= l.kill_requested_at AS knows_killer FROM {} l \
              LEFT JOIN {} r ON {HOLDER} WHERE {which} ORDER BY l.name, l.slot",
             self.tables.locks(),
             self.tables.runs(),
-        )));
-        asked.map_err(|fault| self.tables.explain(fault))
+        );
+        ask("held rows", sql, |rows| rows.all(held_row)).up_to(LIST)
     }
 
     /// The statements on a row, in its owner's name.
@@ -93,7 +99,7 @@ impl Rows {
         write: &Write,
         inspector: &mut Inspector,
     ) -> Result<Option<SlotState>, Fault> {
-        let written = inspector.run_batch(write);
+        let written = inspector.run_batch(&write.batch());
         let rows = written.map_err(|fault| self.tables.explain(fault))?;
         Ok(rows.rows.into_iter().next())
     }
@@ -102,8 +108,8 @@ impl Rows {
 /// Finds the sessions of runs on this server, if it has named locks.
 fn find_sessions(rows: &mut [HeldRow], inspector: &mut Inspector) -> Result<(), Fault> {
     for some in rows.chunks_mut(MOST_SLOTS as usize) {
-        let locks = some.iter().map(|row| run_lock_of(&row.owner)).collect();
-        let Some(owners) = inspector.try_owners(locks)? else {
+        let locks: Vec<_> = some.iter().map(|row| run_lock_of(&row.owner)).collect();
+        let Some(owners) = inspector.try_owners(&locks)? else {
             break;
         };
         for (row, owner) in some.iter_mut().zip(owners) {
@@ -113,32 +119,14 @@ fn find_sessions(rows: &mut [HeldRow], inspector: &mut Inspector) -> Result<(), 
     Ok(())
 }
 
-/// Reads the rows that have an owner.
-struct AskHeld(String);
-
-impl Statement for AskHeld {
-    type Answer = Vec<HeldRow>;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        self.0.clone()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        rows.iter().map(held_row).collect()
-    }
-}
-
 fn held_row(row: &Row) -> Result<HeldRow, Fault> {
     let state = SlotState::read(row)?;
-    let in_history = row.old::<u8>(NEXT_COLUMN + 1)? == Some(1);
     let killer = state.killer().map(short);
     let expires_in = u64::try_from(state.expires_in).ok();
-    let age = Duration::from_micros(u64::try_from(state.age).unwrap_or_default());
+    let age = span(state.age);
     let started = state.client.claims.as_ref().and_then(|said| said.started);
     Ok(HeldRow {
-        name: row.text(NEXT_COLUMN)?.unwrap_or_default(),
+        name: row.get("name")?,
         slot: state.slot,
         owner: state.owner.unwrap_or_default(),
         write_id: state.write_id,
@@ -153,7 +141,7 @@ fn held_row(row: &Row) -> Result<HeldRow, Fault> {
                 .map(Duration::from_micros),
         },
         // The connection id in the history may belong to another server, or to a lost session.
-        client: in_history.then(|| {
+        client: row.get::<bool>("in_history")?.then(|| {
             short(Client {
                 connection: 0,
                 ..state.client
@@ -165,7 +153,7 @@ fn held_row(row: &Row) -> Result<HeldRow, Fault> {
             .unwrap_or_default(),
         renewal_in: Lease::interval(state.ttl).saturating_sub(age),
         killer,
-        knows_killer: row.old::<u8>(NEXT_COLUMN + 2)? == Some(1),
+        knows_killer: row.get::<Option<bool>>("knows_killer")? == Some(true),
     })
 }
 

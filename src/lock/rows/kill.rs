@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::inspect::Rows;
 use super::state::SlotState;
-use super::statements::{Only, RollBack};
+use super::statements::{Only, roll_back};
 use super::token_end::{RecordTokenEnd, TokenEnd};
 use crate::base::clock::Moment;
 use crate::base::exit::Reason;
@@ -149,7 +149,7 @@ impl RowKilling<'_> {
         let excludes = !self.inspector().is_node && !rows.is_multi_primary;
         if excludes || held.is_empty() {
             let locks = (0..MOST_SLOTS).map(|slot| name.slot_on_server(slot));
-            let owners = self.inspector().try_owners(locks.collect())?;
+            let owners = self.inspector().try_owners(&locks.collect::<Vec<_>>())?;
             let owned = (0..).zip(owners.unwrap_or_default());
             let owned = owned.filter_map(|(slot, owner)| Some((slot, owner?)));
             let is_rows = |id| held.iter().any(|row| row.session == Some(id));
@@ -364,7 +364,7 @@ impl RowKilling<'_> {
             Err(Fault::Final(failure))
                 if has_record && failure.reason == Reason::AccountRefused =>
             {
-                self.inspector().run(&RollBack)?;
+                self.inspector().run(&roll_back())?;
                 let after = rows.write(&free(None), self.inspector())?;
                 if after.as_ref().is_some_and(|row| row.write_id == write_id) {
                     let mut line = "the kill is not in the history".to_owned();
@@ -391,7 +391,7 @@ impl RowKilling<'_> {
     }
 
     fn unmark(&mut self, markers: &[String]) -> Result<(), Fault> {
-        let owners = self.inspector().try_owners(markers.to_vec())?;
+        let owners = self.inspector().try_owners(markers)?;
         if owners.is_some_and(|owners| owners.iter().any(Option::is_some)) {
             self.named.unmark(markers)?;
         }
@@ -400,8 +400,8 @@ impl RowKilling<'_> {
 
     /// The session of the row's run on this server.
     fn session_of(&mut self, row: &HeldRow) -> Result<Option<u64>, Fault> {
-        let lock = vec![run_lock_of(&row.owner)];
-        let owners = self.inspector().try_owners(lock)?;
+        let lock = run_lock_of(&row.owner);
+        let owners = self.inspector().try_owners(&[lock])?;
         Ok(owners.and_then(|owners| owners[0]))
     }
 
@@ -427,9 +427,7 @@ impl RowKilling<'_> {
         if let Some(row) = held.into_iter().find(|row| row.slot == slot) {
             return Ok(Some(self.victim(&row)?.client.unwrap_or_default()));
         }
-        let owner = self
-            .inspector()
-            .try_owners(vec![name.slot_on_server(slot)])?;
+        let owner = self.inspector().try_owners(&[name.slot_on_server(slot)])?;
         let owner = owner.and_then(|owners| owners[0]);
         owner.map(|id| self.named.client(id)).transpose()
     }

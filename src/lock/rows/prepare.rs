@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::statements::{Prepare, PrepareAndOpen, Prepared};
+use super::statements::{Prepare, Prepared};
 use crate::base::exit::Reason;
 use crate::db::server_facts::{READ_ONLY, is_read_only};
 use crate::db::{Fault, Session};
@@ -32,7 +32,7 @@ pub fn prepare_and_ask(
             catches_up,
             limit,
         };
-        session.run_batch(&PrepareAndOpen(prepare, first))
+        session.run_batch(&prepare.batch_with(first))
     });
     match both {
         Ok(Ok((prepared, answer))) => (
@@ -47,11 +47,12 @@ pub fn prepare_and_ask(
 
 fn ask(tables: &Tables, limit: Duration, session: &mut Session) -> Result<Prepared, Fault> {
     or_without(|catches_up| {
-        session.run_batch(&Prepare {
+        let prepare = Prepare {
             tables,
             catches_up,
             limit,
-        })
+        };
+        session.run_batch(&prepare.batch())
     })
 }
 

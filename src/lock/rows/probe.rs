@@ -8,14 +8,14 @@ use super::change::Change;
 use super::clock::Clock;
 use super::prepare::prepare;
 use super::state::SlotState;
-use super::statements::{AskClock, Prepared, RollBack, Statements, Terms};
+use super::statements::{Prepared, Statements, Terms, ask_clock, roll_back};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::db::server_facts::median;
-use crate::db::{Fault, NO_PRIVILEGE, NO_TABLE, Plain, Row, Session, Statement, text_literal};
+use crate::db::{Fault, NO_PRIVILEGE, NO_TABLE, Session, command, text_literal};
 use crate::lock::named::CHECKED;
 use crate::lock::{DEFAULT_TTL, HolderKind, Name, run_id_lock};
-use crate::schema::{AskVersion, Tables, Version};
+use crate::schema::{Tables, Version, ask_version};
 
 /// How often a write is retried after a conflict, with a pause.
 const TRIES: u32 = 20;
@@ -64,7 +64,7 @@ impl RowProbe {
     /// # Errors
     /// The session must be dropped.
     pub fn find_tables(&self, session: &mut Session) -> Result<TablesFound, Fault> {
-        Ok(match session.try_run(&AskVersion(&self.tables))? {
+        Ok(match session.try_run(&ask_version(&self.tables))? {
             Ok(Some(version)) => match self.tables.judge(Ok(Some(version)), session) {
                 Ok(()) => match self.tables.without_transactions(session)?.first() {
                     None => TablesFound::Usable(version),
@@ -115,11 +115,12 @@ impl RowProbe {
 
     /// Creates the row, with its time, so that a later check can find it if it is old.
     fn create(&self, session: &mut Session) -> Result<(), Fault> {
-        let create = Plain(format!(
-            "/* dblock check create */ INSERT INTO {} (name, slot, renewed_at) VALUES ({}, 0, UTC_TIMESTAMP(6))",
+        let sql = format!(
+            "INSERT INTO {} (name, slot, renewed_at) VALUES ({}, 0, UTC_TIMESTAMP(6))",
             self.tables.locks(),
             self.name
-        ));
+        );
+        let create = command("check create", sql);
         self.insist(session, |session| session.run(&create))
     }
 
@@ -148,9 +149,8 @@ impl RowProbe {
     /// Any fault of a statement.
     pub fn delete(&self, session: &mut Session) -> Result<(), Fault> {
         let (locks, name) = (self.tables.locks(), &self.name);
-        let delete = Plain(format!(
-            "/* dblock check delete */ DELETE FROM {locks} WHERE name = {name} AND slot = 0"
-        ));
+        let sql = format!("DELETE FROM {locks} WHERE name = {name} AND slot = 0");
+        let delete = command("check delete", sql);
         self.insist(session, |session| session.run(&delete))
     }
 
@@ -160,10 +160,11 @@ impl RowProbe {
         // From the first possible name to the one after the last, so that no other row is read.
         let first = text_literal(CHECKED);
         let behind = text_literal(&CHECKED.replacen("check-", "check.", 1));
-        let delete = Plain(format!(
-            "/* dblock check delete */ DELETE FROM {locks} WHERE name > {first} AND name < {behind} AND renewed_at < \
+        let sql = format!(
+            "DELETE FROM {locks} WHERE name > {first} AND name < {behind} AND renewed_at < \
              UTC_TIMESTAMP(6) - INTERVAL 1 HOUR AND (owner IS NULL OR expires_at < UTC_TIMESTAMP(6))"
-        ));
+        );
+        let delete = command("check delete", sql);
         self.insist(session, |session| session.run(&delete))
     }
 
@@ -182,7 +183,9 @@ impl RowProbe {
             proof: None,
         };
         let write = self.statements.write(change, write_id, &terms);
-        self.insist(session, |session| Ok(session.run_batch(&write)?.rows))
+        self.insist(session, |session| {
+            Ok(session.run_batch(&write.batch())?.rows)
+        })
     }
 
     /// Retries a write that is in conflict with others.
@@ -198,7 +201,7 @@ impl RowProbe {
                 Err(fault) => fault,
                 done => return done,
             };
-            session.run(&RollBack)?;
+            session.run(&roll_back())?;
             tries += 1;
             if !matches!(fault, Fault::Conflict(_) | Fault::Interrupted(_)) || tries == TRIES {
                 return Err(self.tables.explain(fault));
@@ -219,25 +222,10 @@ impl RowProbe {
 /// The session must be dropped.
 pub fn clock_of(session: &mut Session) -> Result<Option<Clock>, Fault> {
     let asked = Moment::now();
-    let clock = session.try_run(&TryClock)?;
+    let clock = session.try_run(&ask_clock())?;
     let answered = Moment::now();
     Ok(clock
         .ok()
         .flatten()
         .map(|clock| Clock::new(clock, asked, answered)))
-}
-
-/// As [`AskClock`], for a server that may not answer.
-struct TryClock;
-
-impl Statement for TryClock {
-    type Answer = Option<i64>;
-
-    fn sql(&self) -> String {
-        AskClock.sql()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Option<i64>, Fault> {
-        crate::db::first_value(rows)
-    }
 }

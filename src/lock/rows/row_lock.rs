@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::clock::{Clock, disagreement};
 use super::prepare::{fit_for_lock, prepare};
 use super::state::SlotState;
-use super::statements::{Prepared, RollBack, Statements, Terms, Write, Written};
+use super::statements::{Prepared, Statements, Terms, Write, Written, roll_back};
 use super::token_end::RecordTokenEnd;
 use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
@@ -229,12 +229,12 @@ impl RowLock {
 
     /// Runs a write. After a fault that does not end the session, rolls the transaction back.
     pub(super) fn write(&self, write: &Write, session: &mut Session) -> Result<Written, Fault> {
-        let fault = match session.run_batch(write) {
+        let fault = match session.run_batch(&write.batch()) {
             Ok(rows) => return Ok(rows),
             Err(fault @ Fault::Gone(_)) => return Err(fault),
             Err(fault) => fault,
         };
-        session.run(&RollBack)?;
+        session.run(&roll_back())?;
         Err(self.spec.tables.explain(fault))
     }
 

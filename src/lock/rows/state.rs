@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use crate::db::sql::span;
 use crate::db::{Claims, Client, Fault, PROGRAM, Row};
 use crate::lock::HolderKind;
 
@@ -37,32 +38,14 @@ pub struct SlotState {
 
 /// The columns that [`SlotState::read`] reads, of the row `l` and its run `r` in the history.
 pub const COLUMNS: &str = "l.slot, l.fence, l.owner, l.write_id, \
-     TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), l.expires_at), \
-     TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)), \
-     TIMESTAMPDIFF(MICROSECOND, l.acquired_at, UTC_TIMESTAMP(6)), \
+     TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), l.expires_at) AS expires_in, \
+     TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)) AS age, \
+     TIMESTAMPDIFF(MICROSECOND, l.acquired_at, UTC_TIMESTAMP(6)) AS held_for, \
      l.kill_requested_by, r.host, r.pid, r.program, r.connection, r.user, l.ttl_seconds, l.owner_name, l.kind, \
-     IF(l.command_until > UTC_TIMESTAMP(6), l.command_run, NULL)";
+     IF(l.command_until > UTC_TIMESTAMP(6), l.command_run, NULL) AS command_run";
 
 /// The condition that run `r` of the history is the holder of row `l`: the run of a command, if there is one.
 pub const HOLDER: &str = "r.run = IF(l.command_until > UTC_TIMESTAMP(6), l.command_run, l.owner)";
-
-/// The number of the next column.
-pub const NEXT_COLUMN: usize = number_of(COLUMNS);
-
-/// Counts the columns of a list: the commas outside of brackets, plus one.
-const fn number_of(columns: &str) -> usize {
-    let (bytes, mut at, mut depth, mut number) = (columns.as_bytes(), 0, 0, 1);
-    while at < bytes.len() {
-        match bytes[at] {
-            b'(' => depth += 1,
-            b')' => depth -= 1,
-            b',' if depth == 0 => number += 1,
-            _ => {}
-        }
-        at += 1;
-    }
-    number
-}
 
 impl SlotState {
     /// Reads a row.
@@ -70,37 +53,38 @@ impl SlotState {
     /// # Errors
     /// As [`Row::get`].
     pub fn read(row: &Row) -> Result<Self, Fault> {
-        let held_for: i64 = row.old(6)?.unwrap_or_default();
-        let held_for = Duration::from_micros(u64::try_from(held_for).unwrap_or_default());
-        let command_run = row.text(16)?;
+        let held_for: Option<i64> = row.get("held_for")?;
+        let command_run: Option<String> = row.get("command_run")?;
+        let kind: Option<String> = row.get("kind")?;
         // A command without renewals is dead, and the script has the grant again.
-        let kind = match HolderKind::of_name(row.text(15)?.as_deref()) {
+        let kind = match HolderKind::of_name(kind.as_deref()) {
             HolderKind::TokenRun if command_run.is_none() => HolderKind::Token,
             kind => kind,
         };
+        let (host, pid): (Option<String>, Option<u64>) = (row.get("host")?, row.get("pid")?);
         Ok(Self {
-            slot: row.old(0)?.unwrap_or_default(),
-            fence: row.old(1)?.unwrap_or_default(),
-            owner: row.text(2)?,
-            owner_name: row.text(14)?,
+            slot: row.get("slot")?,
+            fence: row.get("fence")?,
+            owner: row.get("owner")?,
+            owner_name: row.get("owner_name")?,
             kind,
             command_run,
-            write_id: row.old(3)?.unwrap_or_default(),
+            write_id: row.get("write_id")?,
             // If somebody deleted the time by hand, the row has expired.
-            expires_in: row.old(4)?.unwrap_or_default(),
-            age: row.old(5)?.unwrap_or_default(),
-            ttl: Duration::from_secs(row.old(13)?.unwrap_or_default()),
-            kill_requested_by: row.text(7)?,
+            expires_in: row.get::<Option<_>>("expires_in")?.unwrap_or_default(),
+            age: row.get::<Option<_>>("age")?.unwrap_or_default(),
+            ttl: Duration::from_secs(row.get::<Option<_>>("ttl_seconds")?.unwrap_or_default()),
+            kill_requested_by: row.get("kill_requested_by")?,
             client: Client {
-                connection: row.old(11)?.unwrap_or_default(),
+                connection: row.get::<Option<_>>("connection")?.unwrap_or_default(),
                 address: None,
                 claims: Some(Claims {
                     program: Some(PROGRAM.to_owned()),
-                    host: Some(row.text(8)?.unwrap_or("an unknown host".to_owned())),
-                    pid: row.old::<u64>(9)?.map(|pid| pid.to_string()),
-                    command: row.text(10)?,
-                    os_user: row.text(12)?,
-                    started: SystemTime::now().checked_sub(held_for),
+                    host: Some(host.unwrap_or("an unknown host".to_owned())),
+                    pid: pid.map(|pid| pid.to_string()),
+                    command: row.get("program")?,
+                    os_user: row.get("user")?,
+                    started: SystemTime::now().checked_sub(span(held_for.unwrap_or_default())),
                     ..Claims::default()
                 }),
             },

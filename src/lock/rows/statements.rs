@@ -8,12 +8,14 @@ use super::change::Change;
 use super::state::{COLUMNS, HOLDER, SlotState};
 use crate::db::cluster::{HAS_NOT_JOINED, IS_MULTI_PRIMARY, NOT_JOINED};
 use crate::db::server_facts::READ_ONLY;
-use crate::db::{Fault, OldBatch, Plain, Reply, Row, Statement, first_value, text_literal};
+use crate::db::sql::{after_seconds, optional_text};
+use crate::db::{
+    Ask, Batch, Fault, Reply, Row, ask, ask_value, command, named, no_answer, text_literal,
+};
 use crate::lock::named::{First, FirstAnswer};
-use crate::lock::{HolderKind, Name};
+use crate::lock::{HolderKind, MOST_SLOTS, Name};
 use crate::schema::{
-    AskVersion, CATCH_UP_IN_GROUP, LONGEST_LOCK_WAIT, Node, OLDER_FENCE, Tables, Version,
-    prepare_sql,
+    CATCH_UP_IN_GROUP, LONGEST_LOCK_WAIT, Node, OLDER_FENCE, Tables, Version, prepare_sql,
 };
 
 /// The statements of one owner of one lock.
@@ -67,29 +69,31 @@ impl Statements {
         format!("name = {} AND slot = {slot}", self.name)
     }
 
-    fn look_sql(&self, what: &str, slots: &str) -> String {
-        format!(
-            "/* dblock {what} */ SELECT {COLUMNS} FROM {} l LEFT JOIN {} r ON {HOLDER} WHERE l.name = {} AND {slots}",
+    fn look_at(&self, what: &str, slots: &str) -> Ask<'static, Vec<SlotState>> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM {} l LEFT JOIN {} r ON {HOLDER} WHERE l.name = {} AND {slots}",
             self.tables.locks(),
             self.tables.runs(),
             self.name
-        )
+        );
+        let states = ask(what, sql, |rows| rows.all(SlotState::read));
+        states.up_to(MOST_SLOTS as usize)
     }
 
     /// Reads one slot.
-    pub fn look_at_slot(&self, slot: u32) -> Look {
-        Look(self.look_at(slot))
+    pub fn look_at_slot(&self, slot: u32) -> Ask<'static, Vec<SlotState>> {
+        self.look_at("look at row", &format!("l.slot = {slot}"))
     }
 
     /// Reads all slots.
-    pub fn look(&self) -> Look {
-        Look(self.look_sql("look at rows", &format!("l.slot < {}", self.slots)))
+    pub fn look(&self) -> Ask<'static, Vec<SlotState>> {
+        self.look_at("look at rows", &format!("l.slot < {}", self.slots))
     }
 
     /// A write, and a look at the result: at the row of a grant, or at all slots if a grant is sought.
     pub fn write(&self, change: Change, write_id: u64, terms: &Terms) -> Write {
         match change {
-            Change::Create { slot } => Write::before_look(vec![self.create(slot)], 0, self.look()),
+            Change::Create { slot } => Write::before_look(vec![self.create(slot)], 0, &self.look()),
             Change::Take { slot } => self.take(slot, "owner IS NULL", write_id, terms),
             Change::TakeOver { slot, fence } => {
                 self.take(slot, &format!("fence = {fence}"), write_id, terms)
@@ -102,8 +106,8 @@ impl Statements {
             }
             Change::Renew { slot, fence } => {
                 let update = self.renewal(change, slot, fence, write_id, terms);
-                let update = format!("/* dblock renew row */ {update}");
-                Write::before_look(vec![update], 0, self.look_at_slot(slot))
+                let update = named("renew row", update);
+                Write::before_look(vec![update], 0, &self.look_at_slot(slot))
             }
             Change::HandBack { slot, fence } => {
                 let update = self.renewal(change, slot, fence, write_id, terms);
@@ -122,18 +126,23 @@ impl Statements {
                     self.owner
                 );
                 // The look comes before the commit, and shows the rows as they are then.
-                Self::transaction("release rows", terms, &free).look_before_commit(self.look())
+                Self::transaction("release rows", terms, &free).look_before_commit(&self.look())
             }
         }
     }
 
     /// Renews the row unless it has another owner or its holder is being killed. In nearly all cases this one statement is enough.
-    pub fn quick_renewal(&self, slot: u32, fence: u64, write_id: u64, terms: &Terms) -> Plain {
+    pub fn quick_renewal(
+        &self,
+        slot: u32,
+        fence: u64,
+        write_id: u64,
+        terms: &Terms,
+    ) -> Ask<'static, ()> {
         let renew = Change::Renew { slot, fence };
         let update = self.renewal(renew, slot, fence, write_id, terms);
-        Plain(format!(
-            "/* dblock renew row */ {update} AND kill_requested_by IS NULL"
-        ))
+        let update = format!("{update} AND kill_requested_by IS NULL");
+        command("renew row", update)
     }
 
     /// A slot may have had a row that was deleted, and its fences must not be used again: the new row begins at the floor. Whoever
@@ -142,19 +151,19 @@ impl Statements {
     /// key: a node that still has the deleted row creates nothing, and of two conflicting writes on two nodes one fails.
     fn create(&self, slot: u32) -> String {
         let (locks, name) = (self.tables.locks(), &self.name);
-        let create = "/* dblock create row */ INSERT IGNORE INTO";
+        let create = named("create row", format!("INSERT IGNORE INTO {locks}"));
         if !self.tables.has_floor() {
-            return format!("{create} {locks} (name, slot) VALUES ({name}, {slot})");
+            return format!("{create} (name, slot) VALUES ({name}, {slot})");
         }
         format!(
-            "{create} {locks} (name, slot, renewed_at, fence) VALUES ({name}, {slot}, UTC_TIMESTAMP(6), \
+            "{create} (name, slot, renewed_at, fence) VALUES ({name}, {slot}, UTC_TIMESTAMP(6), \
              (SELECT COALESCE(MAX(fence_floor), {OLDER_FENCE}) FROM {} WHERE id = 1 LOCK IN SHARE MODE))",
             self.tables.meta()
         )
     }
 
     fn take(&self, slot: u32, condition: &str, write_id: u64, terms: &Terms) -> Write {
-        let owner_name = terms.owner_name.map_or("NULL".to_owned(), text_literal);
+        let owner_name = optional_text(terms.owner_name);
         let ttl = terms.ttl.unwrap_or_default().as_secs().to_string();
         let condition = match terms.proof {
             Some(_) => format!("{condition} AND @dblock"),
@@ -171,19 +180,19 @@ impl Statements {
             lasting(&ttl),
             self.place(slot),
         );
-        let named = |sql: &str| format!("/* dblock take row */ {sql}");
+        let named = |sql: &str| named("take row", sql);
         let mut statements: Vec<String> = terms.proof.map(str::to_owned).into_iter().collect();
         if terms.also.is_empty() {
             statements.push(named(&update));
             let update_at = statements.len() - 1;
-            return Write::before_look(statements, update_at, self.look());
+            return Write::before_look(statements, update_at, &self.look());
         }
         statements.push(named("START TRANSACTION"));
         let update_at = statements.len();
         statements.push(named(&update));
         statements.extend(terms.also.iter().cloned());
         statements.push(named("COMMIT"));
-        Write::before_look(statements, update_at, self.look())
+        Write::before_look(statements, update_at, &self.look())
     }
 
     /// A command that runs under a token relies on the TTL that it was given, so nobody shortens that. MariaDB may assign simultaneously:
@@ -216,8 +225,9 @@ impl Statements {
             // One command at a time. When `command_until` is over, a dead host's command has been ended.
             (_, Some(run)) => (
                 format!(
-                    ", kind = '{}', command_run = {run}, command_until = UTC_TIMESTAMP(6) + INTERVAL {ttl} SECOND",
-                    HolderKind::TokenRun.name()
+                    ", kind = '{}', command_run = {run}, command_until = {}",
+                    HolderKind::TokenRun.name(),
+                    after_seconds(&ttl)
                 ),
                 format!(
                     " AND (IFNULL(command_run, {run}) = {run} OR command_until <= UTC_TIMESTAMP(6))"
@@ -235,7 +245,7 @@ impl Statements {
     /// Without a look, as another caller may be granted the slot right after the commit. A script's other statements come first, because
     /// they read the row while the script has it. A run's come later, because the next waiter for the named lock needs the row first.
     fn transaction(what: &str, terms: &Terms, update: &str) -> Write {
-        let named = |sql: &str| format!("/* dblock {what} */ {sql}");
+        let named = |sql: &str| named(what, sql);
         let mut statements = vec![named("START TRANSACTION")];
         let update_at = if terms.kind == HolderKind::Run {
             1
@@ -253,19 +263,16 @@ impl Statements {
         }
     }
 
-    fn look_at(&self, slot: u32) -> String {
-        self.look_sql("look at row", &format!("l.slot = {slot}"))
-    }
-
     /// Asks the owner of a slot with this fence to end. Keeps the time of the first request, as the owner may have known since then.
     pub fn request_kill(&self, slot: u32, fence: u64, killer: &str) -> Write {
         let request = format!(
-            "/* dblock request kill */ UPDATE {} SET kill_requested_at = IFNULL(kill_requested_at, UTC_TIMESTAMP(6)), kill_requested_by = {} WHERE {}",
+            "UPDATE {} SET kill_requested_at = IFNULL(kill_requested_at, UTC_TIMESTAMP(6)), kill_requested_by = {} WHERE {}",
             self.tables.locks(),
             text_literal(killer),
             self.is_own(slot, fence)
         );
-        Write::before_look(vec![request], 0, self.look_at_slot(slot))
+        let request = named("request kill", request);
+        Write::before_look(vec![request], 0, &self.look_at_slot(slot))
     }
 
     /// Takes a slot with this fence from its owner without asking, if this condition still holds. Runs the statement to `record` that in
@@ -288,7 +295,7 @@ impl Statements {
             ),
             Only::Always => String::new(),
         };
-        let named = |sql: &str| format!("/* dblock free row */ {sql}");
+        let named = |sql: &str| named("free row", sql);
         let free = named(&format!(
             "{} WHERE {}{condition}",
             self.freeing(write_id),
@@ -303,7 +310,7 @@ impl Statements {
                 (vec![begin, free, record, end], 1)
             }
         };
-        Write::before_look(statements, update_at, self.look_at_slot(slot))
+        Write::before_look(statements, update_at, &self.look_at_slot(slot))
     }
 
     /// Adds a condition to a statement that ends with one: that this holds for the row of a slot.
@@ -338,26 +345,8 @@ impl Statements {
 
 /// The assignments that extend a grant to this many seconds from now.
 fn lasting(ttl: &str) -> String {
-    format!(
-        "renewed_at = UTC_TIMESTAMP(6), expires_at = UTC_TIMESTAMP(6) + INTERVAL {ttl} SECOND, ttl_seconds = {ttl}"
-    )
-}
-
-/// Reads rows.
-pub struct Look(String);
-
-impl Statement for Look {
-    type Answer = Vec<SlotState>;
-
-    const MOST_ROWS: usize = crate::lock::MOST_SLOTS as usize;
-
-    fn sql(&self) -> String {
-        self.0.clone()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        rows.iter().map(SlotState::read).collect()
-    }
+    let expires = after_seconds(ttl);
+    format!("renewed_at = UTC_TIMESTAMP(6), expires_at = {expires}, ttl_seconds = {ttl}")
 }
 
 /// A write, and a look at the result.
@@ -372,8 +361,8 @@ pub struct Write {
 }
 
 impl Write {
-    fn before_look(mut statements: Vec<String>, update: usize, look: Look) -> Self {
-        statements.push(look.0);
+    fn before_look(mut statements: Vec<String>, update: usize, look: &Ask<Vec<SlotState>>) -> Self {
+        statements.push(look.sql().to_owned());
         Self {
             update,
             look: Some(statements.len() - 1),
@@ -383,9 +372,9 @@ impl Write {
     }
 
     /// Adds a look inside the transaction, before the commit.
-    fn look_before_commit(mut self, look: Look) -> Self {
+    fn look_before_commit(mut self, look: &Ask<Vec<SlotState>>) -> Self {
         let commit = self.statements.len() - 1;
-        self.statements.insert(commit, look.0);
+        self.statements.insert(commit, look.sql().to_owned());
         self.look = Some(commit);
         self
     }
@@ -418,6 +407,28 @@ impl Write {
         // A release of the named lock after the write does not affect the row.
         all - usize::from(self.release == Some(all - 1))
     }
+
+    /// The statements, and the reader of their answers.
+    pub fn batch(&self) -> Batch<'_, Written> {
+        let statements = Batch::written(self.statements.clone());
+        statements.read(|replies, fault| {
+            if replies.len() < self.needed() {
+                return Err(fault.unwrap_or_else(no_answer));
+            }
+            let reply = |at: Option<usize>| at.and_then(|at| replies.get(at));
+            let update = &replies[self.update];
+            let has_changed = update.changed > 0;
+            let rows = reply(self.look).map(|look| look.rows().all(SlotState::read));
+            let queue_head =
+                reply(self.release).map(|released| released.rows().optional(|row| row.at(1)));
+            Ok(Written {
+                rows: rows.transpose()?.unwrap_or_default(),
+                has_changed,
+                fence: update.insert_id.filter(|_| has_changed),
+                queue_head: queue_head.transpose()?.flatten().flatten(),
+            })
+        })
+    }
 }
 
 /// The result of a write.
@@ -432,49 +443,9 @@ pub struct Written {
     pub queue_head: Option<u64>,
 }
 
-impl OldBatch for Write {
-    type Answer = Written;
-
-    fn statements(&self) -> Vec<String> {
-        self.statements.clone()
-    }
-
-    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
-        if replies.len() < self.needed() {
-            return Err(fault.unwrap_or_else(no_answer));
-        }
-        let rows = |at: Option<usize>| {
-            let reply = at.and_then(|at| replies.get(at));
-            reply.map_or(&[][..], |reply| &reply.rows)
-        };
-        let update = &replies[self.update];
-        let has_changed = update.changed > 0;
-        let released = rows(self.release).first();
-        Ok(Written {
-            rows: rows(self.look)
-                .iter()
-                .map(SlotState::read)
-                .collect::<Result<_, _>>()?,
-            has_changed,
-            fence: update.insert_id.filter(|_| has_changed),
-            queue_head: released.map_or(Ok(None), |row| row.old(1))?,
-        })
-    }
-}
-
 /// Rolls back the rest of a transaction.
-pub struct RollBack;
-
-impl Statement for RollBack {
-    type Answer = ();
-
-    fn sql(&self) -> String {
-        "/* dblock roll back */ ROLLBACK".to_owned()
-    }
-
-    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
-        Ok(())
-    }
+pub fn roll_back() -> Ask<'static, ()> {
+    command("roll back", "ROLLBACK")
 }
 
 /// Prepares a session for the tables.
@@ -505,12 +476,13 @@ pub struct Prepared {
 impl Prepare<'_> {
     /// The statements that every server answers.
     fn of_all(&self) -> [String; 2] {
-        let ask = format!(
-            "/* dblock version */ SELECT version, usable_from, {CLOCK}, @@global.read_only OR @@global.innodb_read_only, \
+        let version = format!(
+            "SELECT version, usable_from, {CLOCK}, @@global.read_only OR @@global.innodb_read_only, \
              @@global.version_comment FROM {} WHERE id = 1",
             self.tables.meta()
         );
-        [prepare_sql(self.catches_up) + &self.limit_lock_waits(), ask]
+        let prepare = prepare_sql(self.catches_up) + &self.limit_lock_waits();
+        [prepare, named("version", version)]
     }
 
     /// A server that only waits for a locked table must say so before dblock gives up on its answer. Otherwise it looks like one that is
@@ -527,25 +499,50 @@ impl Prepare<'_> {
     /// The statements for members of a cluster. A server that cannot be a member does not know the variables. A member that is cut off
     /// from the others does not answer the second one.
     fn of_clusters(&self) -> [String; 3] {
+        let group = format!(
+            "SELECT 0 /*M!100100 + @@global.wsrep_on */, 0 /*!80014 + ({IS_MULTI_PRIMARY}) FROM {} WHERE id = 1 */",
+            self.tables.meta()
+        );
+        let joined = format!("SELECT 0 /*!80014 + {HAS_NOT_JOINED} */");
         [
             CATCH_UP_IN_GROUP.to_owned(),
-            format!(
-                "/* dblock group */ SELECT 0 /*M!100100 + @@global.wsrep_on */, \
-                 0 /*!80014 + ({IS_MULTI_PRIMARY}) FROM {} WHERE id = 1 */",
-                self.tables.meta()
-            ),
-            format!("/* dblock group */ SELECT 0 /*!80014 + {HAS_NOT_JOINED} */"),
+            named("group", group),
+            named("group", joined),
         ]
     }
 
+    /// The statements, and the reader of their answers.
+    pub fn batch(&self) -> Batch<'static, Prepared> {
+        let all = self.of_all().into_iter().chain(self.of_clusters());
+        Batch::written(all.collect()).read(|replies, fault| match replies {
+            [_, all, of_clusters @ ..] => Prepared::read(all, of_clusters, fault),
+            _ => Err(fault.unwrap_or_else(no_answer)),
+        })
+    }
+
+    /// As [`Prepare::batch`], with the first statements for the named lock in the same packet. Returns the answers of both, or the fault of
+    /// the named lock's statements: the session is prepared only if they were answered.
+    pub fn batch_with<'a>(&self, first: &'a First) -> Batch<'a, PreparedAndOpened> {
+        let all = self.of_all().into_iter().chain(first.statements());
+        let all = all.chain(self.of_clusters());
+        Batch::written(all.collect()).read(|replies, fault| match (replies, fault) {
+            ([_, _] | [_, _, _], Some(fault)) => Ok(Err(fault)),
+            ([_, all, _, opened, of_clusters @ ..], fault) => {
+                let prepared = Prepared::read(all, of_clusters, fault)?;
+                Ok(Ok((prepared, first.read(opened.rows())?)))
+            }
+            (_, fault) => Err(fault.unwrap_or_else(no_answer)),
+        })
+    }
+}
+
+/// The answers to [`Prepare::batch_with`].
+pub type PreparedAndOpened = Result<(Prepared, FirstAnswer), Fault>;
+
+impl Prepared {
     /// Reads the answer to the second statement of [`Prepare::of_all`], and those to [`Prepare::of_clusters`], with the fault that ended
     /// the packet.
-    fn read(
-        &self,
-        of_all: &Reply,
-        of_clusters: &[Reply],
-        fault: Option<Fault>,
-    ) -> Result<Prepared, Fault> {
+    fn read(of_all: &Reply, of_clusters: &[Reply], fault: Option<Fault>) -> Result<Self, Fault> {
         match fault {
             // The server cannot be a member of a cluster.
             Some(Fault::NoSuchVariable(_)) => {}
@@ -555,92 +552,39 @@ impl Prepare<'_> {
             }
             _ => {}
         }
-        let number = |reply: Option<&Reply>, column: usize| {
-            let row = reply.and_then(|reply| reply.rows.first());
-            row.map_or(Ok(None), |row| row.old::<i64>(column))
-        };
-        let all = Some(of_all);
-        let comment = of_all.rows.first().map_or(Ok(None), |row| row.text(4))?;
-        let has_wsrep_on = number(of_clusters.get(1), 0)? == Some(1);
-        let node = Node::of(comment.as_deref(), has_wsrep_on);
-        let refusal = match (number(all, 3)?, number(of_clusters.get(2), 0)?) {
+        let version = of_all.rows().optional(Version::read)?;
+        let (clock, is_read_only, comment): (Option<i64>, Option<i64>, Option<String>) =
+            match of_all.rows().first() {
+                Some(row) => (row.at(2)?, row.at(3)?, row.at(4)?),
+                // The version says that there is no row.
+                None => (None, None, None),
+            };
+        let group = of_clusters
+            .get(1)
+            .map(|reply| reply.rows().optional(Row::columns));
+        let (wsrep_on, is_multi_primary): (Option<i64>, Option<i64>) =
+            group.transpose()?.flatten().unwrap_or_default();
+        let joined = of_clusters.get(2).map(|reply| reply.rows().value::<i64>());
+        let has_not_joined = joined.transpose()?.flatten();
+        let node = Node::of(comment.as_deref(), wsrep_on == Some(1));
+        let refusal = match (is_read_only, has_not_joined) {
             (Some(1), _) => Some(READ_ONLY),
             (_, Some(1)) => Some(NOT_JOINED),
             _ => None,
         };
-        Ok(Prepared {
-            version: AskVersion(self.tables).decode(&of_all.rows)?,
-            // If there is no row, the version says so.
-            clock: number(all, 2)?.unwrap_or_default(),
+        Ok(Self {
+            version,
+            clock: clock.unwrap_or_default(),
             refusal,
-            is_cluster: node != Node::Single || number(of_clusters.get(1), 1)? == Some(1),
+            is_cluster: node != Node::Single || is_multi_primary == Some(1),
             node,
         })
     }
 }
 
-impl OldBatch for Prepare<'_> {
-    type Answer = Prepared;
-
-    fn statements(&self) -> Vec<String> {
-        let all = self.of_all().into_iter();
-        all.chain(self.of_clusters()).collect()
-    }
-
-    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Prepared, Fault> {
-        match replies {
-            [_, all, of_clusters @ ..] => self.read(all, of_clusters, fault),
-            _ => Err(fault.unwrap_or_else(no_answer)),
-        }
-    }
-}
-
-/// As [`Prepare`], with the first statements for the named lock in the same packet.
-pub struct PrepareAndOpen<'a>(pub Prepare<'a>, pub &'a First);
-
-/// The answers of both. The session is prepared only if the named lock's statements were answered.
-pub type PreparedAndOpened = Result<(Prepared, FirstAnswer), Fault>;
-
-impl OldBatch for PrepareAndOpen<'_> {
-    /// The faults of the preparation, and of the named lock's statements.
-    type Answer = PreparedAndOpened;
-
-    fn statements(&self) -> Vec<String> {
-        let Self(prepare, first) = self;
-        let all = prepare.of_all().into_iter().chain(first.statements());
-        all.chain(prepare.of_clusters()).collect()
-    }
-
-    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
-        let Self(prepare, first) = self;
-        match (replies, fault) {
-            ([_, _] | [_, _, _], Some(fault)) => Ok(Err(fault)),
-            ([_, all, _, opened, of_clusters @ ..], fault) => {
-                let prepared = prepare.read(all, of_clusters, fault)?;
-                Ok(Ok((prepared, first.read(&opened.rows)?)))
-            }
-            (_, fault) => Err(fault.unwrap_or_else(no_answer)),
-        }
-    }
-}
-
-fn no_answer() -> Fault {
-    Fault::Gone("no answer".to_owned())
-}
-
-/// Reads the server's time, in microseconds since 1970.
-pub struct AskClock;
-
-impl Statement for AskClock {
-    type Answer = i64;
-
-    fn sql(&self) -> String {
-        format!("/* dblock clock */ SELECT {CLOCK}")
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<i64, Fault> {
-        first_value(rows)?.ok_or_else(no_answer)
-    }
+/// Reads the server's time, in microseconds since 1970; `None`: it does not answer with its time.
+pub fn ask_clock() -> Ask<'static, Option<i64>> {
+    ask_value("clock", format!("SELECT {CLOCK}"))
 }
 
 /// The server's time, in microseconds since 1970.

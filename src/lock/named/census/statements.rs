@@ -3,25 +3,15 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::db::{Fault, LIST, Row, Statement, first_value, short_address};
+use crate::db::{Ask, Fault, LIST, ask, command, short_address};
 
 /// This many characters of a statement are enough to find its lock.
 const BEGINNING: u32 = 700;
 
 /// Checks for the PROCESS privilege: without it neither server lets an account read that table.
-pub struct AskProcessPrivilege;
-
-impl Statement for AskProcessPrivilege {
-    type Answer = ();
-
-    fn sql(&self) -> String {
-        "/* dblock status privilege */ SELECT COUNT(*) FROM information_schema.INNODB_TRX"
-            .to_owned()
-    }
-
-    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
-        Ok(())
-    }
+pub fn ask_process_privilege() -> Ask<'static, ()> {
+    let sql = "SELECT COUNT(*) FROM information_schema.INNODB_TRX";
+    command("status privilege", sql)
 }
 
 /// A lock in one of the server's lists.
@@ -37,83 +27,62 @@ pub struct ListedLock {
 }
 
 /// The held locks, from MariaDB's plugin.
-pub struct AskPlugin;
-
-impl Statement for AskPlugin {
-    type Answer = Vec<ListedLock>;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        "/* dblock status locks */ SELECT THREAD_ID, TABLE_SCHEMA, LOCK_TIME_MS \
-         FROM information_schema.METADATA_LOCK_INFO WHERE LOCK_TYPE = 'User lock'"
-            .to_owned()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+pub fn ask_plugin() -> Ask<'static, Vec<ListedLock>> {
+    let sql = "SELECT THREAD_ID, TABLE_SCHEMA, LOCK_TIME_MS \
+         FROM information_schema.METADATA_LOCK_INFO WHERE LOCK_TYPE = 'User lock'";
+    let locks = ask("status locks", sql, |rows| {
         let mut locks = Vec::new();
-        for row in rows {
-            if let (Some(connection), Some(name)) = (row.old(0)?, row.text(1)?) {
+        for row in rows.iter() {
+            if let (Some(connection), Some(name)) =
+                (row.get("THREAD_ID")?, row.get("TABLE_SCHEMA")?)
+            {
+                let age: Option<u64> = row.get("LOCK_TIME_MS")?;
                 locks.push(ListedLock {
                     connection,
                     name,
-                    age: row.old(2)?.map(Duration::from_millis),
+                    age: age.map(Duration::from_millis),
                     is_held: true,
                 });
             }
         }
         Ok(locks)
-    }
+    });
+    locks.up_to(LIST)
 }
 
 /// Whether the performance schema lists the locks. MariaDB has the table, but it is empty by default.
-pub struct AskInstrument;
-
-impl Statement for AskInstrument {
-    type Answer = bool;
-
-    fn sql(&self) -> String {
-        "/* dblock status instrument */ SELECT ENABLED FROM performance_schema.setup_instruments \
-         WHERE NAME = 'wait/lock/metadata/sql/mdl'"
-            .to_owned()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
-        let enabled: Option<String> = first_value(rows)?;
+pub fn ask_instrument() -> Ask<'static, bool> {
+    let sql = "SELECT ENABLED FROM performance_schema.setup_instruments \
+         WHERE NAME = 'wait/lock/metadata/sql/mdl'";
+    ask("status instrument", sql, |rows| {
+        let enabled: Option<String> = rows.value()?;
         Ok(enabled.as_deref() == Some("YES"))
-    }
+    })
 }
 
 /// The locks that are held or waited for, from the performance schema.
-pub struct AskPerformanceSchema;
-
-impl Statement for AskPerformanceSchema {
-    type Answer = Vec<ListedLock>;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        "/* dblock status locks */ SELECT PROCESSLIST_ID, OBJECT_NAME, LOCK_STATUS \
+pub fn ask_performance_schema() -> Ask<'static, Vec<ListedLock>> {
+    let sql = "SELECT PROCESSLIST_ID, OBJECT_NAME, LOCK_STATUS \
          FROM performance_schema.metadata_locks \
          JOIN performance_schema.threads ON THREAD_ID = OWNER_THREAD_ID \
-         WHERE OBJECT_TYPE = 'USER LEVEL LOCK' AND LOCK_STATUS IN ('GRANTED', 'PENDING')"
-            .to_owned()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+         WHERE OBJECT_TYPE = 'USER LEVEL LOCK' AND LOCK_STATUS IN ('GRANTED', 'PENDING')";
+    let locks = ask("status locks", sql, |rows| {
         let mut locks = Vec::new();
-        for row in rows {
-            if let (Some(connection), Some(name)) = (row.old(0)?, row.text(1)?) {
+        for row in rows.iter() {
+            if let (Some(connection), Some(name)) =
+                (row.get("PROCESSLIST_ID")?, row.get("OBJECT_NAME")?)
+            {
                 locks.push(ListedLock {
                     connection,
                     name,
                     age: None,
-                    is_held: row.text(2)?.as_deref() == Some("GRANTED"),
+                    is_held: row.get::<String>("LOCK_STATUS")? == "GRANTED",
                 });
             }
         }
         Ok(locks)
-    }
+    });
+    locks.up_to(LIST)
 }
 
 /// A session in the process list.
@@ -127,36 +96,33 @@ pub struct Process {
 }
 
 /// The process list, as far as this account may see it.
-pub struct AskProcesses;
-
-impl Statement for AskProcesses {
-    type Answer = HashMap<u64, Process>;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock status processes */ SELECT ID, CONCAT(USER, '@', HOST), COMMAND, STATE, TIME, \
-             LEFT(INFO, {BEGINNING}) /*M!100000 , TIME_MS */ FROM information_schema.processlist"
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
+pub fn ask_processes() -> Ask<'static, HashMap<u64, Process>> {
+    let sql = format!(
+        "SELECT ID, CONCAT(USER, '@', HOST) AS address, COMMAND, STATE, TIME, \
+         LEFT(INFO, {BEGINNING}) AS beginning /*M!100000 , TIME_MS */ FROM information_schema.processlist"
+    );
+    let processes = ask("status processes", sql, |rows| {
         let mut processes = HashMap::new();
-        for row in rows {
-            let (Some(id), Some(address)) = (row.old(0)?, row.text(1)?.map(short_address)) else {
+        for row in rows.iter() {
+            let (Some(id), Some(address)) = (row.get("ID")?, row.get("address")?) else {
                 continue;
             };
-            let precise = row.old::<f64>(6)?.map(|millis| millis / 1000.0);
-            let precise = precise.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            // Only MariaDB has this column.
+            let millis: Option<f64> = row.at(6)?;
+            let precise =
+                millis.and_then(|millis| Duration::try_from_secs_f64(millis / 1000.0).ok());
             // Negative if the server's clock was set back.
-            let coarse = row.old::<i64>(4)?.and_then(|time| u64::try_from(time).ok());
+            let seconds: Option<i64> = row.get("TIME")?;
+            let coarse = seconds.and_then(|seconds| u64::try_from(seconds).ok());
             let time = precise.or(coarse.map(Duration::from_secs));
-            let is_idle = row.text(2)?.as_deref() == Some("Sleep");
-            let waits = row.text(3)?.as_deref() == Some("User lock");
-            let lock = row.text(5)?.and_then(|text| LockInStatement::find(&text));
+            let is = |column, word| {
+                Ok::<_, Fault>(row.get::<Option<String>>(column)?.as_deref() == Some(word))
+            };
+            let (is_idle, waits) = (is("COMMAND", "Sleep")?, is("STATE", "User lock")?);
+            let statement: Option<String> = row.get("beginning")?;
+            let lock = statement.and_then(|text| LockInStatement::find(&text));
             let process = Process {
-                address,
+                address: short_address(address),
                 idle: time.filter(|_| is_idle),
                 waits: lock
                     .filter(|_| waits)
@@ -165,7 +131,8 @@ impl Statement for AskProcesses {
             processes.insert(id, process);
         }
         Ok(processes)
-    }
+    });
+    processes.up_to(LIST)
 }
 
 /// A lock that a statement waits for.

@@ -1,4 +1,4 @@
-//! The statements of a named lock: their texts. `answers` has their answers. MySQL and MariaDB get the same text; version comments cover
+//! The statements of a named lock. `answers` has the types of their answers. MySQL and MariaDB get the same text; version comments cover
 //! the differences.
 
 mod answers;
@@ -9,11 +9,13 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::queue::{FEW, Step};
-use crate::db::text_literal;
+use crate::db::{Ask, Fault, Row, ask, command, named, short_address, text_literal};
 use crate::lock::{Name, kill_ack_lock, kill_request_lock};
-use answers::{Ask, KILLED, KillMarker, Prove, Reacquire, Release, SlotHolder};
-pub use answers::{Command, Flag, Open, Opened};
-pub use plain::{KillSession, Owners, Take, release_once};
+use answers::{Asked, KILLED, KillMarker, ReacquireAnswer, Released};
+pub use answers::{Opened, is_on};
+pub use plain::{
+    NO_SUCH_SESSION, NOT_YOURS, ask_owners, kill_session, release_once, take_lock, take_lock_now,
+};
 use time_limits::{keep_session, seconds, statement_limit};
 pub use time_limits::{set_idle_timeout, shorten_idle_timeout};
 
@@ -40,8 +42,8 @@ pub struct Statements {
 }
 
 /// Interrupts the statement of a session.
-pub fn wake(connection: u64) -> Command {
-    Command(format!("/* dblock wake */ KILL QUERY {connection}"))
+pub fn wake(connection: u64) -> Ask<'static, ()> {
+    command("wake", format!("KILL QUERY {connection}"))
 }
 
 impl Statements {
@@ -108,37 +110,46 @@ impl Statements {
 
     /// Prepares a new session to hold a lock, as [`keep_session`] does, and acquires the run id lock and the
     /// [`session_marker_lock`](crate::lock::session_marker_lock).
-    pub fn open_session(&self, ttl: Duration) -> Command {
-        Command(format!(
-            "/* dblock open */ {}, @dblock = GET_LOCK({}, 0), @dblock = GET_LOCK(CONCAT('#', CONNECTION_ID()), 0)",
+    pub fn open_session(&self, ttl: Duration) -> Ask<'static, ()> {
+        let sql = format!(
+            "{}, @dblock = GET_LOCK({}, 0), @dblock = GET_LOCK(CONCAT('#', CONNECTION_ID()), 0)",
             keep_session(ttl),
             self.run_id
-        ))
+        );
+        command("open", sql)
     }
 
     /// As [`Statements::of`], for the first step of a session, with three more columns that say what kind of server this is, and a fourth
     /// on MariaDB.
-    pub fn first(&self, step: Step, left: Option<Duration>) -> Open {
-        let sql = self.of(step, left) + ", " + &self.traits();
-        Open(self.ask(sql))
+    pub fn first(&self, step: Step, left: Option<Duration>) -> Ask<'static, Option<Opened>> {
+        let (name, sql) = self.of(step, left);
+        self.ask(name, sql + ", " + &self.traits(), Opened::read)
     }
 
     /// The statement of any step except the proof.
-    pub fn step(&self, step: Step, left: Option<Duration>) -> Ask {
-        self.ask(self.of(step, left))
+    pub fn step(&self, step: Step, left: Option<Duration>) -> Ask<'static, Option<Asked>> {
+        let (name, sql) = self.of(step, left);
+        self.ask(name, sql, Asked::read)
     }
 
-    /// The proof that this slot is held.
-    pub fn prove(&self, slot: u32) -> Prove {
-        Prove(self.ask(self.of(Step::Confirm(slot), None)))
+    /// The proof that this slot is held. It also releases the lock of the queue's head.
+    pub fn prove(&self, slot: u32) -> Ask<'static, Option<Asked>> {
+        let (name, sql) = self.of(Step::Confirm(slot), None);
+        self.ask(name, sql, Asked::read_proof)
     }
 
-    fn ask(&self, sql: String) -> Ask {
+    /// A statement whose answer is read from one row, and depends on the number of slots; `None`: no row.
+    fn ask<T>(
+        &self,
+        name: &str,
+        sql: String,
+        read: impl Fn(&Row, u32) -> Result<T, Fault> + 'static,
+    ) -> Ask<'static, Option<T>> {
         let slots = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-        Ask { sql, slots }
+        ask(name, sql, move |rows| rows.optional(|row| read(row, slots)))
     }
 
-    /// The statement of a step. `left` is the rest of the wait, `None` without limit. The columns of the answer:
+    /// The name and the text of a step's statement. `left` is the rest of the wait, `None` without limit. The columns of the answer:
     ///
     /// - the number of the held slot, -1 for none, NULL if that is not known;
     /// - whether the session is the head of the queue, or 2 for [`Statements::kills`];
@@ -148,7 +159,7 @@ impl Statements {
     ///
     /// The first packet of a session also prepares it to hold a lock. Later packets have one statement only: a `KILL QUERY` during
     /// the first of two makes both servers skip the second without an answer, and the client waits for ever.
-    fn of(&self, step: Step, left: Option<Duration>) -> String {
+    fn of(&self, step: Step, left: Option<Duration>) -> (&'static str, String) {
         let left = left.unwrap_or(LONGEST_STATEMENT).min(LONGEST_STATEMENT);
         let alone = self.slots.len() == 1;
         let (limit, slot, is_head) = match step {
@@ -220,10 +231,9 @@ impl Statements {
             Step::Settle => "settle",
             Step::Confirm(_) => "prove",
         };
-        format!(
-            "/* dblock {name} */ SELECT {limit}{slot}, {is_head}, CONNECTION_ID(), {}{proof}",
-            self.writes()
-        )
+        let writes = self.writes();
+        let sql = format!("SELECT {limit}{slot}, {is_head}, CONNECTION_ID(), {writes}{proof}");
+        (name, sql)
     }
 
     /// Prepares a session to hold this slot after a wait, and proves that as [`Step::Confirm`] does. Sets the variable `@dblock` to 1 if
@@ -241,10 +251,9 @@ impl Statements {
         let writes = ["read_only", "innodb_read_only"]
             .map(|name| format!("NOT IFNULL({}, 0)", self.variable(name)))
             .join(" AND ");
-        format!(
-            "/* dblock hold */ {}, @dblock = {held} AND {free} AND {writes}",
-            keep_session(ttl)
-        )
+        let keep = keep_session(ttl);
+        let sql = format!("{keep}, @dblock = {held} AND {free} AND {writes}");
+        named("hold", sql)
     }
 
     fn reacquire_lock(&self, slot: u32) -> String {
@@ -260,12 +269,12 @@ impl Statements {
     }
 
     /// Announces that the killed holder of a slot ends its command. Until the announcement is withdrawn no dblock acquires the slot.
-    pub fn announce_termination(&self, slot: u32) -> Command {
-        let kill = take_kill_beacon(&self.name);
-        Command(format!(
-            "/* dblock announce termination */ SELECT GET_LOCK({}, 0), {kill}",
-            self.termination_lock(slot)
-        ))
+    pub fn announce_termination(&self, slot: u32) -> Ask<'static, ()> {
+        let (lock, kill) = (self.termination_lock(slot), take_kill_beacon(&self.name));
+        command(
+            "announce termination",
+            format!("SELECT GET_LOCK({lock}, 0), {kill}"),
+        )
     }
 
     /// 2 if the holder of any slot is being killed, else 0. It stands in the column of the queue's head, which is not read then.
@@ -276,16 +285,17 @@ impl Statements {
     }
 
     /// Withdraws [`Statements::announce_termination`], and tells the killer, the session with this id, that the command has ended.
-    pub fn ack_kill(&self, slot: u32, killer: u64) -> Command {
-        Command(format!(
-            "/* dblock ack kill */ SELECT RELEASE_LOCK({}), GET_LOCK({}, 0)",
+    pub fn ack_kill(&self, slot: u32, killer: u64) -> Ask<'static, ()> {
+        let sql = format!(
+            "SELECT RELEASE_LOCK({}), GET_LOCK({}, 0)",
             self.termination_lock(slot),
             text_literal(&kill_ack_lock(killer))
-        ))
+        );
+        command("ack kill", sql)
     }
 
     /// The killer of a slot's holder. With `lost` only the killer of that session, as others may have held the slot since.
-    pub fn kill_marker(&self, slot: u32, lost: Option<u64>) -> KillMarker {
+    pub fn kill_marker(&self, slot: u32, lost: Option<u64>) -> Ask<'static, Option<KillMarker>> {
         let killer = format!("IS_USED_LOCK({})", self.kill_lock(slot));
         let killer = match lost {
             Some(lost) => {
@@ -294,75 +304,93 @@ impl Statements {
             }
             None => killer,
         };
-        KillMarker(format!(
-            "/* dblock kill marker */ SELECT {killer}, {}",
-            self.writes()
-        ))
+        let sql = format!("SELECT {killer}, {}", self.writes());
+        ask("kill marker", sql, |rows| {
+            rows.optional(|row| {
+                let (killer, read_only, innodb_read_only) = row.columns()?;
+                Ok(KillMarker {
+                    killer,
+                    is_read_only: is_on(read_only) || is_on(innodb_read_only),
+                })
+            })
+        })
     }
 
     /// Announces to waiters that the holder of a slot is reacquiring it. A waiter that is granted the slot meanwhile releases it.
-    pub fn announce_reacquire(&self, slot: u32) -> Command {
+    pub fn announce_reacquire(&self, slot: u32) -> Ask<'static, ()> {
         let take = take(&self.name.reacquire_on_server(slot), Duration::ZERO);
-        Command(format!("/* dblock announce reacquire */ {take}"))
+        command("announce reacquire", take)
     }
 
     /// Withdraws [`Statements::announce_reacquire`].
-    pub fn finish_reacquire(&self, slot: u32) -> Command {
-        Command(format!(
-            "/* dblock finish reacquire */ SELECT RELEASE_LOCK({})",
-            self.reacquire_lock(slot)
-        ))
+    pub fn finish_reacquire(&self, slot: u32) -> Ask<'static, ()> {
+        let lock = self.reacquire_lock(slot);
+        command("finish reacquire", format!("SELECT RELEASE_LOCK({lock})"))
     }
 
-    /// Takes one slot if it is free and nobody kills its holder.
-    pub fn try_slot(&self, slot: u32) -> Flag {
-        Flag(format!(
-            "/* dblock try slot */ SELECT {}",
-            self.acquire(slot as usize, "0")
-        ))
+    /// Takes one slot if it is free and nobody kills its holder. Returns whether that succeeded.
+    pub fn try_slot(&self, slot: u32) -> Ask<'static, bool> {
+        let sql = format!("SELECT {}", self.acquire(slot as usize, "0"));
+        ask("try slot", sql, |rows| Ok(rows.value::<i64>()? == Some(1)))
     }
 
     /// Acquires one slot without waiting, unless an older session holds the run id lock. The second column is who holds the slot
     /// afterwards. [`KILLED`] in the first column: somebody kills the slot's holder.
-    pub fn reacquire(&self, slot: u32) -> Reacquire {
+    pub fn reacquire(&self, slot: u32) -> Ask<'static, Option<ReacquireAnswer>> {
         let (slot, writes, traits) = (slot as usize, self.writes(), self.traits());
         let name = &self.slots[slot];
         let acquire = self.acquire_one(slot, "0");
         let marked = is_held(&self.run_id);
         let kill = self.kill_lock(u32::try_from(slot).unwrap_or(u32::MAX));
         let sql = format!(
-            "/* dblock reacquire */ SELECT CASE WHEN IS_USED_LOCK({kill}) THEN {KILLED} WHEN {marked} THEN {acquire} ELSE -1 END, \
+            "SELECT CASE WHEN IS_USED_LOCK({kill}) THEN {KILLED} WHEN {marked} THEN {acquire} ELSE -1 END, \
              IS_USED_LOCK({name}), CONNECTION_ID(), {writes}, {traits}"
         );
-        Reacquire(Open(self.ask(sql)))
+        self.ask("reacquire", sql, ReacquireAnswer::read)
     }
 
     /// The renewal: asks whether the slot is held, as [`Step::Confirm`] does, but releases nothing.
-    pub fn renew(&self, slot: u32) -> Ask {
+    pub fn renew(&self, slot: u32) -> Ask<'static, Option<Asked>> {
         let held = is_held(&self.slots[slot as usize]);
-        self.ask(format!(
-            "/* dblock renew */ SELECT CASE WHEN {held} THEN {slot} ELSE -1 END, 0, CONNECTION_ID(), {}",
+        let sql = format!(
+            "SELECT CASE WHEN {held} THEN {slot} ELSE -1 END, 0, CONNECTION_ID(), {}",
             self.writes()
-        ))
+        );
+        self.ask("renew", sql, Asked::read)
     }
 
     /// Releases a slot, and asks who is the head of the queue.
-    pub fn release(&self, slot: u32) -> Release {
-        Release(format!(
-            "/* dblock release */ SELECT RELEASE_LOCK({}), IS_USED_LOCK({})",
+    pub fn release(&self, slot: u32) -> Ask<'static, Released> {
+        let sql = format!(
+            "SELECT RELEASE_LOCK({}), IS_USED_LOCK({})",
             self.slots[slot as usize], self.queue_head
-        ))
+        );
+        ask("release", sql, |rows| {
+            let released = rows.optional(|row| {
+                let (released, queue_head): (Option<u8>, _) = row.columns()?;
+                Ok(Released {
+                    was_held: released == Some(1),
+                    queue_head,
+                })
+            })?;
+            Ok(released.unwrap_or_default())
+        })
     }
 
-    /// The holder of a slot. `IS_USED_LOCK` shows the connection id to every account. The process list shows an account its own sessions,
-    /// and all with the PROCESS privilege.
-    pub fn holder(&self, slot: u32) -> SlotHolder {
-        SlotHolder(format!(
-            "/* dblock holder */ SELECT holder.id, CONCAT(client.user, '@', client.host) \
+    /// The connection id of a slot's holder, and its address as `user@host:port`. `IS_USED_LOCK` shows the connection id to every account.
+    /// The process list shows an account its own sessions, and all with the PROCESS privilege.
+    pub fn holder(&self, slot: u32) -> Ask<'static, (Option<u64>, Option<String>)> {
+        let sql = format!(
+            "SELECT holder.id, CONCAT(client.user, '@', client.host) \
              FROM (SELECT IS_USED_LOCK({}) AS id) holder \
              LEFT JOIN information_schema.processlist client ON client.id = holder.id",
             self.slots[slot as usize],
-        ))
+        );
+        ask("holder", sql, |rows| {
+            let holder: Option<(Option<u64>, Option<String>)> = rows.optional(Row::columns)?;
+            let (id, address) = holder.unwrap_or_default();
+            Ok((id, address.map(short_address)))
+        })
     }
 
     /// Acquires the first free slot, and waits for the last one up to `timeout`. In a CASE both servers evaluate nothing after the first
@@ -445,9 +473,6 @@ const ASKED_FOR: [&str; 4] = [
 ];
 
 /// Tells the killer of a waiter, the session with this id, that there is no command.
-pub fn ack_kill_of_waiter(killer: u64) -> Command {
-    Command(format!(
-        "/* dblock ack kill */ {}",
-        take(&kill_ack_lock(killer), Duration::ZERO)
-    ))
+pub fn ack_kill_of_waiter(killer: u64) -> Ask<'static, ()> {
+    command("ack kill", take(&kill_ack_lock(killer), Duration::ZERO))
 }

@@ -2,86 +2,46 @@
 
 use std::time::Duration;
 
-use super::{Command, take};
-use crate::db::text_literal;
-use crate::db::{Fault, Row, Statement, first_value};
+use super::take;
+use crate::db::{Ask, ask, command, text_literal};
 
-/// Acquires a lock, and waits up to `wait`.
-pub struct Take<'a> {
-    /// Its name on the server.
-    pub lock: &'a str,
-    /// In whole seconds; a fraction is cut off.
-    pub wait: Duration,
+/// Acquires a lock by its name on the server, and waits up to so many whole seconds; a fraction is cut off. Whether it was acquired;
+/// `None`: unclear.
+pub fn take_lock(lock: &str, wait: Duration) -> Ask<'static, Option<bool>> {
+    ask("acquire lock", take(lock, wait), |rows| {
+        Ok(rows.value::<u8>()?.map(|acquired| acquired != 0))
+    })
 }
 
-impl<'a> Take<'a> {
-    /// Without waiting.
-    pub fn now(lock: &'a str) -> Self {
-        let wait = Duration::ZERO;
-        Self { lock, wait }
-    }
-}
-
-impl Statement for Take<'_> {
-    /// Whether the lock was acquired; `None`: unclear.
-    type Answer = Option<bool>;
-
-    fn sql(&self) -> String {
-        format!("/* dblock acquire lock */ {}", take(self.lock, self.wait))
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Option<bool>, Fault> {
-        Ok(first_value::<u8>(rows)?.map(|acquired| acquired != 0))
-    }
+/// As [`take_lock`], without waiting.
+pub fn take_lock_now(lock: &str) -> Ask<'static, Option<bool>> {
+    take_lock(lock, Duration::ZERO)
 }
 
 /// Releases a lock once, by its name on the server.
-pub fn release_once(lock: &str) -> Command {
+pub fn release_once(lock: &str) -> Ask<'static, ()> {
     let lock = text_literal(lock);
-    Command(format!(
-        "/* dblock release lock */ SELECT RELEASE_LOCK({lock})"
-    ))
+    command("release lock", format!("SELECT RELEASE_LOCK({lock})"))
 }
 
 /// The sessions that hold these locks, by the locks' names on the server.
-pub struct Owners(pub Vec<String>);
-
-impl Statement for Owners {
-    type Answer = Vec<Option<u64>>;
-
-    fn sql(&self) -> String {
-        let columns = self.0.iter();
-        let columns = columns.map(|name| format!("IS_USED_LOCK({})", text_literal(name)));
-        let columns = columns.collect::<Vec<_>>().join(", ");
-        format!("/* dblock owners */ SELECT {columns}")
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let row = rows
-            .first()
-            .ok_or_else(|| Fault::Gone("no answer".to_owned()))?;
-        (0..self.0.len()).map(|column| row.old(column)).collect()
-    }
+pub fn ask_owners(locks: &[String]) -> Ask<'static, Vec<Option<u64>>> {
+    let columns = locks.iter();
+    let columns = columns.map(|name| format!("IS_USED_LOCK({})", text_literal(name)));
+    let columns = columns.collect::<Vec<_>>().join(", ");
+    let number = locks.len();
+    ask("owners", format!("SELECT {columns}"), move |rows| {
+        let row = rows.one()?;
+        (0..number).map(|column| row.at(column)).collect()
+    })
 }
 
 /// Kills the session with this connection id.
-pub struct KillSession(pub u64);
-
-impl KillSession {
-    /// The error if there is no such session.
-    pub const NO_SUCH_SESSION: u16 = 1094;
-    /// The errors if the session belongs to another account.
-    pub const NOT_YOURS: [u16; 2] = [1095, 1227];
+pub fn kill_session(id: u64) -> Ask<'static, ()> {
+    command("kill", format!("KILL {id}"))
 }
 
-impl Statement for KillSession {
-    type Answer = ();
-
-    fn sql(&self) -> String {
-        format!("/* dblock kill */ KILL {}", self.0)
-    }
-
-    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
-        Ok(())
-    }
-}
+/// The error of [`kill_session`] if there is no such session.
+pub const NO_SUCH_SESSION: u16 = 1094;
+/// The errors of [`kill_session`] if the session belongs to another account.
+pub const NOT_YOURS: [u16; 2] = [1095, 1227];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Command;
+use crate::db::{Ask, command};
 
 /// The idle timeout of a waiter, in seconds. A dead waiter that is granted a lock blocks the others for that long. A statement that waits
 /// is not idle.
@@ -19,15 +19,14 @@ pub fn keep_session(ttl: Duration) -> String {
 }
 
 /// Gives the session of a waiter a short idle timeout.
-pub fn shorten_idle_timeout() -> Command {
-    Command(format!(
-        "/* dblock wait */ SET SESSION wait_timeout={WAITER_IDLE_LIMIT}"
-    ))
+pub fn shorten_idle_timeout() -> Ask<'static, ()> {
+    let sql = format!("SET SESSION wait_timeout={WAITER_IDLE_LIMIT}");
+    command("wait", sql)
 }
 
 /// Gives a session the idle timeout of a holder.
-pub fn set_idle_timeout(ttl: Duration) -> Command {
-    Command(format!("/* dblock hold */ {}", keep_session(ttl)))
+pub fn set_idle_timeout(ttl: Duration) -> Ask<'static, ()> {
+    command("hold", keep_session(ttl))
 }
 
 /// A time limit on one statement, for MySQL, which rounds the timeout of `GET_LOCK` to whole seconds. To MariaDB it is a comment, or
