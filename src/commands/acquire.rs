@@ -18,7 +18,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::seconds;
-use crate::db::{Fault, Plain};
+use crate::db::{Ask, Fault};
 use crate::history::{Journal, Outcome, RunEnd, RunFacts};
 use crate::isolated::link::{Link, cut};
 use crate::isolated::process::die_with;
@@ -327,7 +327,7 @@ fn record_skip(lock: &mut RowLock, holders: &Holders, name: &Name, journal: &Jou
         return;
     };
     let line = format!("{name} is {holders}; not acquired");
-    let skip = Plain(journal.skip(&line, Outcome::Skipped));
+    let skip = Ask::written(journal.skip(&line, Outcome::Skipped));
     let done = session.answer_within(RECORD_LIMIT);
     let done = done.map_err(|error| Fault::Gone(error.to_string()));
     match done.and_then(|()| session.run(&skip)) {

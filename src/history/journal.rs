@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{DIED, Outcome, RunEnd, RunFacts, recorder_of_token_ends};
 use crate::base::clock::Moment;
+use crate::db::sql::{ago, optional_moment, optional_number};
 use crate::db::text_literal;
 use crate::lock::rows::RecordTokenEnd;
 use crate::schema::{RUNS, Tables};
@@ -132,10 +133,10 @@ impl Journal {
              tick = {}, started_at = {}, ended_at = {ended} WHERE run = {run} AND {is_open}",
             self.tables.runs(),
             text_literal(end.outcome.word()),
-            number(end.exit_code),
+            optional_number(end.exit_code),
             text("signal_name", end.signal.as_deref()),
             text("message", end.message.as_deref()),
-            moment(self.facts.tick),
+            optional_moment(self.facts.tick),
             shown_start.as_deref().unwrap_or("NULL"),
         );
         let success = end
@@ -190,7 +191,7 @@ impl Journal {
     fn success(&self, started: &str, ended: &str) -> String {
         let facts = &self.facts;
         let run = text_literal(&facts.run);
-        let tick = moment(facts.tick);
+        let tick = optional_moment(facts.tick);
         let (host, program) = (
             text("host", Some(&facts.host)),
             text("program", Some(&facts.program)),
@@ -227,55 +228,22 @@ impl Journal {
         [
             text_literal(&facts.run),
             text("name", Some(&facts.name)),
-            number(slot),
+            optional_number(slot),
             text("slot_name", facts.slot_name.as_deref()),
-            moment(facts.tick),
+            optional_moment(facts.tick),
             facts.attempt.to_string(),
             text("host", Some(&facts.host)),
             facts.pid.to_string(),
             text("user", Some(&facts.user)),
             text("program", Some(&facts.program)),
-            number(connection),
+            optional_number(connection),
             ago(self.requested.elapsed()),
         ]
         .join(", ")
     }
 }
 
-/// The moment before now by this span, by the server's clock.
-pub(super) fn ago(span: Duration) -> String {
-    // A server's interval is a signed number, and its dates begin with the year 0.
-    const LONGEST: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
-    format!(
-        "UTC_TIMESTAMP(6) - INTERVAL {} MICROSECOND",
-        span.min(LONGEST).as_micros()
-    )
-}
-
-/// The moment this many microseconds after the start of 1970, UTC.
-pub(super) fn moment(micros: Option<i64>) -> String {
-    micros.map_or_else(
-        || "NULL".to_owned(),
-        |micros| format!("{EPOCH} + INTERVAL {micros} MICROSECOND"),
-    )
-}
-
-/// The microseconds from the start of 1970, UTC, to a moment.
-pub(super) fn micros(moment: &str) -> String {
-    format!("TIMESTAMPDIFF(MICROSECOND, {EPOCH}, {moment})")
-}
-
-const EPOCH: &str = "TIMESTAMP'1970-01-01 00:00:00'";
-
-fn number(number: Option<impl ToString>) -> String {
-    number.map_or_else(|| "NULL".to_owned(), |number| number.to_string())
-}
-
 /// A text for a column of the history, cut to the column's width.
 pub(super) fn text(column: &str, text: Option<&str>) -> String {
-    let literal = |text: &str| {
-        let cut: String = text.chars().take(RUNS.width(column)).collect();
-        text_literal(&cut)
-    };
-    text.map_or_else(|| "NULL".to_owned(), literal)
+    text.map_or_else(|| "NULL".to_owned(), |text| RUNS.literal(column, text))
 }

@@ -1,6 +1,7 @@
 //! How long the history and the rows of unused names are kept, and how and how much one pruning run deletes.
 
-use crate::db::{Fault, OldBatch, Plain, Reply, Session};
+use crate::db::sql::seconds_ago;
+use crate::db::{Batch, Fault, Session, command, named};
 
 /// How long the history is kept.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +24,7 @@ pub(super) const BY_KEY: &str = "FORCE INDEX (PRIMARY)";
 
 /// The start of the time that is kept: rows that were not used since then are deleted.
 pub(super) fn limit_of_age(keep: Kept) -> String {
-    format!("UTC_TIMESTAMP(6) - INTERVAL {} SECOND", keep.seconds)
+    seconds_ago(keep.seconds)
 }
 
 /// Runs statements that delete a row each, by its primary key, in one transaction. One statement with all these keys would read and lock
@@ -35,31 +36,14 @@ pub(super) fn delete_rows(statements: Vec<String>, session: &mut Session) -> Res
     if statements.is_empty() {
         return Ok(());
     }
-    let transaction = Transaction(statements);
-    match session.run_batch(&transaction) {
+    let begin = std::iter::once(named("prune", "START TRANSACTION"));
+    let all = begin.chain(statements).chain([named("prune", "COMMIT")]);
+    match session.run_batch(&Batch::written(all.collect())) {
         // Do not leave the rest of the transaction open, as others would wait for it.
         Err(fault) if !matches!(fault, Fault::Gone(_)) => {
-            session.run(&Plain("/* dblock prune */ ROLLBACK".to_owned()))?;
+            session.run(&command("prune", "ROLLBACK"))?;
             Err(fault)
         }
         done => done,
-    }
-}
-
-/// Statements in one transaction.
-struct Transaction(Vec<String>);
-
-impl OldBatch for Transaction {
-    type Answer = ();
-
-    fn statements(&self) -> Vec<String> {
-        let bracket = |sql: &str| format!("/* dblock prune */ {sql}");
-        let begin = std::iter::once(bracket("START TRANSACTION"));
-        let all = begin.chain(self.0.iter().cloned());
-        all.chain([bracket("COMMIT")]).collect()
-    }
-
-    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
-        fault.map_or(Ok(()), Err)
     }
 }

@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::Outcome;
-use super::journal::{ago, micros, moment};
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::ask_multi_primary;
 use crate::db::server_facts::{Shown, is_read_only};
-use crate::db::{Connector, Fault, Row, Session, Statement, text_literal};
+use crate::db::sql::{ago, micros, moment, text_literals, time};
+use crate::db::{Ask, Connector, Fault, Row, Session, ask, text_literal};
 use crate::lock::{HolderKind, Name};
 use crate::schema::{self, RUNS, Tables};
 
@@ -148,14 +148,16 @@ pub fn list(
         } else {
             PAGE.min(left)
         };
-        let page = AskRuns {
+        let page = Page {
             tables,
             filter,
             before,
             limit,
             sees_sessions,
         };
-        let found = session.run(&page).map_err(|fault| tables.explain(fault))?;
+        let found = session
+            .run(&page.ask())
+            .map_err(|fault| tables.explain(fault))?;
         let is_last = found.len() < limit;
         before = found.last().map(|(at, entry)| (*at, entry.run.clone()));
         for (_, entry) in found {
@@ -180,7 +182,7 @@ fn sees_sessions(session: &mut Session) -> Result<bool, Fault> {
 }
 
 /// A page of the selected runs, the newest first. Each has the time from which the next page continues.
-struct AskRuns<'a> {
+struct Page<'a> {
     tables: &'a Tables,
     filter: &'a Filter,
     /// The last run of the page before: the time of its request, and its id.
@@ -189,27 +191,20 @@ struct AskRuns<'a> {
     sees_sessions: bool,
 }
 
-impl AskRuns<'_> {
+impl Page<'_> {
     fn conditions(&self) -> String {
         let mut all = Vec::new();
-        let names = self
-            .filter
-            .names
-            .iter()
-            .map(|name| text_literal(&name.to_string()));
-        let names = names.collect::<Vec<_>>().join(", ");
+        let names = text_literals(self.filter.names.iter().map(Name::to_string));
         if !names.is_empty() {
             all.push(format!("r.name IN ({names})"));
         }
         match self.filter.since {
             Some(Since::Ago(span)) => all.push(format!("r.requested_at >= {}", ago(span))),
-            Some(Since::At(at)) => all.push(format!("r.requested_at >= {}", moment(Some(at)))),
+            Some(Since::At(at)) => all.push(format!("r.requested_at >= {}", moment(at))),
             None => {}
         }
         if self.filter.only_failed {
-            let words = FAILURES
-                .map(|failure| text_literal(failure.word()))
-                .join(", ");
+            let words = text_literals(FAILURES.map(Outcome::word));
             all.push(format!(
                 "(r.ended_at IS NULL OR r.outcome IN ({words}) \
                  OR r.outcome = {} AND (r.exit_code IS NULL OR r.exit_code <> 0 OR r.signal_name IS NOT NULL))",
@@ -217,7 +212,7 @@ impl AskRuns<'_> {
             ));
         }
         if let Some((at, run)) = &self.before {
-            let at = moment(Some(*at));
+            let at = moment(*at);
             all.push(format!(
                 "r.requested_at <= {at} AND (r.requested_at < {at} OR r.run < {})",
                 text_literal(run)
@@ -230,12 +225,9 @@ impl AskRuns<'_> {
     }
 }
 
-impl Statement for AskRuns<'_> {
-    type Answer = Vec<(i64, Entry)>;
-
-    const MOST_ROWS: usize = PAGE;
-
-    fn sql(&self) -> String {
+impl Page<'_> {
+    /// Each run, with the time of its request.
+    fn ask(&self) -> Ask<'_, Vec<(i64, Entry)>> {
         let [tick, requested, acquired, started, ended, now] = [
             "r.tick",
             "r.requested_at",
@@ -246,65 +238,57 @@ impl Statement for AskRuns<'_> {
         ]
         .map(micros);
         let locks = self.tables.locks();
-        format!(
-            "/* dblock history */ SELECT {requested}, {now}, r.run, r.name, r.slot, r.slot_name, r.fence, {tick}, r.attempt, r.host, \
-             r.pid, r.user, r.program, r.connection, {acquired}, {started}, {ended}, r.outcome, r.exit_code, r.signal_name, \
-             r.message, {}, \
+        let sql = format!(
+            "SELECT {requested} AS requested, {now} AS server_time, r.run, r.name, r.slot, r.slot_name, r.fence, {tick} AS tick, r.attempt, r.host, \
+             r.pid, r.user, r.program, r.connection, {acquired} AS acquired, {started} AS started, {ended} AS ended, r.outcome, r.exit_code, r.signal_name, \
+             r.message, {} AS is_running, \
              r.ended_at IS NULL AND EXISTS (SELECT 1 FROM {locks} l WHERE l.name = r.name AND l.slot = r.slot AND l.owner = r.run \
-             AND l.kind <> '{}' AND l.expires_at <= UTC_TIMESTAMP(6)) FROM {} r {}ORDER BY r.requested_at DESC, r.run DESC LIMIT {}",
+             AND l.kind <> '{}' AND l.expires_at <= UTC_TIMESTAMP(6)) AS has_expired FROM {} r {}ORDER BY r.requested_at DESC, r.run DESC LIMIT {}",
             is_running("r", self.tables),
             HolderKind::Run.name(),
             self.tables.runs(),
             self.conditions(),
             self.limit
-        )
+        );
+        ask("history", sql, move |rows| rows.all(|row| self.entry(row))).up_to(PAGE)
     }
 
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        rows.iter().map(|row| self.entry(row)).collect()
-    }
-}
-
-impl AskRuns<'_> {
     fn entry(&self, row: &Row) -> Result<(i64, Entry), Fault> {
-        let at = |column| Ok::<_, Fault>(row.old(column)?.map(time));
-        // If somebody has widened the column: a message cannot hold more.
-        let text = |column: usize, name: &str| {
-            let cut = |text: String| text.chars().take(RUNS.width(name)).collect::<String>();
-            Ok::<_, Fault>(row.text(column)?.map(cut))
-        };
-        let requested: i64 = row.old(0)?.unwrap_or_default();
-        let ended = at(16)?;
-        let [runs, has_expired] = [row.old::<bool>(21)?, row.old(22)?];
-        let state = match (ended, runs) {
-            (Some(_), _) => State::Ended(text(17, "outcome")?.unwrap_or_default()),
-            (None, Some(true)) => State::Running,
-            (None, _) if has_expired == Some(true) => State::Expired,
-            (None, _) if self.sees_sessions => State::Vanished,
-            (None, _) => State::Unknown,
+        let at = |column| Ok::<_, Fault>(row.get::<Option<i64>>(column)?.map(time));
+        let text = |column| RUNS.text(column, row);
+        let requested: i64 = row.get::<Option<_>>("requested")?.unwrap_or_default();
+        let now = row.get("server_time")?;
+        let ended = at("ended")?;
+        let [is_running, has_expired] = [row.get("is_running")?, row.get("has_expired")?];
+        let state = match ended {
+            Some(_) => State::Ended(text("outcome")?.unwrap_or_default()),
+            None if is_running => State::Running,
+            None if has_expired => State::Expired,
+            None if self.sees_sessions => State::Vanished,
+            None => State::Unknown,
         };
         let entry = Entry {
-            run: text(2, "run")?.unwrap_or_default(),
-            name: text(3, "name")?.unwrap_or_default(),
-            slot: row.old(4)?,
-            slot_name: text(5, "slot_name")?,
-            fence: row.old(6)?,
-            tick: at(7)?,
-            attempt: row.old(8)?,
-            host: text(9, "host")?,
-            pid: row.old(10)?,
-            user: text(11, "user")?,
-            program: text(12, "program")?,
-            connection: row.old(13)?,
+            run: text("run")?.unwrap_or_default(),
+            name: text("name")?.unwrap_or_default(),
+            slot: row.get("slot")?,
+            slot_name: text("slot_name")?,
+            fence: row.get("fence")?,
+            tick: at("tick")?,
+            attempt: row.get("attempt")?,
+            host: text("host")?,
+            pid: row.get("pid")?,
+            user: text("user")?,
+            program: text("program")?,
+            connection: row.get("connection")?,
             requested: time(requested),
-            acquired: at(14)?,
-            started: at(15)?,
+            acquired: at("acquired")?,
+            started: at("started")?,
             ended,
-            now: at(1)?.unwrap_or(SystemTime::UNIX_EPOCH),
+            now: time(now),
             state,
-            exit_code: row.old(18)?,
-            signal: text(19, "signal_name")?,
-            message: text(20, "message")?,
+            exit_code: row.get("exit_code")?,
+            signal: text("signal_name")?,
+            message: text("message")?,
         };
         Ok((requested, entry))
     }
@@ -318,9 +302,4 @@ pub(super) fn is_running(run: &str, tables: &Tables) -> String {
          OR l.command_run = {run}.run AND l.command_until > UTC_TIMESTAMP(6)))))",
         tables.locks()
     )
-}
-
-/// The earliest time is 1970.
-fn time(micros: i64) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or_default())
 }

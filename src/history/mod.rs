@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use journal::Journal;
 pub use list::{Entry, Filter, Since, State, list, reach};
-pub use success::{AskLastSuccess, LastSuccess, Successes};
+pub use success::{LastSuccess, Successes, ask_last_success};
 pub use token_end::{EXPIRED, KILLED, recorder_of_token_ends};
 
 use crate::base::user::local_user;

@@ -8,7 +8,7 @@ use super::kept::{BATCH, BY_KEY, Kept, WINDOW, delete_rows, limit_of_age};
 use super::list::is_running;
 use super::unused;
 use crate::base::clock::Moment;
-use crate::db::{Fault, Row, Session, Statement, text_literal};
+use crate::db::{Ask, Fault, Session, ask, ask_value, ask_values, named, text_literal};
 use crate::schema::{CRON_JOBS, Tables};
 
 /// The limit for all of it: no run waits long to prune.
@@ -37,7 +37,7 @@ impl Journal {
         let over = Moment::now() + limit;
         limit_until(over, session)?;
         let (tables, own) = (&self.tables, &self.facts.name);
-        let Some(keep) = session.run(&AskKeep(tables))? else {
+        let Some(keep) = session.run(&ask_keep(tables))? else {
             return Ok(());
         };
         self.prune_name(own, keep, session)?;
@@ -45,16 +45,12 @@ impl Journal {
         // So that the names before all others are found, too.
         let chance = getrandom::u64().unwrap_or_default();
         let chance = if chance.is_multiple_of(8) { 0 } else { chance };
-        let another = session.run(&AskAnyName { tables, chance })?;
+        let another = session.run(&ask_any_name(tables, chance))?;
         if let Some(name) = another.as_ref().filter(|name| *name != own) {
             self.prune_name(name, keep, session)?;
         }
         limit_until(over, session)?;
-        let idle = session.run(&AskIdle {
-            tables,
-            chance,
-            keep,
-        })?;
+        let idle = session.run(&ask_idle(tables, chance, keep))?;
         self.delete(idle, session)?;
         if tables.has_floor() {
             limit_until(over, session)?;
@@ -66,7 +62,7 @@ impl Journal {
 
     fn prune_name(&self, name: &str, keep: Kept, session: &mut Session) -> Result<(), Fault> {
         let tables = &self.tables;
-        let old = session.run(&AskOld { tables, name, keep })?;
+        let old = session.run(&ask_old(tables, name, keep))?;
         self.delete(old, session)
     }
 
@@ -76,7 +72,7 @@ impl Journal {
         let table = self.tables.runs();
         let delete = runs.iter().map(|run| {
             let run = text_literal(run);
-            format!("/* dblock prune */ DELETE FROM {table} WHERE run = {run}")
+            named("prune", format!("DELETE FROM {table} WHERE run = {run}"))
         });
         delete_rows(delete.collect(), session)
     }
@@ -93,138 +89,84 @@ fn limit_until(over: Moment, session: &Session) -> Result<(), Fault> {
 }
 
 /// Asks how long the history is kept.
-struct AskKeep<'a>(&'a Tables);
-
-impl Statement for AskKeep<'_> {
-    type Answer = Option<Kept>;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock keep */ SELECT keep_seconds, keep_runs, version FROM {} WHERE id = 1",
-            self.0.meta()
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let Some(row) = rows.first() else {
-            return Ok(None);
-        };
-        self.0.note_version(row.old(2)?.unwrap_or_default());
-        Ok(row
-            .old(0)?
-            .zip(row.old(1)?)
-            .map(|(seconds, runs)| Kept { seconds, runs }))
-    }
+fn ask_keep(tables: &Tables) -> Ask<'_, Option<Kept>> {
+    let sql = format!(
+        "SELECT keep_seconds, keep_runs, version FROM {} WHERE id = 1",
+        tables.meta()
+    );
+    ask("keep", sql, move |rows| {
+        rows.optional(|row| {
+            tables.note_version(row.get("version")?);
+            Ok(Kept {
+                seconds: row.get("keep_seconds")?,
+                runs: row.get("keep_runs")?,
+            })
+        })
+    })
 }
 
 /// Asks for the name of a random run. A name with many runs comes up often, and names that never run again come up, too.
-struct AskAnyName<'a> {
-    tables: &'a Tables,
-    chance: u64,
-}
-
-impl Statement for AskAnyName<'_> {
-    type Answer = Option<String>;
-
-    fn sql(&self) -> String {
-        // Run ids are random.
-        format!(
-            "/* dblock any name */ SELECT name FROM {} {BY_KEY} WHERE run >= '{:016x}' ORDER BY run LIMIT 1",
-            self.tables.runs(),
-            self.chance
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        rows.first().map_or(Ok(None), |row| row.text(0))
-    }
+fn ask_any_name(tables: &Tables, chance: u64) -> Ask<'static, Option<String>> {
+    // Run ids are random.
+    let sql = format!(
+        "SELECT name FROM {} {BY_KEY} WHERE run >= '{chance:016x}' ORDER BY run LIMIT 1",
+        tables.runs()
+    );
+    ask_value("any name", sql)
 }
 
 /// Otherwise MySQL may search the newest run of a name among those of all names.
 const BY_NAME: &str = "FORCE INDEX (by_name)";
 
 /// The ids of the oldest runs that need not be kept. It locks none of them, as a searching `DELETE` would.
-struct AskOld<'a> {
-    tables: &'a Tables,
-    name: &'a str,
-    keep: Kept,
-}
-
-impl Statement for AskOld<'_> {
-    type Answer = Vec<String>;
-
-    const MOST_ROWS: usize = BATCH;
-
-    fn sql(&self) -> String {
-        let (runs, name) = (self.tables.runs(), text_literal(self.name));
-        let (age, least) = (limit_of_age(self.keep), self.keep.runs);
-        format!(
-            "/* dblock old runs */ SELECT r.run FROM {runs} r {BY_NAME} WHERE r.name = {name} AND r.requested_at < {age} \
-             AND r.requested_at < (SELECT requested_at FROM {runs} {BY_NAME} WHERE name = {name} ORDER BY requested_at DESC LIMIT 1 OFFSET {}) \
-             AND {} ORDER BY r.requested_at LIMIT {BATCH}",
-            least.saturating_sub(1),
-            is_over("r", self.tables)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        texts(rows)
-    }
+fn ask_old(tables: &Tables, name: &str, keep: Kept) -> Ask<'static, Vec<String>> {
+    let (runs, name) = (tables.runs(), text_literal(name));
+    let (age, least) = (limit_of_age(keep), keep.runs);
+    let sql = format!(
+        "SELECT r.run FROM {runs} r {BY_NAME} WHERE r.name = {name} AND r.requested_at < {age} \
+         AND r.requested_at < (SELECT requested_at FROM {runs} {BY_NAME} WHERE name = {name} ORDER BY requested_at DESC LIMIT 1 OFFSET {}) \
+         AND {} ORDER BY r.requested_at LIMIT {BATCH}",
+        least.saturating_sub(1),
+        is_over("r", tables)
+    );
+    ask_values("old runs", sql).up_to(BATCH)
 }
 
 /// The ids of runs of names that were not used for as long as the history is kept: their newest run was requested and has ended before
 /// that. If a lock or a success of the name has a row, the newest run stays, so that the row is found later. A job of the crontab is not
 /// unused, however rarely it is due.
-struct AskIdle<'a> {
-    tables: &'a Tables,
-    chance: u64,
-    keep: Kept,
-}
-
-impl Statement for AskIdle<'_> {
-    type Answer = Vec<String>;
-
-    const MOST_ROWS: usize = BATCH;
-
-    fn sql(&self) -> String {
-        let tables = self.tables;
-        let (runs, age) = (tables.runs(), limit_of_age(self.keep));
-        // With the order by both columns MySQL reads only the newest run, from the end of the index. EXISTS must not become a join,
-        // either.
-        let of_newest = |what: &str| {
-            format!(
-                "(SELECT {what} FROM {runs} n {BY_NAME} WHERE n.name = r.name ORDER BY n.name DESC, n.requested_at DESC LIMIT 1)"
-            )
-        };
-        let is_unused = format!(
-            "n.requested_at < {age} AND COALESCE(n.ended_at < {age}, NOT {})",
-            is_running("n", tables)
-        );
-        let has_none = |table: &str| {
-            format!("(SELECT 1 FROM {table} o WHERE o.name = r.name LIMIT 1) IS NULL")
-        };
-        // Version 3 added the crontab.
-        let is_no_job = if tables.has_floor() {
-            has_none(&tables.of(&CRON_JOBS))
-        } else {
-            "TRUE".to_owned()
-        };
+fn ask_idle(tables: &Tables, chance: u64, keep: Kept) -> Ask<'static, Vec<String>> {
+    let (runs, age) = (tables.runs(), limit_of_age(keep));
+    // With the order by both columns MySQL reads only the newest run, from the end of the index. EXISTS must not become a join,
+    // either.
+    let of_newest = |what: &str| {
         format!(
-            "/* dblock idle names */ SELECT r.run FROM (SELECT run, name, slot, requested_at, ended_at FROM {runs} {BY_KEY} \
-             WHERE run >= '{:016x}' ORDER BY run LIMIT {WINDOW}) r WHERE r.requested_at < {age} AND {} AND {} \
-             AND {is_no_job} AND ({} OR {} AND {}) LIMIT {BATCH}",
-            self.chance,
-            is_over("r", tables),
-            of_newest(&is_unused),
-            of_newest("n.requested_at > r.requested_at"),
-            has_none(&tables.locks()),
-            has_none(&tables.successes()),
+            "(SELECT {what} FROM {runs} n {BY_NAME} WHERE n.name = r.name ORDER BY n.name DESC, n.requested_at DESC LIMIT 1)"
         )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        texts(rows)
-    }
+    };
+    let is_unused = format!(
+        "n.requested_at < {age} AND COALESCE(n.ended_at < {age}, NOT {})",
+        is_running("n", tables)
+    );
+    let has_none =
+        |table: &str| format!("(SELECT 1 FROM {table} o WHERE o.name = r.name LIMIT 1) IS NULL");
+    // Version 3 added the crontab.
+    let is_no_job = if tables.has_floor() {
+        has_none(&tables.of(&CRON_JOBS))
+    } else {
+        "TRUE".to_owned()
+    };
+    let sql = format!(
+        "SELECT r.run FROM (SELECT run, name, slot, requested_at, ended_at FROM {runs} {BY_KEY} \
+         WHERE run >= '{chance:016x}' ORDER BY run LIMIT {WINDOW}) r WHERE r.requested_at < {age} AND {} AND {} \
+         AND {is_no_job} AND ({} OR {} AND {}) LIMIT {BATCH}",
+        is_over("r", tables),
+        of_newest(&is_unused),
+        of_newest("n.requested_at > r.requested_at"),
+        has_none(&tables.locks()),
+        has_none(&tables.successes()),
+    );
+    ask_values("idle names", sql).up_to(BATCH)
 }
 
 /// The condition that the run in the row with this alias has ended, or died without a record.
@@ -233,10 +175,4 @@ fn is_over(run: &str, tables: &Tables) -> String {
         "({run}.ended_at IS NOT NULL OR {run}.requested_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY AND NOT {})",
         is_running(run, tables)
     )
-}
-
-/// The first column.
-fn texts(rows: &[Row]) -> Result<Vec<String>, Fault> {
-    let texts = rows.iter().map(|row| row.text(0));
-    texts.filter_map(Result::transpose).collect()
 }

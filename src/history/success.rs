@@ -2,18 +2,9 @@
 
 use std::time::Duration;
 
-use super::journal::micros;
-use crate::db::{Fault, Row, Statement, text_literal};
+use crate::db::sql::{micros, micros_since, now_micros, span};
+use crate::db::{Ask, ask, text_literal};
 use crate::schema::Tables;
-
-/// Asks for the last success of a name, and for the server's time.
-#[derive(Debug, Clone)]
-pub struct AskLastSuccess {
-    /// The tables to read.
-    pub tables: Tables,
-    /// The name.
-    pub name: String,
-}
 
 /// The last success of a name, and the server's time of reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,39 +31,34 @@ pub struct LastSuccess {
     pub program: Option<String>,
 }
 
-impl Statement for AskLastSuccess {
-    type Answer = Successes;
-
-    fn sql(&self) -> String {
-        let ago = |column: &str| format!("TIMESTAMPDIFF(MICROSECOND, {column}, UTC_TIMESTAMP(6))");
-        format!(
-            "/* dblock last success */ SELECT {}, {}, {}, {}, host, pid, program FROM (SELECT 1) one \
-             LEFT JOIN {} last ON last.name = {}",
-            micros("UTC_TIMESTAMP(6)"),
-            ago("started_at"),
-            ago("ended_at"),
-            micros("tick"),
-            self.tables.successes(),
-            text_literal(&self.name)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Successes, Fault> {
-        let no_answer = || Fault::Gone("no answer".to_owned());
-        let row = rows.first().ok_or_else(no_answer)?;
-        let now = row.old(0)?.ok_or_else(no_answer)?;
-        let span = |micros: i64| Duration::from_micros(u64::try_from(micros).unwrap_or_default());
-        let last = match (row.old(1)?, row.old(2)?) {
+/// Asks for the last success of a name, and for the server's time.
+pub fn ask_last_success(tables: &Tables, name: &str) -> Ask<'static, Successes> {
+    let sql = format!(
+        "SELECT {} AS server_time, {} AS started_ago, {} AS ended_ago, {} AS tick, host, pid, program FROM (SELECT 1) one \
+         LEFT JOIN {} last ON last.name = {}",
+        now_micros(),
+        micros_since("started_at"),
+        micros_since("ended_at"),
+        micros("tick"),
+        tables.successes(),
+        text_literal(name)
+    );
+    ask("last success", sql, |rows| {
+        let row = rows.one()?;
+        let last = match (row.get("started_ago")?, row.get("ended_ago")?) {
             (Some(started), Some(ended)) => Some(LastSuccess {
-                tick: row.old(3)?,
+                tick: row.get("tick")?,
                 started_ago: span(started),
                 ended_ago: span(ended),
-                host: row.text(4)?,
-                pid: row.old(5)?,
-                program: row.text(6)?,
+                host: row.get("host")?,
+                pid: row.get("pid")?,
+                program: row.get("program")?,
             }),
             _ => None,
         };
-        Ok(Successes { now, last })
-    }
+        Ok(Successes {
+            now: row.get("server_time")?,
+            last,
+        })
+    })
 }

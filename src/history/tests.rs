@@ -5,43 +5,23 @@ use mysql::prelude::Queryable;
 use super::prune::LIMIT;
 use super::*;
 use crate::base::clock::Moment;
-use crate::db::{Fault, Row, Statement};
+use crate::db::{Ask, Fault, ask};
 use crate::schema::Fixture;
 
 /// Longer than a busy server takes for an answer.
 const AMPLE: Duration = Duration::from_secs(60);
 
-struct Sql(String);
-
-impl Statement for Sql {
-    type Answer = ();
-
-    fn sql(&self) -> String {
-        self.0.clone()
-    }
-
-    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
-        Ok(())
-    }
-}
-
 /// How many rows a session has read.
-struct AskReads;
-
-impl Statement for AskReads {
-    type Answer = u64;
-
-    const MOST_ROWS: usize = 100;
-
-    fn sql(&self) -> String {
-        "SHOW SESSION STATUS LIKE 'Handler_read%'".to_owned()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<u64, Fault> {
-        let reads = rows.iter().map(|row| row.text(1));
-        let reads = reads.collect::<Result<Vec<_>, _>>()?.into_iter().flatten();
-        Ok(reads.filter_map(|reads| reads.parse::<u64>().ok()).sum())
-    }
+fn ask_reads() -> Ask<'static, u64> {
+    let sql = "SHOW SESSION STATUS LIKE 'Handler_read%'";
+    let reads = ask("reads", sql, |rows| {
+        let reads: Vec<String> = rows.all(|row| row.at(1))?;
+        Ok(reads
+            .iter()
+            .filter_map(|reads| reads.parse::<u64>().ok())
+            .sum())
+    });
+    reads.up_to(100)
 }
 
 impl Fixture {
@@ -68,7 +48,7 @@ impl Fixture {
 
     #[track_caller]
     fn run(&mut self, sql: impl Into<String>) {
-        self.session.run(&Sql(sql.into())).unwrap();
+        self.session.run(&Ask::written(sql)).unwrap();
     }
 
     /// Sent twice, as if the first answer was lost.
@@ -90,8 +70,7 @@ impl Fixture {
 
     fn successes(&mut self, name: &str) -> Successes {
         let tables = self.tables.clone();
-        let name = name.to_owned();
-        self.session.run(&AskLastSuccess { tables, name }).unwrap()
+        self.session.run(&ask_last_success(&tables, name)).unwrap()
     }
 }
 
@@ -178,7 +157,7 @@ on_both_servers! {
     fn of_a_run_that_was_granted_twice_the_latest_grant_counts(fixture) {
         // The session may assign all columns at once, on servers that support that.
         for mode in ["STRICT_ALL_TABLES", "STRICT_ALL_TABLES,SIMULTANEOUS_ASSIGNMENT"] {
-            if fixture.session.run(&Sql(format!("SET SESSION sql_mode='{mode}'"))).is_err() {
+            if fixture.session.run(&Ask::written(format!("SET SESSION sql_mode='{mode}'"))).is_err() {
                 continue;
             }
             let grant = |fence: u32, slot: u32| format!("REPLACE INTO dblock_locks (name, slot, fence, owner) VALUES ('job', {slot}, {fence}, '{:032x}')", 0xabc);
@@ -263,7 +242,7 @@ on_both_servers! {
     fn the_last_success_is_the_one_that_began_last(fixture) {
         // The session may assign all columns at once, on servers that support that.
         for mode in ["STRICT_ALL_TABLES", "STRICT_ALL_TABLES,SIMULTANEOUS_ASSIGNMENT"] {
-            if fixture.session.run(&Sql(format!("SET SESSION sql_mode='{mode}'"))).is_err() {
+            if fixture.session.run(&Ask::written(format!("SET SESSION sql_mode='{mode}'"))).is_err() {
                 continue;
             }
             let name = format!("job {mode}");
@@ -391,9 +370,9 @@ on_both_servers! {
         let mut rounds = 0;
         while count(old) > 0 || left[1] + left[2] > 0 {
             // The limits on reading and deleting hold, however many rows there are.
-            let looked = fixture.session.run(&AskReads).unwrap();
+            let looked = fixture.session.run(&ask_reads()).unwrap();
             journal.prune(&mut fixture.session, AMPLE).unwrap();
-            let looked = fixture.session.run(&AskReads).unwrap() - looked;
+            let looked = fixture.session.run(&ask_reads()).unwrap() - looked;
             assert!(looked < 3_500, "{looked} in round {rounds}");
             let now = tables.map(&mut count);
             for (at, most) in [150, 50, 50].into_iter().enumerate() {

@@ -2,7 +2,7 @@
 //! each name that was ever used.
 
 use super::kept::{BATCH, BY_KEY, Kept, WINDOW, delete_rows, limit_of_age};
-use crate::db::{Fault, Row, Session, Statement, text_literal};
+use crate::db::{Ask, Fault, Row, Session, ask, ask_values, named, text_literal};
 use crate::schema::{OLDER_FENCE, Tables};
 
 /// Deletes some of the unused rows from this name on, in the order of names.
@@ -15,17 +15,9 @@ pub(super) fn prune(
     keep: Kept,
     session: &mut Session,
 ) -> Result<(), Fault> {
-    let rows = session.run(&AskRows {
-        tables,
-        start,
-        keep,
-    })?;
+    let rows = session.run(&ask_rows(tables, start, keep))?;
     delete_rows(statements_for_rows(tables, &rows, keep), session)?;
-    let names = session.run(&AskSuccesses {
-        tables,
-        start,
-        keep,
-    })?;
+    let names = session.run(&ask_successes(tables, start, keep))?;
     delete_rows(statements_for_successes(tables, &names, keep), session)
 }
 
@@ -51,37 +43,22 @@ fn is_unused(keep: Kept) -> String {
 }
 
 /// Reads the unused rows. It locks none of them, as a searching `DELETE` would.
-struct AskRows<'a> {
-    tables: &'a Tables,
-    start: &'a str,
-    keep: Kept,
-}
-
-impl Statement for AskRows<'_> {
-    type Answer = Vec<Unused>;
-
-    const MOST_ROWS: usize = BATCH;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock unused rows */ SELECT name, slot, fence FROM (SELECT name, slot, fence, renewed_at, expires_at, command_until, \
-             kill_requested_at FROM {} {BY_KEY} WHERE name >= {} ORDER BY name, slot LIMIT {WINDOW}) l WHERE {} LIMIT {BATCH}",
-            self.tables.locks(),
-            text_literal(self.start),
-            is_unused(self.keep)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let unused = |row: &Row| {
-            Ok(Unused {
-                name: row.text(0)?.unwrap_or_default(),
-                slot: row.old(1)?.unwrap_or_default(),
-                fence: row.old(2)?.unwrap_or_default(),
-            })
-        };
-        rows.iter().map(unused).collect()
-    }
+fn ask_rows(tables: &Tables, start: &str, keep: Kept) -> Ask<'static, Vec<Unused>> {
+    let sql = format!(
+        "SELECT name, slot, fence FROM (SELECT name, slot, fence, renewed_at, expires_at, command_until, \
+         kill_requested_at FROM {} {BY_KEY} WHERE name >= {} ORDER BY name, slot LIMIT {WINDOW}) l WHERE {} LIMIT {BATCH}",
+        tables.locks(),
+        text_literal(start),
+        is_unused(keep)
+    );
+    let unused = |row: &Row| {
+        Ok(Unused {
+            name: row.get("name")?,
+            slot: row.get("slot")?,
+            fence: row.get("fence")?,
+        })
+    };
+    ask("unused rows", sql, move |rows| rows.all(unused)).up_to(BATCH)
 }
 
 /// Deletes the rows that are unchanged since they were read. The floor is raised first: whoever creates such a row again waits for that,
@@ -91,7 +68,7 @@ fn statements_for_rows(tables: &Tables, rows: &[Unused], keep: Kept) -> Vec<Stri
         return Vec::new();
     };
     let raise = format!(
-        "/* dblock prune */ UPDATE {} SET fence_floor = GREATEST(fence_floor, {highest}) WHERE id = 1",
+        "UPDATE {} SET fence_floor = GREATEST(fence_floor, {highest}) WHERE id = 1",
         tables.meta()
     );
     let (locks, is_unused) = (tables.locks(), is_unused(keep));
@@ -99,10 +76,11 @@ fn statements_for_rows(tables: &Tables, rows: &[Unused], keep: Kept) -> Vec<Stri
         let Unused { name, slot, fence } = row;
         let name = text_literal(name);
         format!(
-            "/* dblock prune */ DELETE FROM {locks} WHERE name = {name} AND slot = {slot} AND fence = {fence} AND {is_unused}"
+            "DELETE FROM {locks} WHERE name = {name} AND slot = {slot} AND fence = {fence} AND {is_unused}"
         )
     });
-    std::iter::once(raise).chain(delete).collect()
+    let all = std::iter::once(raise).chain(delete);
+    all.map(|sql| named("prune", sql)).collect()
 }
 
 /// The condition that nobody needs a success any more.
@@ -114,31 +92,15 @@ fn is_unneeded(keep: Kept) -> String {
 }
 
 /// Reads the names with such a success.
-struct AskSuccesses<'a> {
-    tables: &'a Tables,
-    start: &'a str,
-    keep: Kept,
-}
-
-impl Statement for AskSuccesses<'_> {
-    type Answer = Vec<String>;
-
-    const MOST_ROWS: usize = BATCH;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock unneeded successes */ SELECT name FROM (SELECT name, started_at, ended_at, needed_seconds FROM {} {BY_KEY} \
-             WHERE name >= {} ORDER BY name LIMIT {WINDOW}) s WHERE {} LIMIT {BATCH}",
-            self.tables.successes(),
-            text_literal(self.start),
-            is_unneeded(self.keep)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let names = rows.iter().map(|row| row.text(0));
-        names.filter_map(Result::transpose).collect()
-    }
+fn ask_successes(tables: &Tables, start: &str, keep: Kept) -> Ask<'static, Vec<String>> {
+    let sql = format!(
+        "SELECT name FROM (SELECT name, started_at, ended_at, needed_seconds FROM {} {BY_KEY} \
+         WHERE name >= {} ORDER BY name LIMIT {WINDOW}) s WHERE {} LIMIT {BATCH}",
+        tables.successes(),
+        text_literal(start),
+        is_unneeded(keep)
+    );
+    ask_values("unneeded successes", sql).up_to(BATCH)
 }
 
 /// Deletes these successes, unless a newer one was recorded.
@@ -146,7 +108,8 @@ fn statements_for_successes(tables: &Tables, names: &[String], keep: Kept) -> Ve
     let (successes, is_unneeded) = (tables.successes(), is_unneeded(keep));
     let delete = names.iter().map(|name| {
         let name = text_literal(name);
-        format!("/* dblock prune */ DELETE FROM {successes} WHERE name = {name} AND {is_unneeded}")
+        let delete = format!("DELETE FROM {successes} WHERE name = {name} AND {is_unneeded}");
+        named("prune", delete)
     });
     delete.collect()
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::{TableUse, Task};
 use crate::base::clock::Moment;
 use crate::cron::{AlreadyRan, Claim, Once, Tick, tick_in_micros};
-use crate::db::{Fault, Plain, Session};
-use crate::history::{AskLastSuccess, Journal, Outcome, RunEnd, RunFacts, Successes};
+use crate::db::{Ask, Fault, Session};
+use crate::history::{Journal, Outcome, RunEnd, RunFacts, Successes, ask_last_success};
 use crate::lock::rows::RecordTokenEnd;
 use crate::lock::{Backend, Grant};
 use crate::schema::{self, Tables};
@@ -118,7 +118,7 @@ impl<'a> Recorder<'a> {
         if !self.is_row && due.is_ok() {
             let start = self.journal.start(grant.slot, grant.connection_id, None);
             session
-                .run(&Plain(start))
+                .run(&Ask::written(start))
                 .map_err(|fault| tables.explain(fault))?;
         }
         Ok(due)
@@ -128,17 +128,14 @@ impl<'a> Recorder<'a> {
     fn is_own(&self, claim: &Claim, session: &mut Session) -> Result<bool, Fault> {
         let facts = &self.journal.facts;
         let confirm = claim.confirm(&self.journal.tables, &facts.name, &facts.run);
-        let confirmed = session.change(&Plain(confirm));
+        let confirmed = session.change(&Ask::written(confirm));
         Ok(confirmed.map_err(|fault| self.journal.tables.explain(fault))? > 0)
     }
 
     /// Reads the last success, and notes the tick that the run is for.
     fn find_tick(&mut self, once: &Once, session: &mut Session) -> Result<Successes, Fault> {
-        let ask = AskLastSuccess {
-            tables: self.journal.tables.clone(),
-            name: self.journal.facts.name.clone(),
-        };
-        let found = session.run(&ask);
+        let (tables, name) = (&self.journal.tables, &self.journal.facts.name);
+        let found = session.run(&ask_last_success(tables, name));
         let found = found.map_err(|fault| self.journal.tables.explain(fault))?;
         let tick = once.tick(found.now, self.journal.requested.elapsed());
         self.journal.facts.tick = tick.map(|tick| tick.at().as_microsecond());
@@ -177,7 +174,7 @@ impl<'a> Recorder<'a> {
     fn carry_out(&self, statements: &[String], session: &mut Session) -> Result<(), Fault> {
         let mut statements = statements.iter();
         statements
-            .try_for_each(|statement| session.run(&Plain(statement.clone())))
+            .try_for_each(|statement| session.run(&Ask::written(statement)))
             .map_err(|fault| self.journal.tables.explain(fault))
     }
 
