@@ -2,12 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::entries::{AskEntries, AskJob, Entry, Job, MOST_ENTRIES};
+use super::entries::{Entry, Job, MOST_ENTRIES, ask_entries, ask_job};
 use super::jobs::State;
 use super::manage::wake_one;
 use super::narrow::{CARRIED, insert_into};
 use super::queues::Queue;
-use crate::db::{Fault, Plain, Row, Session, Statement, first_value, text_literal};
+use crate::db::sql::{moment, now_micros};
+use crate::db::{Ask, Fault, Session, ask, command, text_literal};
 use crate::schema::{JOB_KEYS, JOB_PARTS, JOBS, Tables};
 
 /// The result of a change.
@@ -70,20 +71,16 @@ pub fn retry_dead(
     mut report: impl FnMut(u64),
 ) -> Result<(), Fault> {
     // Jobs that die meanwhile stay dead.
-    let now = session.run(&AskNow)?;
+    let now = session.run(&ask_now())?;
     let mut after = 0;
     loop {
         let moved = transact(session, |session| {
             let which = format!(
                 "WHERE n.queue = {} AND n.job > {after} AND n.died_at <= {} ORDER BY n.queue, n.job LIMIT {MOST_ENTRIES} FOR UPDATE",
                 queue.id,
-                super::entries::moment(now)
+                moment(now)
             );
-            let dead = session.run(&AskEntries {
-                tables,
-                state: State::Dead,
-                which,
-            })?;
+            let dead = session.run(&ask_entries(tables, State::Dead, &which))?;
             make_due(&dead, tables, session)?;
             Ok(dead)
         });
@@ -116,18 +113,22 @@ fn make_due(entries: &[Entry], tables: &Tables, session: &mut Session) -> Result
         .map(|entry| format!("({})", entry.key()))
         .collect();
     let keys = keys.join(" OR ");
-    session.run(&Plain(format!(
-        "/* dblock queue retry */ {} FROM {from} WHERE {keys}",
-        insert_into(
-            &tables.of(State::Due.table()),
-            CARRIED,
-            [attempt, "every_us", "UTC_TIMESTAMP(6)"],
-            None
-        )
-    )))?;
-    session.run(&Plain(format!(
-        "/* dblock queue retry */ DELETE FROM {from} WHERE {keys}"
-    )))
+    session.run(&command(
+        "queue retry",
+        format!(
+            "{} FROM {from} WHERE {keys}",
+            insert_into(
+                &tables.of(State::Due.table()),
+                CARRIED,
+                [attempt, "every_us", "UTC_TIMESTAMP(6)"],
+                None
+            )
+        ),
+    ))?;
+    session.run(&command(
+        "queue retry",
+        format!("DELETE FROM {from} WHERE {keys}"),
+    ))
 }
 
 /// Deletes a job that is waiting or dead. A running job will not run again.
@@ -149,33 +150,37 @@ pub fn cancel(
         };
         let jobs = tables.of(&JOBS);
         if let Some(key) = &job.key {
-            session.run(&Plain(format!(
-                "/* dblock queue cancel */ DELETE FROM {} WHERE queue = {} AND job_key = {} AND job = {id}",
-                tables.of(&JOB_KEYS),
-                queue.id,
-                text_literal(key)
-            )))?;
+            session.run(&command(
+                "queue cancel",
+                format!(
+                    "DELETE FROM {} WHERE queue = {} AND job_key = {} AND job = {id}",
+                    tables.of(&JOB_KEYS),
+                    queue.id,
+                    text_literal(key)
+                ),
+            ))?;
         }
         if entry.state == State::Running {
-            session.run(&Plain(format!(
-                "/* dblock queue cancel */ UPDATE {jobs} SET canceled_at = COALESCE(canceled_at, UTC_TIMESTAMP(6)) WHERE id = {id}"
+            session.run(&command("queue cancel", format!("UPDATE {jobs} SET canceled_at = COALESCE(canceled_at, UTC_TIMESTAMP(6)) WHERE id = {id}"
             )))?;
             return Ok(Changed::Canceled);
         }
         let narrow = tables.of(entry.state.table());
         let key = entry.key();
-        session.run(&Plain(if entry.is_block() && entry.jobs > 1 {
-            format!("/* dblock queue cancel */ UPDATE {narrow} SET jobs = jobs - 1 WHERE {key}")
+        let narrow_row = if entry.is_block() && entry.jobs > 1 {
+            format!("UPDATE {narrow} SET jobs = jobs - 1 WHERE {key}")
         } else {
-            format!("/* dblock queue cancel */ DELETE FROM {narrow} WHERE {key}")
-        }))?;
-        session.run(&Plain(format!(
-            "/* dblock queue cancel */ DELETE FROM {} WHERE job = {id}",
-            tables.of(&JOB_PARTS)
-        )))?;
-        session.run(&Plain(format!(
-            "/* dblock queue cancel */ DELETE FROM {jobs} WHERE id = {id}"
-        )))?;
+            format!("DELETE FROM {narrow} WHERE {key}")
+        };
+        session.run(&command("queue cancel", narrow_row))?;
+        session.run(&command(
+            "queue cancel",
+            format!("DELETE FROM {} WHERE job = {id}", tables.of(&JOB_PARTS)),
+        ))?;
+        session.run(&command(
+            "queue cancel",
+            format!("DELETE FROM {jobs} WHERE id = {id}"),
+        ))?;
         Ok(Changed::Deleted(entry.state))
     })
 }
@@ -188,7 +193,7 @@ fn find(
     session: &mut Session,
 ) -> Result<Option<(Job, Option<Entry>)>, Fault> {
     let queue = queue.id;
-    let Some(job) = session.run(&AskJob { tables, queue, id })? else {
+    let Some(job) = session.run(&ask_job(tables, queue, id))? else {
         return Ok(None);
     };
     for _ in 0..LOOKS {
@@ -206,33 +211,23 @@ fn transact<T>(
     session: &mut Session,
     work: impl FnOnce(&mut Session) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
-    session.run(&Plain("/* dblock queue begin */ BEGIN".to_owned()))?;
+    session.run(&command("queue begin", "BEGIN"))?;
     let done = work(session).and_then(|done| {
-        session.run(&Plain("/* dblock queue commit */ COMMIT".to_owned()))?;
+        session.run(&command("queue commit", "COMMIT"))?;
         Ok(done)
     });
     if let Err(fault) = &done
         && !matches!(fault, Fault::Gone(_))
     {
-        session.run(&Plain("/* dblock queue rollback */ ROLLBACK".to_owned()))?;
+        session.run(&command("queue rollback", "ROLLBACK"))?;
     }
     done
 }
 
 /// The server's time, in microseconds since 1970.
-pub(super) struct AskNow;
-
-impl Statement for AskNow {
-    type Answer = i64;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue now */ SELECT {}",
-            super::entries::micros("UTC_TIMESTAMP(6)")
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<i64, Fault> {
-        Ok(first_value(rows)?.unwrap_or_default())
-    }
+fn ask_now() -> Ask<'static, i64> {
+    let sql = format!("SELECT {}", now_micros());
+    ask("queue now", sql, |rows| {
+        Ok(rows.value()?.unwrap_or_default())
+    })
 }

@@ -1,57 +1,30 @@
 //! Deletes a queue with all of its jobs. It can be interrupted at any point, and continued later.
 
-use super::entries::{AskEntries, AskWorkers, MOST_DELETED, MOST_ENTRIES, delete_entries};
+use super::entries::{MOST_DELETED, MOST_ENTRIES, ask_entries, ask_workers, delete_entries};
 use super::jobs::State;
-use crate::db::{Fault, LIST, Plain, Row, Session, Statement, first_value, text_literal};
+use crate::db::{Ask, Fault, LIST, Session, ask_value, ask_values, command, text_literal};
 use crate::schema::{
     DEAD, DELAYED, DONE, DUE, JOB_KEYS, JOB_PARTS, JOBS, QUEUE_MINUTES, QUEUES, RUNNING, Tables,
     WORKERS,
 };
 
 /// A queue's id, even if the queue is being deleted.
-struct AskId<'a> {
-    tables: &'a Tables,
-    name: &'a str,
-}
-
-impl Statement for AskId<'_> {
-    type Answer = Option<u32>;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue id */ SELECT id FROM {} WHERE name = {}",
-            self.tables.of(&QUEUES),
-            text_literal(self.name)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        first_value(rows)
-    }
+fn ask_id(tables: &Tables, name: &str) -> Ask<'static, Option<u32>> {
+    let sql = format!(
+        "SELECT id FROM {} WHERE name = {}",
+        tables.of(&QUEUES),
+        text_literal(name)
+    );
+    ask_value("queue id", sql)
 }
 
 /// Waits until the workers' current turns are over.
-struct AwaitTurns<'a> {
-    tables: &'a Tables,
-    queue: u32,
-}
-
-impl Statement for AwaitTurns<'_> {
-    type Answer = ();
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue await turns */ SELECT worker FROM {} WHERE queue = {} AND expires_at IS NOT NULL LOCK IN SHARE MODE",
-            self.tables.of(&WORKERS),
-            self.queue
-        )
-    }
-
-    fn decode(&self, _: &[Row]) -> Result<(), Fault> {
-        Ok(())
-    }
+fn await_turns(tables: &Tables, queue: u32) -> Ask<'static, ()> {
+    let sql = format!(
+        "SELECT worker FROM {} WHERE queue = {queue} AND expires_at IS NOT NULL LOCK IN SHARE MODE",
+        tables.of(&WORKERS)
+    );
+    command("queue await turns", sql).up_to(LIST)
 }
 
 /// Deletes a queue with all of its jobs, or continues a deletion. Returns whether there was such a queue. Reports the number of deleted
@@ -65,7 +38,7 @@ pub fn delete(
     session: &mut Session,
     mut report: impl FnMut(u64),
 ) -> Result<bool, Fault> {
-    let Some(queue) = session.run(&AskId { tables, name })? else {
+    let Some(queue) = session.run(&ask_id(tables, name))? else {
         return Ok(false);
     };
     check_privileges(tables, session)?;
@@ -73,12 +46,15 @@ pub fn delete(
     let by_name = format!("WHERE name = {} AND id = {queue}", text_literal(name));
     report(0);
     // From now on no job is put or claimed.
-    session.run(&Plain(format!(
-        "/* dblock queue delete */ UPDATE {queues} SET deleted_at = COALESCE(deleted_at, UTC_TIMESTAMP(6)) {by_name}"
-    )))?;
+    session.run(&command(
+        "queue delete",
+        format!(
+            "UPDATE {queues} SET deleted_at = COALESCE(deleted_at, UTC_TIMESTAMP(6)) {by_name}"
+        ),
+    ))?;
     // An earlier turn may still be claiming. It locks its worker's row until its end.
-    session.run(&AwaitTurns { tables, queue })?;
-    for worker in session.run(&AskWorkers { tables, queue })? {
+    session.run(&await_turns(tables, queue))?;
+    for worker in session.run(&ask_workers(tables, queue))? {
         let which = format!("WHERE n.worker = {worker} ORDER BY n.worker, n.job");
         delete_all(State::Running, &which, tables, session, &mut report)?;
     }
@@ -95,22 +71,25 @@ pub fn delete(
     }
     for (table, order) in [(&JOB_KEYS, "job_key"), (&QUEUE_MINUTES, "minute, worker")] {
         let delete = format!(
-            "/* dblock queue delete */ DELETE FROM {} WHERE queue = {queue} ORDER BY queue, {order} LIMIT {MOST_DELETED}",
+            "DELETE FROM {} WHERE queue = {queue} ORDER BY queue, {order} LIMIT {MOST_DELETED}",
             tables.of(table)
         );
-        while session.change(&Plain(delete.clone()))? >= MOST_DELETED {}
+        let delete = command("queue delete", delete);
+        while session.change(&delete)? >= MOST_DELETED {}
     }
     // Keep the rows of living workers: they still have to find out.
     for over in ["expires_at IS NULL", "expires_at < UTC_TIMESTAMP(6)"] {
         let delete = format!(
-            "/* dblock queue delete */ DELETE FROM {} WHERE queue = {queue} AND {over} ORDER BY queue, expires_at LIMIT {MOST_DELETED}",
+            "DELETE FROM {} WHERE queue = {queue} AND {over} ORDER BY queue, expires_at LIMIT {MOST_DELETED}",
             tables.of(&WORKERS)
         );
-        while session.change(&Plain(delete.clone()))? >= MOST_DELETED {}
+        let delete = command("queue delete", delete);
+        while session.change(&delete)? >= MOST_DELETED {}
     }
-    session.run(&Plain(format!(
-        "/* dblock queue delete */ DELETE FROM {queues} {by_name} AND deleted_at IS NOT NULL"
-    )))?;
+    session.run(&command(
+        "queue delete",
+        format!("DELETE FROM {queues} {by_name} AND deleted_at IS NOT NULL"),
+    ))?;
     delete_orphans(tables, session)?;
     Ok(true)
 }
@@ -122,42 +101,32 @@ pub fn delete(
 pub fn delete_worker(worker: u64, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
     let which = format!("WHERE n.worker = {worker} ORDER BY n.worker, n.job");
     delete_all(State::Running, &which, tables, session, &mut |_| {})?;
-    session.run(&Plain(format!(
-        "/* dblock queue delete worker */ DELETE FROM {} WHERE worker = {worker}",
-        tables.of(&WORKERS)
-    )))
+    session.run(&command(
+        "queue delete worker",
+        format!(
+            "DELETE FROM {} WHERE worker = {worker}",
+            tables.of(&WORKERS)
+        ),
+    ))
 }
 
 /// Deletes the workers that lived when their queue was deleted, and died before they noticed.
 fn delete_orphans(tables: &Tables, session: &mut Session) -> Result<(), Fault> {
-    for worker in session.run(&AskOrphans(tables))? {
+    for worker in session.run(&ask_orphans(tables))? {
         delete_worker(worker, tables, session)?;
     }
     Ok(())
 }
 
 /// Workers whose lease is over and whose queue is gone.
-struct AskOrphans<'a>(&'a Tables);
-
-impl Statement for AskOrphans<'_> {
-    type Answer = Vec<u64>;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue orphans */ SELECT w.worker FROM (SELECT DISTINCT queue FROM {workers}) some LEFT JOIN {} q ON q.id = some.queue \
-             JOIN {workers} w ON w.queue = some.queue WHERE q.id IS NULL AND w.expires_at < UTC_TIMESTAMP(6)",
-            self.0.of(&QUEUES),
-            workers = self.0.of(&WORKERS)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        rows.iter()
-            .filter_map(|row| row.old(0).transpose())
-            .collect()
-    }
+fn ask_orphans(tables: &Tables) -> Ask<'static, Vec<u64>> {
+    let sql = format!(
+        "SELECT w.worker FROM (SELECT DISTINCT queue FROM {workers}) some LEFT JOIN {} q ON q.id = some.queue \
+         JOIN {workers} w ON w.queue = some.queue WHERE q.id IS NULL AND w.expires_at < UTC_TIMESTAMP(6)",
+        tables.of(&QUEUES),
+        workers = tables.of(&WORKERS)
+    );
+    ask_values("queue orphans", sql).up_to(LIST)
 }
 
 /// Fails early if the account may not delete everything. No row matches these conditions.
@@ -175,10 +144,10 @@ fn check_privileges(tables: &Tables, session: &mut Session) -> Result<(), Fault>
         (&WORKERS, "worker = 0"),
         (&QUEUE_MINUTES, "queue = 0"),
     ] {
-        session.run(&Plain(format!(
-            "/* dblock queue may delete */ DELETE FROM {} WHERE {nothing}",
-            tables.of(table)
-        )))?;
+        session.run(&command(
+            "queue may delete",
+            format!("DELETE FROM {} WHERE {nothing}", tables.of(table)),
+        ))?;
     }
     Ok(())
 }
@@ -193,11 +162,7 @@ fn delete_all(
 ) -> Result<(), Fault> {
     loop {
         let which = format!("{which} LIMIT {MOST_ENTRIES}");
-        let entries = session.run(&AskEntries {
-            tables,
-            state,
-            which,
-        })?;
+        let entries = session.run(&ask_entries(tables, state, &which))?;
         if entries.is_empty() {
             return Ok(());
         }

@@ -1,12 +1,12 @@
 //! The rows of the narrow tables: waiting, running, dead and done jobs. Each row is for one job or one block.
 
 use std::fmt::Write;
-use std::time::{Duration, SystemTime};
 
 use super::jobs::{MOST_JOBS, State};
 use super::narrow::NAMED;
 use super::payloads::{MOST_PARTS, PIECE};
-use crate::db::{Fault, LIST, Plain, Row, Session, Statement};
+use crate::db::sql::{micros, moment, numbers};
+use crate::db::{Ask, Fault, LIST, Row, Session, ask, ask_values, command};
 use crate::schema::{DEAD, DELAYED, DONE, DUE, JOB_PARTS, JOBS, RUNNING, Table, Tables, WORKERS};
 
 /// How many rows one statement deletes at most.
@@ -17,23 +17,6 @@ pub const MOST_ENTRIES: usize = NAMED;
 
 /// Most jobs in a block.
 const LARGEST_BLOCK: u64 = MOST_JOBS as u64;
-
-const EPOCH: &str = "TIMESTAMP'1970-01-01 00:00:00'";
-
-/// SQL for the moment this many microseconds after the start of 1970, UTC.
-pub(super) fn moment(micros: i64) -> String {
-    format!("{EPOCH} + INTERVAL {micros} MICROSECOND")
-}
-
-/// SQL for the microseconds between the start of 1970, UTC, and a moment.
-pub(super) fn micros(moment: &str) -> String {
-    format!("TIMESTAMPDIFF(MICROSECOND, {EPOCH}, {moment})")
-}
-
-/// A time of the server. Times before 1970 become 1970.
-pub(super) fn time(micros: i64) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or_default())
-}
 
 impl State {
     /// The table of this state.
@@ -64,15 +47,12 @@ impl State {
             _ => "NULL",
         };
         format!(
-            "n.queue, n.shard, n.priority, n.job, n.last_job, n.block, n.jobs, n.attempt, n.fence, n.every_us, {}, {}, {worker}",
+            "n.queue, n.shard, n.priority, n.job, n.last_job, n.block, n.jobs, n.attempt, n.fence, n.every_us, {} AS due, {} AS since, {worker} AS worker",
             micros("n.due_at"),
             micros(&format!("n.{}", self.since())),
         )
     }
 }
-
-/// The number of columns in [`State::columns`].
-pub(super) const COLUMNS: usize = 13;
 
 /// A row of a narrow table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,19 +81,20 @@ impl Entry {
     pub fn read(state: State, row: &Row) -> Result<Self, Fault> {
         Ok(Self {
             state,
-            queue: row.old(0)?.unwrap_or_default(),
-            shard: row.old(1)?.unwrap_or_default(),
-            priority: row.old(2)?.unwrap_or_default(),
-            job: row.old(3)?.unwrap_or_default(),
-            last_job: row.old(4)?.unwrap_or_default(),
-            block: row.old(5)?.unwrap_or_default(),
-            jobs: row.old(6)?.unwrap_or_default(),
-            attempt: row.old(7)?.unwrap_or_default(),
-            fence: row.old(8)?.unwrap_or_default(),
-            every_us: row.old(9)?,
-            due_at: row.old(10)?.unwrap_or_default(),
-            since: row.old(11)?.unwrap_or_default(),
-            worker: row.old(12)?,
+            queue: row.get("queue")?,
+            shard: row.get("shard")?,
+            priority: row.get("priority")?,
+            job: row.get("job")?,
+            last_job: row.get("last_job")?,
+            block: row.get("block")?,
+            jobs: row.get("jobs")?,
+            attempt: row.get("attempt")?,
+            fence: row.get("fence")?,
+            every_us: row.get("every_us")?,
+            // An application may have written a date that is none.
+            due_at: row.get::<Option<_>>("due")?.unwrap_or_default(),
+            since: row.get::<Option<_>>("since")?.unwrap_or_default(),
+            worker: row.get("worker")?,
         })
     }
 
@@ -151,33 +132,17 @@ impl Entry {
     }
 }
 
-/// Rows of a narrow table.
-pub(super) struct AskEntries<'a> {
-    pub tables: &'a Tables,
-    pub state: State,
-    /// The SQL after `FROM … n`: conditions, order and limit.
-    pub which: String,
-}
-
-impl Statement for AskEntries<'_> {
-    type Answer = Vec<Entry>;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue entries */ SELECT {} FROM {} n {}",
-            self.state.columns(),
-            self.tables.of(self.state.table()),
-            self.which
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        rows.iter()
-            .map(|row| Entry::read(self.state, row))
-            .collect()
-    }
+/// Rows of a narrow table. `which` is the SQL after `FROM … n`: conditions, order and limit.
+pub(super) fn ask_entries(tables: &Tables, state: State, which: &str) -> Ask<'static, Vec<Entry>> {
+    let sql = format!(
+        "SELECT {} FROM {} n {which}",
+        state.columns(),
+        tables.of(state.table())
+    );
+    let entries = ask("queue entries", sql, move |rows| {
+        rows.all(|row| Entry::read(state, row))
+    });
+    entries.up_to(LIST)
 }
 
 /// What the wide table says of a job.
@@ -194,39 +159,25 @@ pub(super) struct Job {
 }
 
 /// Finds a job of a queue.
-pub(super) struct AskJob<'a> {
-    pub tables: &'a Tables,
-    pub queue: u32,
-    pub id: u64,
-}
-
-impl Statement for AskJob<'_> {
-    type Answer = Option<Job>;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue job */ SELECT shard, priority, block, job_key, @@auto_increment_increment FROM {} \
-             WHERE id = {} AND queue = {}",
-            self.tables.of(&JOBS),
-            self.id,
-            self.queue
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let Some(row) = rows.first() else {
-            return Ok(None);
-        };
-        Ok(Some(Job {
-            id: self.id,
-            queue: self.queue,
-            shard: row.old(0)?.unwrap_or_default(),
-            priority: row.old(1)?.unwrap_or_default(),
-            block: row.old(2)?.unwrap_or_default(),
-            key: row.text(3)?,
-            step: row.old(4)?.unwrap_or(1),
-        }))
-    }
+pub(super) fn ask_job(tables: &Tables, queue: u32, id: u64) -> Ask<'static, Option<Job>> {
+    let sql = format!(
+        "SELECT shard, priority, block, job_key, @@auto_increment_increment AS step FROM {} \
+         WHERE id = {id} AND queue = {queue}",
+        tables.of(&JOBS)
+    );
+    ask("queue job", sql, move |rows| {
+        rows.optional(|row| {
+            Ok(Job {
+                id,
+                queue,
+                shard: row.get("shard")?,
+                priority: row.get("priority")?,
+                block: row.get("block")?,
+                key: row.get("job_key")?,
+                step: row.get("step")?,
+            })
+        })
+    })
 }
 
 impl Job {
@@ -266,23 +217,17 @@ impl Job {
             State::Running => "",
             _ => " FOR UPDATE",
         };
-        let found = session.run(&AskEntries {
-            tables,
-            state,
-            which: format!("{which} LIMIT 1{lock}"),
-        })?;
+        let which = format!("{which} LIMIT 1{lock}");
+        let found = session.run(&ask_entries(tables, state, &which))?;
         let Some(found) = found.into_iter().next() else {
             return Ok(None);
         };
         if !locked || state != State::Running {
             return Ok(Some(found));
         }
-        let again = AskEntries {
-            tables,
-            state,
-            which: format!("WHERE {} FOR UPDATE", found.key()),
-        };
-        Ok(session.run(&again)?.into_iter().next())
+        let which = format!("WHERE {} FOR UPDATE", found.key());
+        let again = session.run(&ask_entries(tables, state, &which))?;
+        Ok(again.into_iter().next())
     }
 }
 
@@ -313,22 +258,24 @@ pub(super) fn delete_entries(
             let _ = write!(keys, "{or}({})", entry.key());
         }
         let table = tables.of(first.state.table());
-        session.run(&Plain(format!(
-            "/* dblock queue delete */ DELETE FROM {table} WHERE {keys}"
-        )))?;
+        session.run(&command(
+            "queue delete",
+            format!("DELETE FROM {table} WHERE {keys}"),
+        ))?;
     }
     Ok(())
 }
 
 /// Deletes jobs by their ids, with their payloads. A cluster takes no transaction of any size.
 fn delete_jobs(ids: &[u64], tables: &Tables, session: &mut Session) -> Result<(), Fault> {
-    let all = list(ids.iter().copied());
+    let all = numbers(ids.iter().copied());
     let parts = format!(
-        "/* dblock queue delete */ DELETE FROM {} WHERE job IN ({all}) ORDER BY job, part LIMIT {MOST_PARTS}",
+        "DELETE FROM {} WHERE job IN ({all}) ORDER BY job, part LIMIT {MOST_PARTS}",
         tables.of(&JOB_PARTS)
     );
-    while session.change(&Plain(parts.clone()))? >= MOST_PARTS {}
-    let mut sized = session.run(&AskSizes { tables, ids: &all })?;
+    let delete_parts = command("queue delete", parts);
+    while session.change(&delete_parts)? >= MOST_PARTS {}
+    let mut sized = session.run(&ask_sizes(tables, &all))?;
     while !sized.is_empty() {
         let mut bytes = 0u64;
         let fit = sized.iter().take_while(|(_, size)| {
@@ -337,41 +284,28 @@ fn delete_jobs(ids: &[u64], tables: &Tables, session: &mut Session) -> Result<()
             is_first || bytes <= MOST_PARTS * PIECE
         });
         let fit = fit.count();
-        let now = list(sized.drain(..fit).map(|(id, _)| id));
-        session.run(&Plain(format!(
-            "/* dblock queue delete */ DELETE FROM {} WHERE id IN ({now})",
-            tables.of(&JOBS)
-        )))?;
+        let now = numbers(sized.drain(..fit).map(|(id, _)| id));
+        session.run(&command(
+            "queue delete",
+            format!("DELETE FROM {} WHERE id IN ({now})", tables.of(&JOBS)),
+        ))?;
     }
     Ok(())
 }
 
 /// The jobs that there are of these, and the bytes of the payload in each row.
-struct AskSizes<'a> {
-    tables: &'a Tables,
-    ids: &'a str,
-}
-
-impl Statement for AskSizes<'_> {
-    type Answer = Vec<(u64, u64)>;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue sizes */ SELECT id, LENGTH(payload) FROM {} WHERE id IN ({})",
-            self.tables.of(&JOBS),
-            self.ids
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let size = |row: &Row| {
-            let size = row.old(1)?.unwrap_or_default();
-            Ok((row.old(0)?.unwrap_or_default(), size))
-        };
-        rows.iter().map(size).collect()
-    }
+fn ask_sizes(tables: &Tables, ids: &str) -> Ask<'static, Vec<(u64, u64)>> {
+    let sql = format!(
+        "SELECT id, LENGTH(payload) AS bytes FROM {} WHERE id IN ({ids})",
+        tables.of(&JOBS)
+    );
+    let sizes = ask("queue sizes", sql, |rows| {
+        rows.all(|row| {
+            let bytes: Option<u64> = row.get("bytes")?;
+            Ok((row.get("id")?, bytes.unwrap_or_default()))
+        })
+    });
+    sizes.up_to(LIST)
 }
 
 fn delete_jobs_of_block(
@@ -380,12 +314,7 @@ fn delete_jobs_of_block(
     session: &mut Session,
 ) -> Result<(), Fault> {
     loop {
-        let ids = session.run(&AskIds {
-            tables,
-            block: *block,
-            after: 0,
-            limit: MOST_ENTRIES,
-        })?;
+        let ids = session.run(&ask_ids(tables, block, 0, MOST_ENTRIES))?;
         if ids.is_empty() {
             return Ok(());
         }
@@ -393,73 +322,33 @@ fn delete_jobs_of_block(
     }
 }
 
-/// Numbers, separated by commas.
-pub(super) fn list(numbers: impl Iterator<Item = u64>) -> String {
-    numbers.fold(String::new(), |mut list, number| {
-        let comma = if list.is_empty() { "" } else { "," };
-        let _ = write!(list, "{comma}{number}");
-        list
-    })
-}
-
-/// Jobs of a block, by their ids.
-pub(super) struct AskIds<'a> {
-    pub tables: &'a Tables,
-    pub block: Entry,
-    /// Only jobs after this one.
-    pub after: u64,
-    pub limit: usize,
-}
-
-impl Statement for AskIds<'_> {
-    type Answer = Vec<u64>;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue block */ SELECT id FROM {} WHERE id BETWEEN {} AND {} AND block = {} ORDER BY id LIMIT {}",
-            self.tables.of(&JOBS),
-            self.block.job.max(self.after.saturating_add(1)),
-            self.block.last_job,
-            self.block.block,
-            self.limit
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        rows.iter()
-            .filter_map(|row| row.old(0).transpose())
-            .collect()
-    }
+/// Jobs of a block after this one, by their ids, and up to this many.
+pub(super) fn ask_ids(
+    tables: &Tables,
+    block: &Entry,
+    after: u64,
+    limit: usize,
+) -> Ask<'static, Vec<u64>> {
+    let sql = format!(
+        "SELECT id FROM {} WHERE id BETWEEN {} AND {} AND block = {} ORDER BY id LIMIT {limit}",
+        tables.of(&JOBS),
+        block.job.max(after.saturating_add(1)),
+        block.last_job,
+        block.block
+    );
+    ask_values("queue block", sql).up_to(LIST)
 }
 
 /// The workers of a queue that are not gone, in the order of registration.
-pub(super) struct AskWorkers<'a> {
-    pub tables: &'a Tables,
-    pub queue: u32,
-}
-
-impl Statement for AskWorkers<'_> {
-    type Answer = Vec<u64>;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue workers */ SELECT worker FROM {} WHERE queue = {} AND expires_at IS NOT NULL",
-            self.tables.of(&WORKERS),
-            self.queue
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let workers: Result<Vec<u64>, Fault> = rows
-            .iter()
-            .filter_map(|row| row.old(0).transpose())
-            .collect();
-        let mut workers = workers?;
+pub(super) fn ask_workers(tables: &Tables, queue: u32) -> Ask<'static, Vec<u64>> {
+    let sql = format!(
+        "SELECT worker FROM {} WHERE queue = {queue} AND expires_at IS NOT NULL",
+        tables.of(&WORKERS)
+    );
+    let workers = ask("queue workers", sql, |rows| {
+        let mut workers: Vec<u64> = rows.values()?;
         workers.sort_unstable();
         Ok(workers)
-    }
+    });
+    workers.up_to(LIST)
 }

@@ -5,10 +5,11 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use super::entries::{AskIds, AskWorkers, COLUMNS, Entry, time};
+use super::entries::{Entry, ask_ids, ask_workers};
 use super::jobs::State;
 use super::queues::Queue;
-use crate::db::{Fault, Row, Session, Statement};
+use crate::db::sql::{moment, time};
+use crate::db::{Ask, Fault, Row, Session, ask};
 use crate::schema::{JOBS, Tables, WORKERS};
 
 /// How many rows are read at once.
@@ -111,16 +112,10 @@ pub fn list(
             }
             let mut after = 0;
             while left > 0 {
-                let block = AskIds {
-                    tables,
-                    block: entry,
-                    after,
-                    limit: PAGE.min(left),
-                };
-                let ids = session.run(&block)?;
+                let ids = session.run(&ask_ids(tables, &entry, after, PAGE.min(left)))?;
                 let Some(&last) = ids.last() else { break };
                 for id in ids {
-                    let error = session.run(&AskWide { tables, id })?;
+                    let error = session.run(&ask_wide(tables, id))?;
                     let Some(of_job) = error else { continue };
                     let wide = Wide {
                         host: wide.host.clone(),
@@ -176,10 +171,7 @@ fn cursors(
             .map(|shard| cursor(Some(shard), None))
             .collect(),
         State::Running => {
-            let workers = session.run(&AskWorkers {
-                tables,
-                queue: queue.id,
-            })?;
+            let workers = session.run(&ask_workers(tables, queue.id))?;
             workers
                 .into_iter()
                 .map(|worker| cursor(None, Some(worker)))
@@ -206,13 +198,7 @@ impl Cursor {
     /// Reads the next page: first the rows equal to the last one apart from the job, then the rows after it.
     fn read(&mut self, queue: &Queue, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
         for which in self.conditions(queue.id) {
-            let page = AskPage {
-                tables,
-                state: self.state,
-                which,
-                limit: self.page,
-            };
-            let rows = session.run(&page)?;
+            let rows = session.run(&ask_page(tables, self.state, &which, self.page))?;
             if let Some((last, _)) = rows.last() {
                 self.last = Some(*last);
                 self.rows.extend(rows);
@@ -224,13 +210,7 @@ impl Cursor {
     }
 
     fn conditions(&self, queue: u32) -> Vec<String> {
-        let of = |entry: &Entry| {
-            (
-                entry.priority,
-                entry.job,
-                super::entries::moment(entry.since),
-            )
-        };
+        let of = |entry: &Entry| (entry.priority, entry.job, moment(entry.since));
         let last = self.last.as_ref().map(of);
         match self.state {
             State::Due => {
@@ -288,83 +268,63 @@ impl Cursor {
     }
 }
 
-/// Some rows of a table, with the details of their jobs.
-struct AskPage<'a> {
-    tables: &'a Tables,
+/// Some rows of a table, with the details of their jobs. `which` is the SQL after WHERE.
+fn ask_page(
+    tables: &Tables,
     state: State,
-    /// The SQL after WHERE.
-    which: String,
+    which: &str,
     limit: usize,
-}
-
-impl Statement for AskPage<'_> {
-    type Answer = Vec<(Entry, Wide)>;
-
-    const MOST_ROWS: usize = PAGE;
-
-    fn sql(&self) -> String {
-        let (host, join) = match self.state {
-            State::Running => (
-                "w.host, w.pid",
-                format!(
-                    "LEFT JOIN {} w ON w.worker = n.worker ",
-                    self.tables.of(&WORKERS)
-                ),
+) -> Ask<'static, Vec<(Entry, Wide)>> {
+    let (worker, join) = match state {
+        State::Running => (
+            "w.host, w.pid",
+            format!(
+                "LEFT JOIN {} w ON w.worker = n.worker ",
+                tables.of(&WORKERS)
             ),
-            _ => ("NULL, NULL", String::new()),
-        };
-        format!(
-            "/* dblock queue list */ SELECT {}, j.job_key, j.last_error, j.canceled_at IS NOT NULL, {host} FROM {} n {join}\
-             LEFT JOIN {} j ON j.id = n.job WHERE {} LIMIT {}",
-            self.state.columns(),
-            self.tables.of(self.state.table()),
-            self.tables.of(&JOBS),
-            self.which,
-            self.limit
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        rows.iter()
-            .map(|row| Ok((Entry::read(self.state, row)?, wide(row, COLUMNS)?)))
-            .collect()
-    }
+        ),
+        _ => (NO_WORKER, String::new()),
+    };
+    let sql = format!(
+        "SELECT {}, j.job_key, j.last_error, j.canceled_at IS NOT NULL AS is_canceled, {worker} FROM {} n {join}\
+         LEFT JOIN {} j ON j.id = n.job WHERE {which} LIMIT {limit}",
+        state.columns(),
+        tables.of(state.table()),
+        tables.of(&JOBS)
+    );
+    let page = ask("queue list", sql, move |rows| {
+        rows.all(|row| Ok((Entry::read(state, row)?, Wide::read(row)?)))
+    });
+    page.up_to(PAGE)
 }
 
-/// Decodes the wide table's columns, starting with this one.
-pub(super) fn wide(row: &Row, from: usize) -> Result<Wide, Fault> {
-    // Someone may have widened a column. A message has no room for more.
-    let text = |column: usize, most: usize| {
-        let cut = |text: String| text.chars().take(most).collect::<String>();
-        Ok::<_, Fault>(row.text(from + column)?.map(cut))
-    };
-    Ok(Wide {
-        key: text(0, JOBS.width("job_key"))?,
-        last_error: text(1, JOBS.width("last_error"))?,
-        canceled: row.old::<u8>(from + 2)? == Some(1),
-        host: text(3, WORKERS.width("host"))?,
-        pid: row.old(from + 4)?,
-    })
+/// In place of the columns of a worker.
+const NO_WORKER: &str = "NULL AS host, NULL AS pid";
+
+/// The columns of the wide table that [`Wide::read`] reads.
+pub(super) fn wide_columns() -> String {
+    format!("job_key, last_error, canceled_at IS NOT NULL AS is_canceled, {NO_WORKER}")
+}
+
+impl Wide {
+    /// Reads these columns.
+    pub(super) fn read(row: &Row) -> Result<Self, Fault> {
+        Ok(Self {
+            key: JOBS.text("job_key", row)?,
+            last_error: JOBS.text("last_error", row)?,
+            canceled: row.get("is_canceled")?,
+            host: WORKERS.text("host", row)?,
+            pid: row.get("pid")?,
+        })
+    }
 }
 
 /// What the wide table says of a job.
-struct AskWide<'a> {
-    tables: &'a Tables,
-    id: u64,
-}
-
-impl Statement for AskWide<'_> {
-    type Answer = Option<Wide>;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue list */ SELECT job_key, last_error, canceled_at IS NOT NULL, NULL, NULL FROM {} WHERE id = {}",
-            self.tables.of(&JOBS),
-            self.id
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        rows.first().map(|row| wide(row, 0)).transpose()
-    }
+fn ask_wide(tables: &Tables, id: u64) -> Ask<'static, Option<Wide>> {
+    let sql = format!(
+        "SELECT {} FROM {} WHERE id = {id}",
+        wide_columns(),
+        tables.of(&JOBS)
+    );
+    ask("queue list", sql, |rows| rows.optional(Wide::read))
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::queues::{FindQueue, Properties};
+use super::queues::{Properties, find_queue};
 use super::wake::wake;
 use crate::base::text::shown;
-use crate::db::{Fault, Plain, Session, text_literal};
+use crate::db::{Ask, Fault, Session, command, text_literal};
 use crate::schema::{QUEUES, Tables};
 
 /// The result of creating a queue.
@@ -35,7 +35,7 @@ pub fn create(
 ) -> Result<Created, Fault> {
     let queues = tables.of(&QUEUES);
     let insert = format!(
-        "/* dblock queue create */ INSERT INTO {queues} (name, claim, shards, max_attempts, retry_delay_us, ttl_seconds, \
+        "INSERT INTO {queues} (name, claim, shards, max_attempts, retry_delay_us, ttl_seconds, \
          keep_seconds, created_at) VALUES ({}, {}, {}, {}, {}, {}, {}, UTC_TIMESTAMP(6))",
         text_literal(name),
         text_literal(properties.claim.word()),
@@ -46,15 +46,15 @@ pub fn create(
         properties.keep.as_secs()
     );
     // Look first: a failed insert would use up a number.
-    if let Some(found) = session.run(&FindQueue { tables, name })? {
+    if let Some(found) = session.run(&find_queue(tables, name))? {
         return Ok(compare(properties, &found.properties()));
     }
-    match session.run(&Plain(insert)) {
+    match session.run(&command("queue create", insert)) {
         Ok(()) => return Ok(Created::New),
         Err(Fault::Exists(_)) => {}
         Err(fault) => return Err(fault),
     }
-    match session.run(&FindQueue { tables, name })? {
+    match session.run(&find_queue(tables, name))? {
         Some(found) => Ok(compare(properties, &found.properties())),
         None => Ok(Created::Deleting),
     }
@@ -106,7 +106,7 @@ pub fn pause(
     tables: &Tables,
     session: &mut Session,
 ) -> Result<bool, Fault> {
-    if session.run(&FindQueue { tables, name })?.is_none() {
+    if session.run(&find_queue(tables, name))?.is_none() {
         return Ok(false);
     }
     let paused_at = if pauses {
@@ -114,11 +114,14 @@ pub fn pause(
     } else {
         "NULL"
     };
-    session.run(&Plain(format!(
-        "/* dblock queue pause */ UPDATE {} SET paused_at = {paused_at} WHERE name = {} AND deleted_at IS NULL",
-        tables.of(&QUEUES),
-        text_literal(name)
-    )))?;
+    session.run(&command(
+        "queue pause",
+        format!(
+            "UPDATE {} SET paused_at = {paused_at} WHERE name = {} AND deleted_at IS NULL",
+            tables.of(&QUEUES),
+            text_literal(name)
+        ),
+    ))?;
     if !pauses {
         wake_one(name, tables, session)?;
     }
@@ -130,7 +133,7 @@ pub fn pause(
 /// # Errors
 /// The session must be dropped.
 pub(super) fn wake_one(name: &str, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
-    let woken = session.try_run(&Plain(wake(tables.database(), name)))?;
+    let woken = session.try_run(&Ask::written(wake(tables.database(), name)))?;
     // The server refuses this if nobody is idle, or if the account may not wake the worker.
     let _ = woken;
     Ok(())

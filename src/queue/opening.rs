@@ -1,10 +1,10 @@
 //! Prepares a session for a worker, and finds out the server's abilities.
 
-use super::{FindQueue, Queue, missing_queue};
+use super::{Queue, find_queue, missing_queue};
 use crate::base::exit::{Failure, Reason};
 use crate::db::cluster::ask_multi_primary;
 use crate::db::server_facts::{Product, is_mariadb};
-use crate::db::{Fault, Plain, Row, Session, Statement, quoted_identifier};
+use crate::db::{Ask, Fault, Session, ask, command, quoted_identifier};
 use crate::schema::{self, Node, Tables};
 
 /// What a worker knows of its server.
@@ -23,20 +23,21 @@ pub struct Opened {
 /// [`Fault::ReadOnly`] if the server takes no writes; [`Fault::Final`] if the tables or the queue do not exist.
 pub fn open_for_work(tables: &Tables, name: &str, session: &mut Session) -> Result<Opened, Fault> {
     let node = schema::prepare(session)?;
-    session.run(&Plain(
-        "/* dblock queue open */ SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
+    session.run(&command(
+        "queue open",
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     ))?;
-    let server = session.run(&AskServer)?;
+    let server = session.run(&ask_server())?;
     if server.is_read_only {
         return Err(Fault::ReadOnly("is read-only".to_owned()));
     }
     tables.check_queues(session)?;
     // A statement that deletes from several tables needs a current database for its aliases.
-    session.run(&Plain(format!(
-        "/* dblock queue use */ USE {}",
-        quoted_identifier(tables.database())
-    )))?;
-    let found = session.run(&FindQueue { tables, name });
+    session.run(&command(
+        "queue use",
+        format!("USE {}", quoted_identifier(tables.database())),
+    ))?;
+    let found = session.run(&find_queue(tables, name));
     let Some(queue) = found.map_err(|fault| tables.explain(fault))? else {
         return Err(Fault::Final(missing_queue(name, tables, session)?));
     };
@@ -47,10 +48,10 @@ pub fn open_for_work(tables: &Tables, name: &str, session: &mut Session) -> Resu
         return Err(Fault::Final(Failure::new(Reason::Configuration, line)));
     }
     // A vanished host's sessions must not outlive its lease.
-    session.run(&Plain(format!(
-        "/* dblock queue session */ SET SESSION wait_timeout = {}",
-        queue.ttl.as_secs()
-    )))?;
+    session.run(&command(
+        "queue session",
+        format!("SET SESSION wait_timeout = {}", queue.ttl.as_secs()),
+    ))?;
     let several_write =
         matches!(session.try_run(&ask_multi_primary())?, Ok(true)) || node != Node::Single;
     Ok(Opened {
@@ -65,29 +66,19 @@ struct ServerAnswer {
     logs_statements: bool,
 }
 
-struct AskServer;
-
-impl Statement for AskServer {
-    type Answer = ServerAnswer;
-
-    fn sql(&self) -> String {
-        "/* dblock queue server */ SELECT @@global.read_only OR @@global.innodb_read_only, VERSION(), @@version_comment, \
-         @@log_bin AND @@binlog_format = 'STATEMENT'"
-            .to_owned()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<ServerAnswer, Fault> {
-        let Some(row) = rows.first() else {
-            return Err(Fault::Gone("no answer".to_owned()));
-        };
-        let version = row.text(1)?.unwrap_or_default();
-        let comment = row.text(2)?.unwrap_or_default();
+fn ask_server() -> Ask<'static, ServerAnswer> {
+    let sql = "SELECT @@global.read_only OR @@global.innodb_read_only AS is_read_only, VERSION() AS version, \
+         @@version_comment AS comment, @@log_bin AND @@binlog_format = 'STATEMENT' AS logs_statements";
+    ask("queue server", sql, |rows| {
+        let row = rows.one()?;
+        let (version, comment): (String, String) = (row.get("version")?, row.get("comment")?);
+        let logs_statements: Option<bool> = row.get("logs_statements")?;
         Ok(ServerAnswer {
-            is_read_only: row.old::<u8>(0)? == Some(1),
+            is_read_only: row.get("is_read_only")?,
             skips_locked: skips_locked(&version, &comment),
-            logs_statements: row.old::<u8>(3)? == Some(1),
+            logs_statements: logs_statements == Some(true),
         })
-    }
+    })
 }
 
 /// `MySQL` from 8.0.1 on, and `MariaDB` from 10.6 on. `TiDB` accepts the words, but takes no locks.

@@ -1,6 +1,6 @@
 //! Reads payloads: those of a block, those in parts, and those too long to be read with their row.
 
-use crate::db::{Fault, Row, Statement, first_value};
+use crate::db::{Ask, Fault, Row, ask, ask_value};
 use crate::schema::{JOB_PARTS, JOBS, QUEUES, Tables};
 
 /// Up to this size in bytes a payload is read with the row of its job. A client takes rows of 1 MB, and only as many as it has memory for.
@@ -29,23 +29,24 @@ pub enum Stored {
 }
 
 impl Stored {
-    /// The columns that [`Self::decode`] reads.
+    /// The columns that [`Self::read`] reads.
     pub(super) fn columns(jobs: &str) -> String {
         format!(
-            "{jobs}.parts, IF(LENGTH({jobs}.payload) <= {SHORT}, {jobs}.payload, NULL), LENGTH({jobs}.payload)"
+            "{jobs}.parts, IF(LENGTH({jobs}.payload) <= {SHORT}, {jobs}.payload, NULL) AS short_payload, LENGTH({jobs}.payload) AS bytes"
         )
     }
 
-    /// Decodes these columns, starting with `first`. `None`: there is no such job.
-    pub(super) fn decode(row: &Row, first: usize) -> Result<Option<Self>, Fault> {
-        let parts: Option<u32> = row.old(first)?;
-        let length = row.old(first + 2)?.unwrap_or_default();
-        Ok(match parts {
-            None => None,
-            Some(0) if length > u64::from(SHORT) => Some(Self::InRow(length)),
-            Some(0) => Some(Self::Read(row.old(first + 1)?.unwrap_or_default())),
-            Some(parts) => Some(Self::InParts(parts)),
-        })
+    /// Reads these columns. `None`: there is no such job.
+    pub(super) fn read(row: &Row) -> Result<Option<Self>, Fault> {
+        let length: Option<u64> = row.get("bytes")?;
+        let length = length.unwrap_or_default();
+        let short: Option<Vec<u8>> = row.get("short_payload")?;
+        let parts: Option<u32> = row.get("parts")?;
+        Ok(parts.map(|parts| match parts {
+            0 if length > u64::from(SHORT) => Self::InRow(length),
+            0 => Self::Read(short.unwrap_or_default()),
+            parts => Self::InParts(parts),
+        }))
     }
 
     /// How many bytes it has, about.
@@ -80,50 +81,32 @@ pub struct BlockJob {
     pub has_queue: bool,
 }
 
-/// The jobs of a block in a range of ids, in order. If the queue is being deleted, some may be missing.
-pub struct ReadBlock<'a> {
-    /// dblock's tables.
-    pub tables: &'a Tables,
-    /// The first and the last id.
-    pub jobs: (u64, u64),
-    /// The number of the block.
-    pub block: u64,
-    /// The queue, by its number.
-    pub queue: u32,
-    /// How many at most.
-    pub limit: usize,
-}
-
-impl Statement for ReadBlock<'_> {
-    type Answer = Vec<BlockJob>;
-
-    const MOST_ROWS: usize = 100_000;
-
-    fn sql(&self) -> String {
-        let (first, last) = self.jobs;
-        format!(
-            "/* dblock queue read block */ SELECT j.id, {}, \
-             EXISTS (SELECT 1 FROM {} WHERE id = {} AND deleted_at IS NULL) FROM {} j WHERE j.id BETWEEN {first} AND {last} AND j.block = {} \
-             AND j.canceled_at IS NULL ORDER BY j.id LIMIT {}",
-            Stored::columns("j"),
-            self.tables.of(&QUEUES),
-            self.queue,
-            self.tables.of(&JOBS),
-            self.block,
-            self.limit
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let job = |row: &Row| {
+/// The jobs of a block from the first to the last id, in order, and up to this many. If the queue is being deleted, some may be missing.
+pub fn read_block(
+    tables: &Tables,
+    queue: u32,
+    block: u64,
+    (first, last): (u64, u64),
+    limit: usize,
+) -> Ask<'static, Vec<BlockJob>> {
+    let sql = format!(
+        "SELECT j.id, {}, \
+         EXISTS (SELECT 1 FROM {} WHERE id = {queue} AND deleted_at IS NULL) AS has_queue FROM {} j WHERE j.id BETWEEN {first} AND {last} AND j.block = {block} \
+         AND j.canceled_at IS NULL ORDER BY j.id LIMIT {limit}",
+        Stored::columns("j"),
+        tables.of(&QUEUES),
+        tables.of(&JOBS)
+    );
+    let jobs = ask("queue read block", sql, |rows| {
+        rows.all(|row| {
             Ok(BlockJob {
-                id: row.old(0)?.unwrap_or_default(),
-                payload: Stored::decode(row, 1)?.unwrap_or(Stored::Read(Vec::new())),
-                has_queue: row.old::<u8>(4)? == Some(1),
+                id: row.get("id")?,
+                payload: Stored::read(row)?.unwrap_or(Stored::Read(Vec::new())),
+                has_queue: row.get("has_queue")?,
             })
-        };
-        rows.iter().map(job).collect()
-    }
+        })
+    });
+    jobs.up_to(100_000)
 }
 
 /// A part of a payload that is read at once.
@@ -135,36 +118,23 @@ pub enum Piece {
     Part(u32),
 }
 
-/// Reads a piece of a payload; `None`: it does not exist.
-pub struct ReadPiece<'a> {
-    /// dblock's tables.
-    pub tables: &'a Tables,
-    /// The job.
-    pub job: u64,
-    /// The piece.
-    pub piece: Piece,
-}
-
-impl Statement for ReadPiece<'_> {
-    type Answer = Option<Vec<u8>>;
-
-    fn sql(&self) -> String {
-        match self.piece {
-            Piece::FromByte(byte) => format!(
-                "/* dblock queue read piece */ SELECT SUBSTRING(payload, {} + 1, {PIECE}) FROM {} WHERE id = {}",
-                byte,
-                self.tables.of(&JOBS),
-                self.job
+/// Reads a piece of a job's payload; `None`: it does not exist.
+pub fn read_piece(tables: &Tables, job: u64, piece: Piece) -> Ask<'static, Option<Vec<u8>>> {
+    let (name, sql) = match piece {
+        Piece::FromByte(byte) => (
+            "queue read piece",
+            format!(
+                "SELECT SUBSTRING(payload, {byte} + 1, {PIECE}) FROM {} WHERE id = {job}",
+                tables.of(&JOBS)
             ),
-            Piece::Part(part) => format!(
-                "/* dblock queue read part */ SELECT data FROM {} WHERE job = {} AND part = {part}",
-                self.tables.of(&JOB_PARTS),
-                self.job,
+        ),
+        Piece::Part(part) => (
+            "queue read part",
+            format!(
+                "SELECT data FROM {} WHERE job = {job} AND part = {part}",
+                tables.of(&JOB_PARTS)
             ),
-        }
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        first_value(rows)
-    }
+        ),
+    };
+    ask_value(name, sql)
 }

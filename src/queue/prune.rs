@@ -1,10 +1,11 @@
 //! Deletes expired jobs, puts, counts and workers, a batch at a time.
 
-use super::entries::{MOST_DELETED, MOST_ENTRIES, list, micros, moment};
+use super::entries::{MOST_DELETED, MOST_ENTRIES};
 use super::narrow::{by_key, rows};
 use super::payloads::{MOST_PARTS, PIECE};
 use super::queues::Queue;
-use crate::db::{Fault, LIST, OldBatch, Plain, Reply, Row, Session, Statement};
+use crate::db::sql::{id_literal, micros, moment, numbers, seconds_ago};
+use crate::db::{Ask, Batch, Fault, LIST, Row, Session, ask_values, batch, command, no_answer};
 use crate::schema::{DONE, JOB_PARTS, JOBS, PUTS, QUEUE_MINUTES, Tables, WORKERS};
 
 /// How long puts, counts and departed workers are kept.
@@ -38,24 +39,14 @@ pub fn prune(
     from: Option<i64>,
     session: &mut Session,
 ) -> Result<Pruned, Fault> {
-    let (mut found, mut puts) = session.run_batch(&LockOld {
-        tables,
-        queue,
-        skips_locked,
-        from,
-    })?;
+    let (mut found, mut puts) = session.run_batch(&lock_old(tables, queue, skips_locked, from))?;
     let is_full = found.len() >= MOST_ENTRIES || puts.len() >= MOST_ENTRIES;
     leave_some_to_others(&mut found);
     leave_some_to_others(&mut puts);
     let taken = at_once(&found);
     let has_rest = taken < found.len();
     found.truncate(taken);
-    session.run_batch(&DeleteOld {
-        tables,
-        queue,
-        done: &found,
-        puts: &puts,
-    })?;
+    session.run_batch(&delete_old(tables, queue, &found, &puts))?;
     Ok(Pruned {
         jobs: found.iter().map(|done| u64::from(done.jobs)).sum(),
         puts: puts.len() as u64,
@@ -79,47 +70,33 @@ fn leave_some_to_others<T>(found: &mut Vec<T>) {
 /// Those of a statement. Nothing is lost: a later call deletes the same.
 pub fn prune_records(tables: &Tables, queue: &Queue, session: &mut Session) -> Result<(), Fault> {
     let id = queue.id;
-    session.run(&Plain(format!(
-        "/* dblock queue prune */ DELETE FROM {} WHERE queue = {id} AND minute < UTC_TIMESTAMP() - {KEPT} \
+    session.run(&command(
+        "queue prune",
+        format!(
+            "DELETE FROM {} WHERE queue = {id} AND minute < UTC_TIMESTAMP() - {KEPT} \
          ORDER BY queue, minute, worker LIMIT {MOST_DELETED}",
-        tables.of(&QUEUE_MINUTES)
-    )))?;
-    let gone = session.run(&AskGone { tables, queue })?;
+            tables.of(&QUEUE_MINUTES)
+        ),
+    ))?;
+    let gone = session.run(&ask_gone(tables, queue))?;
     if gone.is_empty() {
         return Ok(());
     }
-    session.run(&Plain(format!(
-        "/* dblock queue prune */ DELETE w FROM {} w FORCE INDEX (by_queue) WHERE w.queue = {id} AND w.expires_at IS NULL AND w.worker IN ({})",
+    session.run(&command("queue prune", format!("DELETE w FROM {} w FORCE INDEX (by_queue) WHERE w.queue = {id} AND w.expires_at IS NULL AND w.worker IN ({})",
         tables.of(&WORKERS),
-        list(gone.into_iter())
+        numbers(gone)
     )))
 }
 
 /// Asks for workers that departed more than a day ago.
-struct AskGone<'a> {
-    tables: &'a Tables,
-    queue: &'a Queue,
-}
-
-impl Statement for AskGone<'_> {
-    type Answer = Vec<u64>;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue prune */ SELECT worker FROM {} FORCE INDEX (by_queue) WHERE queue = {} AND expires_at IS NULL \
-             AND gone_at < UTC_TIMESTAMP(6) - {KEPT} LIMIT {MOST_ENTRIES}",
-            self.tables.of(&WORKERS),
-            self.queue.id
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        rows.iter()
-            .filter_map(|row| row.old(0).transpose())
-            .collect()
-    }
+fn ask_gone(tables: &Tables, queue: &Queue) -> Ask<'static, Vec<u64>> {
+    let sql = format!(
+        "SELECT worker FROM {} FORCE INDEX (by_queue) WHERE queue = {} AND expires_at IS NULL \
+         AND gone_at < UTC_TIMESTAMP(6) - {KEPT} LIMIT {MOST_ENTRIES}",
+        tables.of(&WORKERS),
+        queue.id
+    );
+    ask_values("queue prune", sql).up_to(LIST)
 }
 
 /// A job or a block that is done.
@@ -135,6 +112,20 @@ struct Done {
     parts: u64,
 }
 
+impl Done {
+    fn read(row: &Row) -> Result<Self, Fault> {
+        Ok(Self {
+            // An application may have written a date that is none.
+            at: row.get::<Option<_>>("done")?.unwrap_or_default(),
+            job: row.get("job")?,
+            last_job: row.get("last_job")?,
+            block: row.get("block")?,
+            jobs: row.get("jobs")?,
+            parts: row.get::<Option<_>>("parts")?.unwrap_or_default(),
+        })
+    }
+}
+
 /// How many of these fit into one transaction: one block, which has up to a thousand jobs, or jobs with up to [`MOST_PARTS`] parts.
 fn at_once(found: &[Done]) -> usize {
     let mut parts: u64 = 0;
@@ -148,156 +139,109 @@ fn at_once(found: &[Done]) -> usize {
 
 /// Locks jobs that were kept for long enough, and notes of puts that are old enough, in a transaction that stays open. Where those that
 /// others have locked cannot be skipped, it only looks.
-struct LockOld<'a> {
-    tables: &'a Tables,
-    queue: &'a Queue,
+fn lock_old(
+    tables: &Tables,
+    queue: &Queue,
     skips_locked: bool,
     from: Option<i64>,
+) -> Batch<'static, (Vec<Done>, Vec<String>)> {
+    let (limit, lock) = if skips_locked {
+        (MOST_ENTRIES, " FOR UPDATE SKIP LOCKED")
+    } else {
+        (CANDIDATES * MOST_ENTRIES, "")
+    };
+    let from = from.map_or(String::new(), |from| {
+        format!(" AND n.done_at >= {}", moment(from))
+    });
+    let jobs = format!(
+        "SELECT {} AS done, n.job, n.last_job, n.block, n.jobs, (SELECT j.parts + IFNULL(LENGTH(j.payload), 0) DIV {PIECE} FROM {} j WHERE j.id = n.job) AS parts FROM {} \
+         WHERE n.queue = {} AND n.done_at < {}{from} ORDER BY n.queue, n.done_at, n.job \
+         LIMIT {limit}{lock}",
+        micros("n.done_at"),
+        tables.of(&JOBS),
+        by_key(tables, &DONE, "n"),
+        queue.id,
+        seconds_ago(queue.keep.as_secs())
+    );
+    let statements = vec!["BEGIN".to_owned(), jobs, old_puts(tables, skips_locked)];
+    batch("queue prune", statements).read_all(|replies| match replies {
+        [_, done, puts] => Ok((done.rows().all(Done::read)?, puts.rows().values()?)),
+        _ => Err(no_answer()),
+    })
 }
 
-impl LockOld<'_> {
-    /// Each worker locks by the primary key alone, as it deletes: whoever also locks the key by time may wait for another in a circle.
-    fn old_puts(&self) -> String {
-        let candidates = CANDIDATES * MOST_ENTRIES;
-        let oldest = format!(
-            "SELECT put FROM {} FORCE INDEX (by_time) WHERE put_at < UTC_TIMESTAMP(6) - {KEPT} ORDER BY put_at LIMIT {candidates}",
-            self.tables.of(&PUTS)
-        );
-        if !self.skips_locked {
-            return oldest;
-        }
-        format!(
-            "SELECT p.put FROM ({oldest}) old STRAIGHT_JOIN {} ON p.put = old.put LIMIT {MOST_ENTRIES} FOR UPDATE SKIP LOCKED",
-            by_key(self.tables, &PUTS, "p")
-        )
+/// Each worker locks by the primary key alone, as it deletes: whoever also locks the key by time may wait for another in a circle.
+fn old_puts(tables: &Tables, skips_locked: bool) -> String {
+    let candidates = CANDIDATES * MOST_ENTRIES;
+    let oldest = format!(
+        "SELECT put FROM {} FORCE INDEX (by_time) WHERE put_at < UTC_TIMESTAMP(6) - {KEPT} ORDER BY put_at LIMIT {candidates}",
+        tables.of(&PUTS)
+    );
+    if !skips_locked {
+        return oldest;
     }
-}
-
-impl OldBatch for LockOld<'_> {
-    type Answer = (Vec<Done>, Vec<String>);
-
-    fn statements(&self) -> Vec<String> {
-        let (limit, lock) = if self.skips_locked {
-            (MOST_ENTRIES, " FOR UPDATE SKIP LOCKED")
-        } else {
-            (CANDIDATES * MOST_ENTRIES, "")
-        };
-        let from = self.from.map_or(String::new(), |from| {
-            format!(" AND n.done_at >= {}", moment(from))
-        });
-        vec![
-            "/* dblock queue prune */ BEGIN".to_owned(),
-            format!(
-                "SELECT {}, n.job, n.last_job, n.block, n.jobs, (SELECT j.parts + IFNULL(LENGTH(j.payload), 0) DIV {PIECE} FROM {} j WHERE j.id = n.job) FROM {} \
-                 WHERE n.queue = {} AND n.done_at < UTC_TIMESTAMP(6) - INTERVAL {} SECOND{from} ORDER BY n.queue, n.done_at, n.job \
-                 LIMIT {limit}{lock}",
-                micros("n.done_at"),
-                self.tables.of(&JOBS),
-                by_key(self.tables, &DONE, "n"),
-                self.queue.id,
-                self.queue.keep.as_secs()
-            ),
-            self.old_puts(),
-        ]
-    }
-
-    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
-        let ([_, done, puts], None) = (replies, &fault) else {
-            return Err(fault.unwrap_or_else(|| Fault::Gone("no answer".to_owned())));
-        };
-        let read = |row: &Row| {
-            Ok(Done {
-                at: row.old(0)?.unwrap_or_default(),
-                job: row.old(1)?.unwrap_or_default(),
-                last_job: row.old(2)?.unwrap_or_default(),
-                block: row.old(3)?.unwrap_or_default(),
-                jobs: row.old(4)?.unwrap_or_default(),
-                parts: row.old(5)?.unwrap_or_default(),
-            })
-        };
-        let done = done.rows.iter().map(read).collect::<Result<_, Fault>>()?;
-        let puts = puts.rows.iter().map(|row| row.text(0));
-        let puts = puts.filter_map(Result::transpose);
-        Ok((done, puts.collect::<Result<_, Fault>>()?))
-    }
+    format!(
+        "SELECT p.put FROM ({oldest}) old STRAIGHT_JOIN {} ON p.put = old.put LIMIT {MOST_ENTRIES} FOR UPDATE SKIP LOCKED",
+        by_key(tables, &PUTS, "p")
+    )
 }
 
 /// Deletes jobs with all that belongs to them, and notes of puts, and ends the transaction.
-struct DeleteOld<'a> {
-    tables: &'a Tables,
-    queue: &'a Queue,
-    done: &'a [Done],
-    puts: &'a [String],
+fn delete_old(
+    tables: &Tables,
+    queue: &Queue,
+    done: &[Done],
+    puts: &[String],
+) -> Batch<'static, ()> {
+    let mut statements = delete_jobs(tables, queue, done);
+    statements.extend(delete_puts(tables, puts));
+    statements.push("COMMIT".to_owned());
+    batch("queue pruned", statements)
 }
 
-impl DeleteOld<'_> {
-    fn puts(&self) -> Option<String> {
-        let mut puts = self.puts.iter().map(|put| ascii_literal(put));
-        let first = format!("{} AS put", puts.next()?);
-        Some(format!(
-            "DELETE p FROM {} STRAIGHT_JOIN {} ON p.put = old.put",
-            rows(first, puts),
-            by_key(self.tables, &PUTS, "p")
-        ))
-    }
-
-    fn jobs(&self) -> Vec<String> {
-        let Some(first) = self.done.first() else {
-            return Vec::new();
-        };
-        let (job, last, block) = (first.job, first.last_job, first.block);
-        let own = format!("{} AS done_at, {job} AS job", moment(first.at));
-        let others = self.done[1..]
-            .iter()
-            .map(|done| format!("{}, {}", moment(done.at), done.job));
-        let by_key = |table, alias| by_key(self.tables, table, alias);
-        let (j, p) = (by_key(&JOBS, "j"), by_key(&JOB_PARTS, "p"));
-        let n = format!(
-            "{} STRAIGHT_JOIN {} ON n.queue = {} AND n.done_at = old.done_at AND n.job = old.job",
-            rows(own, others),
-            by_key(&DONE, "n"),
-            self.queue.id
-        );
-        let mut statements = if block == 0 {
-            vec![
-                format!("DELETE p FROM {n} STRAIGHT_JOIN {p} ON p.job = n.job"),
-                format!("DELETE j FROM {n} STRAIGHT_JOIN {j} ON j.id = n.job"),
-            ]
-        } else {
-            let of = format!("j.id BETWEEN {job} AND {last} AND j.block = {block}");
-            vec![
-                format!(
-                    "DELETE p FROM {n} STRAIGHT_JOIN {j} ON {of} STRAIGHT_JOIN {p} ON p.job = j.id"
-                ),
-                format!("DELETE j FROM {n} STRAIGHT_JOIN {j} ON {of}"),
-            ]
-        };
-        statements.push(format!("DELETE n FROM {n}"));
-        statements
-    }
+fn delete_puts(tables: &Tables, puts: &[String]) -> Option<String> {
+    let mut puts = puts.iter().map(|put| id_literal(put));
+    let first = format!("{} AS put", puts.next()?);
+    Some(format!(
+        "DELETE p FROM {} STRAIGHT_JOIN {} ON p.put = old.put",
+        rows(first, puts),
+        by_key(tables, &PUTS, "p")
+    ))
 }
 
-/// A literal that is compared with a column of ids by its key.
-fn ascii_literal(id: &str) -> String {
-    let hex = id.bytes().map(|byte| format!("{byte:02x}"));
-    format!("_ascii x'{}' COLLATE ascii_bin", hex.collect::<String>())
-}
-
-impl OldBatch for DeleteOld<'_> {
-    type Answer = ();
-
-    fn statements(&self) -> Vec<String> {
-        let mut statements = self.jobs();
-        statements.extend(self.puts());
-        statements.push("COMMIT".to_owned());
-        let first = &mut statements[0];
-        *first = format!("/* dblock queue pruned */ {first}");
-        statements
-    }
-
-    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
-        fault.map_or(Ok(()), Err)
-    }
+fn delete_jobs(tables: &Tables, queue: &Queue, done: &[Done]) -> Vec<String> {
+    let Some(first) = done.first() else {
+        return Vec::new();
+    };
+    let (job, last, block) = (first.job, first.last_job, first.block);
+    let own = format!("{} AS done_at, {job} AS job", moment(first.at));
+    let others = done[1..]
+        .iter()
+        .map(|done| format!("{}, {}", moment(done.at), done.job));
+    let by_key = |table, alias| by_key(tables, table, alias);
+    let (j, p) = (by_key(&JOBS, "j"), by_key(&JOB_PARTS, "p"));
+    let n = format!(
+        "{} STRAIGHT_JOIN {} ON n.queue = {} AND n.done_at = old.done_at AND n.job = old.job",
+        rows(own, others),
+        by_key(&DONE, "n"),
+        queue.id
+    );
+    let mut statements = if block == 0 {
+        vec![
+            format!("DELETE p FROM {n} STRAIGHT_JOIN {p} ON p.job = n.job"),
+            format!("DELETE j FROM {n} STRAIGHT_JOIN {j} ON j.id = n.job"),
+        ]
+    } else {
+        let of = format!("j.id BETWEEN {job} AND {last} AND j.block = {block}");
+        vec![
+            format!(
+                "DELETE p FROM {n} STRAIGHT_JOIN {j} ON {of} STRAIGHT_JOIN {p} ON p.job = j.id"
+            ),
+            format!("DELETE j FROM {n} STRAIGHT_JOIN {j} ON {of}"),
+        ]
+    };
+    statements.push(format!("DELETE n FROM {n}"));
+    statements
 }
 
 #[cfg(test)]
@@ -307,7 +251,7 @@ mod tests {
     use mysql::prelude::Queryable;
 
     use super::*;
-    use crate::queue::{Claim, FindQueue, Properties, create};
+    use crate::queue::{Claim, Properties, create, find_queue};
     use crate::schema::Fixture;
 
     const NARROW: &str = "queue, shard, priority, job, last_job, block, jobs, due_at";
@@ -323,10 +267,7 @@ mod tests {
                 keep: Duration::from_secs(3600),
             };
             create(name, &properties, &self.tables, &mut self.session).unwrap();
-            let find = FindQueue {
-                tables: &self.tables,
-                name,
-            };
+            let find = find_queue(&self.tables, name);
             self.session.run(&find).unwrap().unwrap()
         }
 
@@ -369,7 +310,7 @@ mod tests {
 
     fn what_is_old_is_deleted_a_little_at_a_time(kind: &str, skips_locked: bool) {
         let mut fixture = Fixture::new(kind, "dblock_queue_prune");
-        let using = Plain("USE dblock_queue_prune".to_owned());
+        let using = Ask::written("USE dblock_queue_prune");
         fixture.session.run(&using).unwrap();
         let (queue, other) = (fixture.queue("q"), fixture.queue("other"));
         fixture.done(queue.id, 1, 450, 61, false);

@@ -9,7 +9,7 @@ use super::jobs::Traits;
 use super::queues::Queue;
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
-use crate::db::{Fault, Plain, Row, Session, Statement, first_value, text_literal};
+use crate::db::{Ask, Fault, Session, ask, ask_value, command, text_literal};
 use crate::schema::{JOB_KEYS, PUTS, Tables};
 
 /// Most payload bytes in a transaction, unless it has only one payload. The packet has two digits for each byte.
@@ -105,7 +105,7 @@ impl<'a> Putter<'a> {
             Err(fault) => {
                 // Roll back the rest of the transaction. A lost session has none.
                 if !matches!(fault, Fault::Gone(_)) {
-                    session.run(&Plain("/* dblock queue rollback */ ROLLBACK".to_owned()))?;
+                    session.run(&command("queue rollback", "ROLLBACK"))?;
                 }
                 match fault {
                     Fault::Unmet(_) | Fault::Exists(_) => self.explain(session, fault, payloads),
@@ -124,10 +124,7 @@ impl<'a> Putter<'a> {
         session: &mut Session,
         payloads: &[&[u8]],
     ) -> Result<Option<Put>, Fault> {
-        let found = session.run(&AskPut {
-            tables: self.tables,
-            put: &self.put,
-        })?;
+        let found = session.run(&ask_put(self.tables, &self.put))?;
         match found {
             Some((turn, first, step)) if turn == self.turn + 1 => {
                 self.commit(payloads.len())?;
@@ -145,11 +142,7 @@ impl<'a> Putter<'a> {
     pub fn job_with_key(&self, session: &mut Session) -> Result<Option<u64>, Fault> {
         match &self.traits.key {
             None => Ok(None),
-            Some(key) => session.run(&AskKey {
-                tables: self.tables,
-                queue: self.queue.id,
-                key,
-            }),
+            Some(key) => session.run(&ask_key(self.tables, self.queue.id, key)),
         }
     }
 
@@ -167,10 +160,7 @@ impl<'a> Putter<'a> {
             return Ok(Outcome::HasKey(job));
         }
         let name = &self.queue.name;
-        let found = session.run(&super::FindQueue {
-            tables: self.tables,
-            name,
-        })?;
+        let found = session.run(&super::find_queue(self.tables, name))?;
         match (found, fault) {
             (Some(queue), fault) if queue.id == self.queue.id => match fault {
                 // Its row was pruned, because the put was silent for so long.
@@ -224,69 +214,28 @@ fn new_block() -> Result<u64, Failure> {
 }
 
 /// The server's largest packet, in bytes.
-pub struct AskPacket;
-
-impl Statement for AskPacket {
-    type Answer = Option<usize>;
-
-    fn sql(&self) -> String {
-        "/* dblock queue packet */ SELECT @@max_allowed_packet".to_owned()
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        first_value(rows)
-    }
+pub fn ask_packet() -> Ask<'static, Option<usize>> {
+    ask_value("queue packet", "SELECT @@max_allowed_packet")
 }
 
 /// The number of a put's transactions, with the first id and the step of the last one.
-struct AskPut<'a> {
-    tables: &'a Tables,
-    put: &'a str,
-}
-
-impl Statement for AskPut<'_> {
-    type Answer = Option<(u64, u64, u32)>;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue put turn */ SELECT turn, first_job, step FROM {} WHERE put = {}",
-            self.tables.of(&PUTS),
-            text_literal(self.put)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let Some(row) = rows.first() else {
-            return Ok(None);
-        };
-        let (turn, first, step) = (row.old(0)?, row.old(1)?, row.old(2)?);
-        Ok(turn
-            .zip(first)
-            .zip(step)
-            .map(|((turn, first), step)| (turn, first, step)))
-    }
+fn ask_put(tables: &Tables, put: &str) -> Ask<'static, Option<(u64, u64, u32)>> {
+    let sql = format!(
+        "SELECT turn, first_job, step FROM {} WHERE put = {}",
+        tables.of(&PUTS),
+        text_literal(put)
+    );
+    ask("queue put turn", sql, |rows| {
+        rows.optional(|row| Ok((row.get("turn")?, row.get("first_job")?, row.get("step")?)))
+    })
 }
 
 /// The unfinished job with a key.
-struct AskKey<'a> {
-    tables: &'a Tables,
-    queue: u32,
-    key: &'a str,
-}
-
-impl Statement for AskKey<'_> {
-    type Answer = Option<u64>;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue key */ SELECT job FROM {} WHERE queue = {} AND job_key = {}",
-            self.tables.of(&JOB_KEYS),
-            self.queue,
-            text_literal(self.key)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Option<u64>, Fault> {
-        first_value(rows)
-    }
+fn ask_key(tables: &Tables, queue: u32, key: &str) -> Ask<'static, Option<u64>> {
+    let sql = format!(
+        "SELECT job FROM {} WHERE queue = {queue} AND job_key = {}",
+        tables.of(&JOB_KEYS),
+        text_literal(key)
+    );
+    ask_value("queue key", sql)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::db::{Fault, Row, Statement, first_value, text_literal};
+use crate::db::{Ask, ask, text_literal};
 use crate::schema::{QUEUES, Tables};
 
 /// What a worker claims at once.
@@ -89,62 +89,39 @@ impl Queue {
 }
 
 /// Whether the queue is being deleted.
-pub(super) struct IsDeleting<'a> {
-    pub tables: &'a Tables,
-    pub name: &'a str,
-}
-
-impl Statement for IsDeleting<'_> {
-    type Answer = bool;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue is deleting */ SELECT deleted_at IS NOT NULL FROM {} WHERE name = {}",
-            self.tables.of(&QUEUES),
-            text_literal(self.name)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<bool, Fault> {
-        Ok(first_value::<u8>(rows)? == Some(1))
-    }
+pub(super) fn ask_is_deleting(tables: &Tables, name: &str) -> Ask<'static, bool> {
+    let sql = format!(
+        "SELECT deleted_at IS NOT NULL FROM {} WHERE name = {}",
+        tables.of(&QUEUES),
+        text_literal(name)
+    );
+    ask("queue is deleting", sql, |rows| {
+        Ok(rows.value()?.unwrap_or(false))
+    })
 }
 
 /// Finds a queue by its name; `None`: it does not exist, or is being deleted.
-pub struct FindQueue<'a> {
-    /// dblock's tables.
-    pub tables: &'a Tables,
-    /// Its name.
-    pub name: &'a str,
-}
-
-impl Statement for FindQueue<'_> {
-    type Answer = Option<Queue>;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue find */ SELECT id, claim, shards, max_attempts, retry_delay_us, ttl_seconds, keep_seconds, \
-             paused_at IS NOT NULL FROM {} WHERE name = {} AND deleted_at IS NULL",
-            self.tables.of(&QUEUES),
-            text_literal(self.name)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Option<Queue>, Fault> {
-        let Some(row) = rows.first() else {
-            return Ok(None);
-        };
-        let word = row.text(1)?.unwrap_or_default();
-        Ok(Some(Queue {
-            name: self.name.to_owned(),
-            id: row.old(0)?.unwrap_or_default(),
-            claim: Claim::of_word(&word).unwrap_or(Claim::Rows),
-            shards: row.old(2)?.unwrap_or(1),
-            max_attempts: row.old(3)?.unwrap_or(1),
-            retry_delay: Duration::from_micros(row.old(4)?.unwrap_or_default()),
-            ttl: Duration::from_secs(row.old(5)?.unwrap_or_default()),
-            keep: Duration::from_secs(row.old(6)?.unwrap_or_default()),
-            paused: row.old::<u8>(7)? == Some(1),
-        }))
-    }
+pub fn find_queue<'a>(tables: &Tables, name: &'a str) -> Ask<'a, Option<Queue>> {
+    let sql = format!(
+        "SELECT id, claim, shards, max_attempts, retry_delay_us, ttl_seconds, keep_seconds, \
+         paused_at IS NOT NULL AS is_paused FROM {} WHERE name = {} AND deleted_at IS NULL",
+        tables.of(&QUEUES),
+        text_literal(name)
+    );
+    ask("queue find", sql, move |rows| {
+        rows.optional(|row| {
+            let claim: String = row.get("claim")?;
+            Ok(Queue {
+                name: name.to_owned(),
+                id: row.get("id")?,
+                claim: Claim::of_word(&claim).unwrap_or(Claim::Rows),
+                shards: row.get("shards")?,
+                max_attempts: row.get("max_attempts")?,
+                retry_delay: Duration::from_micros(row.get("retry_delay_us")?),
+                ttl: Duration::from_secs(row.get("ttl_seconds")?),
+                keep: Duration::from_secs(row.get("keep_seconds")?),
+                paused: row.get("is_paused")?,
+            })
+        })
+    })
 }

@@ -2,10 +2,10 @@
 
 use std::thread::sleep;
 
-use super::queues::IsDeleting;
+use super::queues::ask_is_deleting;
 use crate::base::exit::{Failure, Reason};
 use crate::db::server_facts::Shown;
-use crate::db::{Connector, Fault, Plain, Session};
+use crate::db::{Connector, Fault, Session, command};
 use crate::schema::{self, Tables};
 
 /// What the session is for.
@@ -38,9 +38,9 @@ pub fn open(
     })?;
     if what_for == For::Writing {
         // See rows that were moved meanwhile, and lock no gaps.
-        session.run(&Plain(
-            "/* dblock queue isolate */ SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
-                .to_owned(),
+        session.run(&command(
+            "queue isolate",
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
         ))?;
     }
     // A single server reports this when it is written to.
@@ -74,7 +74,7 @@ pub fn reach(connector: &Connector, tables: &Tables, what_for: For) -> Result<Se
 /// # Errors
 /// Those of a statement.
 pub fn missing_queue(name: &str, tables: &Tables, session: &mut Session) -> Result<Failure, Fault> {
-    let is_deleting = session.run(&IsDeleting { tables, name })?;
+    let is_deleting = session.run(&ask_is_deleting(tables, name))?;
     Ok(if is_deleting {
         being_deleted(name)
     } else {

@@ -3,7 +3,7 @@
 use super::Queue;
 use super::jobs::WORKER_DIED;
 use super::narrow::{by_key, carried, insert_into, running};
-use crate::db::{Fault, OldBatch, Reply, Row, Session, Statement, first_value, text_literal};
+use crate::db::{Ask, Batch, Fault, Session, ask_value, batch, text_literal};
 use crate::schema::{DEAD, DUE, JOB_KEYS, JOB_PARTS, JOBS, Tables, WORKERS};
 
 /// Rescues the jobs of one worker whose lease is over. Returns whether there was one. The worker's `own` lease is left out: its renewal
@@ -17,37 +17,17 @@ pub fn rescue(
     own: u64,
     session: &mut Session,
 ) -> Result<bool, Fault> {
-    let Some(worker) = session.run(&FindDead { tables, queue, own })? else {
+    let Some(worker) = session.run(&ask_dead(tables, queue, own))? else {
         return Ok(false);
     };
-    session.run_batch(&Rescue {
-        tables,
-        queue,
-        worker,
-    })?;
+    session.run_batch(&return_jobs(tables, queue, worker))?;
     Ok(true)
 }
 
 /// A worker other than this one whose lease is over.
-struct FindDead<'a> {
-    tables: &'a Tables,
-    queue: &'a Queue,
-    own: u64,
-}
-
-impl Statement for FindDead<'_> {
-    type Answer = Option<u64>;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue find dead */ {}",
-            find_dead(self.tables, self.queue, self.own)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Option<u64>, Fault> {
-        first_value(rows)
-    }
+fn ask_dead(tables: &Tables, queue: &Queue, own: u64) -> Ask<'static, Option<u64>> {
+    let sql = find_dead(tables, queue, own);
+    ask_value("queue find dead", sql)
 }
 
 pub(super) fn find_dead(tables: &Tables, queue: &Queue, own: u64) -> String {
@@ -60,68 +40,50 @@ pub(super) fn find_dead(tables: &Tables, queue: &Queue, own: u64) -> String {
 }
 
 /// Moves a worker's jobs to the due or dead ones, unless its lease is valid again or another worker has done this.
-struct Rescue<'a> {
-    tables: &'a Tables,
-    queue: &'a Queue,
-    worker: u64,
-}
-
-impl OldBatch for Rescue<'_> {
-    type Answer = ();
-
-    fn statements(&self) -> Vec<String> {
-        let Self {
-            tables,
-            queue,
-            worker,
-        } = self;
-        let (running, jobs) = (running(tables), by_key(tables, &JOBS, "j"));
-        // The following statements only have an effect if the update of the worker's row has ended its lease.
-        let of = format!("r.worker = {worker} AND @dblock_rescued = 1");
-        let is_used_up = format!("r.attempt >= {} AND r.every_us IS NULL", queue.max_attempts);
-        let dead_values = ["r.attempt", "r.every_us", "r.due_at"];
-        let attempt = format!("IF(r.attempt >= {}, 0, r.attempt)", queue.max_attempts);
-        let due_values = [attempt.as_str(), "r.every_us", "r.due_at"];
-        let carried = carried("r");
-        let canceled = format!(
-            "FROM {running} STRAIGHT_JOIN {jobs} ON j.id = r.job LEFT JOIN {} ON k.queue = r.queue AND k.job_key = j.job_key \
+fn return_jobs(tables: &Tables, queue: &Queue, worker: u64) -> Batch<'static, ()> {
+    let (running, jobs) = (running(tables), by_key(tables, &JOBS, "j"));
+    // The following statements only have an effect if the update of the worker's row has ended its lease.
+    let of = format!("r.worker = {worker} AND @dblock_rescued = 1");
+    let is_used_up = format!("r.attempt >= {} AND r.every_us IS NULL", queue.max_attempts);
+    let dead_values = ["r.attempt", "r.every_us", "r.due_at"];
+    let attempt = format!("IF(r.attempt >= {}, 0, r.attempt)", queue.max_attempts);
+    let due_values = [attempt.as_str(), "r.every_us", "r.due_at"];
+    let carried = carried("r");
+    let canceled = format!(
+        "FROM {running} STRAIGHT_JOIN {jobs} ON j.id = r.job LEFT JOIN {} ON k.queue = r.queue AND k.job_key = j.job_key \
              AND k.job = j.id LEFT JOIN {} ON p.job = j.id WHERE {of} AND r.block = 0 AND j.canceled_at IS NOT NULL",
-            by_key(tables, &JOB_KEYS, "k"),
-            by_key(tables, &JOB_PARTS, "p")
-        );
-        vec![
-            "/* dblock queue rescue */ BEGIN".to_owned(),
-            format!(
-                "UPDATE {} SET expires_at = NULL, gone_at = UTC_TIMESTAMP(6), died = 1 WHERE worker = {worker} \
+        by_key(tables, &JOB_KEYS, "k"),
+        by_key(tables, &JOB_PARTS, "p")
+    );
+    let statements = vec![
+        "BEGIN".to_owned(),
+        format!(
+            "UPDATE {} SET expires_at = NULL, gone_at = UTC_TIMESTAMP(6), died = 1 WHERE worker = {worker} \
                  AND expires_at <= UTC_TIMESTAMP(6)",
-                tables.of(&WORKERS)
-            ),
-            "SET @dblock_rescued = ROW_COUNT()".to_owned(),
-            format!(
-                "UPDATE {running} STRAIGHT_JOIN {jobs} ON j.id = r.job SET j.failed_at = UTC_TIMESTAMP(6), \
+            tables.of(&WORKERS)
+        ),
+        "SET @dblock_rescued = ROW_COUNT()".to_owned(),
+        format!(
+            "UPDATE {running} STRAIGHT_JOIN {jobs} ON j.id = r.job SET j.failed_at = UTC_TIMESTAMP(6), \
                  j.last_error = {died} WHERE {of} AND r.block = 0",
-                died = text_literal(WORKER_DIED)
-            ),
-            format!("DELETE r, j, k, p {canceled}"),
-            format!(
-                "{} FROM {running} WHERE {of} AND {is_used_up}",
-                insert_into(
-                    &tables.of(&DEAD),
-                    &carried,
-                    dead_values,
-                    Some(("died_at", "UTC_TIMESTAMP(6)"))
-                )
-            ),
-            format!(
-                "{} FROM {running} WHERE {of} AND NOT ({is_used_up})",
-                insert_into(&tables.of(&DUE), &carried, due_values, None)
-            ),
-            format!("DELETE r FROM {running} WHERE {of}"),
-            "COMMIT".to_owned(),
-        ]
-    }
-
-    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
-        fault.map_or(Ok(()), Err)
-    }
+            died = text_literal(WORKER_DIED)
+        ),
+        format!("DELETE r, j, k, p {canceled}"),
+        format!(
+            "{} FROM {running} WHERE {of} AND {is_used_up}",
+            insert_into(
+                &tables.of(&DEAD),
+                &carried,
+                dead_values,
+                Some(("died_at", "UTC_TIMESTAMP(6)"))
+            )
+        ),
+        format!(
+            "{} FROM {running} WHERE {of} AND NOT ({is_used_up})",
+            insert_into(&tables.of(&DUE), &carried, due_values, None)
+        ),
+        format!("DELETE r FROM {running} WHERE {of}"),
+        "COMMIT".to_owned(),
+    ];
+    batch("queue rescue", statements)
 }

@@ -4,12 +4,13 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::entries::{AskJob, Entry, micros, time};
+use super::entries::{Entry, ask_job};
 use super::jobs::State;
-use super::list::{Listed, Wide, wide};
-use super::payloads::{ReadPiece, Stored};
+use super::list::{Listed, Wide, wide_columns};
+use super::payloads::{Stored, read_piece};
 use super::queues::Queue;
-use crate::db::{Fault, Plain, Row, Session, Statement};
+use crate::db::sql::{micros, time};
+use crate::db::{Ask, Fault, Session, ask, command};
 use crate::schema::{JOB_PARTS, JOBS, Tables, WORKERS};
 
 /// The details of a job.
@@ -45,16 +46,13 @@ pub fn show(
     mut piece: impl FnMut(&[u8]),
 ) -> Result<bool, Fault> {
     // Read everything as of one moment.
-    session.run(&Plain(
-        "/* dblock queue show */ START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY".to_owned(),
+    session.run(&command(
+        "queue show",
+        "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
     ))?;
     let of_queue = queue.id;
-    let job = session.run(&AskJob {
-        tables,
-        queue: of_queue,
-        id,
-    })?;
-    let more = session.run(&AskMore { tables, id })?;
+    let job = session.run(&ask_job(tables, of_queue, id))?;
+    let more = session.run(&ask_more(tables, id))?;
     let (Some(job), Some(more)) = (job, more) else {
         return Ok(false);
     };
@@ -83,7 +81,7 @@ pub fn show(
     });
     let mut wide = more.wide;
     if let Some(worker) = entry.worker {
-        (wide.host, wide.pid) = session.run(&AskHost { tables, worker })?;
+        (wide.host, wide.pid) = session.run(&ask_host(tables, worker))?;
     }
     report(Details {
         listed: Listed::new(id, &entry, wide),
@@ -101,13 +99,8 @@ pub fn show(
         parts => Stored::InParts(parts),
     };
     for one in payload.pieces() {
-        let job = id;
-        let read = ReadPiece {
-            tables,
-            job,
-            piece: one,
-        };
-        piece(&session.run(&read)?.unwrap_or_default());
+        let bytes = session.run(&read_piece(tables, id, one))?;
+        piece(&bytes.unwrap_or_default());
     }
     Ok(true)
 }
@@ -122,62 +115,38 @@ struct More {
     payload_bytes: u64,
 }
 
-struct AskMore<'a> {
-    tables: &'a Tables,
-    id: u64,
-}
-
-impl Statement for AskMore<'_> {
-    type Answer = Option<More>;
-
-    fn sql(&self) -> String {
-        let [put, canceled, failed] = ["put_at", "canceled_at", "failed_at"].map(micros);
-        format!(
-            "/* dblock queue show */ SELECT job_key, last_error, canceled_at IS NOT NULL, NULL, NULL, {put}, {canceled}, {failed}, \
-             parts, COALESCE(LENGTH(payload), (SELECT SUM(LENGTH(p.data)) FROM {} p WHERE p.job = {})) FROM {} WHERE id = {}",
-            self.tables.of(&JOB_PARTS),
-            self.id,
-            self.tables.of(&JOBS),
-            self.id
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let Some(row) = rows.first() else {
-            return Ok(None);
-        };
-        Ok(Some(More {
-            wide: wide(row, 0)?,
-            put: time(row.old(5)?.unwrap_or_default()),
-            canceled: row.old(6)?.map(time),
-            failed: row.old(7)?.map(time),
-            parts: row.old(8)?.unwrap_or_default(),
-            payload_bytes: row.old(9)?.unwrap_or_default(),
-        }))
-    }
+fn ask_more(tables: &Tables, id: u64) -> Ask<'static, Option<More>> {
+    let [put, canceled, failed] = ["put_at", "canceled_at", "failed_at"].map(micros);
+    let sql = format!(
+        "SELECT {}, {put} AS put, {canceled} AS canceled, {failed} AS failed, \
+         parts, COALESCE(LENGTH(payload), (SELECT SUM(LENGTH(p.data)) FROM {} p WHERE p.job = {id})) AS payload_bytes FROM {} WHERE id = {id}",
+        wide_columns(),
+        tables.of(&JOB_PARTS),
+        tables.of(&JOBS)
+    );
+    ask("queue show", sql, |rows| {
+        rows.optional(|row| {
+            let at = |column| Ok::<_, Fault>(row.get::<Option<i64>>(column)?.map(time));
+            Ok(More {
+                wide: Wide::read(row)?,
+                put: at("put")?.unwrap_or(SystemTime::UNIX_EPOCH),
+                canceled: at("canceled")?,
+                failed: at("failed")?,
+                parts: row.get("parts")?,
+                payload_bytes: row.get::<Option<_>>("payload_bytes")?.unwrap_or_default(),
+            })
+        })
+    })
 }
 
 /// The host and process of a worker.
-struct AskHost<'a> {
-    tables: &'a Tables,
-    worker: u64,
-}
-
-impl Statement for AskHost<'_> {
-    type Answer = (Option<String>, Option<u64>);
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue show */ SELECT host, pid FROM {} WHERE worker = {}",
-            self.tables.of(&WORKERS),
-            self.worker
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let Some(row) = rows.first() else {
-            return Ok((None, None));
-        };
-        Ok((row.text(0)?, row.old(1)?))
-    }
+fn ask_host(tables: &Tables, worker: u64) -> Ask<'static, (Option<String>, Option<u64>)> {
+    let sql = format!(
+        "SELECT host, pid FROM {} WHERE worker = {worker}",
+        tables.of(&WORKERS)
+    );
+    ask("queue show", sql, |rows| {
+        let found = rows.optional(|row| Ok((row.get("host")?, row.get("pid")?)))?;
+        Ok(found.unwrap_or_default())
+    })
 }

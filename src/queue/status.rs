@@ -4,9 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::entries::{micros, time};
 use super::jobs::State;
-use crate::db::{Fault, LIST, Row, Session, Statement, text_literal};
+use crate::db::sql::{micros, micros_since, span, text_literals, time};
+use crate::db::{Ask, Fault, LIST, Row, Session, ask};
 use crate::schema::{QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
 
 /// How many rows of a state are counted at most.
@@ -85,7 +85,7 @@ pub fn status(
     session: &mut Session,
     mut report: impl FnMut(Found),
 ) -> Result<(), Fault> {
-    let queues = session.run(&AskQueues { tables, names })?;
+    let queues = session.run(&ask_queues(tables, names))?;
     for name in names {
         if !queues.iter().any(|queue| queue.name == *name) {
             report(Found::Missing(name.clone()));
@@ -98,17 +98,9 @@ pub fn status(
         deleted,
     } in queues
     {
-        let (due, oldest_due) = session.run(&AskCount {
-            tables,
-            queue: id,
-            state: State::Due,
-        })?;
+        let (due, oldest_due) = session.run(&ask_count(tables, id, State::Due))?;
         let mut count = |state| {
-            let asked = session.run(&AskCount {
-                tables,
-                queue: id,
-                state,
-            });
+            let asked = session.run(&ask_count(tables, id, state));
             asked.map(|(count, _)| count)
         };
         let (delayed, running, dead) = (
@@ -116,7 +108,7 @@ pub fn status(
             count(State::Running)?,
             count(State::Dead)?,
         );
-        let (done, failed) = session.run(&AskMinutes { tables, queue: id })?;
+        let (done, failed) = session.run(&ask_minutes(tables, id))?;
         report(Found::Queue(Box::new(Summary {
             name,
             paused,
@@ -129,7 +121,7 @@ pub fn status(
             done,
             failed,
         })));
-        for worker in session.run(&AskWorkers { tables, queue: id })? {
+        for worker in session.run(&ask_workers(tables, id))? {
             report(Found::Worker(Box::new(worker)));
         }
     }
@@ -143,179 +135,116 @@ struct QueueRow {
     deleted: Option<SystemTime>,
 }
 
-/// Queues by their names, or all.
-struct AskQueues<'a> {
-    tables: &'a Tables,
-    names: &'a [String],
+/// A moment of the server's, from microseconds.
+fn at(row: &Row, column: &str) -> Result<Option<SystemTime>, Fault> {
+    Ok(row.get::<Option<i64>>(column)?.map(time))
 }
 
-impl Statement for AskQueues<'_> {
-    type Answer = Vec<QueueRow>;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        let names: Vec<_> = self.names.iter().map(|name| text_literal(name)).collect();
-        let which = if names.is_empty() {
-            String::new()
-        } else {
-            format!("WHERE name IN ({}) ", names.join(", "))
-        };
-        format!(
-            "/* dblock queue status */ SELECT id, name, {}, {} FROM {} {which}ORDER BY name",
-            micros("paused_at"),
-            micros("deleted_at"),
-            self.tables.of(&QUEUES)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let mut queues = Vec::new();
-        for row in rows {
-            queues.push(QueueRow {
-                id: row.old(0)?.unwrap_or_default(),
-                name: row.text(1)?.unwrap_or_default(),
-                paused: row.old(2)?.map(time),
-                deleted: row.old(3)?.map(time),
-            });
-        }
-        Ok(queues)
-    }
+/// Queues by their names, or all.
+fn ask_queues(tables: &Tables, names: &[String]) -> Ask<'static, Vec<QueueRow>> {
+    let which = if names.is_empty() {
+        String::new()
+    } else {
+        format!("WHERE name IN ({}) ", text_literals(names))
+    };
+    let sql = format!(
+        "SELECT id, name, {} AS paused, {} AS deleted FROM {} {which}ORDER BY name",
+        micros("paused_at"),
+        micros("deleted_at"),
+        tables.of(&QUEUES)
+    );
+    let queues = ask("queue status", sql, |rows| {
+        rows.all(|row| {
+            Ok(QueueRow {
+                id: row.get("id")?,
+                name: row.get("name")?,
+                paused: at(row, "paused")?,
+                deleted: at(row, "deleted")?,
+            })
+        })
+    });
+    queues.up_to(LIST)
 }
 
 /// The number of a queue's jobs in a state, up to the limit, and how long ago the first one was due.
-struct AskCount<'a> {
-    tables: &'a Tables,
-    queue: u32,
-    state: State,
-}
-
-impl Statement for AskCount<'_> {
-    type Answer = (Count, Option<Duration>);
-
-    fn sql(&self) -> String {
-        let (queue, most) = (self.queue, MOST_COUNTED + 1);
-        let table = self.tables.of(self.state.table());
-        let from = match self.state {
-            State::Running => format!(
-                "{} w JOIN {table} n ON n.worker = w.worker WHERE w.queue = {queue} AND w.expires_at IS NOT NULL",
-                self.tables.of(&WORKERS)
-            ),
-            _ => format!("{table} n WHERE n.queue = {queue}"),
-        };
-        format!(
-            "/* dblock queue count */ SELECT CAST(COALESCE(SUM(jobs), 0) AS UNSIGNED), COUNT(*), {} FROM \
-             (SELECT n.jobs, n.due_at FROM {from} LIMIT {most}) some",
-            "TIMESTAMPDIFF(MICROSECOND, MIN(due_at), UTC_TIMESTAMP(6))"
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let Some(row) = rows.first() else {
-            return Ok((
-                Count {
-                    jobs: 0,
-                    more: false,
-                },
-                None,
-            ));
-        };
-        let counted: u64 = row.old(1)?.unwrap_or_default();
+fn ask_count(tables: &Tables, queue: u32, state: State) -> Ask<'static, (Count, Option<Duration>)> {
+    let most = MOST_COUNTED + 1;
+    let table = tables.of(state.table());
+    let from = match state {
+        State::Running => format!(
+            "{} w JOIN {table} n ON n.worker = w.worker WHERE w.queue = {queue} AND w.expires_at IS NOT NULL",
+            tables.of(&WORKERS)
+        ),
+        _ => format!("{table} n WHERE n.queue = {queue}"),
+    };
+    let sql = format!(
+        "SELECT CAST(COALESCE(SUM(jobs), 0) AS UNSIGNED) AS jobs, COUNT(*) AS counted, {} AS due_for FROM \
+         (SELECT n.jobs, n.due_at FROM {from} LIMIT {most}) some",
+        micros_since("MIN(due_at)")
+    );
+    ask("queue count", sql, |rows| {
+        let row = rows.one()?;
+        let (counted, due_for): (u64, Option<i64>) = (row.get("counted")?, row.get("due_for")?);
         let count = Count {
-            jobs: row.old(0)?.unwrap_or_default(),
+            jobs: row.get("jobs")?,
             more: counted > MOST_COUNTED,
         };
-        Ok((count, row.old(2)?.map(span)))
-    }
-}
-
-/// A span from the server. Negative ones become zero.
-fn span(micros: i64) -> Duration {
-    Duration::from_micros(u64::try_from(micros).unwrap_or_default())
+        Ok((count, due_for.map(span)))
+    })
 }
 
 /// A queue's jobs done and attempts failed in the last whole minutes.
-struct AskMinutes<'a> {
-    tables: &'a Tables,
-    queue: u32,
-}
-
-impl Statement for AskMinutes<'_> {
-    type Answer = (u64, u64);
-
-    fn sql(&self) -> String {
-        let this = "CAST(DATE_FORMAT(UTC_TIMESTAMP(), '%Y-%m-%d %H:%i:00') AS DATETIME)";
-        format!(
-            "/* dblock queue minutes */ SELECT CAST(COALESCE(SUM(done), 0) AS UNSIGNED), \
-             CAST(COALESCE(SUM(failed), 0) AS UNSIGNED) FROM {} WHERE queue = {} AND minute >= {this} - INTERVAL {MINUTES} MINUTE \
-             AND minute < {this}",
-            self.tables.of(&QUEUE_MINUTES),
-            self.queue
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let Some(row) = rows.first() else {
-            return Ok((0, 0));
-        };
-        Ok((
-            row.old(0)?.unwrap_or_default(),
-            row.old(1)?.unwrap_or_default(),
-        ))
-    }
+fn ask_minutes(tables: &Tables, queue: u32) -> Ask<'static, (u64, u64)> {
+    let this = "CAST(DATE_FORMAT(UTC_TIMESTAMP(), '%Y-%m-%d %H:%i:00') AS DATETIME)";
+    let sql = format!(
+        "SELECT CAST(COALESCE(SUM(done), 0) AS UNSIGNED) AS done, \
+         CAST(COALESCE(SUM(failed), 0) AS UNSIGNED) AS failed FROM {} WHERE queue = {queue} AND minute >= {this} - INTERVAL {MINUTES} MINUTE \
+         AND minute < {this}",
+        tables.of(&QUEUE_MINUTES)
+    );
+    ask("queue minutes", sql, |rows| {
+        let row = rows.one()?;
+        Ok((row.get("done")?, row.get("failed")?))
+    })
 }
 
 /// The workers of a queue that are registered, or died in the last day.
-struct AskWorkers<'a> {
-    tables: &'a Tables,
-    queue: u32,
-}
-
-impl Statement for AskWorkers<'_> {
-    type Answer = Vec<Worker>;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        let ago = |column: &str| format!("TIMESTAMPDIFF(MICROSECOND, {column}, UTC_TIMESTAMP(6))");
-        format!(
-            "/* dblock queue workers */ SELECT w.worker, w.host, w.pid, w.user, w.program, w.slots, {}, {}, {}, {}, \
-             (SELECT CAST(COALESCE(SUM(r.jobs), 0) AS UNSIGNED) FROM {} r WHERE r.worker = w.worker), \
-             w.expires_at IS NULL OR w.expires_at <= UTC_TIMESTAMP(6) FROM {} w FORCE INDEX (by_queue) WHERE w.queue = {} AND (w.expires_at IS NOT NULL \
-             OR w.expires_at IS NULL AND w.died = 1 AND w.gone_at > UTC_TIMESTAMP(6) - INTERVAL 1 DAY)",
-            micros("w.started_at"),
-            micros("w.renewed_at"),
-            ago("w.renewed_at"),
-            ago("w.started_at"),
-            self.tables.of(&RUNNING),
-            self.tables.of(&WORKERS),
-            self.queue
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let mut workers = Vec::new();
-        for row in rows {
-            let text = |column: usize, name: &str| {
-                let cut = |text: String| text.chars().take(WORKERS.width(name)).collect::<String>();
-                Ok::<_, Fault>(row.text(column)?.map(cut))
-            };
-            workers.push(Worker {
-                number: row.old(0)?.unwrap_or_default(),
-                host: text(1, "host")?,
-                pid: row.old(2)?,
-                user: text(3, "user")?,
-                program: text(4, "program")?,
-                slots: row.old(5)?.unwrap_or_default(),
-                started: time(row.old(6)?.unwrap_or_default()),
-                renewed: time(row.old(7)?.unwrap_or_default()),
-                renewed_ago: span(row.old(8)?.unwrap_or_default()),
-                started_ago: span(row.old(9)?.unwrap_or_default()),
-                running: row.old(10)?.unwrap_or_default(),
-                gone: row.old::<u8>(11)? == Some(1),
-            });
-        }
+fn ask_workers(tables: &Tables, queue: u32) -> Ask<'static, Vec<Worker>> {
+    let sql = format!(
+        "SELECT w.worker, w.host, w.pid, w.user, w.program, w.slots, {} AS started, {} AS renewed, {} AS renewed_ago, {} AS started_ago, \
+         (SELECT CAST(COALESCE(SUM(r.jobs), 0) AS UNSIGNED) FROM {} r WHERE r.worker = w.worker) AS running, \
+         w.expires_at IS NULL OR w.expires_at <= UTC_TIMESTAMP(6) AS is_gone FROM {} w FORCE INDEX (by_queue) WHERE w.queue = {queue} AND (w.expires_at IS NOT NULL \
+         OR w.expires_at IS NULL AND w.died = 1 AND w.gone_at > UTC_TIMESTAMP(6) - INTERVAL 1 DAY)",
+        micros("w.started_at"),
+        micros("w.renewed_at"),
+        micros_since("w.renewed_at"),
+        micros_since("w.started_at"),
+        tables.of(&RUNNING),
+        tables.of(&WORKERS)
+    );
+    let workers = ask("queue workers", sql, |rows| {
+        let mut workers: Vec<Worker> = rows.all(worker)?;
         workers.sort_by_key(|worker| worker.number);
         Ok(workers)
-    }
+    });
+    workers.up_to(LIST)
+}
+
+fn worker(row: &Row) -> Result<Worker, Fault> {
+    let at = |column| Ok::<_, Fault>(at(row, column)?.unwrap_or(SystemTime::UNIX_EPOCH));
+    let ago = |column| Ok::<_, Fault>(span(row.get::<Option<_>>(column)?.unwrap_or_default()));
+    Ok(Worker {
+        number: row.get("worker")?,
+        host: WORKERS.text("host", row)?,
+        pid: row.get("pid")?,
+        user: WORKERS.text("user", row)?,
+        program: WORKERS.text("program", row)?,
+        slots: row.get("slots")?,
+        started: at("started")?,
+        renewed: at("renewed")?,
+        renewed_ago: ago("renewed_ago")?,
+        started_ago: ago("started_ago")?,
+        running: row.get("running")?,
+        gone: row.get("is_gone")?,
+    })
 }

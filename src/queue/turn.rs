@@ -21,7 +21,8 @@ use super::Queue;
 use super::marks::above;
 use super::narrow::{by_key, carried, insert_into, running, running_by_turn};
 use super::payloads::{Stored, bytes_of_parts};
-use crate::db::{Fault, LIST, OldBatch, Reply, Row, Statement};
+use crate::db::sql::{after_seconds, numbers};
+use crate::db::{Ask, Batch, Fault, LIST, Row, Rows, ask, batch, named, no_answer};
 use crate::schema::{DUE, JOBS, QUEUE_MINUTES, QUEUES, RUNNING, Tables, WORKERS};
 
 /// How many characters of an error are kept.
@@ -191,7 +192,7 @@ impl Turn<'_> {
     }
 
     /// Asks whether the turn was carried out, and what it has claimed.
-    pub fn outcome(&self) -> [String; 2] {
+    fn outcome(&self) -> [String; 2] {
         [
             standing(self.tables, self.worker),
             // A block's payloads are read later. The first one is short enough to be sent twice.
@@ -210,7 +211,7 @@ impl Turn<'_> {
 /// Asks for the state of a worker's row.
 pub(super) fn standing(tables: &Tables, worker: u64) -> String {
     format!(
-        "SELECT w.turn, w.expires_at IS NOT NULL, q.paused_at IS NOT NULL, q.id IS NOT NULL AND q.deleted_at IS NULL \
+        "SELECT w.turn, w.expires_at IS NOT NULL AS lives, q.paused_at IS NOT NULL AS is_paused, q.id IS NOT NULL AND q.deleted_at IS NULL AS has_queue \
          FROM {} w LEFT JOIN {} q ON q.id = w.queue WHERE w.worker = {worker}",
         tables.of(&WORKERS),
         tables.of(&QUEUES)
@@ -218,38 +219,37 @@ pub(super) fn standing(tables: &Tables, worker: u64) -> String {
 }
 
 impl WorkerStatus {
-    /// Decodes the answer.
-    pub(super) fn decode(rows: &[Row]) -> Result<Self, Fault> {
-        let Some(row) = rows.first() else {
-            return Ok(Self::default());
-        };
-        let lives = row.old::<u8>(1)? == Some(1);
-        Ok(Self {
-            turn: row.old(0)?.filter(|_| lives),
-            is_paused: row.old::<u8>(2)? == Some(1),
-            has_queue: row.old::<u8>(3)? == Some(1),
-        })
+    /// Reads the answer.
+    pub(super) fn read(rows: Rows) -> Result<Self, Fault> {
+        let status = rows.optional(|row| {
+            let lives: bool = row.get("lives")?;
+            let turn: u64 = row.get("turn")?;
+            Ok(Self {
+                turn: lives.then_some(turn),
+                is_paused: row.get("is_paused")?,
+                has_queue: row.get("has_queue")?,
+            })
+        })?;
+        Ok(status.unwrap_or_default())
     }
 }
 
-impl OldBatch for Turn<'_> {
-    type Answer = TurnOver;
-
-    fn statements(&self) -> Vec<String> {
+impl Turn<'_> {
+    /// Carries it out.
+    pub fn batch(&self) -> Batch<'static, TurnOver> {
         let longer_timeout = self.was_idle.then(|| {
-            format!(
-                "/* dblock queue session */ SET SESSION wait_timeout = {}",
-                self.queue.ttl.as_secs()
-            )
+            let set = format!("SET SESSION wait_timeout = {}", self.queue.ttl.as_secs());
+            named("queue session", set)
         });
         let mut statements: Vec<_> = longer_timeout.into_iter().collect();
         statements.extend([
-            "/* dblock queue turn */ BEGIN".to_owned(),
+            named("queue turn", "BEGIN"),
             format!(
-                "UPDATE {} SET turn = {}, renewed_at = UTC_TIMESTAMP(6), expires_at = UTC_TIMESTAMP(6) + INTERVAL ttl_seconds SECOND \
+                "UPDATE {} SET turn = {}, renewed_at = UTC_TIMESTAMP(6), expires_at = {} \
                  WHERE worker = {} AND turn = {} AND expires_at IS NOT NULL",
                 self.table(&WORKERS),
                 self.number,
+                after_seconds("ttl_seconds"),
                 self.worker,
                 self.number - 1
             ),
@@ -266,107 +266,81 @@ impl OldBatch for Turn<'_> {
         statements.push("COMMIT".to_owned());
         let [standing, claimed] = self.outcome();
         statements.push(standing);
-        statements.extend(self.want.is_some().then_some(claimed));
-        statements
+        let wants = self.want.is_some();
+        statements.extend(wants.then_some(claimed));
+        Batch::written(statements).read_all(move |replies| match replies {
+            [.., standing, claimed] if wants => TurnOver::read(standing.rows(), claimed.rows()),
+            [.., standing] => Ok(TurnOver {
+                standing: WorkerStatus::read(standing.rows())?,
+                ..TurnOver::default()
+            }),
+            [] => Err(no_answer()),
+        })
     }
 
-    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<TurnOver, Fault> {
-        if let Some(fault) = fault {
-            return Err(fault);
-        }
-        let (claimed, before): (&[Row], _) = match (replies.split_last(), self.want.is_some()) {
-            (Some((claimed, before)), true) => (&claimed.rows, before),
-            _ => (&[], replies),
-        };
-        decode(before.last().map_or(&[], |reply| &reply.rows), claimed)
-    }
-}
-
-/// Looks up a turn whose answer was lost.
-pub struct AskTurn<'a>(pub &'a Turn<'a>);
-
-impl OldBatch for AskTurn<'_> {
-    type Answer = TurnOver;
-
-    fn statements(&self) -> Vec<String> {
-        let [standing, claimed] = self.0.outcome();
-        vec![format!("/* dblock queue ask turn */ {standing}"), claimed]
-    }
-
-    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<TurnOver, Fault> {
-        match (replies, fault) {
-            ([standing, claimed], None) => decode(&standing.rows, &claimed.rows),
-            (_, fault) => Err(fault.unwrap_or_else(|| Fault::Gone("no answer".to_owned()))),
-        }
+    /// Looks it up, after its answer was lost.
+    pub fn look_up(&self) -> Batch<'static, TurnOver> {
+        batch("queue ask turn", self.outcome().to_vec()).read_all(|replies| match replies {
+            [standing, claimed] => TurnOver::read(standing.rows(), claimed.rows()),
+            _ => Err(no_answer()),
+        })
     }
 }
 
 /// Everything that a worker has claimed.
-pub struct AskRunning<'a> {
-    /// dblock's tables.
-    pub tables: &'a Tables,
-    /// The worker's number.
-    pub worker: u64,
-}
-
-impl Statement for AskRunning<'_> {
-    type Answer = Vec<Unit>;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock queue ask running */ SELECT {UNIT} FROM {} LEFT JOIN {} j ON j.id = r.job WHERE r.worker = {}",
-            running(self.tables),
-            self.tables.of(&JOBS),
-            self.worker
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        rows.iter().map(decode_unit).collect()
-    }
+pub fn ask_running(tables: &Tables, worker: u64) -> Ask<'static, Vec<Unit>> {
+    let sql = format!(
+        "SELECT {UNIT} FROM {} LEFT JOIN {} j ON j.id = r.job WHERE r.worker = {worker}",
+        running(tables),
+        tables.of(&JOBS)
+    );
+    ask("queue ask running", sql, |rows| rows.all(Unit::read)).up_to(LIST)
 }
 
 /// The columns of a unit.
-const UNIT: &str = "r.job, r.last_job, r.block, r.attempt, r.fence, r.every_us IS NOT NULL, j.job_key IS NOT NULL, j.parts, LENGTH(j.payload)";
+const UNIT: &str = "r.job, r.last_job, r.block, r.attempt, r.fence, r.every_us IS NOT NULL AS repeats, j.job_key IS NOT NULL AS has_key, \
+     j.parts, LENGTH(j.payload) AS bytes";
 
-fn decode_unit(row: &Row) -> Result<Unit, Fault> {
-    let parts: Option<u32> = row.old(7)?;
-    let block = row.old(2)?.unwrap_or_default();
-    let in_row: u64 = row.old(8)?.unwrap_or_default();
-    Ok(Unit {
-        job: row.old(0)?.unwrap_or_default(),
-        last_job: row.old(1)?.unwrap_or_default(),
-        block,
-        attempt: row.old(3)?.unwrap_or(1),
-        fence: row.old(4)?.unwrap_or_default(),
-        repeats: row.old::<u8>(5)? == Some(1),
-        has_key: row.old::<u8>(6)? == Some(1),
-        // For a block this is only known once its jobs are read.
-        has_parts: block != 0 || parts.is_some_and(|parts| parts > 0),
-        bytes: in_row.saturating_add(bytes_of_parts(parts.unwrap_or_default())),
-    })
+impl Unit {
+    fn read(row: &Row) -> Result<Self, Fault> {
+        let block = row.get("block")?;
+        let parts: Option<u32> = row.get("parts")?;
+        let in_row: Option<u64> = row.get("bytes")?;
+        let in_parts = bytes_of_parts(parts.unwrap_or_default());
+        Ok(Self {
+            job: row.get("job")?,
+            last_job: row.get("last_job")?,
+            block,
+            attempt: row.get("attempt")?,
+            fence: row.get("fence")?,
+            repeats: row.get("repeats")?,
+            has_key: row.get("has_key")?,
+            // For a block this is only known once its jobs are read.
+            has_parts: block != 0 || parts.is_some_and(|parts| parts > 0),
+            bytes: in_row.unwrap_or_default().saturating_add(in_parts),
+        })
+    }
 }
 
-fn decode(standing: &[Row], claimed: &[Row]) -> Result<TurnOver, Fault> {
-    let mut units = Vec::new();
-    for row in claimed {
-        let priority: i32 = row.old(12)?.unwrap_or_default();
-        units.push((priority, decode_unit(row)?, Stored::decode(row, 9)?));
+impl TurnOver {
+    fn read(standing: Rows, claimed: Rows) -> Result<Self, Fault> {
+        let mut units: Vec<(i32, Unit, Option<Stored>)> = claimed.all(|row| {
+            let priority = row.get("priority")?;
+            Ok((priority, Unit::read(row)?, Stored::read(row)?))
+        })?;
+        // Sorting on the server would include the payloads.
+        units.sort_by_key(|(priority, unit, ..)| (*priority, unit.job));
+        let places = units
+            .iter()
+            .map(|(priority, unit, ..)| (*priority, unit.job));
+        let places = places.collect();
+        let claimed = units.into_iter().map(|(_, unit, payload)| (unit, payload));
+        Ok(Self {
+            standing: WorkerStatus::read(standing)?,
+            claimed: claimed.collect(),
+            places,
+        })
     }
-    // Sorting on the server would include the payloads.
-    units.sort_by_key(|(priority, unit, ..)| (*priority, unit.job));
-    let places = units
-        .iter()
-        .map(|(priority, unit, ..)| (*priority, unit.job));
-    let places = places.collect();
-    let claimed = units.into_iter().map(|(_, unit, payload)| (unit, payload));
-    Ok(TurnOver {
-        standing: WorkerStatus::decode(standing)?,
-        claimed: claimed.collect(),
-        places,
-    })
 }
 
 fn among_jobs(jobs: &[(i32, u64)]) -> String {
@@ -375,13 +349,8 @@ fn among_jobs(jobs: &[(i32, u64)]) -> String {
     priorities.dedup();
     let each = priorities.iter().map(|priority| {
         let of = jobs.iter().filter(|(of, _)| of == priority);
-        let of: Vec<u64> = of.map(|(_, job)| *job).collect();
-        format!("d.priority = {priority} AND d.job IN ({})", numbers(&of))
+        let of = of.map(|(_, job)| *job);
+        format!("d.priority = {priority} AND d.job IN ({})", numbers(of))
     });
     each.collect::<Vec<_>>().join(" OR ")
-}
-
-fn numbers(jobs: &[u64]) -> String {
-    let jobs: Vec<_> = jobs.iter().map(u64::to_string).collect();
-    jobs.join(",")
 }

@@ -2,7 +2,8 @@
 
 use super::Queue;
 use super::turn::{WorkerStatus, standing};
-use crate::db::{Fault, OldBatch, Plain, Reply, Row, Statement, first_value, text_literal};
+use crate::db::sql::after_seconds;
+use crate::db::{Ask, Batch, ask_value, batch, command, no_answer, text_literal};
 use crate::schema::{RUNNING, Tables, WORKERS};
 
 /// The facts that a worker registers.
@@ -23,119 +24,68 @@ pub struct WorkerFacts {
 }
 
 /// Registers a worker. Returns its number.
-#[derive(Clone, Copy)]
-pub struct Register<'a> {
-    /// dblock's tables.
-    pub tables: &'a Tables,
-    /// The queue.
-    pub queue: &'a Queue,
-    /// The worker.
-    pub facts: &'a WorkerFacts,
-}
-
-impl OldBatch for Register<'_> {
-    type Answer = u64;
-
-    fn statements(&self) -> Vec<String> {
-        let (workers, facts) = (self.tables.of(&WORKERS), self.facts);
-        let run = text_literal(&facts.run);
-        vec![
-            format!(
-                "/* dblock queue register */ INSERT INTO {workers} (run, queue, host, pid, user, program, slots, ttl_seconds, started_at, renewed_at, expires_at) \
-                 VALUES ({run}, {}, {}, {}, {}, {}, {}, {ttl}, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), \
-                 UTC_TIMESTAMP(6) + INTERVAL {ttl} SECOND)",
-                self.queue.id,
-                text_literal(&facts.host),
-                facts.pid,
-                text_literal(&facts.user),
-                text_literal(&facts.program),
-                facts.slots,
-                ttl = self.queue.ttl.as_secs()
-            ),
-            "SELECT LAST_INSERT_ID()".to_owned(),
-        ]
-    }
-
-    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<u64, Fault> {
-        if let Some(fault) = fault {
-            return Err(fault);
-        }
-        let number = replies
-            .last()
-            .map_or(Ok(None), |reply| first_value(&reply.rows))?;
-        number.ok_or_else(|| Fault::Gone("no answer".to_owned()))
-    }
+pub fn register(tables: &Tables, queue: &Queue, facts: &WorkerFacts) -> Batch<'static, u64> {
+    let ttl = queue.ttl.as_secs();
+    let insert = format!(
+        "INSERT INTO {} (run, queue, host, pid, user, program, slots, ttl_seconds, started_at, renewed_at, expires_at) \
+         VALUES ({}, {}, {}, {}, {}, {}, {}, {ttl}, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), \
+         {})",
+        tables.of(&WORKERS),
+        text_literal(&facts.run),
+        queue.id,
+        text_literal(&facts.host),
+        facts.pid,
+        text_literal(&facts.user),
+        text_literal(&facts.program),
+        facts.slots,
+        after_seconds(ttl)
+    );
+    let statements = vec![insert, "SELECT LAST_INSERT_ID()".to_owned()];
+    batch("queue register", statements).read_last(|rows| rows.value()?.ok_or_else(no_answer))
 }
 
 /// Finds a registration whose answer was lost. Returns the worker's number.
-pub struct FindRegistration<'a>(pub Register<'a>);
-
-impl Statement for FindRegistration<'_> {
-    type Answer = Option<u64>;
-
-    fn sql(&self) -> String {
-        let Register {
-            tables,
-            queue,
-            facts,
-        } = self.0;
-        format!(
-            "/* dblock queue find registration */ SELECT worker FROM {} WHERE queue = {} AND expires_at > UTC_TIMESTAMP(6) AND run = {} \
-             AND turn = 0 LIMIT 1",
-            tables.of(&WORKERS),
-            queue.id,
-            text_literal(&facts.run)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Option<u64>, Fault> {
-        first_value(rows)
-    }
+pub fn find_registration(
+    tables: &Tables,
+    queue: &Queue,
+    facts: &WorkerFacts,
+) -> Ask<'static, Option<u64>> {
+    let sql = format!(
+        "SELECT worker FROM {} WHERE queue = {} AND expires_at > UTC_TIMESTAMP(6) AND run = {} \
+         AND turn = 0 LIMIT 1",
+        tables.of(&WORKERS),
+        queue.id,
+        text_literal(&facts.run)
+    );
+    ask_value("queue find registration", sql)
 }
 
-/// Renews a worker's lease.
-pub struct Renew<'a> {
-    /// dblock's tables.
-    pub tables: &'a Tables,
-    /// The worker's number.
-    pub worker: u64,
-    /// Whether a new claimer takes over. This increases the turn's number by one, so that a late turn of the dead claimer changes nothing.
-    pub takes_over: bool,
-}
-
-impl OldBatch for Renew<'_> {
-    type Answer = WorkerStatus;
-
-    fn statements(&self) -> Vec<String> {
-        vec![
-            format!(
-                "/* dblock queue renew */ UPDATE {} SET turn = turn + {}, renewed_at = UTC_TIMESTAMP(6), \
-                 expires_at = UTC_TIMESTAMP(6) + INTERVAL ttl_seconds SECOND WHERE worker = {} AND expires_at IS NOT NULL",
-                self.tables.of(&WORKERS),
-                u8::from(self.takes_over),
-                self.worker
-            ),
-            standing(self.tables, self.worker),
-        ]
-    }
-
-    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<WorkerStatus, Fault> {
-        match (replies, fault) {
-            ([_, reply], None) => WorkerStatus::decode(&reply.rows),
-            (_, fault) => Err(fault.unwrap_or_else(|| Fault::Gone("no answer".to_owned()))),
-        }
-    }
+/// Renews a worker's lease. `takes_over`: a new claimer takes over. This increases the turn's number by one, so that a late turn of the
+/// dead claimer changes nothing.
+pub fn renew(tables: &Tables, worker: u64, takes_over: bool) -> Batch<'static, WorkerStatus> {
+    let update = format!(
+        "UPDATE {} SET turn = turn + {}, renewed_at = UTC_TIMESTAMP(6), \
+         expires_at = {} WHERE worker = {worker} AND expires_at IS NOT NULL",
+        tables.of(&WORKERS),
+        u8::from(takes_over),
+        after_seconds("ttl_seconds")
+    );
+    let statements = vec![update, standing(tables, worker)];
+    batch("queue renew", statements).read_last(WorkerStatus::read)
 }
 
 /// Deregisters a worker. If it unexpectedly still has jobs, its lease ends at once, so that others rescue them.
-pub fn deregister(tables: &Tables, worker: u64) -> Plain {
+pub fn deregister(tables: &Tables, worker: u64) -> Ask<'static, ()> {
     let has_some = format!(
         "EXISTS (SELECT 1 FROM {} WHERE worker = {worker})",
         tables.of(&RUNNING)
     );
-    Plain(format!(
-        "/* dblock queue deregister */ UPDATE {} SET expires_at = IF({has_some}, UTC_TIMESTAMP(6), NULL), gone_at = UTC_TIMESTAMP(6) \
+    command(
+        "queue deregister",
+        format!(
+            "UPDATE {} SET expires_at = IF({has_some}, UTC_TIMESTAMP(6), NULL), gone_at = UTC_TIMESTAMP(6) \
          WHERE worker = {worker} AND expires_at IS NOT NULL",
-        tables.of(&WORKERS)
-    ))
+            tables.of(&WORKERS)
+        ),
+    )
 }

@@ -27,7 +27,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
 use crate::base::processes::Processes;
 use crate::base::text::in_words;
-use crate::db::{Connector, Fault, Plain, Session, may_pass};
+use crate::db::{Connector, Fault, Session, command, may_pass};
 use crate::isolated::link::{Link, Next, cut, next};
 use crate::isolated::process::{detach, die_with, fork_isolated, harden};
 use crate::lock::{Introduction, Lease};
@@ -640,7 +640,7 @@ impl Claimer<'_> {
             Ok(answer) => return Ok(Some(answer)),
             Err(fault) => tables.explain(fault),
         };
-        let rolls_back = Plain("/* dblock queue roll back */ ROLLBACK".to_owned());
+        let rolls_back = command("queue roll back", "ROLLBACK");
         match fault {
             Fault::Final(failure) => self.endure(failure).map(|()| None),
             Fault::NoRoom(cause) if session.run(&rolls_back).is_ok() => {

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::{Put, Putter};
-use crate::db::{Fault, OldBatch, Reply, Session, text_literal};
-use crate::queue::entries::moment;
+use crate::db::sql::{after, moment, optional_number, optional_text, write_bytes};
+use crate::db::{Batch, Fault, Session, named, text_literal};
 use crate::queue::jobs::Due;
 use crate::queue::queues::Claim;
 use crate::queue::wake::wake;
@@ -28,6 +28,9 @@ const REST: usize = 6 * 1024;
 pub(super) fn part_of(packet: usize) -> usize {
     (packet.saturating_sub(REST) / 2).clamp(512, PART)
 }
+
+/// The name of its statements.
+const NAME: &str = "queue put";
 
 const COMMIT: &str = "COMMIT";
 
@@ -77,11 +80,7 @@ impl Putter<'_> {
             statements.push(wake(self.tables.database(), &self.queue.name));
         }
         let jobs = u32::try_from(payloads.len()).unwrap_or(u32::MAX);
-        session.run_batch(&LastPacket {
-            statements,
-            commit,
-            jobs,
-        })
+        session.run_batch(&last_packet(statements, commit, jobs))
     }
 
     /// Begins the transaction, and inserts the jobs without long payloads.
@@ -93,8 +92,7 @@ impl Putter<'_> {
             text_literal(&self.queue.name),
             self.queue.id
         );
-        let key = self.traits.key.as_deref();
-        let key = key.map_or_else(|| "NULL".to_owned(), text_literal);
+        let key = optional_text(self.traits.key.as_deref());
         let (queue, priority, block) = (self.queue.id, self.traits.priority, self.block);
         let mut insert = format!(
             "INSERT INTO {} (queue, shard, priority, block, payload, parts, job_key, put_at) VALUES ",
@@ -105,7 +103,7 @@ impl Putter<'_> {
             let comma = if number == 0 { "" } else { "," };
             let _ = write!(insert, "{comma}({queue},{shard},{priority},{block},");
             if payload.len() <= self.longest_inline() {
-                literal(&mut insert, payload);
+                write_bytes(&mut insert, payload);
                 insert.push_str(",0");
             } else {
                 let _ = write!(insert, "NULL,{}", payload.len().div_ceil(self.part));
@@ -113,7 +111,7 @@ impl Putter<'_> {
             let _ = write!(insert, ",{key},UTC_TIMESTAMP(6))");
         }
         vec![
-            "/* dblock queue put */ BEGIN".to_owned(),
+            named(NAME, "BEGIN"),
             of_queue,
             insert,
             // The ids of rows inserted by one statement are this step apart.
@@ -123,10 +121,11 @@ impl Putter<'_> {
 
     /// Inserts the parts of long payloads, some in each packet.
     fn send_parts(&self, session: &mut Session, payloads: &[&[u8]]) -> Result<(), Fault> {
-        let begin = format!(
-            "/* dblock queue put */ INSERT INTO {} (job, part, data) VALUES ",
+        let insert = format!(
+            "INSERT INTO {} (job, part, data) VALUES ",
             self.tables.of(&JOB_PARTS)
         );
+        let begin = named(NAME, insert);
         let (mut packet, mut bytes) = (String::new(), 0);
         for (number, payload) in payloads.iter().enumerate() {
             if payload.len() <= self.longest_inline() {
@@ -139,7 +138,7 @@ impl Putter<'_> {
                 }
                 packet.push_str(if bytes == 0 { &begin } else { "," });
                 let _ = write!(packet, "(@first + {number} * @step,{part},");
-                literal(&mut packet, data);
+                write_bytes(&mut packet, data);
                 packet.push(')');
                 bytes += data.len();
             }
@@ -181,17 +180,11 @@ impl Putter<'_> {
     fn narrow(&self, jobs: usize) -> String {
         let (table, due_at) = match self.traits.due {
             Due::Now => (&DUE, "UTC_TIMESTAMP(6)".to_owned()),
-            Due::After(span) => (
-                &DELAYED,
-                format!(
-                    "UTC_TIMESTAMP(6) + INTERVAL {} MICROSECOND",
-                    span.as_micros()
-                ),
-            ),
+            Due::After(span) => (&DELAYED, after(span)),
             Due::At(micros) => (&DELAYED, moment(micros)),
         };
         let every = self.traits.every;
-        let every = every.map_or_else(|| "NULL".to_owned(), |span| span.as_micros().to_string());
+        let every = optional_number(every.map(|span| span.as_micros()));
         let into = format!(
             "INSERT INTO {} (queue, shard, priority, job, last_job, block, jobs, every_us, due_at)",
             self.tables.of(table)
@@ -225,75 +218,37 @@ impl Putter<'_> {
     }
 }
 
-/// Bytes as an SQL literal.
-fn literal(sql: &mut String, bytes: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    sql.push_str("_binary x'");
-    for byte in bytes {
-        sql.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        sql.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
-    sql.push('\'');
-}
-
 /// Puts the transaction's name in front of a packet.
 fn name(statements: &mut [String]) {
     if let Some(first) = statements.first_mut()
         && !first.starts_with("/*")
     {
-        first.insert_str(0, "/* dblock queue put */ ");
+        *first = named(NAME, &first);
     }
 }
 
 /// Sends a packet that is not the last of the transaction.
 fn send(session: &mut Session, statements: Vec<String>) -> Result<(), Fault> {
-    session.run_batch(&Packet(statements))
+    session.run_batch(&Batch::written(statements))
 }
 
-struct Packet(Vec<String>);
-
-impl OldBatch for Packet {
-    type Answer = ();
-
-    fn statements(&self) -> Vec<String> {
-        self.0.clone()
-    }
-
-    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
-        fault.map_or(Ok(()), Err)
-    }
-}
-
-/// The last packet of the transaction.
-struct LastPacket {
-    statements: Vec<String>,
-    /// The index of the COMMIT.
-    commit: usize,
-    jobs: u32,
-}
-
-impl OldBatch for LastPacket {
-    type Answer = Put;
-
-    fn statements(&self) -> Vec<String> {
-        self.statements.clone()
-    }
-
-    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Put, Fault> {
+/// The last packet of a transaction that puts so many jobs, with the place of its COMMIT. The caller looks up what became of it if the
+/// answer lacks the ids.
+fn last_packet(statements: Vec<String>, commit: usize, jobs: u32) -> Batch<'static, Put> {
+    Batch::written(statements).read(move |replies, fault| {
         // The statement after the ids only wakes a worker.
-        if let Some(row) = replies
-            .get(self.commit + 1)
-            .and_then(|reply| reply.rows.first())
-        {
-            let first = row.old(0)?.unwrap_or_default();
-            let step = row.old(1)?.unwrap_or(1);
-            return Ok(Put {
-                first,
-                step,
-                jobs: self.jobs,
-            });
+        let ids = replies.get(commit + 1);
+        let put = ids.map(|ids| {
+            ids.rows().optional(|row| {
+                let (first, step) = row.columns()?;
+                Ok(Put { first, step, jobs })
+            })
+        });
+        match put.transpose()?.flatten() {
+            Some(put) => Ok(put),
+            None => {
+                Err(fault.unwrap_or_else(|| Fault::Interrupted("the ids are missing".to_owned())))
+            }
         }
-        // The caller looks up what became of it.
-        Err(fault.unwrap_or_else(|| Fault::Interrupted("the ids are missing".to_owned())))
-    }
+    })
 }

@@ -4,21 +4,14 @@ use super::super::narrow::insert_into;
 use super::deletions::Which;
 use super::moves::{among_claims, claim_of, error_literal};
 use super::{Ended, JobEnd, Turn};
+use crate::db::sql::after;
 use crate::schema::{DEAD, DELAYED, DONE, DUE, JOBS};
 use std::fmt::Write;
-use std::time::Duration;
 
 /// Missed periods of a repeating job collapse into one run. An application may have written any period: it counts as one from a microsecond
 /// to a hundred years.
 const NEXT_DUE: &str = "r.due_at + INTERVAL (LEAST(GREATEST(r.every_us, 1), 3155760000000000) * GREATEST(1, GREATEST(0, \
      TIMESTAMPDIFF(MICROSECOND, r.due_at, UTC_TIMESTAMP(6))) DIV LEAST(GREATEST(r.every_us, 1), 3155760000000000))) MICROSECOND";
-
-fn after(delay: Duration) -> String {
-    format!(
-        "UTC_TIMESTAMP(6) + INTERVAL {} MICROSECOND",
-        delay.as_micros()
-    )
-}
 
 impl Turn<'_> {
     /// The statements that record the outcomes.

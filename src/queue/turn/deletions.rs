@@ -1,7 +1,8 @@
 //! The statements that delete done or canceled jobs, with everything that belongs to them.
 
 use super::moves::singles;
-use super::{Ended, Turn, Unit, numbers};
+use super::{Ended, Turn, Unit};
+use crate::db::sql::numbers;
 use crate::schema::{JOB_KEYS, JOB_PARTS, JOBS};
 
 /// Jobs of a block.
@@ -72,7 +73,7 @@ impl Turn<'_> {
         let which = match which {
             Which::All => all,
             Which::Canceled => format!("{all} AND j.canceled_at IS NOT NULL"),
-            Which::These(jobs) => format!("j.id IN ({})", numbers(jobs)),
+            Which::These(jobs) => format!("j.id IN ({})", numbers(jobs.iter().copied())),
         };
         let of = format!("{} AND {which} AND j.block = r.block", self.of_unit(unit));
         let (running, jobs) = (self.running(), self.by_key(&JOBS, "j"));

@@ -1,7 +1,8 @@
 //! The statements that move a worker's running jobs to other narrow tables, and record errors.
 
 use super::super::narrow::{by_key, carried, insert_into, running};
-use super::{Ended, JobEnd, LONGEST_ERROR, Turn, Unit, numbers};
+use super::{Ended, JobEnd, LONGEST_ERROR, Turn, Unit};
+use crate::db::sql::numbers;
 use crate::db::text_literal;
 use crate::schema::{JOBS, Table};
 use std::fmt::Write;
@@ -25,8 +26,8 @@ pub(super) fn among_claims(units: &[&Ended]) -> String {
     fences.dedup();
     let each = fences.iter().map(|fence| {
         let of = units.iter().filter(|ended| ended.unit.fence == *fence);
-        let of: Vec<u64> = of.map(|ended| ended.unit.job).collect();
-        format!("r.fence = {fence} AND r.job IN ({})", numbers(&of))
+        let of = of.map(|ended| ended.unit.job);
+        format!("r.fence = {fence} AND r.job IN ({})", numbers(of))
     });
     each.collect::<Vec<_>>().join(" OR ")
 }

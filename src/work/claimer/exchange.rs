@@ -5,8 +5,7 @@ use super::super::message::FromClaimer;
 use super::{Claimer, LONGEST_PAUSE, LOOK_INTERVAL, SHORTEST_PAUSE, Stop, Timeout, sleep_longer};
 use crate::base::clock::Moment;
 use crate::queue::{
-    AskCandidates, AskShards, AskTurn, Claim, Ended, Exchange, JobEnd, Step, Turn, TurnOver,
-    Verdict, Want,
+    Claim, Ended, Exchange, JobEnd, Step, Turn, TurnOver, Verdict, Want, ask_candidates, ask_shards,
 };
 
 /// Without `SKIP LOCKED`, a claim picks from this many times as many candidates as it wants.
@@ -86,10 +85,7 @@ impl Claimer<'_> {
             return Ok(claimed);
         }
         let (tables, queue) = (self.tables.clone(), self.worker()?.queue.clone());
-        let ask = AskShards {
-            tables: &tables,
-            queue: &queue,
-        };
+        let ask = ask_shards(&tables, &queue);
         let mut shards = self.ask(|session| session.run(&ask))?.unwrap_or_default();
         let offset = usize::from(shard) % shards.len().max(1);
         shards.rotate_left(offset);
@@ -184,12 +180,8 @@ impl Claimer<'_> {
             }));
         }
         let tables = self.tables.clone();
-        let ask = AskCandidates {
-            tables: &tables,
-            queue: &queue,
-            shard,
-            limit: limit.saturating_mul(CANDIDATES),
-        };
+        let candidates = limit.saturating_mul(CANDIDATES);
+        let ask = ask_candidates(&tables, &queue, shard, candidates);
         let mut among = self.ask(|session| session.run(&ask))?.unwrap_or_default();
         while among.len() > limit as usize {
             let at = usize::from(chance_below(u16::try_from(among.len()).unwrap_or(u16::MAX)));
@@ -231,8 +223,8 @@ impl Claimer<'_> {
                 was_idle: self.timeout != Timeout::OfLease,
             };
             let asked = self.ask(|session| match exchange.step() {
-                Step::CarryOut => session.run_batch(&turn),
-                Step::LookUp => session.run_batch(&AskTurn(&turn)),
+                Step::CarryOut => session.run_batch(&turn.batch()),
+                Step::LookUp => session.run_batch(&turn.look_up()),
             });
             let asked = asked.and_then(|over| match over {
                 // Without an answer to the turn, only this renews the lease.

@@ -8,7 +8,7 @@ use crate::base::clock::{Moment, by_chance};
 use crate::base::log::Level;
 use crate::base::text::counted;
 use crate::db::{Fault, Session};
-use crate::queue::{self, AwaitHead, Idle, LookOrSleep};
+use crate::queue::{self, Idle, await_head, look_or_sleep};
 use std::time::Duration;
 
 impl Claimer<'_> {
@@ -20,12 +20,7 @@ impl Claimer<'_> {
         self.looked = Moment::now();
         let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
         let tables = self.tables.clone();
-        let look = LookOrSleep {
-            tables: &tables,
-            queue: &queue,
-            worker,
-            limit: Duration::ZERO,
-        };
+        let look = look_or_sleep(&tables, &queue, worker, Duration::ZERO);
         let Some(idle) = self.ask(|session| session.run(&look))? else {
             return Ok(true);
         };
@@ -105,14 +100,11 @@ impl Claimer<'_> {
             return Ok(false);
         }
         if !matches!(self.head, Head::Holds | Head::WithoutLock) {
-            let lock = self.lock.clone();
-            let head = AwaitHead {
-                lock: &lock,
-                limit: left.min(LONGEST_WAIT).as_secs().max(1),
-                sets_timeout: self.timeout != Timeout::Short,
-            };
+            let limit = left.min(LONGEST_WAIT).as_secs().max(1);
+            let sets_timeout = self.timeout != Timeout::Short;
+            let head = await_head(&self.lock, limit, sets_timeout);
             self.head = Head::Unknown;
-            if head.sets_timeout {
+            if sets_timeout {
                 self.timeout = Timeout::Unknown;
             }
             let waited = self.ask(|session| match session.run_batch(&head) {
@@ -139,12 +131,7 @@ impl Claimer<'_> {
                     Moment::now() - by_chance(PRUNE_INTERVAL * 2).saturating_sub(PRUNE_INTERVAL);
             }
         }
-        let look = LookOrSleep {
-            tables: &tables,
-            queue: &queue,
-            worker,
-            limit: LOOK_INTERVAL.min(left),
-        };
+        let look = look_or_sleep(&tables, &queue, worker, LOOK_INTERVAL.min(left));
         let look = |session: &mut Session| match session.run(&look) {
             // No transaction is open, so there is nothing to roll back.
             Err(Fault::Interrupted(_)) => Ok(None),

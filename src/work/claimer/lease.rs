@@ -6,7 +6,7 @@ use super::{Claimer, SHORTEST_PAUSE, Stop, Worker, sleep_longer};
 use crate::base::clock::Moment;
 use crate::base::exit::{Failure, Reason};
 use crate::lock::Lease;
-use crate::queue::{self, AskRunning, Ended, FindRegistration, JobEnd, Register, Renew, Unit};
+use crate::queue::{self, Ended, JobEnd, Unit, ask_running, find_registration, register};
 
 /// Most claims in one message.
 const NAMED_AT_ONCE: usize = 200;
@@ -33,17 +33,13 @@ impl Claimer<'_> {
                 return Err(Stop::Lost);
             };
             let (tables, facts, queue) = (self.tables.clone(), self.facts, opened.queue);
-            let register = Register {
-                tables: &tables,
-                queue: &queue,
-                facts,
-            };
+            let register = register(&tables, &queue, facts);
             let mut pause = SHORTEST_PAUSE;
             let (number, sent) = loop {
                 let sent = Moment::now();
                 let mut number = self.ask(|session| session.run_batch(&register))?;
                 if number.is_none() {
-                    let find = FindRegistration(register);
+                    let find = find_registration(&tables, &queue, facts);
                     number = self.ask_until_answered(|session| session.run(&find))?;
                 }
                 if let Some(number) = number {
@@ -89,10 +85,7 @@ impl Claimer<'_> {
     /// worker's any more.
     pub(super) fn return_unknown(&mut self, known: &[(u64, u64)]) -> Result<(), Stop> {
         let tables = self.tables.clone();
-        let ask = AskRunning {
-            tables: &tables,
-            worker: self.worker()?.number,
-        };
+        let ask = ask_running(&tables, self.worker()?.number);
         let units = self.ask_until_answered(|session| session.run(&ask))?;
         let is_gone = |(job, fence): &&(u64, u64)| {
             let mut units = units.iter();
@@ -127,11 +120,7 @@ impl Claimer<'_> {
             return Ok(());
         }
         let tables = self.tables.clone();
-        let renew = Renew {
-            tables: &tables,
-            worker: worker.number,
-            takes_over: false,
-        };
+        let renew = queue::renew(&tables, worker.number, false);
         let sent = Moment::now();
         match self.ask(|session| session.run_batch(&renew))? {
             Some(standing) if standing.turn.is_none() => return Err(Stop::Lost),
@@ -161,11 +150,7 @@ impl Claimer<'_> {
         let worker = self.worker()?;
         let (number, takes_over) = (worker.number, worker.lease.is_none());
         let tables = self.tables.clone();
-        let renew = Renew {
-            tables: &tables,
-            worker: number,
-            takes_over,
-        };
+        let renew = queue::renew(&tables, number, takes_over);
         let mut pause = SHORTEST_PAUSE;
         loop {
             let sent = Moment::now();

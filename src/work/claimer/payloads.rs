@@ -5,7 +5,7 @@ use super::super::payload;
 use super::{Claimer, Stop};
 use crate::base::exit::{Failure, Reason};
 use crate::base::text::in_words;
-use crate::queue::{Ended, JobEnd, ReadBlock, ReadPiece, Stored, TurnOver, Unit};
+use crate::queue::{Ended, JobEnd, Stored, TurnOver, Unit, read_block, read_piece};
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::os::fd::AsFd;
@@ -117,11 +117,7 @@ impl Claimer<'_> {
         let tables = self.tables.clone();
         let mut is_whole = payload.is_some();
         for piece in payload.iter().flat_map(|payload| payload.pieces()) {
-            let read = ReadPiece {
-                tables: &tables,
-                job,
-                piece,
-            };
+            let read = read_piece(&tables, job, piece);
             let bytes = self.ask_until_answered(|session| session.run(&read))?;
             let Some(bytes) = bytes else {
                 is_whole = false;
@@ -155,13 +151,8 @@ impl Claimer<'_> {
         let (mut in_parts, mut bytes) = (false, 0u64);
         let mut from = unit.job;
         loop {
-            let read = ReadBlock {
-                tables: &tables,
-                jobs: (from, unit.last_job),
-                block: unit.block,
-                queue,
-                limit: JOBS_READ,
-            };
+            let range = (from, unit.last_job);
+            let read = read_block(&tables, queue, unit.block, range, JOBS_READ);
             let found = self.ask_until_answered(|session| session.run(&read))?;
             for job in &found {
                 if !job.has_queue {

@@ -6,7 +6,7 @@ use super::super::Until;
 use super::exchange::chance_below;
 use super::{Claimer, SHORTEST_PAUSE, Stop, sleep_longer};
 use crate::base::clock::Moment;
-use crate::queue::{self, Idle, LookOrSleep, Pruned};
+use crate::queue::{self, Idle, Pruned, look_or_sleep};
 
 /// The interval between checks for expired rows, if the last check found no more.
 pub(super) const PRUNE_INTERVAL: Duration = Duration::from_secs(10);
@@ -209,12 +209,7 @@ impl Claimer<'_> {
     fn is_something_due(&mut self) -> Result<bool, Stop> {
         let (worker, queue) = (self.worker()?.number, self.worker()?.queue.clone());
         let tables = self.tables.clone();
-        let look = LookOrSleep {
-            tables: &tables,
-            queue: &queue,
-            worker,
-            limit: Duration::ZERO,
-        };
+        let look = look_or_sleep(&tables, &queue, worker, Duration::ZERO);
         let idle = self.ask(|session| session.run(&look))?;
         Ok(idle.is_none_or(|idle| {
             let Idle {

@@ -19,7 +19,7 @@ use crate::isolated::process::{detach_with_descriptors, harden};
 use crate::isolated::query::Message;
 use crate::lock::{DEFAULT_TTL, Introduction};
 use crate::queue::{
-    AskPacket, FindQueue, For, Outcome, Putter, missing_queue, no_such_queue, open,
+    For, Outcome, Putter, ask_packet, find_queue, missing_queue, no_such_queue, open,
 };
 use crate::schema::Tables;
 use crate::settings::Common;
@@ -63,10 +63,7 @@ pub(super) fn feed(
     let (queue, server) = loop {
         let session = feeder.session(begun)?;
         let server = session.to_string();
-        match session.run(&FindQueue {
-            tables: &tables,
-            name: &put.queue,
-        }) {
+        match session.run(&find_queue(&tables, &put.queue)) {
             Ok(Some(queue)) => break (queue, server),
             Ok(None) => return Err(feeder.missing_queue()),
             Err(fault) => feeder.failed(fault, begun)?,
@@ -150,7 +147,7 @@ impl Feeder<'_> {
         if self.packet.is_none() {
             // If the session fails here, the put reports the fault.
             let session = self.session.as_mut();
-            self.packet = session.and_then(|session| session.run(&AskPacket).ok().flatten());
+            self.packet = session.and_then(|session| session.run(&ask_packet()).ok().flatten());
             if let Some(packet) = self.packet {
                 putter.limit_packets(packet);
             }
