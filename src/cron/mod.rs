@@ -38,9 +38,9 @@ pub use rules::{
 pub use schedule::{Schedule, Tick, tick_in_micros};
 pub use spread::{fraction, hash, preferred};
 pub use store::{
-    Abandon, AskFileBefore, AskJobs, AskRun, Claim, DaemonFacts, Definition, Finish, JobRow,
-    LastRun, Listed, ListedDaemon, ListedJob, ListedTick, Look, Publish, Register, Retake, Retire,
-    RunState, Settle, Step, TickRow, UNSEEN, goes_on_after, latest_next, leave, list, open, pause,
-    prune, reach, renew, resume, stop_taking, touch, trigger,
+    Abandon, Claim, DaemonFacts, Definition, Finish, JobRow, LastRun, Listed, ListedDaemon,
+    ListedJob, ListedTick, Look, Publish, Register, Retake, RunState, Settle, Step, TickRow,
+    UNSEEN, ask_file_before, ask_jobs, ask_run, goes_on_after, latest_next, leave, list, open,
+    pause, prune, reach, renew, resume, retire, stop_taking, touch, trigger,
 };
 pub use zone::Zone;

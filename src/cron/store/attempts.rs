@@ -8,8 +8,8 @@ use super::daemons::{DaemonFacts, RUN};
 use super::look::TickRow;
 use super::reasons::too_late;
 use super::settle::run;
-use super::{moment, of_history, optional};
-use crate::db::{Fault, OldBatch, Reply, Row, Statement, first_value, text_literal};
+use crate::db::sql::{after, moment, optional_moment, optional_text};
+use crate::db::{Ask, Batch, ask, batch, named, text_literal};
 use crate::history::{KILLED, Outcome};
 use crate::schema::{CRON_TICKS, RUNS, Tables};
 
@@ -46,24 +46,20 @@ fn end_run(tables: &Tables, run: &str, outcome: Outcome, why: &str, condition: &
         "UPDATE {} SET ended_at = UTC_TIMESTAMP(6), outcome = {}, message = {} WHERE run = {} AND ended_at IS NULL{condition}",
         tables.of(&RUNS),
         text_literal(outcome.word()),
-        of_history("message", why),
+        RUNS.literal("message", why),
         text_literal(run)
     )
 }
 
-impl OldBatch for Retake<'_> {
-    type Answer = bool;
-
-    fn statements(&self) -> Vec<String> {
+impl Retake<'_> {
+    /// Whether it was taken.
+    pub fn batch(&self) -> Batch<'static, bool> {
         let ticks = self.tables.of(&CRON_TICKS);
         let seen = self.seen;
-        let daemon = seen
-            .daemon
-            .as_deref()
-            .map_or("NULL".to_owned(), text_literal);
+        let daemon = optional_text(seen.daemon.as_deref());
         let taken = key(&seen.name, seen.tick, self.run);
         let mut statements = vec![
-            "/* dblock cron take again */ BEGIN".to_owned(),
+            "BEGIN".to_owned(),
             format!(
                 "UPDATE {ticks} SET run = {}, daemon = {}, attempt = attempt + 1, failures = {}, start_at = NULL, started_at = NULL \
                  WHERE {} AND daemon <=> {daemon} AND started_at <=> {}",
@@ -71,7 +67,7 @@ impl OldBatch for Retake<'_> {
                 text_literal(&self.daemon.id),
                 self.failures,
                 key(&seen.name, seen.tick, &seen.run),
-                optional(seen.started_at)
+                optional_moment(seen.started_at)
             ),
             format!(
                 "INSERT INTO {} ({RUN}) SELECT {} FROM {ticks} WHERE {taken}",
@@ -93,17 +89,7 @@ impl OldBatch for Retake<'_> {
         statements.extend(ends);
         statements.push("COMMIT".to_owned());
         statements.push(format!("SELECT COUNT(*) FROM {ticks} WHERE {taken}"));
-        statements
-    }
-
-    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<bool, Fault> {
-        if let Some(fault) = fault {
-            return Err(fault);
-        }
-        let count: Option<u64> = replies
-            .last()
-            .map_or(Ok(None), |reply| first_value(&reply.rows))?;
-        Ok(count == Some(1))
+        batch("cron take again", statements).read_last(|rows| Ok(rows.value::<u64>()? == Some(1)))
     }
 }
 
@@ -125,28 +111,24 @@ pub struct Abandon<'a> {
     pub why: Option<&'a str>,
 }
 
-impl OldBatch for Abandon<'_> {
-    type Answer = ();
-
-    fn statements(&self) -> Vec<String> {
+impl Abandon<'_> {
+    /// The statements.
+    pub fn batch(&self) -> Batch<'static, ()> {
         let ticks = self.tables.of(&CRON_TICKS);
         let seen = self.seen;
-        let daemon = seen
-            .daemon
-            .as_deref()
-            .map_or("NULL".to_owned(), text_literal);
+        let daemon = optional_text(seen.daemon.as_deref());
         let taken = key(&seen.name, seen.tick, self.id);
         let exists = format!(" AND EXISTS (SELECT 1 FROM {ticks} WHERE {taken})");
         let next = seen.attempt + 1;
         let message = format!("{}: {}", seen.name, too_late(next, self.shown));
         let mut statements = vec![
-            "/* dblock cron give up */ BEGIN".to_owned(),
+            "BEGIN".to_owned(),
             // Of two daemons only one succeeds.
             format!(
                 "UPDATE {ticks} SET run = {} WHERE {} AND daemon <=> {daemon} AND started_at <=> {}",
                 text_literal(self.id),
                 key(&seen.name, seen.tick, &seen.run),
-                optional(seen.started_at)
+                optional_moment(seen.started_at)
             ),
             format!(
                 "INSERT INTO {} ({RUN}, ended_at, outcome, message) SELECT {}, UTC_TIMESTAMP(6), {}, {} FROM {ticks} WHERE {taken}",
@@ -160,7 +142,7 @@ impl OldBatch for Abandon<'_> {
                     self.program
                 ),
                 text_literal(Outcome::Skipped.word()),
-                of_history("message", &message),
+                RUNS.literal("message", &message),
             ),
         ];
         let ends = self
@@ -169,11 +151,7 @@ impl OldBatch for Abandon<'_> {
         statements.extend(ends);
         statements.push(format!("DELETE FROM {ticks} WHERE {taken}"));
         statements.push("COMMIT".to_owned());
-        statements
-    }
-
-    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
-        fault.map_or(Ok(()), Err)
+        batch("cron give up", statements)
     }
 }
 
@@ -198,13 +176,12 @@ pub struct Finish<'a> {
     pub records: &'a [String],
 }
 
-impl OldBatch for Finish<'_> {
-    type Answer = ();
-
-    fn statements(&self) -> Vec<String> {
+impl Finish<'_> {
+    /// The statements.
+    pub fn batch(&self) -> Batch<'static, ()> {
         let ticks = self.tables.of(&CRON_TICKS);
         let key = key(self.name, self.tick, self.run);
-        let mut statements = vec!["/* dblock cron finish */ BEGIN".to_owned()];
+        let mut statements = vec!["BEGIN".to_owned()];
         statements.extend_from_slice(self.records);
         let outcome = match self.end {
             AttemptEnd::Returned => Outcome::Interrupted,
@@ -218,22 +195,18 @@ impl OldBatch for Finish<'_> {
             None => format!("DELETE FROM {ticks} WHERE {key}"),
             Some(delay) => format!(
                 "UPDATE {ticks} SET {}daemon = NULL, started_at = NULL, failures = {}, \
-                 start_at = UTC_TIMESTAMP(6) + INTERVAL {} MICROSECOND WHERE {key} AND daemon IS NOT NULL",
+                 start_at = {} WHERE {key} AND daemon IS NOT NULL",
                 match self.end {
                     AttemptEnd::Unstarted =>
                         "unstarted_at = COALESCE(unstarted_at, UTC_TIMESTAMP(6)), ",
                     _ => "",
                 },
                 self.failures,
-                delay.as_micros()
+                after(delay)
             ),
         });
         statements.push("COMMIT".to_owned());
-        statements
-    }
-
-    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
-        fault.map_or(Ok(()), Err)
+        batch("cron finish", statements)
     }
 }
 
@@ -250,45 +223,29 @@ pub enum RunState {
     Unstarted,
 }
 
-/// Asks for the state of a run.
-pub struct AskRun<'a> {
-    /// dblock's tables.
-    pub tables: &'a Tables,
-    /// The job.
-    pub name: &'a str,
-    /// The run.
-    pub run: &'a str,
-}
-
-impl Statement for AskRun<'_> {
-    type Answer = RunState;
-
-    fn sql(&self) -> String {
-        let (name, run) = (text_literal(self.name), text_literal(self.run));
-        format!(
-            "/* dblock cron run */ SELECT (SELECT COUNT(*) FROM {} WHERE name = {name} AND owner = {run} AND expires_at > UTC_TIMESTAMP(6)), \
-             (SELECT IF(COALESCE(message LIKE '{KILLED}%', FALSE), '{OVER}', CONCAT(outcome, ' ', COALESCE(exit_code, ''))) \
-             FROM {} WHERE run = {run} AND ended_at IS NOT NULL), \
-             (SELECT COUNT(*) FROM {} WHERE name = {name} AND run = {run} AND started_at IS NULL)",
-            self.tables.locks(),
-            self.tables.runs(),
-            self.tables.of(&CRON_TICKS)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<RunState, Fault> {
-        let Some(row) = rows.first() else {
-            return Err(Fault::Gone("no answer".to_owned()));
-        };
-        let held: u64 = row.old(0)?.unwrap_or_default();
-        let ended = row.text(1)?;
+/// Asks for the state of a run of a job.
+pub fn ask_run(tables: &Tables, name: &str, run: &str) -> Ask<'static, RunState> {
+    let (name, run) = (text_literal(name), text_literal(run));
+    let sql = format!(
+        "SELECT (SELECT COUNT(*) FROM {} WHERE name = {name} AND owner = {run} AND expires_at > UTC_TIMESTAMP(6)) AS held, \
+         (SELECT IF(COALESCE(message LIKE '{KILLED}%', FALSE), '{OVER}', CONCAT(outcome, ' ', COALESCE(exit_code, ''))) \
+         FROM {} WHERE run = {run} AND ended_at IS NOT NULL) AS ended, \
+         (SELECT COUNT(*) FROM {} WHERE name = {name} AND run = {run} AND started_at IS NULL) AS unstarted",
+        tables.locks(),
+        tables.runs(),
+        tables.of(&CRON_TICKS)
+    );
+    ask("cron run", sql, |rows| {
+        let row = rows.one()?;
+        let ended: Option<String> = row.get("ended")?;
+        let (held, unstarted): (u64, u64) = (row.get("held")?, row.get("unstarted")?);
         Ok(match (held, ended) {
             (1.., _) => RunState::Alive,
             (0, Some(ended)) => RunState::Ended(end_of(&ended)),
-            (0, None) if row.old::<u64>(2)? == Some(1) => RunState::Unstarted,
+            (0, None) if unstarted == 1 => RunState::Unstarted,
             (0, None) => RunState::Gone,
         })
-    }
+    })
 }
 
 /// This word stands for the outcome of a run that `dblock kill --force` has ended.
@@ -324,19 +281,21 @@ pub struct Claim {
 impl Claim {
     /// Notes that the command is about to start, if this run still has the tick. Then the statement changes one row.
     pub fn confirm(&self, tables: &Tables, name: &str, run: &str) -> String {
-        format!(
-            "/* dblock cron start */ UPDATE {} SET started_at = UTC_TIMESTAMP(6), unstarted_at = NULL WHERE {}",
+        let start = format!(
+            "UPDATE {} SET started_at = UTC_TIMESTAMP(6), unstarted_at = NULL WHERE {}",
             tables.of(&CRON_TICKS),
             key(name, self.tick, run)
-        )
+        );
+        named("cron start", start)
     }
 
     /// Ends the tick, if this run still has it, because somebody has ended the run.
     pub fn end(&self, tables: &Tables, name: &str, run: &str) -> String {
-        format!(
-            "/* dblock cron end */ DELETE FROM {} WHERE {}",
+        let delete = format!(
+            "DELETE FROM {} WHERE {}",
             tables.of(&CRON_TICKS),
             key(name, self.tick, run)
-        )
+        );
+        named("cron end", delete)
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::micros;
-use crate::db::{Fault, LIST, Row, Session, Statement};
+use crate::db::sql::{micros, now_micros};
+use crate::db::{Ask, Fault, LIST, Row, Session, ask};
 use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
 
 /// A job. All moments are microseconds since 1970, by the server's clock.
@@ -96,174 +96,132 @@ pub fn list(
     session: &mut Session,
     mut report: impl FnMut(Listed),
 ) -> Result<(), Fault> {
-    report(Listed::Now(session.run(&AskNow)?));
-    for job in session.run(&AskJobs(tables))? {
+    report(Listed::Now(session.run(&ask_now())?));
+    for job in session.run(&ask_jobs(tables))? {
         report(Listed::Job(Box::new(job)));
     }
     session
-        .run(&AskTicks(tables))?
+        .run(&ask_ticks(tables))?
         .into_iter()
         .map(Listed::Tick)
         .for_each(&mut report);
     session
-        .run(&AskDaemons(tables))?
+        .run(&ask_daemons(tables))?
         .into_iter()
         .map(Listed::Daemon)
         .for_each(report);
     Ok(())
 }
 
-struct AskNow;
-
-impl Statement for AskNow {
-    type Answer = i64;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock cron now */ SELECT {}",
-            micros("UTC_TIMESTAMP(6)")
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<i64, Fault> {
-        Ok(crate::db::first_value(rows)?.unwrap_or_default())
-    }
+fn ask_now() -> Ask<'static, i64> {
+    let sql = format!("SELECT {}", now_micros());
+    ask("cron now", sql, |rows| {
+        Ok(rows.value()?.unwrap_or_default())
+    })
 }
 
-struct AskJobs<'a>(&'a Tables);
-
-impl Statement for AskJobs<'_> {
-    type Answer = Vec<ListedJob>;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        let runs = self.0.of(&RUNS);
-        let moments = [
-            "j.next_at",
-            "j.paused_at",
-            "j.triggered_at",
-            "j.seen_at",
-            "r.tick",
-            "r.acquired_at",
-            "r.started_at",
-            "r.ended_at",
-        ]
-        .map(micros)
-        .join(", ");
-        format!(
-            "/* dblock cron list */ SELECT j.name, j.schedule, j.zone, j.changed_by, {moments}, r.run, r.attempt, r.host, r.outcome, \
-             r.exit_code, r.signal_name, j.jitter_seconds FROM {} j LEFT JOIN {runs} r ON r.run = (SELECT x.run FROM {runs} x WHERE x.name = j.name \
-             AND x.acquired_at IS NOT NULL ORDER BY x.requested_at DESC LIMIT 1) ORDER BY j.name",
-            self.0.of(&CRON_JOBS)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        rows.iter().map(job).collect()
-    }
+fn ask_jobs(tables: &Tables) -> Ask<'static, Vec<ListedJob>> {
+    let runs = tables.of(&RUNS);
+    let moments = [
+        ("j.next_at", "next"),
+        ("j.paused_at", "paused"),
+        ("j.triggered_at", "triggered"),
+        ("j.seen_at", "seen"),
+        ("r.tick", "tick"),
+        ("r.acquired_at", "acquired"),
+        ("r.started_at", "started"),
+        ("r.ended_at", "ended"),
+    ]
+    .map(|(moment, name)| format!("{} AS {name}", micros(moment)))
+    .join(", ");
+    let sql = format!(
+        "SELECT j.name, j.schedule, j.zone, j.changed_by, {moments}, r.run, r.attempt, r.host, r.outcome, \
+         r.exit_code, r.signal_name, j.jitter_seconds FROM {} j LEFT JOIN {runs} r ON r.run = (SELECT x.run FROM {runs} x WHERE x.name = j.name \
+         AND x.acquired_at IS NOT NULL ORDER BY x.requested_at DESC LIMIT 1) ORDER BY j.name",
+        tables.of(&CRON_JOBS)
+    );
+    ask("cron list", sql, |rows| rows.all(job)).up_to(LIST)
 }
 
 fn job(row: &Row) -> Result<ListedJob, Fault> {
-    let last = match row.text(12)? {
+    let last = match row.get("run")? {
         None => None,
         Some(run) => Some(LastRun {
             run,
-            tick: row.old(8)?,
-            acquired: row.old(9)?,
-            started: row.old(10)?,
-            ended: row.old(11)?,
-            attempt: row.old(13)?.unwrap_or(1),
-            host: row.text(14)?,
-            outcome: row.text(15)?,
-            exit_code: row.old(16)?,
-            signal: row.text(17)?,
+            tick: row.get("tick")?,
+            acquired: row.get("acquired")?,
+            started: row.get("started")?,
+            ended: row.get("ended")?,
+            attempt: row.get("attempt")?,
+            host: row.get("host")?,
+            outcome: row.get("outcome")?,
+            exit_code: row.get("exit_code")?,
+            signal: row.get("signal_name")?,
         }),
     };
     Ok(ListedJob {
-        name: row.text(0)?.unwrap_or_default(),
-        schedule: row.text(1)?.unwrap_or_default(),
-        zone: row.text(2)?.unwrap_or_default(),
-        changed_by: row.text(3)?,
-        next: row.old(4)?,
-        paused: row.old(5)?,
-        triggered: row.old(6)?,
-        seen: row.old(7)?,
-        jitter: Duration::from_secs(row.old(18)?.unwrap_or_default()),
+        name: row.get("name")?,
+        schedule: row.get("schedule")?,
+        zone: row.get("zone")?,
+        changed_by: row.get("changed_by")?,
+        next: row.get("next")?,
+        paused: row.get("paused")?,
+        triggered: row.get("triggered")?,
+        seen: row.get("seen")?,
+        jitter: Duration::from_secs(row.get("jitter_seconds")?),
         last,
     })
 }
 
-struct AskTicks<'a>(&'a Tables);
-
-impl Statement for AskTicks<'_> {
-    type Answer = Vec<ListedTick>;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock cron ticks */ SELECT t.name, {}, t.attempt, d.host, {} FROM {} t LEFT JOIN {} d ON d.daemon = t.daemon \
-             ORDER BY t.name, t.tick",
-            micros("t.tick"),
-            micros("t.start_at"),
-            self.0.of(&CRON_TICKS),
-            self.0.of(&CRON_DAEMONS)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let tick = |row: &Row| {
-            Ok(ListedTick {
-                name: row.text(0)?.unwrap_or_default(),
-                tick: row.old(1)?.unwrap_or_default(),
-                attempt: row.old(2)?.unwrap_or_default(),
-                host: row.text(3)?,
-                retry: row.old(4)?,
-            })
-        };
-        rows.iter().map(tick).collect()
-    }
+fn ask_ticks(tables: &Tables) -> Ask<'static, Vec<ListedTick>> {
+    let sql = format!(
+        "SELECT t.name, {} AS tick_at, t.attempt, d.host, {} AS retry FROM {} t LEFT JOIN {} d ON d.daemon = t.daemon \
+         ORDER BY t.name, t.tick",
+        micros("t.tick"),
+        micros("t.start_at"),
+        tables.of(&CRON_TICKS),
+        tables.of(&CRON_DAEMONS)
+    );
+    let tick = |row: &Row| {
+        Ok(ListedTick {
+            name: row.get("name")?,
+            tick: row.get::<Option<_>>("tick_at")?.unwrap_or_default(),
+            attempt: row.get("attempt")?,
+            host: row.get("host")?,
+            retry: row.get("retry")?,
+        })
+    };
+    ask("cron ticks", sql, move |rows| rows.all(tick)).up_to(LIST)
 }
 
-struct AskDaemons<'a>(&'a Tables);
-
-impl Statement for AskDaemons<'_> {
-    type Answer = Vec<ListedDaemon>;
-
-    const MOST_ROWS: usize = LIST;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock cron daemons */ SELECT host, pid, slots, jobs, definition, {}, {}, expires_at > UTC_TIMESTAMP(6), \
-             leaving_at IS NOT NULL, disagrees, differs FROM {} WHERE gone_at IS NULL \
-             AND expires_at > UTC_TIMESTAMP(6) - INTERVAL 1 DAY ORDER BY host, pid",
-            micros("started_at"),
-            micros("renewed_at"),
-            self.0.of(&CRON_DAEMONS)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let daemon = |row: &Row| {
-            let names = |list: Option<String>| {
-                let list = list.unwrap_or_default();
-                list.lines().map(str::to_owned).collect()
-            };
-            Ok(ListedDaemon {
-                host: row.text(0)?,
-                pid: row.old(1)?,
-                slots: row.old(2)?.unwrap_or_default(),
-                jobs: row.old(3)?.unwrap_or_default(),
-                file: row.text(4)?.unwrap_or_default(),
-                started: row.old(5)?,
-                renewed: row.old(6)?,
-                is_alive: row.old::<u8>(7)? == Some(1),
-                is_leaving: row.old::<u8>(8)? == Some(1),
-                disagrees: names(row.text(9)?),
-                differs: names(row.text(10)?),
-            })
+fn ask_daemons(tables: &Tables) -> Ask<'static, Vec<ListedDaemon>> {
+    let sql = format!(
+        "SELECT host, pid, slots, jobs, definition, {} AS started, {} AS renewed, expires_at > UTC_TIMESTAMP(6) AS is_alive, \
+         leaving_at IS NOT NULL AS is_leaving, disagrees, differs FROM {} WHERE gone_at IS NULL \
+         AND expires_at > UTC_TIMESTAMP(6) - INTERVAL 1 DAY ORDER BY host, pid",
+        micros("started_at"),
+        micros("renewed_at"),
+        tables.of(&CRON_DAEMONS)
+    );
+    let daemon = |row: &Row| {
+        let names = |column| {
+            let list: Option<String> = row.get(column)?;
+            let list = list.unwrap_or_default();
+            Ok::<_, Fault>(list.lines().map(str::to_owned).collect())
         };
-        rows.iter().map(daemon).collect()
-    }
+        Ok(ListedDaemon {
+            host: row.get("host")?,
+            pid: row.get("pid")?,
+            slots: row.get("slots")?,
+            jobs: row.get("jobs")?,
+            file: row.get("definition")?,
+            started: row.get("started")?,
+            renewed: row.get("renewed")?,
+            is_alive: row.get("is_alive")?,
+            is_leaving: row.get("is_leaving")?,
+            disagrees: names("disagrees")?,
+            differs: names("differs")?,
+        })
+    };
+    ask("cron daemons", sql, move |rows| rows.all(daemon)).up_to(LIST)
 }

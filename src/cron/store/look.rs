@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::daemons::is_silent;
-use super::publish::{JobRow, decode_job, job_columns};
-use super::{micros, moment};
+use super::publish::{JobRow, job_columns, read_job};
 use crate::cron::rules::LARGEST_LAG;
-use crate::db::{Fault, Row, Statement, text_literal};
+use crate::db::sql::{after_seconds, micros, moment, now_micros, seconds_ago};
+use crate::db::{Ask, Fault, LIST, Row, Rows, ask, no_answer, text_literal};
 use crate::schema::{CRON_DAEMONS, CRON_JOBS, CRON_TICKS, RUNS, Tables};
 
 /// A tick's row.
@@ -76,15 +76,12 @@ const JOB: u8 = 1;
 const TICK: u8 = 2;
 const DAEMON: u8 = 3;
 
-impl Statement for Look<'_> {
-    type Answer = Seen;
-
-    const MOST_ROWS: usize = crate::db::LIST;
-
-    fn sql(&self) -> String {
+impl Look<'_> {
+    /// What there is to see.
+    pub fn ask(&self) -> Ask<'static, Seen> {
         let [jobs, ticks, daemons, runs] =
             [CRON_JOBS, CRON_TICKS, CRON_DAEMONS, RUNS].map(|table| self.tables.of(&table));
-        let job = format!("SELECT {JOB}, {} FROM {jobs}", job_columns());
+        let job = format!("SELECT {JOB} AS kind, {} FROM {jobs}", job_columns());
         let which = match self.since {
             None => job,
             Some(since) => format!(
@@ -93,40 +90,52 @@ impl Statement for Look<'_> {
             ),
         };
         let (own, locks) = (text_literal(self.daemon), self.tables.locks());
-        // The first SELECT decides the columns' types, so the jobs come first.
-        format!(
-            "/* dblock cron look */ {which} \
+        // The first SELECT decides the columns' types and names, so the jobs come first.
+        let sql = format!(
+            "{which} \
              UNION ALL SELECT {NOW}, NULL, {}, NULL, NULL, (SELECT COUNT(*) FROM {daemons} WHERE daemon = {own}), NULL, NULL, NULL \
-             UNION ALL SELECT {TICK}, t.name, {}, {}, {}, t.daemon IS NOT NULL AND ({} OR COALESCE(r.ended_at < UTC_TIMESTAMP(6) - INTERVAL {UNRECORDED} SECOND, FALSE)) \
+             UNION ALL SELECT {TICK}, t.name, {}, {}, {}, t.daemon IS NOT NULL AND ({} OR COALESCE(r.ended_at < {}, FALSE)) \
              AND NOT EXISTS (SELECT 1 FROM {locks} l WHERE l.name = t.name AND l.owner = t.run AND l.expires_at > UTC_TIMESTAMP(6)), \
              t.run, t.daemon, \
              CONCAT_WS(' ', t.attempt, t.failures, {}) FROM {ticks} t LEFT JOIN {daemons} d ON d.daemon = t.daemon \
              LEFT JOIN {runs} r ON r.run = t.run \
              UNION ALL SELECT {DAEMON}, daemon, NULL, NULL, NULL, 0, NULL, NULL, NULL FROM {daemons} \
-             WHERE expires_at > UTC_TIMESTAMP(6) AND expires_at < UTC_TIMESTAMP(6) + INTERVAL {} SECOND AND leaving_at IS NULL",
-            micros("UTC_TIMESTAMP(6)"),
+             WHERE expires_at > UTC_TIMESTAMP(6) AND expires_at < {} AND leaving_at IS NULL",
+            now_micros(),
             micros("t.tick"),
             micros(
                 "IF(t.daemon IS NULL, t.start_at, COALESCE(r.ended_at, d.gone_at, d.renewed_at + INTERVAL t.ttl_seconds SECOND, t.started_at, t.tick))"
             ),
             micros("t.started_at"),
             is_silent(),
+            seconds_ago(UNRECORDED),
             micros("t.unstarted_at"),
-            LARGEST_LAG.as_secs(),
-        )
+            after_seconds(LARGEST_LAG.as_secs()),
+        );
+        ask("cron look", sql, Seen::read).up_to(LIST)
     }
+}
 
-    fn decode(&self, rows: &[Row]) -> Result<Seen, Fault> {
-        let mut seen = Seen::default();
-        for row in rows {
-            match row.old(0)? {
-                Some(NOW) => {
-                    seen.now = row.old(2)?.unwrap_or_default();
-                    seen.is_registered = row.old::<u8>(5)? == Some(1);
+impl Seen {
+    fn read(rows: Rows) -> Result<Self, Fault> {
+        let mut seen = Self::default();
+        for row in rows.iter() {
+            match row.get("kind")? {
+                NOW => {
+                    let (_, _, now, _, _, own_rows): (
+                        u8,
+                        Option<String>,
+                        i64,
+                        Option<i64>,
+                        Option<i64>,
+                        u64,
+                    ) = row.columns()?;
+                    seen.now = now;
+                    seen.is_registered = own_rows == 1;
                 }
-                Some(JOB) => seen.jobs.extend(decode_job(row, 1)?),
-                Some(TICK) => seen.ticks.extend(tick(row)?),
-                Some(DAEMON) => seen.daemons.extend(row.text(1)?),
+                JOB => seen.jobs.extend([read_job(row)?]),
+                TICK => seen.ticks.extend(tick(row)?),
+                DAEMON => seen.daemons.push(row.get("name")?),
                 _ => {}
             }
         }
@@ -136,27 +145,31 @@ impl Statement for Look<'_> {
             .filter(|(_, job)| job.next.is_some_and(|next| next <= seen.now));
         seen.due = due.map(|(name, _)| name.clone()).collect();
         if seen.now == 0 {
-            return Err(Fault::Gone("no answer".to_owned()));
+            return Err(no_answer());
         }
         Ok(seen)
     }
 }
 
+/// Reads a tick; `None`: its moment is no date. The columns are those of a job in name only.
 fn tick(row: &Row) -> Result<Option<TickRow>, Fault> {
-    let (Some(name), Some(tick), Some(run)) = (row.text(1)?, row.old(2)?, row.text(6)?) else {
+    let (_, name, tick, start_at, started_at): (u8, _, _, _, _) = row.columns()?;
+    let Some(tick) = tick else {
         return Ok(None);
     };
-    let counts = row.text(8)?.unwrap_or_default();
+    let is_orphan: Option<bool> = row.at(5)?;
+    let (run, daemon, counts): (_, _, String) = (row.at(6)?, row.at(7)?, row.at(8)?);
+    // The attempts, the failures and the moment, in one column.
     let mut counts = counts.split(' ');
     let mut count = || counts.next().and_then(|count| count.parse().ok());
     Ok(Some(TickRow {
         name,
         tick,
-        start_at: row.old(3)?,
-        started_at: row.old(4)?,
-        is_orphan: row.old::<u8>(5)? == Some(1),
+        start_at,
+        started_at,
+        is_orphan: is_orphan == Some(true),
         run,
-        daemon: row.text(7)?,
+        daemon,
         attempt: count().unwrap_or_default(),
         failures: count().unwrap_or_default(),
         unstarted_at: counts.next().and_then(|at| at.parse().ok()),

@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 use super::super::rules::{Count, last_at_or_before, next_after};
 use super::super::{Schedule, Zone};
 use super::daemons::RUN;
-use super::publish::{decode_job, job_columns};
+use super::publish::{job_columns, read_job};
 use super::reasons::ticks;
 use super::settle::run;
-use super::{DaemonFacts, JobRow, UNSEEN, micros, of_history, optional};
+use super::{DaemonFacts, JobRow, UNSEEN};
 use crate::base::exit::{Failure, Reason};
 use crate::db::server_facts::{READ_ONLY, is_read_only};
-use crate::db::{Connector, Fault, Plain, Row, Session, Statement, text_literal};
+use crate::db::sql::{now_micros, optional_moment, seconds_ago};
+use crate::db::{Ask, Connector, Fault, Session, ask, command, text_literal};
 use crate::history::Outcome;
 use crate::schema::{self, CRON_DAEMONS, CRON_JOBS, RUNS, Tables};
 use std::thread::sleep;
@@ -58,11 +59,11 @@ fn no_such_job(name: &str) -> Fault {
 /// [`Fault::Final`] if there is no such job; any other fault of a statement.
 pub fn pause(name: &str, tables: &Tables, session: &mut Session) -> Result<(), Fault> {
     let pause = format!(
-        "/* dblock cron pause */ UPDATE {} SET paused_at = COALESCE(paused_at, UTC_TIMESTAMP(6)), changed_at = UTC_TIMESTAMP(6) WHERE name = {}",
+        "UPDATE {} SET paused_at = COALESCE(paused_at, UTC_TIMESTAMP(6)), changed_at = UTC_TIMESTAMP(6) WHERE name = {}",
         tables.of(&CRON_JOBS),
         text_literal(name)
     );
-    match session.change(&Plain(pause))? {
+    match session.change(&command("cron pause", pause))? {
         0 => Err(no_such_job(name)),
         _ => Ok(()),
     }
@@ -93,10 +94,10 @@ fn in_transaction<T>(
     session: &mut Session,
     work: impl FnOnce(&mut Session) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
-    session.run(&Plain(format!("/* dblock cron {what} */ BEGIN")))?;
+    session.run(&command(format!("cron {what}"), "BEGIN"))?;
     let done = work(session);
     let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    let ended = session.run(&Plain(format!("/* dblock cron {what} */ {end}")));
+    let ended = session.run(&command(format!("cron {what}"), end));
     match (done, ended) {
         // It may be committed, and a daemon may act on it already. A repetition could run the job twice.
         (Ok(_), Err(Fault::Interrupted(cause) | Fault::Conflict(cause))) => Err(Fault::Gone(cause)),
@@ -110,72 +111,46 @@ fn trigger_uncommitted(
     session: &mut Session,
 ) -> Result<Runners, Fault> {
     let trigger = format!(
-        "/* dblock cron trigger */ UPDATE {} SET triggered_at = COALESCE(triggered_at, UTC_TIMESTAMP(6)), changed_at = UTC_TIMESTAMP(6) WHERE name = {}",
+        "UPDATE {} SET triggered_at = COALESCE(triggered_at, UTC_TIMESTAMP(6)), changed_at = UTC_TIMESTAMP(6) WHERE name = {}",
         tables.of(&CRON_JOBS),
         text_literal(name)
     );
-    if session.change(&Plain(trigger))? == 0 {
+    if session.change(&command("cron trigger", trigger))? == 0 {
         return Err(no_such_job(name));
     }
-    session.run(&AskRunners { tables, name })
+    session.run(&ask_runners(tables, name))
 }
 
-struct AskRunners<'a> {
-    tables: &'a Tables,
-    name: &'a str,
-}
-
-impl Statement for AskRunners<'_> {
-    type Answer = Runners;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock cron count */ SELECT (SELECT COUNT(*) FROM {} WHERE expires_at > UTC_TIMESTAMP(6) AND leaving_at IS NULL), \
-             (SELECT COUNT(*) FROM {} WHERE name = {} AND seen_at < UTC_TIMESTAMP(6) - INTERVAL {} SECOND)",
-            self.tables.of(&CRON_DAEMONS),
-            self.tables.of(&CRON_JOBS),
-            text_literal(self.name),
-            UNSEEN.as_secs()
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Runners, Fault> {
-        let row = rows
-            .first()
-            .ok_or_else(|| Fault::Gone("no answer".to_owned()))?;
+fn ask_runners(tables: &Tables, name: &str) -> Ask<'static, Runners> {
+    let sql = format!(
+        "SELECT (SELECT COUNT(*) FROM {} WHERE expires_at > UTC_TIMESTAMP(6) AND leaving_at IS NULL) AS daemons, \
+         (SELECT COUNT(*) FROM {} WHERE name = {} AND seen_at < {}) AS unseen",
+        tables.of(&CRON_DAEMONS),
+        tables.of(&CRON_JOBS),
+        text_literal(name),
+        seconds_ago(UNSEEN.as_secs())
+    );
+    ask("cron count", sql, |rows| {
+        let row = rows.one()?;
         Ok(Runners {
-            daemons: row.old(0)?.unwrap_or_default(),
-            is_in_no_file: row.old::<u64>(1)? == Some(1),
+            daemons: row.get("daemons")?,
+            is_in_no_file: row.get::<u64>("unseen")? == 1,
         })
-    }
+    })
 }
 
 /// A job's row, which is then locked, and the server's time.
-struct AskJob<'a> {
-    tables: &'a Tables,
-    name: &'a str,
-}
-
-impl Statement for AskJob<'_> {
-    type Answer = Option<(i64, JobRow)>;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock cron job */ SELECT {}, {} FROM {} WHERE name = {} FOR UPDATE",
-            micros("UTC_TIMESTAMP(6)"),
-            job_columns(),
-            self.tables.of(&CRON_JOBS),
-            text_literal(self.name)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let Some(row) = rows.first() else {
-            return Ok(None);
-        };
-        let now = row.old(0)?.unwrap_or_default();
-        Ok(decode_job(row, 1)?.map(|(_, job)| (now, job)))
-    }
+fn ask_job(tables: &Tables, name: &str) -> Ask<'static, Option<(i64, JobRow)>> {
+    let sql = format!(
+        "SELECT {} AS server_time, {} FROM {} WHERE name = {} FOR UPDATE",
+        now_micros(),
+        job_columns(),
+        tables.of(&CRON_JOBS),
+        text_literal(name)
+    );
+    ask("cron job", sql, |rows| {
+        rows.optional(|row| Ok((row.get("server_time")?, read_job(row)?.1)))
+    })
 }
 
 /// Resumes a job. The ticks since its pause are skipped, with one row in the history, which gets this process's facts and this id. Returns
@@ -202,7 +177,7 @@ fn resume_uncommitted(
     tables: &Tables,
     session: &mut Session,
 ) -> Result<Count, Fault> {
-    let Some((now, job)) = session.run(&AskJob { tables, name })? else {
+    let Some((now, job)) = session.run(&ask_job(tables, name))? else {
         return Err(no_such_job(name));
     };
     if !job.is_paused {
@@ -220,14 +195,17 @@ fn resume_uncommitted(
     let last =
         due.map(|first| last_at_or_before(&schedule, now).map_or(first, |last| last.max(first)));
     let next = last.map_or(job.next, |last| next_after(&schedule, last));
-    session.run(&Plain(format!(
-        "/* dblock cron resume */ UPDATE {} SET paused_at = NULL, changed_at = UTC_TIMESTAMP(6), next_at = {}, \
+    session.run(&command(
+        "cron resume",
+        format!(
+            "UPDATE {} SET paused_at = NULL, changed_at = UTC_TIMESTAMP(6), next_at = {}, \
          settled_at = COALESCE({}, settled_at) WHERE name = {}",
-        tables.of(&CRON_JOBS),
-        optional(next),
-        optional(last),
-        text_literal(name)
-    )))?;
+            tables.of(&CRON_JOBS),
+            optional_moment(next),
+            optional_moment(last),
+            text_literal(name)
+        ),
+    ))?;
     let Some((first, last)) = due.zip(last) else {
         return Ok(Count::NONE);
     };
@@ -237,12 +215,11 @@ fn resume_uncommitted(
         schedule.tick(at).to_string()
     };
     let what = ticks(count, (first, last), &shown);
-    session.run(&Plain(format!(
-            "/* dblock cron resume */ INSERT INTO {} ({RUN}, ended_at, outcome, message) VALUES ({}, UTC_TIMESTAMP(6), {}, {})",
+    session.run(&command("cron resume", format!("INSERT INTO {} ({RUN}, ended_at, outcome, message) VALUES ({}, UTC_TIMESTAMP(6), {}, {})",
             tables.of(&RUNS),
             run(id, name, last, "1", by, "dblock"),
             text_literal(Outcome::Skipped.word()),
-            of_history("message", &format!("{name}: paused; {what} skipped")),
+            RUNS.literal("message", &format!("{name}: paused; {what} skipped")),
         )))?;
     Ok(count)
 }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::{micros, moment, optional};
 use crate::cron::Schedule;
 use crate::cron::rules::{LARGEST_LAG, Row as Facts, next_after};
-use crate::db::{Fault, OldBatch, Plain, Reply, Row, Statement, text_literal};
+use crate::db::sql::{micros, moment, optional_moment, seconds_ago};
+use crate::db::{Ask, Batch, Fault, LIST, Row, ask, batch, command, text_literal};
 use crate::schema::{CRON_JOBS, Tables};
 
 /// A job's row.
@@ -57,13 +57,11 @@ pub struct Definition {
     pub jitter: u64,
 }
 
-/// Asks for the rows of all jobs.
-pub struct AskJobs<'a>(pub &'a Tables);
-
-/// The columns of a job's row, in the order that [`decode_job`] expects.
+/// The columns of a job's row that [`read_job`] reads.
 pub(super) fn job_columns() -> String {
     format!(
-        "name, {}, {}, {}, IF(paused_at IS NULL, 0, 1), schedule, zone, CONCAT(definition, ' ', {})",
+        "name, {} AS next, {} AS settled, {} AS triggered, IF(paused_at IS NULL, 0, 1) AS is_paused, schedule, zone, \
+         CONCAT(definition, ' ', {}) AS definition_and_seen",
         micros("next_at"),
         micros("settled_at"),
         micros("triggered_at"),
@@ -71,45 +69,28 @@ pub(super) fn job_columns() -> String {
     )
 }
 
-pub(super) fn decode_job(row: &Row, from: usize) -> Result<Option<(String, JobRow)>, Fault> {
-    let Some(name) = row.text(from)? else {
-        return Ok(None);
-    };
-    let last = row.text(from + 7)?.unwrap_or_default();
+/// Reads a job's name and its row.
+pub(super) fn read_job(row: &Row) -> Result<(String, JobRow), Fault> {
+    let last: Option<String> = row.get("definition_and_seen")?;
+    let last = last.unwrap_or_default();
     let (definition, seen) = last.split_once(' ').unwrap_or_default();
     let found = JobRow {
-        next: row.old(from + 1)?,
-        settled: row.old(from + 2)?,
-        triggered: row.old(from + 3)?,
-        is_paused: row.old::<u8>(from + 4)? == Some(1),
-        schedule: row.text(from + 5)?.unwrap_or_default(),
-        zone: row.text(from + 6)?.unwrap_or_default(),
+        next: row.get("next")?,
+        settled: row.get("settled")?,
+        triggered: row.get("triggered")?,
+        is_paused: row.get("is_paused")?,
+        schedule: row.get("schedule")?,
+        zone: row.get("zone")?,
         definition: definition.to_owned(),
         seen: seen.parse().unwrap_or_default(),
     };
-    Ok(Some((name, found)))
+    Ok((row.get("name")?, found))
 }
 
-impl Statement for AskJobs<'_> {
-    type Answer = HashMap<String, JobRow>;
-
-    const MOST_ROWS: usize = crate::db::LIST;
-
-    fn sql(&self) -> String {
-        format!(
-            "/* dblock cron jobs */ SELECT {} FROM {}",
-            job_columns(),
-            self.0.of(&CRON_JOBS)
-        )
-    }
-
-    fn decode(&self, rows: &[Row]) -> Result<Self::Answer, Fault> {
-        let mut jobs = HashMap::new();
-        for row in rows {
-            jobs.extend(decode_job(row, 0)?);
-        }
-        Ok(jobs)
-    }
+/// Asks for the rows of all jobs, by their names.
+pub fn ask_jobs(tables: &Tables) -> Ask<'static, HashMap<String, JobRow>> {
+    let sql = format!("SELECT {} FROM {}", job_columns(), tables.of(&CRON_JOBS));
+    ask("cron jobs", sql, |rows| rows.all(read_job)).up_to(LIST)
 }
 
 /// Up to which moment ticks may count as settled, seen from now, so that no tick is taken twice: see [`LARGEST_LAG`]. Beyond it only the
@@ -152,16 +133,15 @@ impl Publish<'_> {
     }
 }
 
-impl OldBatch for Publish<'_> {
-    type Answer = ();
-
-    fn statements(&self) -> Vec<String> {
+impl Publish<'_> {
+    /// The statements.
+    pub fn batch(&self) -> Batch<'static, ()> {
         let table = self.tables.of(&CRON_JOBS);
         let host = text_literal(self.host);
         let each = self.jobs.iter().map(|(job, [next, latest])| {
             let [name, schedule, zone, hash] =
                 [&job.name, &job.schedule, &job.zone, &job.hash].map(|text| text_literal(text));
-            let (next, jitter) = (optional(*next), job.jitter);
+            let (next, jitter) = (optional_moment(*next), job.jitter);
             let is_same = format!("schedule = {schedule} AND zone = {zone}");
             let until = moment(settled_until(self.now));
             // A job without a next tick was in no file for a while. After the latest plausible moment it is wrong: see [`JobRow::is_ahead`].
@@ -191,30 +171,27 @@ impl OldBatch for Publish<'_> {
                  ON DUPLICATE KEY UPDATE {changed_at}, {changed_by}, {next_at}, {others}, seen_at = UTC_TIMESTAMP(6)"
             )
         });
-        let begin = "/* dblock cron publish */ BEGIN".to_owned();
-        std::iter::once(begin)
-            .chain(each)
-            .chain(["COMMIT".to_owned()])
-            .collect()
-    }
-
-    fn decode(&self, _: &[Reply], fault: Option<Fault>) -> Result<(), Fault> {
-        fault.map_or(Ok(()), Err)
+        let begin = std::iter::once("BEGIN".to_owned());
+        let all = begin.chain(each).chain(["COMMIT".to_owned()]);
+        batch("cron publish", all.collect())
     }
 }
 
 /// Notes that these jobs are in a daemon's file. Only updates rows with the same schedule that were not noted for this long.
-pub fn touch(tables: &Tables, jobs: &[&Definition], since: Duration) -> Plain {
+pub fn touch(tables: &Tables, jobs: &[&Definition], since: Duration) -> Ask<'static, ()> {
     let each = jobs.iter().map(|job| {
         let [name, schedule, zone] =
             [&job.name, &job.schedule, &job.zone].map(|text| text_literal(text));
         format!("({name}, {schedule}, {zone})")
     });
-    Plain(format!(
-        "/* dblock cron seen */ UPDATE {} SET seen_at = UTC_TIMESTAMP(6) WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL {} SECOND \
+    command(
+        "cron seen",
+        format!(
+            "UPDATE {} SET seen_at = UTC_TIMESTAMP(6) WHERE seen_at < {} \
          AND (name, schedule, zone) IN ({})",
-        tables.of(&CRON_JOBS),
-        since.as_secs(),
-        each.collect::<Vec<_>>().join(", ")
-    ))
+            tables.of(&CRON_JOBS),
+            seconds_ago(since.as_secs()),
+            each.collect::<Vec<_>>().join(", ")
+        ),
+    )
 }

@@ -1,11 +1,12 @@
 //! Settles ticks: moves the job's row forward, and records which tick runs, waits or is skipped, all in one transaction.
 
 use super::super::rules::{Fate, Settlement};
+use super::JobRow;
 use super::daemons::{DaemonFacts, RUN};
-use super::publish::{Definition, decode_job, job_columns};
-use super::{JobRow, micros, moment, of_history, optional};
+use super::publish::{Definition, job_columns, read_job};
 use crate::base::text::printable;
-use crate::db::{Fault, OldBatch, Reply, text_literal};
+use crate::db::sql::{moment, now_micros, optional_moment, text_literals};
+use crate::db::{Batch, batch, text_literal};
 use crate::history::Outcome;
 use crate::schema::{CRON_JOBS, CRON_TICKS, RUNS, Tables};
 
@@ -60,10 +61,10 @@ pub(super) fn run(
         text_literal(name),
         moment(tick),
         attempt.to_owned(),
-        of_history("host", &daemon.host),
+        RUNS.literal("host", &daemon.host),
         daemon.pid.to_string(),
-        of_history("user", &daemon.user),
-        of_history("program", &printable(program)),
+        RUNS.literal("user", &daemon.user),
+        RUNS.literal("program", &printable(program)),
         "UTC_TIMESTAMP(6)".to_owned(),
     ]
     .join(", ")
@@ -87,7 +88,7 @@ impl Settle<'_> {
                 format!(
                     "settled_at = {}, next_at = {}",
                     moment(settlement.settled),
-                    optional(settlement.next)
+                    optional_moment(settlement.next)
                 ),
                 format!(
                     "next_at = {} AND next_at <= UTC_TIMESTAMP(6) AND paused_at IS NULL",
@@ -112,7 +113,7 @@ impl Settle<'_> {
                 "INSERT INTO {runs} ({RUN}, ended_at, outcome, message) SELECT {}, UTC_TIMESTAMP(6), {}, {} {if_done}",
                 run(&of_skip, &job.name, skip.ticks.1, "1", self.daemon, step.program),
                 text_literal(Outcome::Skipped.word()),
-                of_history("message", &format!("{}: {message}", job.name)),
+                RUNS.literal("message", &format!("{}: {message}", job.name)),
             ));
         }
         let insert = |tick: i64, attempt: u8, daemon: &str| {
@@ -138,52 +139,35 @@ impl Settle<'_> {
     }
 }
 
-impl OldBatch for Settle<'_> {
-    type Answer = (i64, Vec<Settled>);
-
-    fn statements(&self) -> Vec<String> {
-        let mut statements = vec!["/* dblock cron take */ BEGIN".to_owned()];
+impl Settle<'_> {
+    /// The server's time, and the results of the steps.
+    pub fn batch(&self) -> Batch<'_, (i64, Vec<Settled>)> {
+        let mut statements = vec!["BEGIN".to_owned()];
         for step in &self.steps {
             statements.extend(self.of_step(step));
         }
         statements.push("COMMIT".to_owned());
-        let names = self.steps.iter().map(|step| text_literal(&step.job.name));
+        let names = text_literals(self.steps.iter().map(|step| &step.job.name));
         statements.push(format!(
-            "SELECT {}, change_id, {} FROM {} WHERE name IN ({})",
-            micros("UTC_TIMESTAMP(6)"),
+            "SELECT {} AS server_time, change_id, {} FROM {} WHERE name IN ({})",
+            now_micros(),
             job_columns(),
             self.tables.of(&CRON_JOBS),
-            names.collect::<Vec<_>>().join(", ")
+            names
         ));
-        statements
-    }
-
-    fn decode(&self, replies: &[Reply], fault: Option<Fault>) -> Result<Self::Answer, Fault> {
-        if let Some(fault) = fault {
-            return Err(fault);
-        }
-        let mut now = 0;
-        let mut settled = Vec::new();
-        for row in replies
-            .last()
-            .map(|reply| reply.rows.as_slice())
-            .unwrap_or_default()
-        {
-            now = row.old(0)?.unwrap_or_default();
-            let change = row.text(1)?;
-            let Some((name, job)) = decode_job(row, 2)? else {
-                continue;
-            };
-            let mine = self
-                .steps
-                .iter()
-                .any(|step| step.job.name == name && Some(&step.id) == change.as_ref());
-            settled.push(Settled {
-                name,
-                row: job,
-                is_done: mine,
-            });
-        }
-        Ok((now, settled))
+        batch("cron take", statements).read_last(|rows| {
+            let mut now = 0;
+            let settled = rows.all(|row| {
+                now = row.get("server_time")?;
+                let change: Option<String> = row.get("change_id")?;
+                let (name, row) = read_job(row)?;
+                let is_done = self
+                    .steps
+                    .iter()
+                    .any(|step| step.job.name == name && Some(&step.id) == change.as_ref());
+                Ok(Settled { name, row, is_done })
+            })?;
+            Ok((now, settled))
+        })
     }
 }

@@ -222,7 +222,7 @@ impl Scheduler<'_> {
             daemon: facts,
             steps: steps.collect(),
         };
-        let answer = self.ask(|session| session.run_batch(&settle))?;
+        let answer = self.ask(|session| session.run_batch(&settle.batch()))?;
         let Some((now, settled)) = answer else {
             // The next look shows the result.
             for one in wanted {

@@ -6,8 +6,8 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::{
-    AskFileBefore, AskJobs, Definition, JobRow, Look, Publish, Register, Retire, goes_on_after,
-    latest_next, leave, next_after, prune, renew, stop_taking, touch,
+    Definition, JobRow, Look, Publish, Register, ask_file_before, ask_jobs, goes_on_after,
+    latest_next, leave, next_after, prune, renew, retire, stop_taking, touch,
 };
 use std::collections::HashMap;
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl Scheduler<'_> {
             differs,
             lease,
         };
-        let Some(now) = self.ask(|session| session.run_batch(&register))? else {
+        let Some(now) = self.ask(|session| session.run_batch(&register.batch()))? else {
             return Ok(false);
         };
         self.set_clock(now);
@@ -100,11 +100,7 @@ impl Scheduler<'_> {
             return Ok(Some(false));
         }
         let (tables, definition) = (self.tables.clone(), self.file_hash.clone());
-        let ask = AskFileBefore {
-            tables: &tables,
-            facts: self.facts,
-            definition: &definition,
-        };
+        let ask = ask_file_before(&tables, self.facts, &definition);
         self.ask(|session| session.run(&ask))
     }
 
@@ -119,7 +115,7 @@ impl Scheduler<'_> {
         // The next ticks that jobs were given, and when.
         let mut given: Option<(HashMap<String, Option<i64>>, i64)> = None;
         loop {
-            let Some(rows) = self.ask(|session| session.run(&AskJobs(&tables)))? else {
+            let Some(rows) = self.ask(|session| session.run(&ask_jobs(&tables)))? else {
                 return Ok(false);
             };
             let now = self.now();
@@ -166,7 +162,10 @@ impl Scheduler<'_> {
                     jobs,
                     now,
                 };
-                if self.ask(|session| session.run_batch(&publish))?.is_none() {
+                if self
+                    .ask(|session| session.run_batch(&publish.batch()))?
+                    .is_none()
+                {
                     return Ok(false);
                 }
             }
@@ -219,11 +218,7 @@ impl Scheduler<'_> {
         self.retire_at = Moment::now() + RETIRE_INTERVAL;
         self.has_retired = false;
         let tables = self.tables.clone();
-        let retire = Retire {
-            tables: &tables,
-            daemon: self.facts,
-            after: RETIRED_AFTER.as_secs(),
-        };
+        let retire = retire(&tables, self.facts, RETIRED_AFTER.as_secs());
         self.ask(|session| session.run_batch(&retire))?;
         Ok(())
     }
@@ -258,7 +253,7 @@ impl Scheduler<'_> {
         };
         let is_whole = look.since.is_none();
         self.last_look = Moment::now();
-        let Some(seen) = self.ask(|session| session.run(&look))? else {
+        let Some(seen) = self.ask(|session| session.run(&look.ask()))? else {
             self.look_again();
             return Ok(());
         };

@@ -8,7 +8,7 @@ use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::base::text::in_words;
 use crate::cron::open;
-use crate::db::{Fault, Plain, Session};
+use crate::db::{Fault, Session, command};
 
 /// The answer limit; after that the session is given up.
 const ANSWER: Duration = Duration::from_secs(20);
@@ -62,7 +62,7 @@ impl Scheduler<'_> {
             Err(fault) => self.tables.explain(fault),
         };
         self.met_lock = matches!(fault, Fault::Conflict(_));
-        let rolls_back = Plain("/* dblock cron roll back */ ROLLBACK".to_owned());
+        let rolls_back = command("cron roll back", "ROLLBACK");
         match fault {
             Fault::Final(failure) => Err(failure),
             Fault::Conflict(_) | Fault::Interrupted(_) | Fault::NoRoom(_)

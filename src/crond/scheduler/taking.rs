@@ -7,8 +7,8 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::{
-    Abandon, AskRun, AttemptEnd, Finish, HEAD_START, Retake, RunState, Settlement, TickRow,
-    age_reference, has_waited, is_attempt_too_late, may_start, pause_of_unstarted, retry,
+    Abandon, AttemptEnd, Finish, HEAD_START, Retake, RunState, Settlement, TickRow, age_reference,
+    ask_run, has_waited, is_attempt_too_late, may_start, pause_of_unstarted, retry,
 };
 use crate::history::{DIED, Journal, RunEnd, RunFacts};
 use crate::lock::new_id;
@@ -55,11 +55,7 @@ impl Scheduler<'_> {
             return Ok(true);
         }
         let tables = self.tables.clone();
-        let ask = AskRun {
-            tables: &tables,
-            name: &ended.name,
-            run: &ended.run,
-        };
+        let ask = ask_run(&tables, &ended.name, &ended.run);
         let state = self.ask(|session| session.run(&ask))?;
         let Some(failures) = ended.failures_before else {
             // Its processes only know that the lock was lost: somebody may have killed it by force.
@@ -109,7 +105,9 @@ impl Scheduler<'_> {
             why: ended.why.as_deref(),
             records: records.as_deref().unwrap_or_default(),
         };
-        Ok(self.ask(|session| session.run_batch(&finish))?.is_some())
+        Ok(self
+            .ask(|session| session.run_batch(&finish.batch()))?
+            .is_some())
     }
 
     /// The statements that record in the history how a run ended.
@@ -228,7 +226,10 @@ impl Scheduler<'_> {
             program: &program,
             why,
         };
-        if self.ask(|session| session.run_batch(&abandon))?.is_none() {
+        if self
+            .ask(|session| session.run_batch(&abandon.batch()))?
+            .is_none()
+        {
             self.look_again();
         }
         self.ticks.retain(|other| other.run != tick.run);
@@ -288,7 +289,7 @@ impl Scheduler<'_> {
             program: &program,
             why,
         };
-        let taken = self.ask(|session| session.run_batch(&retake))?;
+        let taken = self.ask(|session| session.run_batch(&retake.batch()))?;
         // Whoever has the tick now, its row has changed.
         self.ticks.retain(|other| other.run != tick.run);
         match taken {
@@ -329,11 +330,7 @@ impl Scheduler<'_> {
     /// Checks on a tick whose daemon is silent.
     fn rescue(&mut self, at: usize, tick: &TickRow) -> Result<(), Failure> {
         let tables = self.tables.clone();
-        let ask = AskRun {
-            tables: &tables,
-            name: &tick.name,
-            run: &tick.run,
-        };
+        let ask = ask_run(&tables, &tick.name, &tick.run);
         // The next look shows the result.
         for other in &mut self.ticks {
             other.is_orphan &= other.run != tick.run;
