@@ -113,7 +113,7 @@ impl<'a, T> Ask<'a, T> {
 /// The server's answer to one of several statements.
 #[derive(Debug)]
 pub struct Reply {
-    pub rows: Vec<Row>,
+    pub(super) rows: Vec<Row>,
     /// How many rows it has changed.
     pub changed: u64,
     /// The `LAST_INSERT_ID` that it set; `None`: none.

@@ -10,7 +10,6 @@ mod row;
 pub mod server_facts;
 mod session;
 pub mod sql;
-mod statement;
 mod target;
 mod tls;
 mod tls_error;
@@ -25,7 +24,6 @@ pub use row::{Row, Rows, no_answer};
 pub use server_facts::{SessionInfo, ask_session_info};
 pub use session::Session;
 pub use sql::{quoted_identifier, text_literal};
-pub use statement::{Batch as OldBatch, Plain, Statement, first_value};
 pub use target::{
     ConnectOptions, DeferredPassword, Identity, Password, Protocol, SslMode, Target, TlsOptions,
 };

@@ -5,16 +5,15 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
+use mysql::Conn;
 use mysql::prelude::Queryable;
-use mysql::{Conn, Row};
 use native_tls::Agreed;
 use nix::sys::socket::{SockaddrStorage, getpeername, getsockopt, setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
 
-use super::ask::{Ask, Reply, ask};
+use super::ask::{Ask, Batch, Reply, ask};
 use super::fault::Fault;
-use super::row;
-use super::statement::{Batch, Statement};
+use super::row::{Row, Rows};
 use super::tls;
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::{Level, Listener};
@@ -65,12 +64,11 @@ impl Session {
     ///
     /// # Errors
     /// After a [`Fault::Gone`] of the connection the session fails every statement with the same fault.
-    pub fn run<S: Statement>(&mut self, statement: &S) -> Result<S::Answer, Fault> {
-        let sql = statement.sql();
-        self.begin(&sql)?;
-        let rows = self.rows(&sql, statement.most_rows());
+    pub fn run<T>(&mut self, ask: &Ask<T>) -> Result<T, Fault> {
+        self.begin(ask.sql())?;
+        let rows = self.rows(ask);
         let rows = rows.map_err(|error| self.failed(error))?;
-        statement.decode(&rows)
+        ask.read(Rows(&rows))
     }
 
     /// Notes that a statement is sent, unless the session has ended.
@@ -96,8 +94,8 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::run`].
-    pub fn change<S: Statement<Answer = ()>>(&mut self, statement: &S) -> Result<u64, Fault> {
-        self.run(statement)?;
+    pub fn change(&mut self, command: &Ask<()>) -> Result<u64, Fault> {
+        self.run(command)?;
         Ok(self.conn.affected_rows())
     }
 
@@ -105,14 +103,19 @@ impl Session {
     ///
     /// # Errors
     /// The session must be dropped.
-    pub fn try_run<S: Statement>(
-        &mut self,
-        statement: &S,
-    ) -> Result<Result<S::Answer, u16>, Fault> {
-        let sql = statement.sql();
-        match self.refusable(&sql, |session| session.rows(&sql, statement.most_rows()))? {
-            Ok(rows) => statement.decode(&rows).map(Ok),
-            Err(code) => Ok(Err(code)),
+    pub fn try_run<T>(&mut self, ask: &Ask<T>) -> Result<Result<T, u16>, Fault> {
+        self.begin(ask.sql())?;
+        let error = match self.rows(ask) {
+            Ok(rows) => return ask.read(Rows(&rows)).map(Ok),
+            Err(error) => error,
+        };
+        let refused = match &error {
+            mysql::Error::MySqlError(error) => Some(error.code),
+            _ => None,
+        };
+        match (self.failed(error), refused) {
+            (fault @ Fault::Gone(_), _) | (fault, None) => Err(fault),
+            (_, Some(code)) => Ok(Err(code)),
         }
     }
 
@@ -123,17 +126,13 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::run`].
-    pub fn run_both<S: Statement>(
-        &mut self,
-        first: &impl Statement,
-        second: &S,
-    ) -> Result<S::Answer, Fault> {
+    pub fn run_both<T>(&mut self, first: &Ask<()>, second: &Ask<T>) -> Result<T, Fault> {
         let statements = format!("{}; {}", first.sql(), second.sql());
         self.begin(&statements)?;
         let row = self.second_row(&statements);
         let row = row.map_err(|error| self.failed(error))?;
-        let rows: Vec<row::Row> = row.map(row::Row).into_iter().collect();
-        second.decode(&rows)
+        let rows: Vec<Row> = row.into_iter().collect();
+        second.read(Rows(&rows))
     }
 
     /// Sends several statements in one packet, or [one by one](Session::send_one_by_one), and reads their answers. The only limit between
@@ -141,11 +140,12 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::run`].
-    pub fn run_batch<B: Batch>(&mut self, batch: &B) -> Result<B::Answer, Fault> {
-        let mut packets = batch.statements();
-        if !self.is_one_by_one {
-            packets = vec![packets.join("; ")];
-        }
+    pub fn run_batch<T>(&mut self, batch: &Batch<T>) -> Result<T, Fault> {
+        let packets = if self.is_one_by_one {
+            batch.statements().to_vec()
+        } else {
+            vec![batch.statements().join("; ")]
+        };
         let mut replies = Vec::new();
         let mut fault = None;
         for packet in packets {
@@ -158,7 +158,7 @@ impl Session {
                 break;
             }
         }
-        batch.decode(&replies, fault)
+        batch.answer(&replies, fault)
     }
 
     /// Sends each statement of a batch in its own packet from now on, until one fails. A node of a Galera cluster rolls back a
@@ -173,7 +173,7 @@ impl Session {
         while let Some(one) = all.iter() {
             let changed = one.affected_rows();
             let insert_id = one.last_insert_id().filter(|id| *id > 0);
-            let rows = one.map(|row| row.map(row::Row));
+            let rows = one.map(|row| row.map(Row));
             replies.push(Reply {
                 rows: rows.collect::<mysql::Result<_>>()?,
                 changed,
@@ -183,30 +183,10 @@ impl Session {
         Ok(())
     }
 
-    fn rows(&mut self, sql: &str, most: usize) -> mysql::Result<Vec<row::Row>> {
-        let result = self.conn.query_iter(sql)?;
-        let rows = result.take(most);
-        rows.map(|row| row.map(row::Row)).collect()
-    }
-
-    fn refusable<T>(
-        &mut self,
-        statement: &str,
-        ask: impl FnOnce(&mut Self) -> mysql::Result<T>,
-    ) -> Result<Result<T, u16>, Fault> {
-        self.begin(statement)?;
-        let error = match ask(self) {
-            Ok(answer) => return Ok(Ok(answer)),
-            Err(error) => error,
-        };
-        let refused = match &error {
-            mysql::Error::MySqlError(error) => Some(error.code),
-            _ => None,
-        };
-        match (self.failed(error), refused) {
-            (fault @ Fault::Gone(_), _) | (fault, None) => Err(fault),
-            (_, Some(code)) => Ok(Err(code)),
-        }
+    fn rows<T>(&mut self, ask: &Ask<T>) -> mysql::Result<Vec<Row>> {
+        let result = self.conn.query_iter(ask.sql())?;
+        let rows = result.take(ask.most_rows());
+        rows.map(|row| row.map(Row)).collect()
     }
 
     /// Limits the wait for each answer from now on. For sessions whose statements no longer wait for a lock.
@@ -292,7 +272,7 @@ impl Session {
         limit_reading(socket, PROMISED)?;
         let mut row = Ok(None);
         while let (Ok(_), Some(result)) = (&row, results.iter()) {
-            row = result.last().transpose();
+            row = result.last().map(|row| row.map(Row)).transpose();
         }
         drop(results);
         // After any other error the session cannot be used, and nothing may wait for it.
