@@ -43,12 +43,12 @@ pub fn reap(pid: i32) -> Option<Ending> {
     ended.map(|(_, ending)| ending)
 }
 
-/// As [`reap`], but waits no longer than `limit`.
+/// As [`reap`], but waits no longer than `limit`. With zero it does not wait.
 pub fn reap_within(pid: i32, limit: Duration) -> End {
     let begun = Moment::now();
     loop {
         match peek(libc::P_PID, pid) {
-            Ok(None) if begun.elapsed() <= limit => sleep(Duration::from_millis(1)),
+            Ok(None) if begun.elapsed() < limit => sleep(Duration::from_millis(1)),
             Ok(None) => return End::Pending,
             Ok(Some(_)) => return reap(pid).map_or(End::Unknown, End::Ended),
             Err(_) => return End::Unknown,

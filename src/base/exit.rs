@@ -1,9 +1,12 @@
 //! dblock's own exit codes, and how dblock ends as its command ended.
 
 use std::fmt::{self, Display, Formatter};
+use std::io;
 
 use nix::sys::prctl;
 use serde::{Deserialize, Serialize};
+
+use super::text::in_words;
 
 /// A reason with its own exit code. The codes are those of `sysexits.h` where it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +72,12 @@ impl Failure {
     pub fn new(reason: Reason, line: impl Into<String>) -> Self {
         let line = line.into();
         Self { reason, line }
+    }
+
+    /// The system refused to do this.
+    pub fn refused(what: &str, error: &io::Error) -> Self {
+        let line = format!("cannot {what}: {}", in_words(error));
+        Self::new(Reason::OsRefused, line)
     }
 }
 

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::getpid;
 
 use attempts::Running;
@@ -23,13 +22,13 @@ use crate::base::clock::{Alarm, Moment};
 use crate::base::descriptors;
 use crate::base::exit::{Ending, Failure, Reason};
 use crate::base::log::Log;
-use crate::base::text::{counted, in_words, shown};
+use crate::base::text::{counted, shown};
 use crate::base::user::local_user;
 use crate::cron::{DaemonFacts, Job, load};
 use crate::isolated::peer::Peer;
 use crate::isolated::restarts::LastingFault;
 use crate::lock::{new_id, own_host};
-use crate::supervise::{Outlet, Shutdown, Signals, is_over};
+use crate::supervise::{Outlet, Shutdown, Signals, is_over, signals_and_alarm};
 
 /// The pause before a failed step is retried.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -70,18 +69,9 @@ pub fn run(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
             return Ok(Ending::Code(Reason::Configuration.code()));
         }
     };
-    let refused = |what: &str, error: &std::io::Error| {
-        let line = format!("cannot {what}: {}", in_words(error));
-        Failure::new(Reason::OsRefused, line)
-    };
-    let signals = Signals::collect().map_err(|error| refused("collect signals", &error))?;
-    signals
-        .collect_all()
-        .map_err(|error| refused("collect signals", &error))?;
-    // Exceeding a file size limit (`ulimit -f`) must be an error, not the daemon's death. The commands get the inherited mask.
-    let limit = SigSet::from_iter([Signal::SIGXFSZ]).thread_block();
-    limit.map_err(|error| refused("collect signals", &error.into()))?;
-    let alarm = Alarm::new().map_err(|error| refused("make a timer", &error))?;
+    let (signals, alarm) = signals_and_alarm()?;
+    let collected = signals.collect_all();
+    collected.map_err(|error| Failure::refused("collect signals", &error))?;
     let facts = DaemonFacts {
         id: new_id()?,
         host: own_host(),

@@ -15,8 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::base::clock::Moment;
-use crate::base::exit::{Failure, Reason};
-use crate::base::text::in_words;
+use crate::base::exit::Failure;
 
 /// The most characters of a text: a server's error message may have any length.
 pub const LONGEST_TEXT: usize = 1024;
@@ -195,8 +194,7 @@ pub fn refusal(error: &io::Error) -> Option<Failure> {
 
 /// The failure of passing on a session.
 pub fn cannot_pass_on(error: &io::Error) -> Failure {
-    let line = format!("cannot pass the session on: {}", in_words(error));
-    Failure::new(Reason::OsRefused, line)
+    Failure::refused("pass the session on", error)
 }
 
 /// The text, cut to what a packet holds.

@@ -20,7 +20,6 @@ use super::link::{Link, cut};
 use crate::base::children::{End, reap_within};
 use crate::base::descriptors;
 use crate::base::exit::{Ending, Failure, Reason};
-use crate::base::text::in_words;
 
 /// Forks a process for `work`, which gets the link and this process's pid. Returns the new pid, and the link to it. If `work` fails, its
 /// last message is the failure, wrapped by `failed`.
@@ -31,10 +30,7 @@ pub fn fork_isolated<M: Serialize>(
     work: impl FnOnce(Rc<Link>, Pid) -> Result<(), Failure>,
     failed: fn(Failure) -> M,
 ) -> Result<(Pid, Link), Failure> {
-    let refused = |error: io::Error| {
-        let line = format!("cannot start a process: {}", in_words(&error));
-        Failure::new(Reason::OsRefused, line)
-    };
+    let refused = |error: io::Error| Failure::refused("start a process", &error);
     let (ours, theirs) = Link::pair().map_err(refused)?;
     let parent = getpid();
     // SAFETY: no thread was started, so the child may do whatever the parent may.
@@ -128,8 +124,7 @@ pub fn harden(parent: Pid) -> Result<(), Failure> {
 }
 
 fn cannot_detach(error: &io::Error) -> Failure {
-    let line = format!("cannot detach a process: {}", in_words(error));
-    Failure::new(Reason::OsRefused, line)
+    Failure::refused("detach a process", error)
 }
 
 /// Gives up what belongs to the supervisor or the command: signals, terminal, descriptors. Takes a `name` of at most 15 bytes.

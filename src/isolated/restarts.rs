@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use crate::base::clock::Moment;
-use crate::base::exit::Failure;
+use crate::base::exit::{Failure, Reason};
+use crate::base::log::Log;
 
 /// The most deaths in a row, each within this time of the start.
 const MOST_DEATHS: u32 = 5;
@@ -105,6 +106,22 @@ impl Restarts {
         } else {
             Replacement::Never
         }
+    }
+
+    /// As [`Restarts::schedule`], after this `end`. Logs that another one goes on.
+    ///
+    /// # Errors
+    /// There is no other.
+    pub fn replace(&mut self, end: &str, log: Log) -> Result<(), Failure> {
+        match self.schedule() {
+            Replacement::Soon => log.info(format_args!("{end}; another one goes on")),
+            Replacement::AfterFault => {}
+            Replacement::Never => {
+                let line = format!("{end}, again and again");
+                return Err(Failure::new(Reason::Internal, line));
+            }
+        }
+        Ok(())
     }
 
     /// As [`Restarts::schedule`] for one that has died without a reason. `false`: too many have died, and no other is started.

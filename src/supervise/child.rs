@@ -77,13 +77,8 @@ impl Child {
             return Err(Failure::new(Reason::Usage, "no command is given"));
         };
         let own_group = !has_terminal();
-        let leash = Leash::new().map(Arc::new).map_err(|error| {
-            let message = format!(
-                "cannot run the command: {}",
-                in_words(&io::Error::from(error))
-            );
-            Failure::new(Reason::OsRefused, message)
-        })?;
+        let leash = Leash::new().map(Arc::new);
+        let leash = leash.map_err(|error| Failure::refused("run the command", &error.into()))?;
         let mask = signals.inherited();
         let tied = Arc::clone(&leash);
         let supervisor = getpid();

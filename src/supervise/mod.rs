@@ -31,17 +31,16 @@ pub use environment::{Change, change};
 pub use event::is_over;
 pub use inherited::{have_streams, restore_limit_and_dispositions, was_closed};
 pub use job::Job;
-pub use output::{Kept, Outlet, Output, Round, Sink, Tail, pipe};
+pub use output::{Kept, MOST_LINGERING, Outlet, Output, Round, Sink, Tail, pipe};
 pub use phase::Conclusion;
 pub use record::{LockEvent, LockEventKind, RunOutcome, RunRecord, Summary};
 pub use shutdown::Shutdown;
-pub use signals::{Received, Signals};
+pub use signals::{Received, Signals, signals_and_alarm};
 
 use crate::base::children::{reap, reap_orphans};
 use crate::base::clock::Alarm;
-use crate::base::exit::{Failure, Reason};
+use crate::base::exit::Failure;
 use crate::base::log::Log;
-use crate::base::text::in_words;
 use crate::keeper::message::FromKeeper;
 use crate::keeper::{self, Work};
 use crate::lock::Grant;
@@ -88,7 +87,7 @@ impl<'a> Supervisor<'a> {
     /// Takes over the signals, and forks the keeper. `names_holders`: whether to find out who holds the lock when it is taken.
     ///
     /// # Errors
-    /// [`Reason::OsRefused`].
+    /// [`crate::base::exit::Reason::OsRefused`].
     pub fn new(
         job: &'a Job,
         run_id: &'a str,
@@ -101,10 +100,7 @@ impl<'a> Supervisor<'a> {
         let task = job.task(run_id, names_holders, log.shown);
         let mut keeper = KeeperLink::new(keeper::fork_off(Work::Acquire(task))?);
         keeper.names_holders = names_holders;
-        let alarm = Alarm::new().map_err(|error| {
-            let line = format!("cannot make a timer: {}", in_words(&error));
-            Failure::new(Reason::OsRefused, line)
-        })?;
+        let alarm = Alarm::new().map_err(|error| Failure::refused("make a timer", &error))?;
         Ok(Self {
             job,
             run_id,

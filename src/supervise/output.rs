@@ -24,6 +24,9 @@ const PIECE: usize = 4096;
 /// so nothing of an ended command remains.
 const MOST: usize = 64 * 1024;
 
+/// The output of at most this many ended commands stays open, for processes that they left behind. The oldest are closed.
+pub const MOST_LINGERING: usize = 64;
+
 /// A pipe with a nonblocking read end, for a [`Stream`].
 ///
 /// # Errors

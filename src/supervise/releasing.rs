@@ -13,7 +13,6 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::history::RunEnd;
-use crate::isolated::restarts::Replacement;
 use crate::keeper::message::{FromKeeper, ToKeeper};
 use crate::keeper::{self, Work};
 
@@ -179,12 +178,8 @@ impl Supervisor<'_> {
             return true;
         }
         self.keeper.may_be_released = true;
-        let replacement = self.keeper.restarts.schedule();
-        if replacement == Replacement::Soon {
-            let end = self.keeper.how_it_ended();
-            self.log.info(format_args!("{end}; another one goes on"));
-        }
-        replacement != Replacement::Never
+        let end = self.keeper.how_it_ended();
+        self.keeper.restarts.replace(&end, self.log).is_ok()
     }
 
     /// Starts the keeper that releases the lock, or records the run, in the place of one that died.

@@ -9,7 +9,7 @@ use super::board::Place;
 use super::payload::{self, Payload};
 use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
-use crate::base::text::{in_words, shown};
+use crate::base::text::shown;
 use crate::queue::{JobEnd, LONGEST_ERROR, Queue, retry_delay};
 use crate::supervise::{Child, Command, Output, Signals, Sink, Surroundings, Tail, change, pipe};
 
@@ -75,10 +75,8 @@ impl JobCommand {
         signals: &Signals,
         place: Place,
     ) -> Result<Self, Unstarted> {
-        let refused = |error: &io::Error| {
-            let line = format!("cannot run the command: {}", in_words(error));
-            Unstarted::Worker(Failure::new(Reason::OsRefused, line))
-        };
+        let refused =
+            |error: &io::Error| Unstarted::Worker(Failure::refused("run the command", error));
         let arguments = arguments(spec, &tasks)?;
         let payloads: Vec<_> = tasks.iter().map(|task| task.payload.clone()).collect();
         let end = spec.batch.map(|batch| batch.separator);
@@ -233,10 +231,10 @@ fn arguments(spec: &Spec, tasks: &[Task]) -> Result<Vec<OsString>, Unstarted> {
                 "its payload is longer than an argument may be".to_owned(),
             ));
         }
-        let payload = task.payload.as_argument().map_err(|error| {
-            let line = format!("cannot read a payload: {}", in_words(&error));
-            Unstarted::Worker(Failure::new(Reason::OsRefused, line))
-        })?;
+        let payload = task
+            .payload
+            .as_argument()
+            .map_err(|error| Unstarted::Worker(Failure::refused("read a payload", &error)))?;
         if payload.as_bytes().contains(&0) {
             return Err(Unstarted::Job(
                 "its payload has a NUL byte, which no argument can have".to_owned(),

@@ -7,11 +7,9 @@ mod jobs;
 mod turns;
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use nix::sys::signal::{SigSet, Signal};
 use nix::sys::socket::{self, shutdown};
 use nix::unistd::getpid;
 
@@ -27,14 +25,13 @@ use super::message::{FromClaimer, ToClaimer, Trouble};
 use super::payload::Gathered;
 use crate::base::clock::{Alarm, Moment};
 use crate::base::descriptors;
-use crate::base::exit::{Ending, Failure, Reason};
+use crate::base::exit::{Ending, Failure};
 use crate::base::log::Log;
-use crate::base::text::in_words;
 use crate::base::user::local_user;
 use crate::isolated::peer::Peer;
 use crate::lock::{Lease, own_host, run_id_lock};
 use crate::queue::{Ended, JobEnd, Queue, WorkerFacts};
-use crate::supervise::{Outlet, Output, Shutdown, Signals, check_program};
+use crate::supervise::{Outlet, Output, Shutdown, Signals, check_program, signals_and_alarm};
 
 /// Descriptors for each command: its stderr, its leash, and the file with its payload. The second number is for everything else.
 const DESCRIPTORS: u64 = 4;
@@ -49,14 +46,10 @@ pub fn work(mut spec: Spec, log: Log) -> anyhow::Result<Ending> {
     if let Some(program) = spec.command.first() {
         check_program(program)?;
     }
-    let signals = Signals::collect().map_err(|error| refused("collect signals", &error))?;
-    // With this signal blocked, the file size limit (`ulimit -f`) is an error. Commands get the inherited mask.
-    let limit = SigSet::from_iter([Signal::SIGXFSZ]).thread_block();
-    limit.map_err(|error| refused("collect signals", &error.into()))?;
-    let alarm = Alarm::new().map_err(|error| refused("make a timer", &error))?;
+    let (signals, alarm) = signals_and_alarm()?;
     spec.jobs = descriptors::allow(spec.jobs, [DESCRIPTORS, OWN_DESCRIPTORS], log);
     let spec = &spec;
-    let board = Board::new(spec.jobs).map_err(|error| refused("share memory", &error))?;
+    let board = Board::new(spec.jobs).map_err(|error| Failure::refused("share memory", &error))?;
     let facts = WorkerFacts {
         run: run_id_lock()?.trim_start_matches('#').to_owned(),
         host: own_host(),
@@ -102,11 +95,6 @@ pub fn work(mut spec: Spec, log: Log) -> anyhow::Result<Ending> {
         started_any: false,
     };
     coordinator.run()
-}
-
-fn refused(what: &str, error: &io::Error) -> Failure {
-    let line = format!("cannot {what}: {}", in_words(error));
-    Failure::new(Reason::OsRefused, line)
 }
 
 /// The claimer's current request from the coordinator.

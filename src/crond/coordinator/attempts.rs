@@ -3,26 +3,22 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use nix::errno::Errno;
 use nix::sys::signal::kill;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::super::attempt;
 use super::super::mail::{self, Mail};
 use super::super::message::{Conclusion, Ended, Start, ToScheduler};
 use super::Coordinator;
-use crate::base::children::reap_orphans;
+use crate::base::children::{End, reap_orphans, reap_within};
 use crate::base::clock::Moment;
+use crate::base::exit::Ending;
 use crate::base::log::{Level, Log};
 use crate::base::text::{in_words, shown};
 use crate::cron::{AttemptEnd, Job, retry};
 use crate::history::RunEnd;
 use crate::isolated::link::Link;
-use crate::supervise::{Output, Round, Sink, is_over};
-
-/// The most ended commands whose remaining processes may write on.
-const MOST_LINGERING: usize = 100;
+use crate::supervise::{MOST_LINGERING, Output, Round, Sink, is_over};
 
 /// An attempt's process.
 pub(super) struct Running {
@@ -41,25 +37,15 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Reads how its process reports its end.
-    fn hear(&mut self) {
-        if self.conclusion.is_none() && self.link.is_readable() {
-            let heard_at = self.link.receive().ok().flatten();
-            self.conclusion = heard_at.map(|(message, _)| message);
-        }
-    }
-
-    /// Whether its process has ended; then it is reaped.
+    /// Whether its process has ended. Then it is reaped, and the report of its end is read.
     fn has_ended(&mut self) -> bool {
-        self.hear();
-        loop {
-            match waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) {
-                Err(Errno::EINTR) => {}
-                Ok(WaitStatus::StillAlive) => return false,
-                _ => break,
-            }
+        if reap_within(self.pid.as_raw(), Duration::ZERO) == End::Pending {
+            return false;
         }
-        self.hear();
+        if self.link.is_readable() {
+            let report = self.link.receive().ok().flatten();
+            self.conclusion = report.map(|(message, _)| message);
+        }
         true
     }
 
@@ -253,14 +239,11 @@ impl Coordinator<'_> {
     fn reap_mails(&mut self) {
         let log = self.log;
         self.mails.retain(|mail| {
-            let how = match waitpid(mail.pid, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => return true,
-                Ok(WaitStatus::Exited(_, code @ 1..)) => format!("ended with {code}"),
-                Ok(WaitStatus::Signaled(_, signal, _)) if !mail.is_killed => {
-                    format!("died of {signal}")
-                }
-                Ok(WaitStatus::Signaled(..)) => "took too long".to_owned(),
-                _ => return false,
+            let how = match reap_within(mail.pid.as_raw(), Duration::ZERO) {
+                End::Pending => return true,
+                End::Ended(Ending::Code(0)) | End::Unknown => return false,
+                End::Ended(Ending::Signal(_)) if mail.is_killed => "took too long".to_owned(),
+                end => end.to_string(),
             };
             log.error(format_args!(
                 "{}: its output may not be sent: sendmail {how}",

@@ -12,10 +12,9 @@ use super::super::message::{FromScheduler, ToScheduler};
 use super::super::scheduler::Publishes;
 use super::{Coordinator, LATE, LONGEST_HANG, NO_LIMIT, PAUSE};
 use crate::base::clock::Moment;
-use crate::base::exit::{Ending, Failure, Reason};
+use crate::base::exit::{Ending, Failure};
 use crate::base::log::Level;
 use crate::base::text::{counted, in_words, shown};
-use crate::isolated::restarts::Replacement;
 use crate::supervise::{Outlet, Received, Round};
 
 impl Coordinator<'_> {
@@ -217,13 +216,8 @@ impl Coordinator<'_> {
         if self.shutdown.has_failed() || self.leaves_since.is_some() {
             return;
         }
-        match self.scheduler.restarts.schedule() {
-            Replacement::Soon => self.log.info(format_args!("{end}; another one goes on")),
-            Replacement::AfterFault => {}
-            Replacement::Never => {
-                let failure = Failure::new(Reason::Internal, format!("{end}, again and again"));
-                self.stop(NO_LIMIT, Err(failure.into()));
-            }
+        if let Err(failure) = self.scheduler.restarts.replace(end, self.log) {
+            self.stop(NO_LIMIT, Err(failure.into()));
         }
     }
 }

@@ -6,10 +6,9 @@ use super::super::message::FromClaimer;
 use super::jobs::OpenUnit;
 use super::{ClaimerState, Coordinator};
 use crate::base::clock::Moment;
-use crate::base::exit::{Ending, Failure, Reason};
+use crate::base::exit::Ending;
 use crate::base::log::Level;
 use crate::base::text::{counted, shown};
-use crate::isolated::restarts::Replacement;
 use crate::lock::Lease;
 use crate::queue::{Ended, JobEnd, Unit};
 use crate::supervise::{Output, Received, Round, is_over};
@@ -232,15 +231,9 @@ impl Coordinator<'_> {
         if self.shutdown.has_failed() || is_expected {
             return;
         }
-        let replacement = self.claimer.restarts.schedule();
         let end = self.claimer.how_it_ended();
-        match replacement {
-            Replacement::Soon => self.log.info(format_args!("{end}; another one goes on")),
-            Replacement::AfterFault => {}
-            Replacement::Never => {
-                let failure = Failure::new(Reason::Internal, format!("{end}, again and again"));
-                return self.stop(Duration::ZERO, Err(failure.into()));
-            }
+        if let Err(failure) = self.claimer.restarts.replace(&end, self.log) {
+            return self.stop(Duration::ZERO, Err(failure.into()));
         }
         self.claimer_state = ClaimerState::Ready;
     }

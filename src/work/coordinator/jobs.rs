@@ -12,7 +12,7 @@ use crate::base::exit::{Failure, Reason};
 use crate::base::text::{counted, shown};
 use crate::lock::Lease;
 use crate::queue::{Ended, JobEnd, Queue, Unit};
-use crate::supervise::{Round, is_over};
+use crate::supervise::{MOST_LINGERING, Round, is_over};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::rc::Rc;
@@ -35,9 +35,6 @@ pub(super) struct OpenUnit {
 
 /// Once this many jobs of a running block have another outcome than the rest, they are recorded.
 const MOST_OTHERS: usize = 16;
-
-/// The output of at most this many ended commands stays open, for processes that they left behind. The oldest are closed.
-const MOST_LINGERING: usize = 64;
 
 impl OpenUnit {
     /// The outcomes sent so far, for another time: the server may have lost them. There may be a thousand, so they come in pieces.
