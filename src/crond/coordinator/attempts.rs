@@ -243,7 +243,7 @@ impl Coordinator<'_> {
                 End::Pending => return true,
                 End::Ended(Ending::Code(0)) | End::Unknown => return false,
                 End::Ended(Ending::Signal(_)) if mail.is_killed => "took too long".to_owned(),
-                end => end.to_string(),
+                end @ End::Ended(_) => end.to_string(),
             };
             log.error(format_args!(
                 "{}: its output may not be sent: sendmail {how}",
