@@ -61,13 +61,29 @@ pub struct Job {
 /// What ends a word of a shell. After `=` comes the value of a variable, which may be a secret.
 const ENDS: [char; 11] = [' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')', '='];
 
-/// The program of a command, as far as that is clear without a shell: its first word, without its folder; `None`: it has no such word. Of
-/// a variable that is set in front of the program it is the variable's name.
+/// The program of a command, as far as that is clear without a shell: its first word behind plain settings of variables, without its
+/// folder; `None`: it has no such word. Of a variable that is set to anything else it is the variable's name.
 pub fn program(command: &str) -> Option<String> {
-    let word = command.split(ENDS).find(|word| !word.is_empty())?;
+    let mut rest = command.trim_start();
+    while let Some((word, behind)) = rest.split_once([' ', '\t'])
+        && sets_plainly(word)
+    {
+        rest = behind.trim_start();
+    }
+    let word = rest.split(ENDS).find(|word| !word.is_empty())?;
     let name = word.rsplit('/').next().unwrap_or_default();
     let name = name.trim_matches(['"', '\'']);
     (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// Whether a word is `NAME=value`, and ends where the value does, as that has no quotes and nothing else that a shell expands.
+fn sets_plainly(word: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-+./:,@%".contains(c);
+    word.split_once('=').is_some_and(|(name, value)| {
+        !name.is_empty()
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            && value.chars().all(is_plain)
+    })
 }
 
 /// A mistake in a crontab.

@@ -120,7 +120,7 @@ fn a_job_without_a_name_has_one_of_its_line() {
     assert_eq!(parsed(zones).unwrap().len(), 3);
     for (command, stem) in [
         ("cd /srv && ./run", "cd"),
-        ("A=b /bin/c", "A"),
+        ("A=b /bin/c", "c"),
         ("A='b c' /bin/d", "A"),
         ("A=b", "A"),
         ("[ -x /bin/a ] && a", "job"),
@@ -149,9 +149,12 @@ fn the_program_is_the_first_word_and_never_what_a_variable_is_set_to() {
         ("(cd /x && report)", "cd"),
         ("[ -x /usr/bin/report ] && report", "["),
         ("env TOKEN=secret report", "env"),
-        ("TOKEN=secret report", "TOKEN"),
+        ("TOKEN=secret report", "report"),
         ("TOKEN='two words' report", "TOKEN"),
-        ("TOKEN=/etc/secret report", "TOKEN"),
+        ("A= B=/etc/x:1  report", "report"),
+        ("TOKEN=secret; report", "TOKEN"),
+        ("TOKENS=(secret) report", "TOKENS"),
+        ("TOKEN=two\\ words report", "TOKEN"),
         ("(TOKEN=$(cat x) report)", "TOKEN"),
     ] {
         assert_eq!(super::program(command).as_deref(), Some(name), "{command}");
