@@ -1058,7 +1058,7 @@ const OTHER_TEXTS: [&str; 42] = [
 ];
 
 /// Texts that are no lines of dblock's, by their beginning.
-const NO_LINES: [&str; 33] = [
+const NO_LINES: [&str; 41] = [
     // Of other programs and libraries, which are looked for.
     "For more information",
     "BEGIN ENCRYPTED PRIVATE KEY",
@@ -1069,6 +1069,10 @@ const NO_LINES: [&str; 33] = [
     "SELECT ",
     "KILL QUERY",
     "SHOW GLOBAL",
+    "SHOW CREATE USER",
+    "SET SESSION",
+    "TIMESTAMPDIFF(",
+    "UTC_TIMESTAMP(6)",
     "AND PROCESSLIST_ID",
     "l.name ",
     "l.owner ",
@@ -1084,6 +1088,11 @@ const NO_LINES: [&str; 33] = [
     "r.",
     "(r.",
     "l.slot, ",
+    // The names of statements.
+    "queue is deleting",
+    "queue roll back",
+    "cron roll back",
+    "check account ",
     // How far a put is, at a terminal.
     "\\r{} put",
     // What @daily and its like stand for.
