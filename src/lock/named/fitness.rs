@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::statements::is_on;
 use crate::db::cluster::is_wsrep;
 
 /// A server must keep an idle session at least this long: whole seconds, with room for a renewal and for the command's end.
@@ -70,6 +69,11 @@ pub struct ServerTraits {
     comment: String,
     /// Its `wsrep_on`, on MariaDB.
     wsrep_on: bool,
+}
+
+/// Whether a variable is on, which is a number on most servers, and `ON` or `OFF` on some.
+pub fn is_on(value: Option<String>) -> bool {
+    value.is_some_and(|value| !matches!(&*value.to_ascii_uppercase(), "" | "0" | "OFF"))
 }
 
 impl ServerTraits {

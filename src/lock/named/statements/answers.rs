@@ -1,7 +1,7 @@
 //! The answers to a named lock's statements. They are read by the columns' place: some servers have fewer of them than others.
 
 use crate::db::{Fault, Row};
-use crate::lock::named::fitness::ServerTraits;
+use crate::lock::named::fitness::{ServerTraits, is_on};
 use crate::lock::named::queue::Answer;
 
 /// In the place of a slot's number: somebody kills its holder.
@@ -57,11 +57,6 @@ impl Asked {
         });
         Ok(Self { answer, ..asked })
     }
-}
-
-/// Whether a variable is on, which is a number on most servers, and `ON` or `OFF` on some.
-pub fn is_on(value: Option<String>) -> bool {
-    value.is_some_and(|value| !matches!(&*value.to_ascii_uppercase(), "" | "0" | "OFF"))
 }
 
 /// The answer to the first step of a session.

@@ -8,11 +8,12 @@ mod time_limits;
 use std::fmt::Write;
 use std::time::Duration;
 
+use super::fitness::is_on;
 use super::queue::{FEW, Step};
 use crate::db::{Ask, Fault, Row, ask, command, named, short_address, text_literal};
 use crate::lock::{Name, kill_ack_lock, kill_request_lock};
+pub use answers::Opened;
 use answers::{Asked, KILLED, KillMarker, ReacquireAnswer, Released};
-pub use answers::{Opened, is_on};
 pub use plain::{
     NO_SUCH_SESSION, NOT_YOURS, ask_owners, kill_session, release_once, take_lock, take_lock_now,
 };
