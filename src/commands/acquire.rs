@@ -250,7 +250,7 @@ fn hold_row(
         when_taken: true,
     };
     let mut lock = RowLock::new(
-        connector,
+        Rc::new(connector),
         &acquire.lock,
         &run_lock_of(&owner),
         verbosity,

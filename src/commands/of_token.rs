@@ -118,7 +118,13 @@ fn act(
         when_waiting: false,
         when_taken: false,
     };
-    let mut lock = RowLock::new(connector, &spec, &run_lock_of(&owner), verbosity, row);
+    let mut lock = RowLock::new(
+        Rc::new(connector),
+        &spec,
+        &run_lock_of(&owner),
+        verbosity,
+        row,
+    );
     let caller = Alone(Rc::clone(link));
     while let Some(pause) = work(&mut lock, &caller, &journal)? {
         sleep(pause);

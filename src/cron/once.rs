@@ -25,18 +25,9 @@ pub enum Once {
     Per(Duration),
 }
 
-/// Why a run is not due.
+/// An earlier run with success, because of which a run is not due.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum AlreadyRan {
-    /// The crontab's tick, shown as this text, was given to another run.
-    Elsewhere(String),
-    /// An earlier run has succeeded.
-    Success(Earlier),
-}
-
-/// An earlier run with success.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Earlier {
+pub struct AlreadyRan {
     /// Its tick, as text; `None`: the interval since its start counts.
     pub tick: Option<String>,
     /// The next tick, as text.
@@ -88,7 +79,7 @@ impl Once {
         requested_ago: Duration,
     ) -> Result<Option<Tick>, Box<AlreadyRan>> {
         let already = |last: &LastSuccess, tick: Option<Tick>, next: Option<Tick>, per| {
-            Box::new(AlreadyRan::Success(Earlier {
+            Box::new(AlreadyRan {
                 tick: tick.map(|tick| tick.to_string()),
                 next: next.map(|tick| tick.to_string()),
                 per,
@@ -96,7 +87,7 @@ impl Once {
                 pid: last.pid,
                 program: last.program.clone(),
                 began_ago: last.started_ago,
-            }))
+            })
         };
         match self {
             Self::At(schedule) => {
@@ -123,28 +114,24 @@ impl Once {
 impl fmt::Display for AlreadyRan {
     /// Continues a sentence that starts with the name of the lock.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let earlier = match self {
-            Self::Elsewhere(tick) => return write!(f, "was given to another host for {tick}"),
-            Self::Success(earlier) => earlier,
-        };
         f.write_str("has run")?;
-        if let Some(tick) = &earlier.tick {
+        if let Some(tick) = &self.tick {
             write!(f, " for {tick}")?;
         }
-        if let Some(host) = &earlier.host {
+        if let Some(host) = &self.host {
             write!(f, ", on {host}")?;
         }
-        if let Some(pid) = earlier.pid {
+        if let Some(pid) = self.pid {
             write!(f, ", pid {pid}")?;
         }
-        if let Some(program) = &earlier.program {
+        if let Some(program) = &self.program {
             write!(f, " ({program})")?;
         }
-        write!(f, ", {} ago", in_seconds(earlier.began_ago))?;
-        if let Some(next) = &earlier.next {
+        write!(f, ", {} ago", in_seconds(self.began_ago))?;
+        if let Some(next) = &self.next {
             write!(f, "; the next is {next}")?;
         }
-        if let Some(per) = earlier.per {
+        if let Some(per) = self.per {
             write!(f, ", and runs once per {}", shown(per))?;
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! The main process of a daemon: reads the file, starts attempts, passes their output on, and reports how they ended. It never waits for
-//! a server.
+//! The main process of a daemon: reads the file, runs the commands of attempts, passes their output on, and reports how they ended. It
+//! never waits for a server.
 
 mod attempts;
 mod events;
@@ -11,13 +11,12 @@ use std::time::Duration;
 
 use nix::unistd::getpid;
 
-use attempts::Running;
-
 use super::Spec;
+use super::command::{TickCommand, Written};
 use super::mail::Sending;
-use super::message::{Ended, FromScheduler, ToScheduler};
+use super::message::{Attempt, Ended, FromScheduler, ToScheduler};
 use super::notify::Manager;
-use super::scheduler::{self, Publishes, Resumed};
+use super::scheduler::{self, Kept, Publishes, Resumed};
 use crate::base::clock::{Alarm, Moment};
 use crate::base::descriptors;
 use crate::base::exit::{Ending, Failure, Reason};
@@ -27,8 +26,8 @@ use crate::base::user::local_user;
 use crate::cron::{DaemonFacts, Job, load};
 use crate::isolated::peer::Peer;
 use crate::isolated::restarts::LastingFault;
-use crate::lock::{new_id, own_host};
-use crate::supervise::{Outlet, Shutdown, Signals, is_over, signals_and_alarm};
+use crate::lock::{Grant, new_id, own_host};
+use crate::supervise::{Board, Outlet, Shutdown, Signals, is_over, signals_and_alarm};
 
 /// The pause before a failed step is retried.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -51,8 +50,8 @@ const LONGEST_HANG: Duration = Duration::from_secs(120);
 /// If the coordinator looks this much later than planned, it was stopped for a while.
 const LATE: Duration = Duration::from_secs(5);
 
-/// Descriptors for each command: its link, its output, its mail and that of the one before. And for everything else.
-const DESCRIPTORS: u64 = 5;
+/// Descriptors for each command: its leash, its output, its mail and that of the one before. And for everything else.
+const DESCRIPTORS: u64 = 6;
 const OWN_DESCRIPTORS: u64 = 300;
 
 /// Runs a daemon to its end, and returns how dblock ends.
@@ -79,18 +78,22 @@ pub fn run(spec: &Spec, log: Log) -> anyhow::Result<Ending> {
         user: local_user(),
         slots: descriptors::allow(spec.slots, [DESCRIPTORS, OWN_DESCRIPTORS], log),
     };
+    let board =
+        Board::new(facts.slots).map_err(|error| Failure::refused("share memory", &error))?;
     let resumed = Resumed::nothing();
-    let scheduler = scheduler::fork_off(spec, &jobs, &facts, log.shown, resumed)?;
+    let scheduler = scheduler::fork_off(spec, &jobs, &facts, board, log.shown, resumed)?;
     let coordinator = Coordinator {
         spec,
         facts,
         log,
         signals,
         alarm,
+        board,
         jobs,
         publishes: Publishes::IfChanged,
         scheduler: Peer::new("the scheduler", scheduler),
         running: Vec::new(),
+        grace: None,
         ended: HashMap::new(),
         lingering: Vec::new(),
         outlets: Outlet::both(),
@@ -115,16 +118,20 @@ struct Coordinator<'a> {
     log: Log,
     signals: Signals,
     alarm: Alarm,
+    /// The running commands, for the scheduler.
+    board: Board,
     /// The jobs of the file, in order.
     jobs: Vec<Rc<Job>>,
     /// Whether to put them in force.
     publishes: Publishes,
     scheduler: Peer<ToScheduler, FromScheduler>,
-    running: Vec<Running>,
+    running: Vec<TickCommand>,
+    /// After a pause of this process leases may look over although they are not. Until then a renewal may still arrive.
+    grace: Option<Moment>,
     /// Ends of attempts, by run id, that may not be recorded yet.
-    ended: HashMap<String, Ended>,
-    /// Attempts that are over, but have left processes that may still write.
-    lingering: Vec<Running>,
+    ended: HashMap<String, Unrecorded>,
+    /// The output of attempts that are over, but have left processes that may still write.
+    lingering: Vec<Written>,
     /// dblock's stdout and stderr, where they write.
     outlets: [Outlet; 2],
     /// Processes that send mail.
@@ -147,6 +154,14 @@ struct Coordinator<'a> {
     last_note: String,
 }
 
+/// An attempt whose end may not be recorded yet.
+struct Unrecorded {
+    job: Rc<Job>,
+    attempt: Attempt,
+    grant: Grant,
+    ended: Ended,
+}
+
 impl Coordinator<'_> {
     fn run(mut self) -> anyhow::Result<Ending> {
         loop {
@@ -158,8 +173,8 @@ impl Coordinator<'_> {
                 return conclusion;
             }
             if let Err(error) = self.wait() {
-                for running in &self.running {
-                    running.signal(libc::SIGKILL);
+                for command in &self.running {
+                    command.running.child.signal(libc::SIGKILL);
                 }
                 self.scheduler.end();
                 return Err(error.into());
@@ -169,15 +184,27 @@ impl Coordinator<'_> {
 
     /// Starts a scheduler for the jobs of the file.
     fn fork_scheduler(&mut self) -> Result<(), Failure> {
-        let running = self.running.iter().map(|one| one.start.run.clone());
+        let running = self.running.iter().map(|command| Kept {
+            job: Rc::clone(&command.job),
+            attempt: command.attempt.clone(),
+            grant: command.grant,
+            lease: command.lease,
+            ended: None,
+        });
+        let ended = self.ended.values().map(|one| Kept {
+            job: Rc::clone(&one.job),
+            attempt: one.attempt.clone(),
+            grant: one.grant,
+            lease: None,
+            ended: Some(one.ended.clone()),
+        });
         let resumed = Resumed {
             publishes: self.publishes,
-            running: running.collect(),
-            ended: self.ended.values().cloned().collect(),
+            kept: running.chain(ended).collect(),
             is_stopped: self.shutdown.has_begun(),
         };
         let (spec, facts, shown) = (self.spec, &self.facts, self.log.shown);
-        let forked = scheduler::fork_off(spec, &self.jobs, facts, shown, resumed)?;
+        let forked = scheduler::fork_off(spec, &self.jobs, facts, self.board, shown, resumed)?;
         self.scheduler.replace(forked);
         if self.leaves_since.is_some() {
             self.scheduler.send(ToScheduler::Leave);
@@ -228,14 +255,7 @@ impl Coordinator<'_> {
 
     /// Does what is due by the clock. Returns how dblock ends, if it does.
     fn check_deadlines(&mut self) -> Option<anyhow::Result<Ending>> {
-        if self.shutdown.ends_commands() {
-            for running in &mut self.running {
-                running.stop();
-            }
-        }
-        for running in &mut self.running {
-            running.kill_if_due();
-        }
+        self.check_commands();
         self.check_mails();
         self.manager.live();
         self.check_scheduler();
@@ -320,16 +340,11 @@ impl Coordinator<'_> {
 
     /// When something must be done, unless an event comes first.
     fn deadline(&mut self) -> Option<Moment> {
-        let stop = self
-            .shutdown
-            .until
-            .filter(|_| self.running.iter().any(|one| one.stopped.is_none()));
-        let kills = self.running.iter().filter_map(Running::kill_at).min();
+        let commands = self.commands_deadline();
         let mails = self.mails.iter().filter_map(Sending::deadline).min();
         let alive = self.manager.live();
         [
-            stop,
-            kills,
+            commands,
             mails,
             alive,
             self.scheduler

@@ -1,4 +1,4 @@
-//! The messages between a daemon's scheduler and coordinator, and from an attempt's process to the coordinator.
+//! The messages between a daemon's scheduler and coordinator.
 
 use std::time::Duration;
 
@@ -8,13 +8,18 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::AttemptEnd;
+use crate::db::Client;
 use crate::history::RunEnd;
+use crate::lock::{Grant, Lease};
 
 /// From the scheduler to the coordinator.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromScheduler {
     /// What it does now, or what has just failed.
     Note(Level, String),
+    /// A session is open. Its descriptor comes with the message: while the coordinator has it open, too, the scheduler's death alone does
+    /// not end the session.
+    Session,
     /// The daemon is registered, and its file is in force.
     Ready,
     /// The server has answered. The coordinator must reply with [`ToScheduler::Alive`].
@@ -23,8 +28,14 @@ pub enum FromScheduler {
     Working,
     /// No server has answered, and the next one is tried.
     Seeking,
-    /// Start an attempt.
-    Start(Start),
+    /// Start an attempt, under this lock.
+    Start(Attempt, Grant, Lease),
+    /// A renewal of this run's lock that was sent at this moment has succeeded.
+    Confirmed(String, Moment),
+    /// The lock of this run is lost, for this cause: its command must end.
+    Lost(String, String),
+    /// This client ends this run (`dblock kill`): its command must end.
+    Killed(String, Box<Client>),
     /// The end of this run is recorded.
     Recorded(String),
     /// The scheduler cannot continue.
@@ -41,7 +52,7 @@ impl From<Failure> for FromScheduler {
 
 /// An attempt of a tick.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Start {
+pub struct Attempt {
     /// The job, by its index in the file.
     pub job: usize,
     /// The tick, in microseconds since 1970, and as text.
@@ -50,10 +61,18 @@ pub struct Start {
     /// The run's id.
     pub run: String,
     /// The number of the attempt, from 1, and how many earlier ones count as failed.
-    pub attempt: u32,
+    pub number: u32,
     pub failures: u32,
     /// For how long no attempt of the tick could be started.
     pub unstarted_for: Duration,
+}
+
+impl Attempt {
+    /// The number of its lease on the board of running commands: random bits of its run's id.
+    pub fn lease_number(&self) -> u64 {
+        let random = self.run.get(16..).unwrap_or_default();
+        u64::from_str_radix(random, 16).unwrap_or_default().max(1)
+    }
 }
 
 /// The end of an attempt.
@@ -67,20 +86,18 @@ pub struct Ended {
     pub run: String,
     /// The delay of the next attempt; `None`: the tick is over.
     pub retry: Option<Duration>,
-    /// How it ended, as far as that is known.
+    /// How it ended.
     pub end: AttemptEnd,
-    /// As in [`Start`].
+    /// As in [`Attempt`].
     pub unstarted_for: Duration,
     /// How many attempts count as failed now.
     pub failures: u32,
-    /// The cause of a failure, if nothing more is known, and the attempt's own processes could not record it.
+    /// Why no command was started, or ended, if the history has nothing else of that.
     pub why: Option<String>,
-    /// How it ended, if those processes could not record that.
-    pub unrecorded: Option<Box<RunEnd>>,
+    /// How its command ended, for the history.
+    pub run_end: Option<Box<RunEnd>>,
     /// When it ended.
     pub at: Moment,
-    /// How many attempts counted as failed before, if its process could not report how it ended: its keeper may have recorded that.
-    pub failures_before: Option<u32>,
 }
 
 /// To the scheduler.
@@ -88,21 +105,12 @@ pub struct Ended {
 pub enum ToScheduler {
     /// The reply to [`FromScheduler::Answered`]: the coordinator is not stopped.
     Alive,
+    /// Renew all locks now.
+    Check,
     /// This attempt has ended.
     Ended(Ended),
     /// Take no more ticks.
     Stop,
     /// Nothing runs any more: deregister.
     Leave,
-}
-
-/// From an attempt's process, before it ends.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Conclusion {
-    /// How it ended.
-    pub end: AttemptEnd,
-    /// The end as text.
-    pub words: String,
-    /// The end for the history, if the attempt's own processes could not record it.
-    pub unrecorded: Option<Box<RunEnd>>,
 }

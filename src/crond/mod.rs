@@ -1,8 +1,8 @@
 //! `dblock cron run`: the daemon of the fleet's crontab. Its coordinator has the file and the commands. Its scheduler, a separate
-//! process, has the session, and decides which ticks are due, and for which host. The coordinator knows no SQL and never waits for a
-//! server.
+//! process, has the session: it decides which ticks are due, and for which host, and holds the locks of all that run. The coordinator
+//! knows no SQL and never waits for a server.
 
-mod attempt;
+mod command;
 mod coordinator;
 mod environment;
 mod mail;

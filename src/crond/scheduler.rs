@@ -1,29 +1,37 @@
-//! The process with a daemon's session. It does not know the commands. Losing a session loses no tick: it connects again, looks, and
-//! continues. Ticks that it took without an answer have its id in their rows.
+//! The process with a daemon's session. It takes ticks, and holds the lock of each that runs. It starts no commands, but kills them if the
+//! coordinator cannot. Losing a session loses no tick: it connects again, looks, and continues. Ticks that it took without an answer have
+//! its id in their rows.
 
 mod acting;
+mod holding;
+mod outliving;
 mod publishing;
 mod session;
 mod taking;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use nix::unistd::Pid;
 
-use super::message::{Ended, FromScheduler, Start, ToScheduler};
+use holding::Mine;
+
+use super::message::{Attempt, Ended, FromScheduler, ToScheduler};
 use super::{Spec, definition};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Listener};
+use crate::base::processes::Processes;
 use crate::cron::{DaemonFacts, Definition, Job, JobRow, LARGEST_LAG, TickRow, hash, latest_next};
 use crate::db::{Connector, Session};
 use crate::isolated::link::{Link, Next, cut, next};
 use crate::isolated::process::{detach, fork_isolated, harden};
-use crate::lock::Introduction;
+use crate::lock::rows::SharedServer;
+use crate::lock::{Grant, Introduction, Lease};
 use crate::schema::Tables;
+use crate::supervise::Board;
 
 /// The interval of looks.
 const LOOK: Duration = Duration::from_secs(1);
@@ -35,10 +43,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(30);
 /// it as gone.
 const DEAF: Duration = Duration::from_secs(5);
 
-/// How long the server keeps an idle session.
+/// How long the server keeps an idle session at most, and with it the named locks of what runs.
 const SESSION_LIMIT: Duration = Duration::from_secs(60);
 
-/// The longest interval of renewals of the daemon's lease. The lease lasts three times as long.
+/// The longest interval of renewals of all leases. That of the daemon lasts three times as long.
 const RENEWAL: Duration = Duration::from_secs(10);
 
 /// How many ended runs are remembered, so that old data from a lagging cluster node does not start them again.
@@ -60,12 +68,25 @@ pub enum Publishes {
 pub struct Resumed {
     /// Which schedules of the file to put in force.
     pub publishes: Publishes,
-    /// Runs that are under way here.
-    pub running: Vec<String>,
-    /// Ended attempts that may not be recorded yet.
-    pub ended: Vec<Ended>,
+    /// What the scheduler before has held.
+    pub kept: Vec<Kept>,
     /// Whether to take no more ticks.
     pub is_stopped: bool,
+}
+
+/// An attempt that another scheduler has started.
+#[derive(Debug, Clone)]
+pub struct Kept {
+    /// Its job, which need not be in the file any more.
+    pub job: Rc<Job>,
+    /// The attempt.
+    pub attempt: Attempt,
+    /// Its lock.
+    pub grant: Grant,
+    /// How long that is held, as far as it is proved; `None`: it is lost, or the attempt has ended.
+    pub lease: Option<Lease>,
+    /// Its end, which may not be recorded yet; `None`: it runs.
+    pub ended: Option<Ended>,
 }
 
 impl Resumed {
@@ -73,8 +94,7 @@ impl Resumed {
     pub fn nothing() -> Self {
         Self {
             publishes: Publishes::IfChanged,
-            running: Vec::new(),
-            ended: Vec::new(),
+            kept: Vec::new(),
             is_stopped: false,
         }
     }
@@ -88,19 +108,19 @@ pub fn fork_off(
     spec: &Spec,
     jobs: &[Rc<Job>],
     facts: &DaemonFacts,
+    board: Board,
     shown: Level,
     resumed: Resumed,
 ) -> Result<(Pid, Link), Failure> {
     fork_isolated(
-        |link, parent| schedule(spec, jobs, facts, shown, resumed, &link, parent),
+        |link, parent| schedule(spec, (jobs, facts, board), shown, resumed, &link, parent),
         FromScheduler::Failed,
     )
 }
 
 fn schedule(
     spec: &Spec,
-    jobs: &[Rc<Job>],
-    facts: &DaemonFacts,
+    (jobs, facts, board): (&[Rc<Job>], &DaemonFacts, Board),
     shown: Level,
     resumed: Resumed,
     link: &Rc<Link>,
@@ -113,9 +133,12 @@ fn schedule(
             notes.send_if_heard(&FromScheduler::Note(level, cut(text)));
         }
     });
+    let kept = resumed.kept.iter().map(|kept| &kept.job);
+    let ttls = jobs.iter().chain(kept).map(|job| job.options.ttl);
+    let session_limit = ttls.fold(SESSION_LIMIT, Duration::min);
     let attributes =
-        Introduction::of_command("dblock cron run", parent, SESSION_LIMIT).attributes();
-    let connector = Connector::new(&spec.connection, attributes, SESSION_LIMIT, listener)?;
+        Introduction::of_command("dblock cron run", parent, session_limit).attributes();
+    let connector = Connector::new(&spec.connection, attributes, session_limit, listener)?;
     detach(link, c"dblock-cron")?;
     let known: Vec<Known> = jobs
         .iter()
@@ -127,7 +150,6 @@ fn schedule(
         })
         .collect();
     let hashes: Vec<&str> = known.iter().map(|one| &*one.definition.hash).collect();
-    let shortest = jobs.iter().map(|job| job.options.ttl).min();
     let mut scheduler = Scheduler {
         file_hash: hash(&hashes),
         by_name: known
@@ -135,12 +157,22 @@ fn schedule(
             .enumerate()
             .map(|(at, one)| (one.definition.name.clone(), at))
             .collect(),
-        renewal: shortest.map_or(RENEWAL, |ttl| RENEWAL.min(ttl / 4)),
         facts,
+        spec,
+        board,
+        coordinator: Processes {
+            pid: parent.as_raw(),
+            own_group: false,
+        },
+        is_outliving: false,
         link,
-        connector,
+        connector: Rc::new(connector),
+        answer_limit: None,
+        server: None,
+        is_new_session: false,
         tables: Tables::new(&spec.connection.database),
         session: None,
+        session_limit,
         jobs: known,
         ticks: Vec::new(),
         daemons: Vec::new(),
@@ -157,7 +189,7 @@ fn schedule(
         made_up_since: 0,
         spread: None,
         last_seen: None,
-        mine: resumed.running.into_iter().collect(),
+        mine: HashMap::new(),
         over: VecDeque::with_capacity(REMEMBERED),
         orphans: HashMap::new(),
         contended: HashMap::new(),
@@ -165,7 +197,7 @@ fn schedule(
         met_lock: false,
         unanswered: None,
         worked: Moment::START,
-        ended: resumed.ended,
+        ended: Vec::new(),
         publishes: resumed.publishes,
         has_retired: false,
         has_touched: false,
@@ -176,8 +208,8 @@ fn schedule(
         disagrees: None,
         differs: String::new(),
     };
-    for ended in scheduler.ended.clone() {
-        scheduler.remember(&ended.run);
+    for kept in resumed.kept {
+        scheduler.resume(kept);
     }
     scheduler.run()
 }
@@ -220,11 +252,25 @@ impl Known {
 
 #[expect(clippy::struct_excessive_bools, reason = "each stands for itself")]
 struct Scheduler<'a> {
+    spec: &'a Spec,
     facts: &'a DaemonFacts,
+    /// The running commands, and the process that ends them.
+    board: Board,
+    coordinator: Processes,
+    /// Whether this process outlives that one, as long as commands may run.
+    is_outliving: bool,
     link: &'a Link,
-    connector: Connector,
+    connector: Rc<Connector>,
     tables: Tables,
     session: Option<Session>,
+    /// How long the server keeps it when this process is silent: no longer than the shortest TTL.
+    session_limit: Duration,
+    /// How long the session waits for an answer, as it was set last.
+    answer_limit: Option<Duration>,
+    /// What the session's server is to locks; `None`: there was no session yet.
+    server: Option<SharedServer>,
+    /// Whether no lock was renewed on the session yet.
+    is_new_session: bool,
     jobs: Vec<Known>,
     by_name: HashMap<String, usize>,
     file_hash: String,
@@ -239,7 +285,6 @@ struct Scheduler<'a> {
     look_at: Moment,
     /// When it last looked, or tried to.
     last_look: Moment,
-    renewal: Duration,
     renew_at: Moment,
     maintain_at: Moment,
     prune_at: Moment,
@@ -253,8 +298,8 @@ struct Scheduler<'a> {
     spread: Option<Duration>,
     /// When the server last answered.
     last_seen: Option<Moment>,
-    /// Runs that are under way here.
-    mine: HashSet<String>,
+    /// The ticks of this daemon, by run id, until their ends are recorded.
+    mine: HashMap<String, Mine>,
     /// The last ended runs.
     over: VecDeque<[u8; 32]>,
     ended: Vec<Ended>,
@@ -297,6 +342,7 @@ impl Scheduler<'_> {
                 return Ok(());
             }
             if !self.wait(until) {
+                self.outlive_coordinator();
                 return Ok(());
             }
         }
@@ -305,6 +351,10 @@ impl Scheduler<'_> {
     /// Does what is due. Returns when the next step is due.
     fn step(&mut self) -> Result<Moment, Failure> {
         let before = self.fruitless;
+        if self.mine.is_empty() {
+            self.die_with_coordinator()?;
+        }
+        self.end_commands_of_the_stopped();
         if !self.ensure_registered()? {
             self.say(&FromScheduler::Seeking);
             return Ok(Moment::now() + self.connector.pause());
@@ -315,7 +365,7 @@ impl Scheduler<'_> {
         if !self.ended.is_empty() && self.record_at <= Moment::now() {
             self.record_ends()?;
         }
-        if self.renew_at <= Moment::now() && !self.awaits_acknowledgement() {
+        if self.renew_at <= Moment::now() || self.is_new_session {
             self.renew()?;
         }
         if self.maintain_at <= Moment::now() && self.looked.is_some() {
@@ -328,13 +378,13 @@ impl Scheduler<'_> {
             self.retire()?;
         }
         let acts = self.act()?;
+        let seeks = self.seek_locks()?;
         if self.fruitless == before {
             self.fruitless = 0;
         }
-        let renew_at = Some(self.renew_at).filter(|_| !self.awaits_acknowledgement());
         let record_at = (!self.ended.is_empty()).then_some(self.record_at);
-        let until = acts.into_iter().chain(renew_at).chain(record_at).min();
-        Ok(until.unwrap_or(self.look_at).min(self.look_at))
+        let until = acts.into_iter().chain(seeks).chain(record_at);
+        Ok(until.fold(self.look_at.min(self.renew_at), Moment::min))
     }
 
     /// Waits until this moment, and handles the coordinator's messages. `false`: the coordinator is gone.
@@ -344,15 +394,8 @@ impl Scheduler<'_> {
             match next::<ToScheduler>(self.link, until) {
                 Next::Gone => return false,
                 Next::Late => return true,
-                Next::Message(ToScheduler::Ended(ended)) => {
-                    self.remember(&ended.run);
-                    // So that the next attempt is seen.
-                    if ended.retry.is_some() {
-                        self.look_at = Moment::now();
-                    }
-                    self.record_at = Moment::START;
-                    self.ended.push(ended);
-                }
+                Next::Message(ToScheduler::Ended(ended)) => self.take_in(ended),
+                Next::Message(ToScheduler::Check) => self.renew_at = Moment::START,
                 Next::Message(ToScheduler::Alive) => {
                     if self.awaits_acknowledgement() {
                         // The other daemons may count this one as gone.
@@ -407,7 +450,23 @@ impl Scheduler<'_> {
         self.fruitless += 1;
     }
 
-    fn remember(&mut self, run: &str) {
+    /// The end of an attempt is to be recorded.
+    fn take_in(&mut self, ended: Ended) {
+        // So that the next attempt is seen.
+        if ended.retry.is_some() {
+            self.look_at = Moment::now();
+        }
+        self.record_at = Moment::START;
+        self.ended.push(ended);
+    }
+
+    /// How many commands run, or are about to.
+    fn busy(&self) -> usize {
+        self.mine.len().saturating_sub(self.ended.len())
+    }
+
+    /// The end of a run is recorded.
+    fn forget(&mut self, run: &str) {
         self.mine.remove(run);
         if self.over.len() == REMEMBERED {
             self.over.pop_front();
@@ -417,7 +476,7 @@ impl Scheduler<'_> {
 
     /// Whether a run is under way here, or has ended.
     fn knows(&self, run: &str) -> bool {
-        self.mine.contains(run) || self.over.iter().any(|over| over[..] == *run.as_bytes())
+        self.mine.contains_key(run) || self.over.iter().any(|over| over[..] == *run.as_bytes())
     }
 
     fn say(&self, message: &FromScheduler) {
@@ -449,21 +508,6 @@ impl Scheduler<'_> {
             (self.made_up_since, self.spread) = (now, None);
         }
         self.clock = Some((now, Moment::now()));
-    }
-
-    /// Has the coordinator start an attempt of a tick of this daemon.
-    fn start(&mut self, at: usize, tick: &TickRow) {
-        let shown = shown(&self.jobs[at].job, tick.tick);
-        self.mine.insert(tick.run.clone());
-        self.say(&FromScheduler::Start(Start {
-            job: at,
-            tick: tick.tick,
-            shown,
-            run: tick.run.clone(),
-            attempt: tick.attempt,
-            failures: tick.failures,
-            unstarted_for: self.unstarted_for(tick),
-        }));
     }
 
     /// For how long no attempt of a tick could be started.

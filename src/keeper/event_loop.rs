@@ -409,12 +409,6 @@ impl<'a> Guard<'a> {
                     lock.record_end(end.as_deref());
                 }
             }
-            ToKeeper::Interrupt => {
-                let recorder = self.lock.as_mut().and_then(|lock| lock.recorder.as_mut());
-                if let Some(recorder) = recorder {
-                    recorder.is_interrupted = true;
-                }
-            }
             ToKeeper::Here => {}
             ToKeeper::Release(end) => {
                 self.die_with_supervisor();

@@ -236,9 +236,6 @@ impl<'a> Lock<'a> {
     /// Notes that this client kills the holder.
     pub fn be_killed(&mut self, killer: Client, link: &Link) {
         self.state = State::Killed;
-        if let Some(recorder) = &mut self.recorder {
-            recorder.is_killed = true;
-        }
         let _ = link.send(&FromKeeper::Killed(Box::new(killer)));
     }
 

@@ -90,8 +90,6 @@ pub enum ToKeeper {
     Pause,
     /// Renew now.
     Check,
-    /// The daemon of the run is about to end the command: however the command ends, the run has not failed.
-    Interrupt,
     /// The command has ended like this; hold the lock on, and reacquire it if it is lost.
     Hold(Option<Box<RunEnd>>),
     /// Release the lock. The command has ended like this, if it was started.

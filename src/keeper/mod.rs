@@ -17,7 +17,7 @@ use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::{Level, Listener};
 use crate::base::processes::Processes;
-use crate::cron::{Claim, Once};
+use crate::cron::Once;
 use crate::db::server_facts::{READ_ONLY, is_read_only};
 use crate::db::{ConnectOptions, Connector, Fault};
 use crate::history::{Outcome, RunEnd};
@@ -68,8 +68,6 @@ pub struct TableUse {
     pub token_ttl: Option<Duration>,
     /// When the run is to be skipped.
     pub once: Option<Once>,
-    /// The tick of the fleet's crontab that the run is for.
-    pub claim: Option<Claim>,
     /// The names of the slots, in their order; empty where they have none.
     pub slot_names: Vec<String>,
 }
@@ -268,7 +266,7 @@ fn backend(
         on_withdrawal: vec![recorder.withdrawal()],
         owner,
     };
-    let row = RowLock::new(connector, task.lock, task.run_id, verbosity, spec);
+    let row = RowLock::new(Rc::new(connector), task.lock, task.run_id, verbosity, spec);
     Box::new(match (grant, may_hold) {
         (Some(grant), _) => row.resumed(grant),
         (None, Some(may_hold)) => row.requested_before(may_hold),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{TableUse, Task};
 use crate::base::clock::Moment;
-use crate::cron::{AlreadyRan, Claim, Once, Tick, tick_in_micros};
+use crate::cron::{AlreadyRan, Once, Tick, tick_in_micros};
 use crate::db::{Ask, Fault, Session};
 use crate::history::{Journal, Outcome, RunEnd, RunFacts, Successes, ask_last_success};
 use crate::lock::rows::RecordTokenEnd;
@@ -18,10 +18,6 @@ pub struct Recorder<'a> {
     pub tables: &'a TableUse,
     /// Whether the backend records the grant itself, in one transaction with it.
     is_row: bool,
-    /// Whether the daemon that started the run ends it.
-    pub is_interrupted: bool,
-    /// Whether somebody ends it with `dblock kill`.
-    pub is_killed: bool,
     /// When its command was started; `None`: it was not, or another keeper saw that.
     pub started: Option<Moment>,
 }
@@ -31,13 +27,8 @@ impl<'a> Recorder<'a> {
     pub fn new(task: &Task, tables: &'a TableUse) -> Self {
         let introduction = &task.introduction;
         let (pid, program) = (introduction.pid, &introduction.command);
-        let claim = tables.claim.as_ref();
         let facts = RunFacts {
-            tick: claim.map_or_else(
-                || task.tick.and_then(tick_in_micros),
-                |claim| Some(claim.tick),
-            ),
-            attempt: claim.map_or(1, |claim| claim.attempt),
+            tick: task.tick.and_then(tick_in_micros),
             ..RunFacts::here(task.run_id, &task.lock.name, pid, program)
         };
         Self {
@@ -50,8 +41,6 @@ impl<'a> Recorder<'a> {
             },
             tables,
             is_row: tables.is_row(),
-            is_interrupted: false,
-            is_killed: false,
             started: None,
         }
     }
@@ -101,11 +90,6 @@ impl<'a> Recorder<'a> {
             schema::prepare(session)?;
             tables.check(session)?;
         }
-        if let Some(claim) = &self.tables.claim
-            && !self.is_own(claim, session)?
-        {
-            return Ok(Err(Box::new(AlreadyRan::Elsewhere(claim.shown.clone()))));
-        }
         let due = match &self.tables.once {
             None => Ok(None),
             Some(once) => {
@@ -122,14 +106,6 @@ impl<'a> Recorder<'a> {
                 .map_err(|fault| tables.explain(fault))?;
         }
         Ok(due)
-    }
-
-    /// Whether the tick of the crontab still belongs to this run. If so, nobody takes it over while the lock is held.
-    fn is_own(&self, claim: &Claim, session: &mut Session) -> Result<bool, Fault> {
-        let facts = &self.journal.facts;
-        let confirm = claim.confirm(&self.journal.tables, &facts.name, &facts.run);
-        let confirmed = session.change(&Ask::written(confirm));
-        Ok(confirmed.map_err(|fault| self.journal.tables.explain(fault))? > 0)
     }
 
     /// Reads the last success, and notes the tick that the run is for.
@@ -196,27 +172,14 @@ impl<'a> Recorder<'a> {
 
     /// The statements that record how the run ended.
     pub fn end(&self, end: &RunEnd) -> Vec<String> {
-        let mut statements = self.journal.end(end);
-        // The tick is done, even if its daemon cannot record that.
-        if let Some(claim) = self.tables.claim.as_ref().filter(|_| self.is_killed) {
-            let facts = &self.journal.facts;
-            statements.push(claim.end(&self.journal.tables, &facts.name, &facts.run));
-        }
-        statements
+        self.journal.end(end)
     }
 
     /// The statements that record the end of a run whose supervisor has died.
     pub fn end_of_the_dead(&self) -> Vec<String> {
-        let (outcome, message) = if self.is_interrupted {
-            let message =
-                "dblock was asked to end, and killed with its command before that had ended";
-            (Outcome::Interrupted, message)
-        } else {
-            let message = "dblock was killed, and its command with it";
-            (Outcome::Failed, message)
-        };
+        let message = "dblock was killed, and its command with it";
         self.end(&RunEnd {
-            outcome,
+            outcome: Outcome::Failed,
             exit_code: None,
             signal: None,
             ran: self.started.map(Moment::elapsed),

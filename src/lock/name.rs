@@ -93,6 +93,12 @@ pub fn session_marker_lock(connection: u64) -> String {
     format!("#{connection}")
 }
 
+/// The name on the server of the lock by which a session with this connection id shows that it holds the locks of several commands. Whoever
+/// ends one of them must not end that session.
+pub fn shared_session_lock(connection: u64) -> String {
+    format!("#shared{connection}")
+}
+
 /// The name on the server of the lock that the killer of this session holds. It says which holder of a slot is meant; and a waiter, which
 /// has no slot, finds it, too.
 pub fn kill_request_lock(connection: u64) -> String {

@@ -16,7 +16,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
-use nix::unistd::{AccessFlags, ForkResult, access, fork, getpid, getppid, setpgid};
+use nix::unistd::{AccessFlags, ForkResult, access, fork, getpid, getppid, setpgid, setsid};
 
 use super::environment::{self, Change};
 use super::inherited;
@@ -54,10 +54,14 @@ struct Reaped {
 pub struct Surroundings {
     /// Standard input.
     pub stdin: Option<OwnedFd>,
+    /// Standard output.
+    pub stdout: Option<OwnedFd>,
     /// Standard error.
     pub stderr: Option<OwnedFd>,
     /// The working directory.
     pub folder: Option<PathBuf>,
+    /// Whether it has a session of its own, and with that no terminal.
+    pub own_session: bool,
 }
 
 impl Child {
@@ -76,7 +80,8 @@ impl Child {
         let [program, arguments @ ..] = command else {
             return Err(Failure::new(Reason::Usage, "no command is given"));
         };
-        let own_group = !has_terminal();
+        let own_session = surroundings.own_session;
+        let own_group = own_session || !has_terminal();
         let leash = Leash::new().map(Arc::new);
         let leash = leash.map_err(|error| Failure::refused("run the command", &error.into()))?;
         let mask = signals.inherited();
@@ -84,12 +89,20 @@ impl Child {
         let supervisor = getpid();
         let mut process = Command::new(program);
         process.args(arguments);
-        if own_group {
+        // The leader of a group could begin no session.
+        if own_group && !own_session {
             process.process_group(0);
         }
-        let has_streams = surroundings.stdin.is_some();
+        let streams = [
+            surroundings.stdin.is_some(),
+            surroundings.stdout.is_some(),
+            surroundings.stderr.is_some(),
+        ];
         if let Some(stdin) = surroundings.stdin {
             process.stdin(stdin);
+        }
+        if let Some(stdout) = surroundings.stdout {
+            process.stdout(stdout);
         }
         if let Some(stderr) = surroundings.stderr {
             process.stderr(stderr);
@@ -99,11 +112,14 @@ impl Child {
         }
         let prepare = move || -> io::Result<()> {
             let pid = getpid().as_raw();
+            if own_session {
+                setsid()?;
+            }
             announce(pid, own_group)?;
             // If keeper and supervisor are killed together, the kernel kills the command.
             tied.tie(if own_group { -pid } else { pid })?;
             environment::apply(&changes)?;
-            inherited::restore(has_streams);
+            inherited::restore(streams);
             Signals::restore_mask(&mask)
         };
         let last_steps = move || {
@@ -117,7 +133,7 @@ impl Child {
         };
         // SAFETY: this process has no threads, so what runs between fork and exec may do anything.
         unsafe { process.pre_exec(last_steps) };
-        let started = start(process, own_group).and_then(|(pid, pipe)| {
+        let started = start(process, own_group && !own_session).and_then(|(pid, pipe)| {
             if is_readable_within(&pipe, START_LIMIT) {
                 match start_error(&pipe) {
                     Some(error) => {
@@ -218,12 +234,13 @@ impl Child {
 }
 
 /// Forks the process that becomes the command. Returns its pid, and a pipe that tells why it could not: an empty end means that it did.
-fn start(mut process: Command, own_group: bool) -> io::Result<(i32, PipeReader)> {
+/// `groups`: whether this makes it the leader of a group.
+fn start(mut process: Command, groups: bool) -> io::Result<(i32, PipeReader)> {
     let (read, mut write) = io::pipe()?;
     // SAFETY: this process has no threads, so the child may do whatever it may.
     match unsafe { fork() }? {
         ForkResult::Parent { child } => {
-            if own_group {
+            if groups {
                 // The child does this itself, but a signal for its group may be sent before that.
                 let _ = setpgid(child, child);
             }

@@ -6,34 +6,46 @@ use std::io;
 use nix::errno::Errno;
 
 use super::Job;
-use crate::lock::Grant;
+use crate::lock::{Grant, Name};
 
 /// A variable of the command: its value, or `None` to remove it.
 pub type Change = (CString, Option<CString>);
 
-/// The job's own variables, those that describe the grant, and those that the command must not see.
+/// The variables that describe the grant, and those that the command must not see.
+///
+/// # Panics
+/// As [`of_grant`].
+pub fn changes(job: &Job, grant: Option<Grant>, tick: Option<&str>) -> Vec<Change> {
+    let mut changes = of_grant(&job.lock.name, &job.slot_names, grant, tick);
+    changes.extend(job.scrubbed.iter().map(|&name| change(name, None)));
+    changes
+}
+
+/// The variables that describe a grant of this lock, and the tick of the run; `None`: the command runs without the lock.
 ///
 /// # Panics
 /// Where a text has a NUL, which neither an argument nor a name of a lock can have.
-pub fn changes(job: &Job, grant: Option<Grant>, tick: Option<&str>) -> Vec<Change> {
+pub fn of_grant(
+    name: &Name,
+    slot_names: &[String],
+    grant: Option<Grant>,
+    tick: Option<&str>,
+) -> Vec<Change> {
     let slot = grant.map(|grant| grant.slot);
-    let slot_name = slot.and_then(|slot| job.slot_names.get(slot as usize).cloned());
+    let slot_name = slot.and_then(|slot| slot_names.get(slot as usize).cloned());
     let connection_id = grant.map(|grant| grant.connection_id.to_string());
     let fence = grant.and_then(|grant| grant.fence);
-    let described = [
-        ("DBLOCK_NAME", Some(job.lock.name.to_string())),
+    [
+        ("DBLOCK_NAME", Some(name.to_string())),
         ("DBLOCK_SLOT", slot.map(|slot| slot.to_string())),
         ("DBLOCK_SLOT_NAME", slot_name),
         ("DBLOCK_CONNECTION_ID", connection_id),
         ("DBLOCK_TICK", tick.map(str::to_owned)),
         ("DBLOCK_FENCE", fence.map(|fence| fence.to_string())),
-    ];
-    let scrubbed = job.scrubbed.iter().map(|&name| (name, None));
-    let described = described
-        .into_iter()
-        .chain(scrubbed)
-        .map(|(name, value)| change(name, value.as_deref()));
-    job.variables.iter().cloned().chain(described).collect()
+    ]
+    .into_iter()
+    .map(|(name, value)| change(name, value.as_deref()))
+    .collect()
 }
 
 /// A variable to set; `None` removes it.

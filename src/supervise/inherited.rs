@@ -36,13 +36,6 @@ pub fn was_closed(descriptor: i32) -> bool {
         .is_some_and(|closed| closed.load(Relaxed))
 }
 
-/// Notes that this process now has its own streams, which its command shares.
-pub fn have_streams() {
-    for closed in &CLOSED {
-        closed.store(false, Relaxed);
-    }
-}
-
 /// Whether a signal's disposition is "ignore".
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: reads the disposition into a structure that all-zero bytes are valid for.
@@ -59,12 +52,11 @@ pub fn make_children_waitable() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// Restores the descriptor limit and the dispositions that dblock was started with, and closes the descriptors that were closed, unless
-/// the command has streams of its own. For the command's process, between fork and exec.
-pub fn restore(has_streams: bool) {
+/// Restores the descriptor limit and the dispositions that dblock was started with, and closes the descriptors that were closed, except
+/// those of the streams that are the command's own. For the command's process, between fork and exec.
+pub fn restore(own_streams: [bool; 3]) {
     restore_limit_and_dispositions();
-    for (descriptor, closed) in (0..).zip(&CLOSED) {
-        let is_own = has_streams && descriptor != libc::STDOUT_FILENO;
+    for (descriptor, (closed, is_own)) in (0..).zip(CLOSED.iter().zip(own_streams)) {
         if closed.load(Relaxed) && !is_own {
             // SAFETY: this process becomes the command next; nothing here uses the descriptor again.
             unsafe { libc::close(descriptor) };

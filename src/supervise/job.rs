@@ -1,12 +1,11 @@
 //! What `dblock run` asks the supervisor to do: the command, its lock and its limits.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use nix::unistd::getpid;
 
-use super::Change;
 use crate::base::log::Level;
 use crate::db::ConnectOptions;
 use crate::keeper::{TableUse, Task};
@@ -31,41 +30,20 @@ pub struct Job {
     pub release_within: Duration,
     /// Variables that the command must not see.
     pub scrubbed: Vec<&'static str>,
-    /// Other changes to its environment.
-    pub variables: Vec<Change>,
-    /// Its working directory; `None`: dblock's.
-    pub folder: Option<PathBuf>,
     /// What to run: program and arguments, never empty.
     pub command: Vec<OsString>,
     /// When dblock was started.
     pub started: SystemTime,
     /// How the run uses dblock's tables; `None`: not at all.
     pub tables: Option<TableUse>,
-    /// The program's name as others see it; `None`: the command's own.
-    pub program: Option<String>,
 }
 
 impl Job {
     /// The name of the command's program, without its folder.
     pub fn program(&self) -> String {
-        if let Some(program) = &self.program {
-            return program.clone();
-        }
         let program = self.command.first().map(Path::new);
         let name = program.and_then(|path| path.file_name().or(Some(path.as_os_str())));
         name.unwrap_or_default().to_string_lossy().into_owned()
-    }
-
-    /// The tick of the fleet's crontab that the job is for, as text.
-    pub fn shown_tick(&self) -> Option<String> {
-        let claim = self.tables.as_ref()?.claim.as_ref()?;
-        Some(claim.shown.clone())
-    }
-
-    /// Whether a daemon started this attempt.
-    pub fn has_daemon(&self) -> bool {
-        let tables = self.tables.as_ref();
-        tables.is_some_and(|tables| tables.claim.is_some())
     }
 
     /// What a keeper does for this job. All of its sessions have this `run_id`. `name_holder`: whether the user learns who holds the lock

@@ -2,6 +2,7 @@
 //! event loop, and is in one phase at a time.
 
 mod acquiring;
+mod board;
 mod child;
 mod command;
 mod environment;
@@ -25,11 +26,12 @@ mod termination;
 
 use std::time::Duration;
 
+pub use board::{Board, Place};
 pub use child::{Child, Surroundings, check_program};
 pub use command::Command;
-pub use environment::{Change, change};
+pub use environment::{Change, change, of_grant};
 pub use event::is_over;
-pub use inherited::{have_streams, restore_limit_and_dispositions, was_closed};
+pub use inherited::{restore_limit_and_dispositions, was_closed};
 pub use job::Job;
 pub use output::{Kept, MOST_LINGERING, Outlet, Output, Round, Sink, Tail, pipe};
 pub use phase::Conclusion;
@@ -113,7 +115,7 @@ impl<'a> Supervisor<'a> {
             zombie: None,
             lock: LockState::None,
             grant: None,
-            tick: job.shown_tick(),
+            tick: None,
             run_if_unreachable,
             asked_to_end: false,
             killed: false,

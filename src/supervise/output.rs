@@ -2,6 +2,7 @@
 //! Nothing here waits for long.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,6 +14,7 @@ use nix::unistd::pipe2;
 
 use crate::base::clock::Moment;
 use crate::base::log::{PATIENCE, write_stderr, write_what_fits};
+use crate::base::text::printable;
 
 /// The most bytes of a line. With the name in front it stays below `PIPE_BUF`, so that lines of several commands do not mix.
 const LONGEST_LINE: usize = 3500;
@@ -376,6 +378,16 @@ impl Output {
         };
         output.streams.insert(0, stdout);
         output
+    }
+
+    /// Adds a line of dblock's own about the command, where its output is not passed on as it is.
+    pub fn say(&mut self, outlets: &mut [Outlet; 2], line: impl Display) {
+        let line = format!("dblock: {}", printable(&line.to_string()));
+        match &mut self.sink {
+            Sink::Through(_) => {}
+            Sink::Lines(name) => outlets[1].add(name, line.as_bytes()),
+            Sink::File(kept) => kept.add(format!("{line}\n").as_bytes()),
+        }
     }
 
     /// What to wait for: output that stdout and stderr have room for.

@@ -106,9 +106,7 @@ pub struct RunRecord {
     loss: Option<String>,
     /// The tick that the run is for, as text.
     pub tick: Option<String>,
-    /// Whether the end of the run should be recorded, and no server has confirmed that.
-    pub is_unrecorded: bool,
-    /// Whether the run's daemon asked the command to end. Then a failure does not count as the command's own.
+    /// Whether dblock ends the command because it ends itself. Then a failure does not count as the command's own.
     pub is_interrupted: bool,
 }
 
@@ -132,7 +130,6 @@ impl RunRecord {
             report_output: None,
             lost: None,
             loss: None,
-            is_unrecorded: false,
             is_interrupted: false,
             tick: None,
         }

@@ -111,7 +111,6 @@ impl Supervisor<'_> {
                 self.log.info(format_args!("released {name}"));
             }
             Event::Message(FromKeeper::Recorded(is_recorded)) => {
-                self.record.is_unrecorded |= !is_recorded;
                 releasing.is_recorded = true;
                 let end = self.run_end(&releasing.conclusion);
                 if !is_recorded && self.counts(end.as_deref()) {
@@ -207,12 +206,11 @@ impl Supervisor<'_> {
 
     /// The line, with its level, that no server has confirmed the record of this run, though it may be recorded. After a hold nobody can
     /// read it: stderr is closed.
-    fn unrecorded(&mut self, releasing: &Releasing) -> Option<(Level, String)> {
+    fn unrecorded(&self, releasing: &Releasing) -> Option<(Level, String)> {
         let end = self.run_end(&releasing.conclusion)?;
         if releasing.is_recorded {
             return None;
         }
-        self.record.is_unrecorded = true;
         Some(if self.counts(Some(&end)) {
             let name = &self.job.lock.name;
             let line =

@@ -5,7 +5,7 @@ use super::phase::Phase;
 use crate::base::exit::Failure;
 use crate::base::processes::Processes;
 use crate::isolated::restarts::Replacement;
-use crate::keeper::message::{FromKeeper, ToKeeper};
+use crate::keeper::message::FromKeeper;
 use crate::keeper::{self, Task, Work};
 use crate::lock::{Grant, OnLockLost};
 
@@ -83,9 +83,6 @@ impl Supervisor<'_> {
             self.lock.lease(),
             command,
         ))?);
-        if self.record.is_interrupted {
-            self.keeper.send(ToKeeper::Interrupt);
-        }
         Ok(())
     }
 

@@ -36,10 +36,7 @@ impl Supervisor<'_> {
         let environment = environment::changes(self.job, grant, self.tick.as_deref());
         let link = Arc::clone(self.keeper.link());
         let announce = move |pid, own_group| link.send(&ToKeeper::Started { pid, own_group });
-        let surroundings = Surroundings {
-            folder: self.job.folder.clone(),
-            ..Surroundings::default()
-        };
+        let surroundings = Surroundings::default();
         let (command, signals) = (&self.job.command, &self.signals);
         let child = match Child::spawn(command, environment, signals, surroundings, announce) {
             Ok(child) => child,
@@ -140,18 +137,12 @@ impl Supervisor<'_> {
         let Received {
             signal,
             from_terminal,
-            from_parent,
             ..
         } = received;
         if signal == Signal::SIGCHLD {
             return self.reap_orphans(Some(child));
         }
         self.asked_to_end |= self.signals.asks_to_end(signal);
-        // Before the command gets it: whoever records the end of the run then knows that it does not count as an attempt.
-        if signal == Signal::SIGTERM && from_parent && self.job.has_daemon() {
-            self.record.is_interrupted = true;
-            self.keeper.send(ToKeeper::Interrupt);
-        }
         if signal == Signal::SIGTSTP && from_terminal {
             // The keeper stops renewing meanwhile: a stop for longer than the TTL gives the lock away.
             self.keeper.send(ToKeeper::Pause);

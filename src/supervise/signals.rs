@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, raise, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::{getpid, getppid, getsid};
+use nix::unistd::{getpid, getsid};
 
 use super::inherited;
 use crate::base::clock::Alarm;
@@ -41,8 +41,6 @@ pub struct Received {
     pub signal: Signal,
     /// Whether the kernel sent it. The driver of a terminal has it do so, for the whole foreground group at once.
     pub from_terminal: bool,
-    /// Whether dblock's parent process sent it.
-    pub from_parent: bool,
     /// Whether it continues dblock after a [stop](Signals::stop).
     pub ends_stop: bool,
 }
@@ -120,7 +118,6 @@ impl Signals {
         Ok(Some(Received {
             signal,
             from_terminal: info.ssi_code == libc::SI_KERNEL,
-            from_parent: i32::try_from(info.ssi_pid) == Ok(getppid().as_raw()),
             ends_stop: signal == Signal::SIGCONT && std::mem::take(&mut self.stopped),
         }))
     }
@@ -217,7 +214,6 @@ mod tests {
         let received = Received {
             signal: Signal::SIGCONT,
             from_terminal: false,
-            from_parent: false,
             ends_stop: false,
         };
         let is_for = || (received.is_for(alone), received.is_for(group));

@@ -19,7 +19,6 @@ use nix::unistd::{Pid, getppid};
 
 use pruning::{EarlyPrune, Pruning};
 
-use super::board::Board;
 use super::message::{FromClaimer, ToClaimer, Trouble};
 use super::{SESSION_LIMIT, Spec};
 use crate::base::clock::Moment;
@@ -33,6 +32,7 @@ use crate::isolated::process::{detach, die_with, fork_isolated, harden};
 use crate::lock::{Introduction, Lease};
 use crate::queue::{self, Ended, Marks, Opened, Queue, WorkerFacts, wake_lock};
 use crate::schema::Tables;
+use crate::supervise::Board;
 
 /// The interval between looks for delayed jobs and dead workers, and between records of the counts.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -160,7 +160,7 @@ fn claim(
         has_said_paused: false,
         is_stuck: false,
     };
-    if claimer.board.has_others_than(None) {
+    if claimer.board.has(|_| true) {
         claimer.outlive();
     }
     claimer.run()
@@ -585,7 +585,7 @@ impl Claimer<'_> {
     fn limit_by_lease(&self, limit: Duration) -> Duration {
         let held_until = self.worker.as_ref().map(|worker| worker.held_until);
         let left = held_until.map(|until| until.since(Moment::now()));
-        match left.filter(|left| !left.is_zero() && self.board.has_others_than(None)) {
+        match left.filter(|left| !left.is_zero() && self.board.has(|_| true)) {
             Some(left) => limit.min(left.max(SHORTEST_PAUSE)),
             None => limit,
         }
@@ -597,8 +597,9 @@ impl Claimer<'_> {
         let held = |worker: &&Worker| worker.held_until > Moment::now();
         let held = self.worker.as_ref().filter(held);
         let held = held.map(|worker| worker.number);
-        if self.board.has_others_than(held) && self.coordinator.process.is_stopped() {
-            self.board.kill_others_than(held);
+        let is_over = |worker| Some(worker) != held;
+        if self.board.has(is_over) && self.coordinator.process.is_stopped() {
+            self.board.kill(is_over);
         }
     }
 

@@ -5,13 +5,14 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 
 use super::Spec;
-use super::board::Place;
 use super::payload::{self, Payload};
 use crate::base::clock::Moment;
 use crate::base::exit::{CONFLICT, Ending, Failure, Reason};
 use crate::base::text::shown;
 use crate::queue::{JobEnd, LONGEST_ERROR, Queue, retry_delay};
-use crate::supervise::{Child, Command, Output, Signals, Sink, Surroundings, Tail, change, pipe};
+use crate::supervise::{
+    Child, Command, Output, Place, Signals, Sink, Surroundings, Tail, change, pipe,
+};
 
 /// Longest argument in bytes, with its final NUL (execve(2)).
 const LONGEST_ARGUMENT: u64 = 131_072;
@@ -85,7 +86,7 @@ impl JobCommand {
         let surroundings = Surroundings {
             stdin: Some(stdin),
             stderr: Some(write),
-            folder: None,
+            ..Surroundings::default()
         };
         let numbers = |number: &dyn Fn(&Task) -> String| {
             let numbers: Vec<_> = tasks.iter().map(number).collect();

@@ -18,7 +18,6 @@ use jobs::OpenUnit;
 
 use super::Spec;
 use super::ahead::Pace;
-use super::board::Board;
 use super::claimer;
 use super::command::{JobCommand, Task};
 use super::message::{FromClaimer, ToClaimer, Trouble};
@@ -31,7 +30,9 @@ use crate::base::user::local_user;
 use crate::isolated::peer::Peer;
 use crate::lock::{Lease, own_host, run_id_lock};
 use crate::queue::{Ended, JobEnd, Queue, WorkerFacts};
-use crate::supervise::{Outlet, Output, Shutdown, Signals, check_program, signals_and_alarm};
+use crate::supervise::{
+    Board, Outlet, Output, Shutdown, Signals, check_program, signals_and_alarm,
+};
 
 /// Descriptors for each command: its stderr, its leash, and the file with its payload. The second number is for everything else.
 const DESCRIPTORS: u64 = 4;

@@ -2,7 +2,6 @@
 //! session. The coordinator knows no SQL and never waits for a server.
 
 mod ahead;
-mod board;
 mod claimer;
 mod command;
 mod coordinator;

@@ -8,10 +8,10 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::chdir;
 
-use crate::harness::crontab::{attempts_of, end, job, questions, scheduler_of};
+use crate::harness::crontab::{commands_of, end, job, scheduler_of};
 use crate::harness::{
-    Crontab, Frozen, Kind, PASSWORD, Running, SOON, Server, both_servers, children_of, eventually,
-    quoted, send, within,
+    Crontab, Frozen, Kind, PASSWORD, Running, SOON, Server, both_servers, eventually, quoted, send,
+    within,
 };
 
 both_servers! {
@@ -88,11 +88,11 @@ both_servers! {
     }
 
     fn a_tick_that_somebody_has_ended_is_over_also_where_its_daemon_is_stopped(server) {
-        over_where_it_is_stopped(server, Running::pid);
+        over_where_it_is_stopped(server, Running::pid, &[]);
     }
 
-    fn a_tick_that_somebody_has_ended_is_over_also_where_its_scheduler_is_stopped(server) {
-        over_where_it_is_stopped(server, |daemon| scheduler_of(daemon.pid()).unwrap());
+    fn a_tick_that_somebody_has_ended_by_force_is_over_also_where_its_scheduler_is_stopped(server) {
+        over_where_it_is_stopped(server, |daemon| scheduler_of(daemon.pid()).unwrap(), &["--force"]);
     }
 
     fn a_tick_that_somebody_has_ended_by_force_is_over_where_nobody_could_be_asked(server) {
@@ -100,16 +100,8 @@ both_servers! {
         let first = crontab.start(&["--grace", "0s"]);
         crontab.due("job");
         crontab.eventually_lines(1);
-        let stopped = Frozen::new(first.pid());
-        let [attempt] = attempts_of(first.pid())[..] else {
-            panic!("one attempt")
-        };
-        let all: Vec<i32> = children_of(attempt).into_iter().chain([attempt]).collect();
-        for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
-            for pid in &all {
-                send(*pid, signal);
-            }
-        }
+        let all = commands_of(first.pid()).into_iter().chain(scheduler_of(first.pid()));
+        let stopped: Vec<Frozen> = all.chain([first.pid()]).map(Frozen::new).collect();
         let second = crontab.start(&["--grace", "0s"]);
         crontab.tables.at("kill").args(["--force", &crontab.name("job")]).output().expect_code(0);
         crontab.eventually_idle();
@@ -235,10 +227,8 @@ fn commands_end_while_the_server_is_away(kind: Kind) {
     server.kill();
     fs::write(crontab.path("record.go"), "").unwrap();
     crontab.eventually_lines(4);
-    // For longer than the connect timeout and the shorter TTL: that one cannot be recorded by its own processes.
-    eventually("one attempt is over", SOON, || {
-        attempts_of(host.pid()).len() == 1
-    });
+    // For longer than the connect timeout and the shorter TTL.
+    within(Duration::from_secs(6), || false);
     server.start();
     crontab.eventually_idle();
     let ends = |count: usize| {
@@ -271,55 +261,6 @@ fn what_ends_while_the_server_is_away_is_released_and_recorded_later_mariadb() {
 #[test]
 fn what_ends_while_the_server_is_away_is_released_and_recorded_later_mysql() {
     commands_end_while_the_server_is_away(Kind::MySql);
-}
-
-/// All processes of an attempt are killed: the row of its lock stays until its TTL is over.
-fn all_of_an_attempt_is_killed(kind: Kind) {
-    let server = Server::private(kind);
-    let lines = "#: dies --ttl 20s\n0 0 1 1 * echo dies >>{}; exec sleep 600\n#: other\n0 0 1 1 * echo other >>{}";
-    let crontab = Crontab::alone(&server, lines);
-    let host = crontab.start(&["--grace", "0s"]);
-    crontab.due("dies");
-    crontab.eventually_lines(1);
-    let [attempt] = attempts_of(host.pid())[..] else {
-        panic!("one attempt")
-    };
-    let children = children_of(attempt);
-    assert_eq!(children.len(), 2, "its keeper and its command");
-    let all = || children.iter().chain([&attempt]);
-    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
-        all().for_each(|pid| send(*pid, signal));
-    }
-    eventually("it is reaped", SOON, || attempts_of(host.pid()).is_empty());
-    // It is looked after less and less often, and others are started meanwhile.
-    within(Duration::from_secs(3), || false);
-    let before = questions(&server);
-    within(Duration::from_secs(3), || false);
-    let asked = questions(&server) - before;
-    assert!(asked <= 15, "{asked} statements in 3 seconds");
-    for round in 2..=3 {
-        crontab.due("other");
-        let is_prompt = within(Duration::from_secs(4), || crontab.lines().len() == round);
-        assert!(is_prompt, "{:?}", crontab.lines());
-        eventually("it is over", SOON, || {
-            crontab.count("dblock_cron_ticks") == 1
-        });
-    }
-    let is_held = "dblock_locks WHERE name = 'dies' AND expires_at > UTC_TIMESTAMP(6)";
-    assert_eq!(crontab.count(is_held), 1);
-    // Then it is tried again.
-    assert_eq!(crontab.eventually_lines(4)[3], "dies");
-    end(host);
-}
-
-#[test]
-fn an_attempt_that_is_killed_with_its_keeper_holds_up_nothing_else_mariadb() {
-    all_of_an_attempt_is_killed(Kind::MariaDb);
-}
-
-#[test]
-fn an_attempt_that_is_killed_with_its_keeper_holds_up_nothing_else_mysql() {
-    all_of_an_attempt_is_killed(Kind::MySql);
 }
 
 /// A soft limit of open files that is too low for all commands that may run at once.
@@ -361,20 +302,17 @@ fn as_many_commands_run_at_once_as_may_whatever_the_soft_limit_of_open_files_mys
     few_files_may_be_open(Kind::MySql);
 }
 
-/// A crontab of a server's own, whose account may have one session: that of a scheduler. No attempt gets another one.
-fn one_session<'a>(server: &'a Server, lines: &str) -> Crontab<'a> {
-    let crontab = Crontab::alone(server, lines);
-    may_have_sessions(server, 1);
-    crontab
+/// No lock can be acquired, for want of room, or it can be again.
+fn locks_can_be_acquired(crontab: &Crontab, can: bool) {
+    crontab.tables.sql(if can {
+        "DROP TRIGGER no_room"
+    } else {
+        "CREATE TRIGGER no_room BEFORE UPDATE ON dblock_locks FOR EACH ROW IF NEW.owner IS NOT NULL THEN \
+         SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'; END IF"
+    });
 }
 
-/// So many sessions its account may have; 0: any number.
-fn may_have_sessions(server: &Server, number: u32) {
-    let limit = format!("ALTER USER 'dblock'@'%' WITH MAX_USER_CONNECTIONS {number}");
-    server.admin().query_drop(limit).unwrap();
-}
-
-/// Starts a daemon whose attempts seek a server for so long.
+/// Starts a daemon that seeks a lock for so long.
 fn start_seeking(crontab: &Crontab, seeks: &str) -> Running {
     let mut host = crontab
         .daemon(&["--grace", "0s"])
@@ -387,7 +325,8 @@ fn start_seeking(crontab: &Crontab, seeks: &str) -> Running {
 /// No attempt of a tick can be started.
 fn no_attempt_can_be_started(kind: Kind) {
     let server = Server::private(kind);
-    let crontab = one_session(&server, &job("--deadline 1h", "echo run >>{}"));
+    let crontab = Crontab::alone(&server, &job("--deadline 1h", "echo run >>{}"));
+    locks_can_be_acquired(&crontab, false);
     let mut host = start_seeking(&crontab, "1s");
     crontab.due("job");
     // As if that had gone on for longer.
@@ -400,7 +339,7 @@ fn no_attempt_can_be_started(kind: Kind) {
              WHERE daemon IS NULL"
         ));
     };
-    host.wait_stderr(", attempt 1, after ", SOON);
+    host.wait_stderr(", attempt 1, is not started: ", SOON);
     assert!(
         host.stderr().contains("; again in 10s"),
         "{}",
@@ -419,7 +358,7 @@ fn no_attempt_can_be_started(kind: Kind) {
         given_up.len() == 1 && given_up[0].starts_with("job: missed attempt 4 of the tick "),
         "{given_up:?}"
     );
-    may_have_sessions(&server, 0);
+    locks_can_be_acquired(&crontab, true);
     crontab.due("job");
     assert_eq!(crontab.eventually_lines(1), ["run"]);
     crontab.eventually_idle();
@@ -437,77 +376,54 @@ fn a_tick_that_can_be_started_nowhere_is_tried_less_and_less_often_and_given_up_
     no_attempt_can_be_started(Kind::MySql);
 }
 
-/// An attempt is killed before its command starts, as where memory is short.
-fn an_attempt_is_killed_before_its_command(kind: Kind) {
+/// Nobody goes on seeking the lock of a tick: its scheduler dies, or its daemon is asked to end.
+fn a_search_ends(kind: Kind, is_asked: bool) {
     let server = Server::private(kind);
-    let crontab = one_session(&server, &job("", "echo $DBLOCK_ATTEMPT >>{}"));
-    let host = start_seeking(&crontab, "20s");
+    let crontab = Crontab::alone(&server, &job("", "echo $DBLOCK_ATTEMPT >>{}"));
+    locks_can_be_acquired(&crontab, false);
+    let mut host = start_seeking(&crontab, "60s");
     crontab.due("job");
-    for attempt in 1..=2 {
-        eventually("an attempt seeks a server", SOON, || {
-            attempts_of(host.pid()).len() == 1
-        });
-        for killed in attempts_of(host.pid()) {
-            send(killed, Signal::SIGKILL);
-        }
-        let waits = format!("dblock_cron_ticks WHERE daemon IS NULL AND attempt = {attempt}");
-        crontab.eventually_row(&waits);
-        let is_again = within(Duration::from_secs(3), || crontab.count(&waits) == 0);
-        assert!(!is_again, "{}", host.stderr());
+    host.wait_stderr("The table is full", SOON);
+    if is_asked {
+        end(host);
+        let ended: Vec<(Option<String>, Option<String>)> =
+            crontab.rows("SELECT outcome, message FROM dblock_runs");
+        let wanted = ["interrupted", "job: its host takes no more ticks"];
+        assert_eq!(ended, [wanted.map(|word| Some(word.to_owned())).into()]);
+        host = start_seeking(&crontab, "60s");
+    } else {
+        send(scheduler_of(host.pid()).unwrap(), Signal::SIGKILL);
     }
-    assert_eq!(crontab.count("dblock_cron_ticks WHERE failures = 0"), 1);
-    let open = crontab.count("dblock_runs WHERE ended_at IS NULL");
-    assert_eq!(open, 0);
-    may_have_sessions(&server, 0);
-    assert_eq!(crontab.eventually_lines(1), ["3"]);
+    locks_can_be_acquired(&crontab, true);
+    let attempt = if is_asked { "2" } else { "1" };
+    assert_eq!(crontab.eventually_lines(1), [attempt]);
     crontab.eventually_idle();
+    assert_eq!(crontab.count("dblock_runs WHERE ended_at IS NULL"), 0);
     end(host);
 }
 
 #[test]
-fn an_attempt_that_is_killed_before_its_command_starts_is_not_tried_again_at_once_mariadb() {
-    an_attempt_is_killed_before_its_command(Kind::MariaDb);
+fn a_tick_whose_lock_is_sought_is_not_lost_with_the_scheduler_mariadb() {
+    a_search_ends(Kind::MariaDb, false);
 }
 
 #[test]
-fn an_attempt_that_is_killed_before_its_command_starts_is_not_tried_again_at_once_mysql() {
-    an_attempt_is_killed_before_its_command(Kind::MySql);
-}
-
-/// A daemon is stopped while an attempt of it seeks a server.
-fn an_attempt_is_stopped_before_it_has_a_session(kind: Kind) {
-    let server = Server::private(kind);
-    let crontab = one_session(&server, &job("", "echo $DBLOCK_ATTEMPT >>{}"));
-    let host = start_seeking(&crontab, "20s");
-    crontab.due("job");
-    eventually("an attempt seeks a server", SOON, || {
-        let attempts = attempts_of(host.pid());
-        attempts.iter().any(|pid| children_of(*pid).len() == 1)
-    });
-    end(host);
-    let ended: Vec<(Option<String>, Option<String>)> =
-        crontab.rows("SELECT outcome, message FROM dblock_runs");
-    let wanted = ["interrupted", "job: stopped"].map(|word| Some(word.to_owned()));
-    assert_eq!(ended, [wanted.into()]);
-    may_have_sessions(&server, 0);
-    let next = crontab.start(&[]);
-    assert_eq!(crontab.eventually_lines(1), ["2"]);
-    crontab.eventually_idle();
-    end(next);
+fn a_tick_whose_lock_is_sought_is_not_lost_with_the_scheduler_mysql() {
+    a_search_ends(Kind::MySql, false);
 }
 
 #[test]
-fn a_run_that_is_stopped_before_it_has_a_session_does_not_stay_open_in_the_history_mariadb() {
-    an_attempt_is_stopped_before_it_has_a_session(Kind::MariaDb);
+fn a_tick_whose_lock_is_sought_by_a_daemon_that_ends_is_another_s_mariadb() {
+    a_search_ends(Kind::MariaDb, true);
 }
 
 #[test]
-fn a_run_that_is_stopped_before_it_has_a_session_does_not_stay_open_in_the_history_mysql() {
-    an_attempt_is_stopped_before_it_has_a_session(Kind::MySql);
+fn a_tick_whose_lock_is_sought_by_a_daemon_that_ends_is_another_s_mysql() {
+    a_search_ends(Kind::MySql, true);
 }
 
 /// A process of the daemon that runs the tick is stopped, somebody ends the tick, and then the process is killed.
-fn over_where_it_is_stopped(server: &'static Server, process: fn(&Running) -> i32) {
+fn over_where_it_is_stopped(server: &'static Server, process: fn(&Running) -> i32, how: &[&str]) {
     let command = "echo run >>{}; exec sleep 600";
     let crontab = Crontab::new(server, &job("--ttl 4s --retries 3", command));
     let first = crontab.start(&[]);
@@ -516,8 +432,8 @@ fn over_where_it_is_stopped(server: &'static Server, process: fn(&Running) -> i3
     let pid = process(&first);
     let stopped = Frozen::new(pid);
     let second = crontab.start(&["--grace", "0s"]);
-    let kill = crontab.tables.at("kill").arg(crontab.name("job"));
-    kill.output().expect_code(0);
+    let kill = crontab.tables.at("kill").args(how);
+    kill.arg(crontab.name("job")).output().expect_code(0);
     send(pid, Signal::SIGKILL);
     // Another host would look after it some seconds later.
     crontab.eventually_idle();

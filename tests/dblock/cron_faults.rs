@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 use nix::sys::signal::Signal;
 
-use crate::harness::crontab::{attempts_of, end, job, questions, scheduler_of};
+use crate::harness::crontab::{commands_of, end, job, questions, scheduler_of};
 use crate::harness::{
     Crontab, Dblock, Frozen, Kind, PASSWORD, Running, SOON, Server, both_servers, eventually,
     eventually_gone, polls, quoted, send, stat_field, unique, within, write_program,
@@ -140,7 +140,7 @@ both_servers! {
         let _frozen = Frozen::new(scheduler_of(host.pid()).unwrap());
         fs::write(crontab.path("record.go"), "").unwrap();
         // All of these ends are to be told, and nobody listens.
-        eventually("all have ended", SOON, || attempts_of(host.pid()).is_empty());
+        eventually("all have ended", SOON, || commands_of(host.pid()).is_empty());
         end(host);
     }
 
@@ -234,8 +234,7 @@ both_servers! {
         }
         host.wait_stderr("; no ticks are taken until that is over", SOON);
         eventually("the command has ended", SOON, || crontab.lines() == ["begin", "end"]);
-        // Whoever would give up has done so: the keeper when the TTL is over, the daemon after a minute.
-        host.wait_stderr("the server did not answer", SOON);
+        // A daemon that has nothing to record would give up after a minute.
         let since = Instant::now();
         eventually("the daemon has had time to give up", SOON * 5, || {
             assert!(host.is_running());
@@ -685,7 +684,7 @@ fn a_daemon_that_cannot_go_on_ends_with_the_reason() {
     let mut host = crontab.start(&[]);
     crontab.tables.sql("DROP TABLE dblock_cron_jobs");
     host.wait_stderr("; no ticks are taken until that is over", SOON);
-    assert!(attempts_of(host.pid()).is_empty());
+    assert!(commands_of(host.pid()).is_empty());
     host.wait_within(Duration::from_secs(60) + SOON)
         .expect_code(78);
 }

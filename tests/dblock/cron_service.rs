@@ -42,7 +42,7 @@ both_servers! {
     }
 
     fn as_process_one_it_reaps_orphans_and_ends_when_it_is_told(server) {
-        let crontab = Crontab::new(server, "#: job\n0 0 1 1 * (sleep 0.2 &) ; (sleep 0.3 &) ; ps -o ppid= -p $PPID >>{}");
+        let crontab = Crontab::new(server, "#: job\n0 0 1 1 * (sleep 0.2 &) ; (sleep 0.3 &) ; echo $PPID >>{}");
         let unshare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
         let mut host = crontab.daemon(&[]).under(unshare).spawn();
         host.wait_stderr("dblock: ready: ", SOON);

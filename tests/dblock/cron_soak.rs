@@ -10,10 +10,9 @@ use mysql::prelude::Queryable;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::harness::crontab::{attempts_of, scheduler_of};
+use crate::harness::crontab::{commands_of, scheduler_of};
 use crate::harness::{
-    Crontab, HeldUp, Kind, Running, SOON, Server, Time, children_of, eventually, quoted,
-    soak_settings, within,
+    Crontab, HeldUp, Kind, Running, SOON, Server, Time, eventually, quoted, soak_settings, within,
 };
 
 const DAEMONS: usize = 6;
@@ -200,16 +199,9 @@ fn strike(
         };
         let deed = match random.u8(..16) {
             0..2 if !is_stopped => end(Some(daemon), "daemon"),
-            2..4 => end(scheduler_of(daemon), "scheduler"),
-            4..6 if !is_stopped => end(random.choice(attempts_of(daemon)), "attempt"),
-            // One that is stopped cannot end its command when it has lost its keeper.
-            6..8 if !is_stopped => {
-                let of_attempt = random.choice(attempts_of(daemon)).map(children_of);
-                end(
-                    of_attempt.and_then(|all| random.choice(all)),
-                    "keeper or command",
-                )
-            }
+            // A daemon that is stopped cannot end its commands when nobody holds their locks.
+            2..4 if !is_stopped => end(scheduler_of(daemon), "scheduler"),
+            4..8 => end(random.choice(commands_of(daemon)), "command"),
             8..10 => {
                 end_sessions(server, crontab);
                 Some("sessions")
@@ -226,7 +218,7 @@ fn strike(
                 let which = [
                     Some(daemon),
                     scheduler_of(daemon),
-                    random.choice(attempts_of(daemon)),
+                    random.choice(commands_of(daemon)),
                 ];
                 which[random.usize(..3)].map(|process| {
                     let _ = kill(Pid::from_raw(process), Signal::SIGSTOP);

@@ -28,6 +28,7 @@ mod cron_check;
 mod cron_clusters;
 mod cron_faults;
 mod cron_grammar;
+mod cron_leases;
 mod cron_memory;
 mod cron_rules;
 mod cron_run;

@@ -177,12 +177,10 @@ pub struct Finish<'a> {
 }
 
 impl Finish<'_> {
-    /// The statements.
-    pub fn batch(&self) -> Batch<'static, ()> {
+    /// The statements, for a transaction.
+    pub fn statements(&self) -> Vec<String> {
         let ticks = self.tables.of(&CRON_TICKS);
         let key = key(self.name, self.tick, self.run);
-        let mut statements = vec!["BEGIN".to_owned()];
-        statements.extend_from_slice(self.records);
         let outcome = match self.end {
             AttemptEnd::Returned => Outcome::Interrupted,
             _ => Outcome::Failed,
@@ -190,8 +188,7 @@ impl Finish<'_> {
         let ends = self
             .why
             .map(|why| end_run(self.tables, self.run, outcome, why, ""));
-        statements.extend(ends);
-        statements.push(match self.retry {
+        let tick = match self.retry {
             None => format!("DELETE FROM {ticks} WHERE {key}"),
             Some(delay) => format!(
                 "UPDATE {ticks} SET {}daemon = NULL, started_at = NULL, failures = {}, \
@@ -204,10 +201,19 @@ impl Finish<'_> {
                 self.failures,
                 after(delay)
             ),
-        });
-        statements.push("COMMIT".to_owned());
-        batch("cron finish", statements)
+        };
+        let own = ends.into_iter().chain([tick]);
+        let own = own.map(|sql| named("cron finish", sql));
+        self.records.iter().cloned().chain(own).collect()
     }
+}
+
+/// These statements in one transaction.
+pub fn in_transaction(name: &str, statements: Vec<String>) -> Batch<'static, ()> {
+    let mut all = vec![named(name, "BEGIN")];
+    all.extend(statements);
+    all.push(named(name, "COMMIT"));
+    Batch::written(all)
 }
 
 /// The state of a run whose daemon is silent.
@@ -287,15 +293,5 @@ impl Claim {
             key(name, self.tick, run)
         );
         named("cron start", start)
-    }
-
-    /// Ends the tick, if this run still has it, because somebody has ended the run.
-    pub fn end(&self, tables: &Tables, name: &str, run: &str) -> String {
-        let delete = format!(
-            "DELETE FROM {} WHERE {}",
-            tables.of(&CRON_TICKS),
-            key(name, self.tick, run)
-        );
-        named("cron end", delete)
     }
 }

@@ -1,235 +1,242 @@
-//! Attempts: started, ended, reaped.
+//! Attempts: their commands are started, ended and reaped, and what they mean is handed to the scheduler.
 
 use std::rc::Rc;
 use std::time::Duration;
 
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
-
-use super::super::attempt;
-use super::super::mail::{self, Mail};
-use super::super::message::{Conclusion, Ended, Start, ToScheduler};
-use super::Coordinator;
+use super::super::command::{
+    Cause, Concluded, Streams, TickCommand, Written, end_of, said_timeout,
+};
+use super::super::mail;
+use super::super::message::{Attempt, Ended, ToScheduler};
+use super::{Coordinator, Unrecorded};
 use crate::base::children::{End, reap_orphans, reap_within};
 use crate::base::clock::Moment;
 use crate::base::exit::Ending;
-use crate::base::log::{Level, Log};
 use crate::base::text::{in_words, shown};
 use crate::cron::{AttemptEnd, Job, retry};
-use crate::history::RunEnd;
-use crate::isolated::link::Link;
-use crate::supervise::{MOST_LINGERING, Output, Round, Sink, is_over};
+use crate::lock::{Grant, Lease};
+use crate::supervise::{MOST_LINGERING, Round, Sink, is_over};
 
-/// An attempt's process.
-pub(super) struct Running {
-    pub(super) job: Rc<Job>,
-    pub(super) start: Start,
-    pid: Pid,
-    link: Link,
-    pub(super) output: Output,
-    /// Where the output goes when all of it is there; `None`: it is passed on.
-    pub(super) mail: Option<Mail>,
-    begun: Moment,
-    conclusion: Option<Conclusion>,
-    /// Since when it is being stopped.
-    pub(super) stopped: Option<Moment>,
-    is_killed: bool,
-}
-
-impl Running {
-    /// Whether its process has ended. Then it is reaped, and the report of its end is read.
-    fn has_ended(&mut self) -> bool {
-        if reap_within(self.pid.as_raw(), Duration::ZERO) == End::Pending {
-            return false;
-        }
-        if self.link.is_readable() {
-            let report = self.link.receive().ok().flatten();
-            self.conclusion = report.map(|(message, _)| message);
-        }
-        true
-    }
-
-    pub(super) fn signal(&self, signal: i32) {
-        let signal = nix::sys::signal::Signal::try_from(signal).ok();
-        let _ = kill(self.pid, signal);
-    }
-
-    /// Begins to stop it, unless that has begun.
-    pub(super) fn stop(&mut self) {
-        if self.stopped.is_none() {
-            self.stopped = Some(Moment::now());
-            self.signal(libc::SIGTERM);
-        }
-    }
-
-    /// When to kill it, if it is being stopped. Its keeper then kills the command.
-    pub(super) fn kill_at(&self) -> Option<Moment> {
-        let stopped = self.stopped.filter(|_| !self.is_killed)?;
-        Some(stopped + self.job.options.kill_after)
-    }
-
-    pub(super) fn kill_if_due(&mut self) {
-        if is_over(self.kill_at()) {
-            self.is_killed = true;
-            self.signal(libc::SIGKILL);
-        }
-    }
-
-    /// Kills it at once if it is being stopped. Its keeper then kills the command.
-    pub(super) fn hurry(&mut self) {
-        if self.stopped.is_some() && !self.is_killed {
-            self.is_killed = true;
-            self.signal(libc::SIGKILL);
-        }
-    }
-}
-
-/// The details of an attempt's end.
-struct AttemptReport {
-    /// Whether its process could report how it ended.
-    is_known: bool,
-    /// As in [`Ended`].
-    why: Option<String>,
-    unrecorded: Option<Box<RunEnd>>,
-}
-
-impl AttemptReport {
-    /// For an attempt whose process was not started.
-    fn unstarted(why: String) -> Self {
-        Self {
-            is_known: true,
-            why: Some(why),
-            unrecorded: None,
-        }
-    }
-}
+/// If the end of a lease is noticed this late, this process was stopped, or the machine slept.
+const OVERSLEPT: Duration = Duration::from_millis(500);
 
 impl Coordinator<'_> {
     /// Starts an attempt, unless it runs already.
-    pub(super) fn start(&mut self, start: Start) {
-        let is_known = self.running.iter().any(|one| one.start.run == start.run);
-        if is_known || self.ended.contains_key(&start.run) {
+    pub(super) fn start(&mut self, attempt: Attempt, grant: Grant, lease: Lease) {
+        let mut all = self.running.iter();
+        let is_known = all.any(|one| one.attempt.run == attempt.run);
+        if is_known || self.ended.contains_key(&attempt.run) {
             return;
         }
-        let Some(job) = self.jobs.get(start.job).cloned() else {
+        let Some(job) = self.jobs.get(attempt.job).cloned() else {
             return;
         };
         let name = job.name.to_string();
+        let returned = |why: &str| Concluded {
+            end: AttemptEnd::Returned,
+            words: why.to_owned(),
+            run_end: None,
+        };
         // It was taken before the scheduler knew that the daemon is ending.
         if self.shutdown.has_begun() {
-            let why = format!("{name}: its host takes no more ticks");
-            return self.note_end(
-                &job,
-                &start,
-                AttemptEnd::Returned,
-                AttemptReport::unstarted(why),
-            );
+            let why = returned("its host takes no more ticks");
+            return self.note_end(&job, attempt, grant, why);
         }
-        let mail = Mail::begin(&job);
-        let forked = mail.and_then(|mail| {
-            // A mail should only contain what went wrong.
-            let shown = match mail {
-                Some(_) => self.log.shown.min(Level::Warning),
-                None => self.log.shown,
-            };
-            let log = Log { shown };
-            let forked = attempt::fork_off(self.spec, &job, &start, &self.signals, log)?;
-            Ok((mail.unzip(), forked))
-        });
-        let ((mail, text), forked) = match forked {
-            Ok(forked) => forked,
-            Err(error) => {
-                let why = format!("cannot start a process: {}", in_words(&error));
-                self.log.error(format_args!("{name}: {why}"));
-                return self.note_end(
-                    &job,
-                    &start,
-                    AttemptEnd::Unstarted,
-                    AttemptReport::unstarted(why),
+        // This process was stopped just now, or the machine slept.
+        if lease.proved.elapsed() > lease.ttl / 2 {
+            let why = returned("its host was stopped");
+            return self.note_end(&job, attempt, grant, why);
+        }
+        let (place, streams) = match (self.board.take(attempt.lease_number()), Streams::new(&job)) {
+            (Some(place), Ok(streams)) => (place, streams),
+            (_, refused) => {
+                let why = refused.err().map_or_else(
+                    || "too many commands run".to_owned(),
+                    |error| format!("cannot start a process: {}", in_words(&error)),
                 );
+                self.log.error(format_args!("{name}: {why}"));
+                let why = Concluded {
+                    end: AttemptEnd::Unstarted,
+                    ..returned(&why)
+                };
+                return self.note_end(&job, attempt, grant, why);
             }
         };
         self.log.info(format_args!(
             "{name}: starting the tick {}, attempt {}",
-            start.shown, start.attempt
+            attempt.shown, attempt.number
         ));
-        let sink = text.map_or(Sink::Lines(name), Sink::File);
-        self.running.push(Running {
-            job,
-            start,
-            pid: forked.pid,
-            link: forked.link,
-            output: Output::of_both(forked.streams, sink),
-            mail,
-            begun: Moment::now(),
-            conclusion: None,
-            stopped: None,
-            is_killed: false,
-        });
+        let started = TickCommand::start(
+            Rc::clone(&job),
+            (attempt.clone(), grant, lease),
+            streams,
+            &mut self.outlets,
+            &self.spec.scrubbed,
+            (place, &self.signals),
+        );
+        match started {
+            Ok(command) => self.running.push(command),
+            Err((failure, written)) => {
+                let why = Concluded {
+                    end: end_of(&failure, false),
+                    words: failure.to_string(),
+                    run_end: None,
+                };
+                self.say_end(&job, &attempt, Duration::ZERO, &why);
+                self.note_end(&job, attempt, grant, why);
+                self.finish_output(written);
+            }
+        }
     }
 
     /// Notes how an attempt ended, until that is recorded.
-    fn note_end(&mut self, job: &Job, start: &Start, end: AttemptEnd, report: AttemptReport) {
-        let (delay, failures) = retry(&job.options, end, start.failures, start.unstarted_for);
+    fn note_end(&mut self, job: &Rc<Job>, attempt: Attempt, grant: Grant, concluded: Concluded) {
+        let Concluded {
+            end,
+            words,
+            run_end,
+        } = concluded;
+        let (delay, failures) = retry(&job.options, end, attempt.failures, attempt.unstarted_for);
         let ended = Ended {
             name: job.name.to_string(),
-            tick: start.tick,
-            run: start.run.clone(),
+            tick: attempt.tick,
+            run: attempt.run.clone(),
             retry: delay,
             end,
-            unstarted_for: start.unstarted_for,
+            unstarted_for: attempt.unstarted_for,
             failures,
-            why: report.why,
-            unrecorded: report.unrecorded,
+            why: (end != AttemptEnd::Over).then(|| format!("{}: {words}", job.name)),
+            run_end,
             at: Moment::now(),
-            failures_before: (!report.is_known).then_some(start.failures),
         };
         self.scheduler.send(ToScheduler::Ended(ended.clone()));
-        self.ended.insert(ended.run.clone(), ended);
+        let run = attempt.run.clone();
+        let job = Rc::clone(job);
+        self.ended.insert(
+            run,
+            Unrecorded {
+                job,
+                attempt,
+                grant,
+                ended,
+            },
+        );
     }
 
-    /// Handles attempts that have ended.
+    /// Ends commands that are too late, or whose leases are over.
+    pub(super) fn check_commands(&mut self) {
+        let (log, outlets) = (self.log, &mut self.outlets);
+        for command in &mut self.running {
+            if command.running.is_late() {
+                let line = said_timeout(command.job.options.timeout);
+                if !command.written.is_mail() {
+                    log.info(format_args!("{}: {line}", command.job.name));
+                }
+                command.say(outlets, &line);
+                command.end(Cause::TimedOut);
+            }
+        }
+        if self.shutdown.ends_commands() {
+            for command in &mut self.running {
+                command.end(Cause::Stopped);
+            }
+        }
+        self.check_leases();
+    }
+
+    /// Ends the commands whose leases are over. After a sleep of this process the scheduler gets a moment to prove their locks.
+    fn check_leases(&mut self) {
+        let over = |command: &TickCommand| command.lease_over().filter(|at| is_over(Some(*at)));
+        let Some(first) = self.running.iter().filter_map(over).min() else {
+            self.grace = None;
+            return;
+        };
+        if first.elapsed() > OVERSLEPT && self.grace.is_none() {
+            self.scheduler.send(ToScheduler::Check);
+            let leases = self.running.iter().filter_map(|command| command.lease);
+            let grace = leases.map(Lease::grace).min().unwrap_or_default();
+            self.grace = Some(Moment::now() + grace);
+        }
+        if self.grace.is_some_and(|grace| grace > Moment::now()) {
+            return;
+        }
+        for command in &mut self.running {
+            if over(command).is_some()
+                && let Some(lease) = command.lease
+            {
+                let line = command.abandon(lease);
+                self.log.error(&line);
+                command.say(&mut self.outlets, &line);
+            }
+        }
+    }
+
+    /// When [`Self::check_commands`] must run next, for all that it does.
+    pub(super) fn commands_deadline(&self) -> Option<Moment> {
+        let running = || self.running.iter();
+        let commands = running().filter_map(|command| command.running.deadline());
+        let leases = running().filter_map(TickCommand::lease_over).min();
+        let leases = leases.map(|over| self.grace.unwrap_or(over));
+        let ends = self.shutdown.until;
+        let ends = ends.filter(|_| running().any(|command| !command.running.is_ending()));
+        commands.chain(leases).chain(ends).min()
+    }
+
+    /// A renewal of this run's lock that was sent at this moment has succeeded.
+    pub(super) fn on_confirmed(&mut self, run: &str, sent: Moment) {
+        for command in &mut self.running {
+            if run == command.attempt.run
+                && let Some(lease) = &mut command.lease
+            {
+                lease.proved = lease.proved.max(sent);
+            }
+        }
+    }
+
+    /// The lock of this run is lost, or somebody ends the run, as `end` says to its command.
+    pub(super) fn end_for_lock(&mut self, run: &str, end: impl FnOnce(&mut TickCommand) -> String) {
+        let mut running = self.running.iter_mut();
+        if let Some(command) = running.find(|command| command.attempt.run == run) {
+            let line = end(command);
+            self.log.error(&line);
+            command.say(&mut self.outlets, &line);
+        }
+    }
+
+    /// Handles commands that have ended.
     pub(super) fn reap(&mut self) {
         let mut at = 0;
         while at < self.running.len() {
-            if !self.running[at].has_ended() {
+            if !self.running[at].running.is_over() {
                 at += 1;
                 continue;
             }
-            let mut running = self.running.swap_remove(at);
-            running.output.finish(&mut self.outlets, Round::begin());
-            let (end, words) = match &running.conclusion {
-                Some(Conclusion {
-                    end: AttemptEnd::Over,
-                    words,
-                    ..
-                }) => (AttemptEnd::Over, words.clone()),
-                // It was stopped, so this was not its own end.
-                _ if running.stopped.is_some() => (AttemptEnd::Returned, "stopped".to_owned()),
-                Some(conclusion) => (conclusion.end, conclusion.words.clone()),
-                None => (AttemptEnd::Lost, "its process was killed".to_owned()),
-            };
-            self.say_end(&running, end, &words);
-            let (job, start) = (Rc::clone(&running.job), running.start.clone());
-            let is_known = running.conclusion.is_some();
-            // This changes nothing if the attempt's own processes have recorded the end; they may have died before that.
-            let may_be_open = end != AttemptEnd::Over;
-            let report = AttemptReport {
-                is_known,
-                why: may_be_open.then(|| format!("{}: {words}", job.name)),
-                unrecorded: running
-                    .conclusion
-                    .take()
-                    .and_then(|conclusion| conclusion.unrecorded),
-            };
-            self.note_end(&job, &start, end, report);
-            self.finish_output(running);
+            let mut command = self.running.swap_remove(at);
+            command
+                .written
+                .output
+                .finish(&mut self.outlets, Round::begin());
+            let concluded = command.conclude();
+            let TickCommand {
+                job,
+                attempt,
+                grant,
+                running,
+                place,
+                written,
+                ..
+            } = command;
+            self.say_end(&job, &attempt, running.started.elapsed(), &concluded);
+            // Before its pid may be another process's.
+            drop(place);
+            running.child.reap();
+            self.note_end(&job, attempt, grant, concluded);
+            self.finish_output(written);
         }
         self.reap_mails();
-        let own: Vec<Option<i32>> = self
-            .running
-            .iter()
-            .map(|running| Some(running.pid.as_raw()))
+        let running = self.running.iter();
+        let own: Vec<Option<i32>> = running
+            .map(|command| Some(command.running.child.processes.pid))
             .chain([self.scheduler.pid()])
             .chain(self.mails.iter().map(|mail| Some(mail.pid.as_raw())))
             .collect();
@@ -253,19 +260,17 @@ impl Coordinator<'_> {
         });
     }
 
-    fn say_end(&self, running: &Running, end: AttemptEnd, words: &str) {
-        let (name, took) = (&running.job.name, shown(running.begun.elapsed()));
-        let tick = &running.start.shown;
-        let (options, start) = (&running.job.options, &running.start);
-        let again = match retry(options, end, start.failures, start.unstarted_for) {
+    fn say_end(&self, job: &Job, attempt: &Attempt, ran: Duration, concluded: &Concluded) {
+        let (name, took, tick) = (&job.name, shown(ran), &attempt.shown);
+        let (end, words) = (concluded.end, &concluded.words);
+        let again = match retry(&job.options, end, attempt.failures, attempt.unstarted_for) {
             (Some(Duration::ZERO), _) => "; again at once".to_owned(),
             (Some(delay), _) => format!("; again in {}", shown(delay)),
             (None, _) => String::new(),
         };
-        let line = format!(
-            "{name}: the tick {tick}, attempt {}, after {took}: {words}{again}",
-            running.start.attempt
-        );
+        let number = attempt.number;
+        let line =
+            format!("{name}: the tick {tick}, attempt {number}, after {took}: {words}{again}");
         if end == AttemptEnd::Over {
             self.log.info(line);
         } else {
@@ -274,8 +279,8 @@ impl Coordinator<'_> {
     }
 
     /// Lets the remaining processes write on, up to a limit.
-    fn finish_output(&mut self, running: Running) {
-        self.lingering.push(running);
+    fn finish_output(&mut self, written: Written) {
+        self.lingering.push(written);
         while self.lingering.len() > MOST_LINGERING {
             let first = self.lingering.remove(0);
             self.send_mail(first);
@@ -285,9 +290,9 @@ impl Coordinator<'_> {
 
     /// Forgets ended attempts that nothing can write for any more, and sends their mails. At the daemon's end: all attempts with a mail.
     pub(super) fn end_lingering(&mut self, is_last: bool) {
-        let is_left = |one: &Running| one.output.is_open() && !(is_last && one.mail.is_some());
+        let is_left = |one: &Written| one.output.is_open() && !(is_last && one.is_mail());
         let all = std::mem::take(&mut self.lingering).into_iter();
-        let (left, over): (_, Vec<Running>) = all.partition(is_left);
+        let (left, over): (_, Vec<Written>) = all.partition(is_left);
         self.lingering = left;
         for one in over {
             self.send_mail(one);
@@ -295,26 +300,25 @@ impl Coordinator<'_> {
     }
 
     /// Sends the output, if it goes by mail.
-    fn send_mail(&mut self, mut running: Running) {
-        let (Some(mail), Sink::File(text)) = (&running.mail, &mut running.output.sink) else {
+    fn send_mail(&mut self, mut written: Written) {
+        let (Some(mail), Sink::File(text)) = (&written.mail, &mut written.output.sink) else {
             return;
         };
         let (has_output, fault) = mail.end(text);
         if !has_output {
             return;
         }
-        let (job, variables) = (running.job.name.to_string(), &self.spec.variables);
+        let (job, variables) = (written.name, &self.spec.variables);
         if let Some(error) = fault {
             let why = in_words(&error);
             self.log.error(format_args!(
                 "{job}: its mail does not have all of its output: {why}"
             ));
         }
-        match mail::send(mail, text, job, variables, &self.signals, self.log) {
+        match mail::send(mail, text, job.clone(), variables, &self.signals, self.log) {
             Ok(sending) => self.mails.push(sending),
             Err(error) => self.log.error(format_args!(
-                "{}: cannot send its output to {} with {}: {}",
-                running.job.name,
+                "{job}: cannot send its output to {} with {}: {}",
                 mail.to,
                 mail.sendmail.display(),
                 in_words(&error)

@@ -40,7 +40,8 @@ impl Coordinator<'_> {
         let mut descriptors: Vec<PollFd> =
             vec![readable(self.signals.as_fd()), readable(self.alarm.as_fd())];
         descriptors.extend(self.scheduler.wanted());
-        let all = || self.running.iter().chain(&self.lingering);
+        let running = self.running.iter().map(|command| &command.written);
+        let all = || running.clone().chain(&self.lingering);
         let first_stream = descriptors.len();
         descriptors.extend(all().flat_map(|one| one.output.wanted(has_room)));
         let behind_streams = descriptors.len();
@@ -59,9 +60,12 @@ impl Coordinator<'_> {
         let writes = (first_stream..behind_streams).any(is_ready);
         if writes {
             let (round, outlets) = (Round::begin(), &mut self.outlets);
-            for list in [&mut self.running, &mut self.lingering] {
-                round.give_turns(list, |one| one.output.pass_on(outlets, round));
-            }
+            round.give_turns(&mut self.running, |one| {
+                one.written.output.pass_on(outlets, round);
+            });
+            round.give_turns(&mut self.lingering, |one| {
+                one.output.pass_on(outlets, round);
+            });
             self.end_lingering(false);
         }
         while let Some(received) = self.signals.next()? {
@@ -95,8 +99,8 @@ impl Coordinator<'_> {
                 };
                 if again {
                     self.is_hurried = true;
-                    for running in &mut self.running {
-                        running.hurry();
+                    for command in &mut self.running {
+                        command.running.kill_now();
                     }
                 } else {
                     self.manager.tell("STOPPING=1");
@@ -114,18 +118,21 @@ impl Coordinator<'_> {
 
     fn on_scheduler(&mut self) {
         while self.scheduler.is_readable() {
-            let Some((message, _)) = self.scheduler.receive() else {
+            let Some((message, descriptor)) = self.scheduler.receive() else {
                 self.read_last_messages();
                 let end = self.scheduler.how_it_ended();
                 return self.on_scheduler_gone(&end);
             };
+            if let FromScheduler::Session = message {
+                self.scheduler.session = descriptor;
+            }
             self.on_message(message);
         }
     }
 
-    /// Kills the scheduler, and handles all that it has sent.
+    /// Kills the scheduler, and handles all that it has sent. Its session stays open until another one has one.
     pub(super) fn read_last_messages(&mut self) {
-        self.scheduler.end();
+        self.scheduler.reap();
         while let Some(message) = self.scheduler.left_behind() {
             self.on_message(message);
         }
@@ -149,7 +156,16 @@ impl Coordinator<'_> {
                 self.scheduler.send(ToScheduler::Alive);
             }
             FromScheduler::Working => self.on_answer(),
-            FromScheduler::Start(start) => self.start(start),
+            // The descriptor is kept.
+            FromScheduler::Session => {}
+            FromScheduler::Start(attempt, grant, lease) => self.start(attempt, grant, lease),
+            FromScheduler::Confirmed(run, sent) => self.on_confirmed(&run, sent),
+            FromScheduler::Lost(run, cause) => {
+                self.end_for_lock(&run, |command| command.lose(&cause));
+            }
+            FromScheduler::Killed(run, who) => {
+                self.end_for_lock(&run, |command| command.be_killed(&who));
+            }
             FromScheduler::Recorded(run) => self.on_recorded(&run),
             FromScheduler::Failed(failure) => self.on_failure(failure),
             FromScheduler::Left => {

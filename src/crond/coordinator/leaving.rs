@@ -93,8 +93,8 @@ impl Coordinator<'_> {
     pub(super) fn end_output(&mut self) {
         let round = Round::begin();
         while !round.is_over() {
-            for running in &mut self.lingering {
-                running.output.pass_on(&mut self.outlets, round);
+            for written in &mut self.lingering {
+                written.output.pass_on(&mut self.outlets, round);
             }
             self.lingering.retain(|one| one.output.is_open());
             for outlet in &mut self.outlets {

@@ -34,7 +34,7 @@ impl Scheduler<'_> {
         }
         let again = self.take_again()?;
         let now = self.now();
-        let room = (self.facts.slots as usize).saturating_sub(self.mine.len());
+        let room = (self.facts.slots as usize).saturating_sub(self.busy());
         let (mut wanted, mut needs_look, mut wake) = (Vec::new(), false, None);
         let mut left = room;
         let spread = self.spread.unwrap_or_else(|| self.spread_of_missed(now));

@@ -90,7 +90,6 @@ impl Scheduler<'_> {
         self.set_clock(now);
         self.disagrees = Some(disagrees.to_owned());
         differs.clone_into(&mut self.differs);
-        self.renew_at = Moment::now() + self.renewal;
         Ok(true)
     }
 
@@ -105,7 +104,7 @@ impl Scheduler<'_> {
     }
 
     fn lease(&self) -> u64 {
-        (self.renewal * 3).as_secs().max(2)
+        (self.renewal() * 3).as_secs().max(2)
     }
 
     /// Puts the schedules of the file in force, or only those of jobs whose own daemons are gone. Returns whether that is done.
@@ -223,12 +222,10 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    pub(super) fn renew(&mut self) -> Result<(), Failure> {
+    /// Renews the daemon's own lease. Returns whether that is done.
+    pub(super) fn renew_own(&mut self) -> Result<bool, Failure> {
         let renew = renew(&self.tables, &self.facts.id, self.lease());
-        let is_done = self.ask(|session| session.run(&renew))?.is_some();
-        let pause = if is_done { self.renewal } else { super::LOOK };
-        self.renew_at = Moment::now() + pause;
-        Ok(())
+        Ok(self.ask(|session| session.run(&renew))?.is_some())
     }
 
     pub(super) fn stop_taking(&mut self) -> Result<(), Failure> {
@@ -299,6 +296,7 @@ impl Scheduler<'_> {
         };
         self.orphans.retain(|run, _| is_orphan(run));
         self.daemons = seen.daemons;
+        self.look_for_kills()?;
         let disagrees = self.list_of(|known| known.row.is_some() && !known.agrees());
         let differs = self.list_of(Known::differs);
         let is_told = self.disagrees.as_ref() == Some(&disagrees) && self.differs == differs;

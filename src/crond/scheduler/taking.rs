@@ -2,15 +2,17 @@
 
 use super::super::message::{Ended, FromScheduler};
 use super::super::program;
+use super::holding::{Mine, State};
 use super::{LOOK, LOOK_AGAIN, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
 use crate::base::log::Level;
 use crate::cron::{
     Abandon, AttemptEnd, Finish, HEAD_START, Retake, RunState, Settlement, TickRow, age_reference,
-    ask_run, has_waited, is_attempt_too_late, may_start, pause_of_unstarted, retry,
+    ask_run, has_waited, in_transaction, is_attempt_too_late, may_start, retry,
 };
-use crate::history::{DIED, Journal, RunEnd, RunFacts};
+use crate::db::Fault;
+use crate::history::{DIED, RunEnd};
 use crate::lock::new_id;
 use std::time::Duration;
 
@@ -27,12 +29,13 @@ pub(super) struct Wanted {
 const WITHOUT_JOB: &str = "its host has read a crontab that does not have it";
 
 impl Scheduler<'_> {
-    /// Records the ends of attempts. What cannot be recorded now is retried soon.
+    /// Records the ends of attempts, and releases their locks. What cannot be recorded now is retried soon.
     pub(super) fn record_ends(&mut self) -> Result<(), Failure> {
         let mut later = Vec::new();
         for mut ended in std::mem::take(&mut self.ended) {
             if self.find_end(&mut ended)? && self.finish(&ended)? {
                 self.ticks.retain(|tick| tick.run != ended.run);
+                self.forget(&ended.run);
                 self.say(&FromScheduler::Recorded(ended.run));
             } else {
                 later.push(ended);
@@ -49,90 +52,82 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Finds out how an attempt ended whose process could not report that. `false`: still unknown.
+    /// Finds out whether somebody has ended by force an attempt that only knows that its lock was lost. `false`: that is unknown.
     fn find_end(&mut self, ended: &mut Ended) -> Result<bool, Failure> {
-        if ended.failures_before.is_none() && ended.end != AttemptEnd::Lost {
+        if ended.end != AttemptEnd::Lost {
             return Ok(true);
         }
         let tables = self.tables.clone();
         let ask = ask_run(&tables, &ended.name, &ended.run);
         let state = self.ask(|session| session.run(&ask))?;
-        let Some(failures) = ended.failures_before else {
-            // Its processes only know that the lock was lost: somebody may have killed it by force.
-            if state == Some(RunState::Ended(AttemptEnd::Over)) {
-                (ended.end, ended.retry) = (AttemptEnd::Over, None);
-            }
-            return Ok(state.is_some());
-        };
-        let end = match state {
-            // Its keeper is about to kill its command.
-            None | Some(RunState::Alive) => return Ok(false),
-            // The daemon's own view stands: the daemon may have killed it itself.
-            Some(RunState::Gone | RunState::Ended(AttemptEnd::Lost)) => return Ok(true),
-            // The daemon's own view stands here, too: it was asked to stop.
-            Some(RunState::Unstarted) if ended.end == AttemptEnd::Returned => return Ok(true),
-            // An attempt that did not start is not lost, and does not count. Whatever killed it may kill the next one, too.
-            Some(RunState::Unstarted) => AttemptEnd::Unstarted,
-            Some(RunState::Ended(end)) => end,
-        };
-        ended.end = end;
-        if end == AttemptEnd::Unstarted {
-            ended.retry = Some(pause_of_unstarted(ended.unstarted_for));
-            ended.failures = failures;
-            return Ok(true);
+        if state == Some(RunState::Ended(AttemptEnd::Over)) {
+            (ended.end, ended.retry) = (AttemptEnd::Over, None);
         }
-        if let Some(&at) = self.by_name.get(&ended.name) {
-            let options = &self.jobs[at].job.options;
-            (ended.retry, ended.failures) = retry(options, end, failures, ended.unstarted_for);
-        }
-        Ok(true)
+        Ok(state.is_some())
     }
 
+    /// Records an end, and releases the lock of the attempt in the same transaction. Returns whether that is done.
     fn finish(&mut self, ended: &Ended) -> Result<bool, Failure> {
         let tables = self.tables.clone();
-        let records = ended
-            .unrecorded
-            .as_ref()
-            .map(|end| self.records(ended, RunEnd::clone(end)));
-        let finish = Finish {
-            tables: &tables,
-            name: &ended.name,
-            tick: ended.tick,
-            run: &ended.run,
-            retry: ended.retry,
-            end: ended.end,
-            failures: ended.failures,
-            why: ended.why.as_deref(),
-            records: records.as_deref().unwrap_or_default(),
+        let run_end = self.records(ended);
+        let finish = |records: &[String]| {
+            let finish = Finish {
+                tables: &tables,
+                name: &ended.name,
+                tick: ended.tick,
+                run: &ended.run,
+                retry: ended.retry,
+                end: ended.end,
+                failures: ended.failures,
+                why: ended.why.as_deref(),
+                records,
+            };
+            finish.statements()
         };
-        Ok(self
-            .ask(|session| session.run_batch(&finish.batch()))?
-            .is_some())
+        let has_lock = self.mine.get(&ended.run).is_some_and(Mine::may_have_row);
+        if !has_lock {
+            let batch = in_transaction("cron finish", finish(&run_end));
+            return Ok(self.ask(|session| session.run_batch(&batch))?.is_some());
+        }
+        let all = finish(&run_end);
+        match self.release(&ended.run, &all) {
+            None | Some(Err(Fault::Gone(_))) => Ok(false),
+            Some(Ok(_)) => Ok(true),
+            // To free the lock matters more than to record what happens to the tick.
+            Some(Err(fault)) => {
+                self.met_lock = matches!(fault, Fault::Conflict(_));
+                self.note(Level::Info, &fault.to_string());
+                if self
+                    .release(&ended.run, &run_end)
+                    .is_some_and(|done| done.is_ok())
+                    && let Some(mine) = self.mine.get_mut(&ended.run)
+                {
+                    mine.state = State::Released;
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Releases the lock of a run, in one transaction with these statements. `None`: there is no session.
+    fn release(&mut self, run: &str, also: &[String]) -> Option<Result<bool, Fault>> {
+        self.end_commands_of_the_stopped();
+        self.cap_answer();
+        let released = self.on_lock(run, |lock| lock.release_with(also))?;
+        if released.is_ok() {
+            self.note_answer();
+        }
+        Some(released)
     }
 
     /// The statements that record in the history how a run ended.
-    fn records(&self, ended: &Ended, mut end: RunEnd) -> Vec<String> {
-        end.ended_ago += ended.at.elapsed();
-        let job = self.by_name.get(&ended.name).map(|at| &self.jobs[*at].job);
-        let journal = Journal {
-            tables: self.tables.clone(),
-            facts: RunFacts {
-                run: ended.run.clone(),
-                name: ended.name.clone(),
-                slot: None,
-                slot_name: None,
-                tick: Some(ended.tick),
-                attempt: 1,
-                host: self.facts.host.clone(),
-                pid: self.facts.pid.unsigned_abs(),
-                user: self.facts.user.clone(),
-                program: job.map(|job| program(job)).unwrap_or_default(),
-                connection: None,
-            },
-            requested: ended.at,
-            needed: Some(Duration::ZERO),
+    fn records(&self, ended: &Ended) -> Vec<String> {
+        let (Some(run_end), Some(mine)) = (&ended.run_end, self.mine.get(&ended.run)) else {
+            return Vec::new();
         };
-        journal.end(&end)
+        let mut run_end = RunEnd::clone(run_end);
+        run_end.ended_ago += ended.at.elapsed();
+        mine.journal.end(&run_end)
     }
 
     /// Starts the first attempt of a taken tick, and notes the tick until the next look reads it.
@@ -149,7 +144,7 @@ impl Scheduler<'_> {
             unstarted_at: None,
             is_orphan: false,
         };
-        self.start(wanted.at, &taken);
+        self.begin(wanted.at, &taken);
         self.ticks.push(taken);
     }
 
@@ -239,7 +234,7 @@ impl Scheduler<'_> {
     /// Starts a tick that this daemon has taken without knowing it: the answer was lost.
     fn start_own(&mut self, at: usize, tick: &TickRow) {
         if !self.knows(&tick.run) {
-            self.start(at, tick);
+            self.begin(at, tick);
         }
     }
 
@@ -257,9 +252,8 @@ impl Scheduler<'_> {
             unstarted_for: Duration::ZERO,
             failures: tick.failures,
             why: Some(format!("{}: {WITHOUT_JOB}", tick.name)),
-            unrecorded: None,
+            run_end: None,
             at: Moment::now(),
-            failures_before: None,
         };
         if self.finish(&ended)? {
             self.ticks.retain(|other| other != tick);
@@ -275,7 +269,7 @@ impl Scheduler<'_> {
         failures: u32,
         why: Option<&str>,
     ) -> Result<(), Failure> {
-        if self.mine.len() >= self.facts.slots as usize {
+        if self.busy() >= self.facts.slots as usize {
             return Ok(());
         }
         let (tables, facts, run) = (self.tables.clone(), self.facts, new_id()?);
@@ -313,7 +307,7 @@ impl Scheduler<'_> {
                     is_orphan: false,
                     ..tick.clone()
                 };
-                self.start(at, &taken);
+                self.begin(at, &taken);
                 self.ticks.push(taken);
             }
             // Another daemon has the tick, or it is over. No tick that waits for it is free before the next look.
@@ -360,9 +354,8 @@ impl Scheduler<'_> {
             unstarted_for,
             failures,
             why,
-            unrecorded: None,
+            run_end: None,
             at: Moment::now(),
-            failures_before: None,
         };
         self.finish(&ended)?;
         self.ticks.retain(|other| other.run != tick.run);

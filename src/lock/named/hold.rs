@@ -32,9 +32,22 @@ impl Request {
     /// # Errors
     /// [`Fault::Gone`]: the session ended, and with it the lock, at an unknown time.
     pub fn release(&self, slot: u32, session: &mut Session) -> Result<bool, Fault> {
+        self.release_with(slot, None, session)
+    }
+
+    /// As [`Request::release`], with the `mark` of [`Request::try_slot`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn release_with(
+        &self,
+        slot: u32,
+        mark: Option<&str>,
+        session: &mut Session,
+    ) -> Result<bool, Fault> {
         let mut interrupted = false;
         loop {
-            match session.run(&self.statements.release(slot)) {
+            match session.run(&self.statements.release(slot, mark)) {
                 Ok(released) => {
                     if let Some(head) = released.queue_head {
                         // If this account may not wake the head, the head checks again by itself.
@@ -52,10 +65,10 @@ impl Request {
         }
     }
 
-    /// The statement that releases a slot, for callers that send it together with others. The second column of its answer is the head of
+    /// The statement that releases a slot, and a mark that came with it, for callers that send it together with others. The second column of its answer is the head of
     /// the queue, which the caller must wake.
-    pub fn release_statement(&self, slot: u32) -> String {
-        self.statements.release(slot).sql().to_owned()
+    pub fn release_statement(&self, slot: u32, mark: Option<&str>) -> String {
+        self.statements.release(slot, mark).sql().to_owned()
     }
 
     /// Wakes the head of the queue.

@@ -141,12 +141,17 @@ impl Request {
         carry_out(session, &set_idle_timeout(ttl))
     }
 
-    /// Takes the lock of one slot, if it is free.
+    /// Takes the lock of one slot, if it is free, and with it the lock `mark`.
     ///
     /// # Errors
     /// Any fault of a statement.
-    pub fn try_slot(&self, slot: u32, session: &mut Session) -> Result<bool, Fault> {
-        session.run(&self.statements.try_slot(slot))
+    pub fn try_slot(
+        &self,
+        slot: u32,
+        mark: Option<&str>,
+        session: &mut Session,
+    ) -> Result<bool, Fault> {
+        session.run(&self.statements.try_slot(slot, mark))
     }
 
     /// Announces that the killed holder of a slot ends its command. Until this session ends, or withdraws the announcement, nobody else
@@ -294,7 +299,7 @@ impl Request {
     ///
     /// # Errors
     /// [`Fault::Gone`].
-    pub(super) fn holders(&self, session: &mut Session) -> Result<Holders, Fault> {
+    pub fn holders(&self, session: &mut Session) -> Result<Holders, Fault> {
         let mut named = Vec::new();
         for slot in 0..self.slots.min(MOST_NAMED) {
             let holder = match session.run(&self.statements.holder(slot)) {

@@ -39,7 +39,7 @@ const LONGEST_TURN: Duration = Duration::from_secs(8);
 const CLOCK_LIMIT: Duration = Duration::from_secs(1);
 
 /// The result of a claim.
-enum Claimed {
+pub(super) enum Claimed {
     Held(Grant, Lease),
     /// Others hold the slots: their rows, as read last.
     Taken(Vec<SlotState>),
@@ -323,7 +323,7 @@ impl RowLock {
         for slot in (0..self.slots).filter(|slot| *slot != named) {
             let row = rows.iter().find(|row| row.slot == slot);
             let is_held = row.is_some_and(|row| row.is_owned() && !row.has_expired());
-            if is_held || !self.request.try_slot(slot, session)? {
+            if is_held || !self.request.try_slot(slot, None, session)? {
                 continue;
             }
             if let Claimed::Held(grant, lease) = self.claim(&[slot], true, session, caller)? {
@@ -338,7 +338,7 @@ impl RowLock {
 
     /// Claims one of these slots, the best first, unless others hold them all; or a slot that this caller may take over or already holds.
     /// `looks_first`: others probably hold the slots.
-    fn claim(
+    pub(super) fn claim(
         &mut self,
         slots: &[u32],
         looks_first: bool,
@@ -407,7 +407,7 @@ impl RowLock {
                 }
                 // The write has changed nothing.
                 Err(fault @ (Fault::Conflict(_) | Fault::Interrupted(_)))
-                    if conflicts < MOST_CONFLICTS =>
+                    if conflicts < MOST_CONFLICTS && !self.shares_session =>
                 {
                     self.report_locked_row(&fault, caller);
                     conflicts += 1;

@@ -137,10 +137,11 @@ impl RowLock {
         Ok(renewal)
     }
 
-    /// Keeps the session if the server only has no room for a write, and with it the named lock, which keeps callers without rows out.
-    /// Returns the fault.
+    /// Keeps the session if the server only has no room for a write, and with it the named lock, which keeps callers without rows out. One
+    /// that others share is kept unless it has ended. Returns the fault.
     fn keep_where_full(&mut self, session: Session, fault: Fault) -> Fault {
-        if matches!(fault, Fault::NoRoom(_)) {
+        let is_over = matches!(fault, Fault::Gone(_));
+        if matches!(fault, Fault::NoRoom(_)) || self.shares_session && !is_over {
             self.session = Some(session);
         }
         fault
@@ -160,6 +161,9 @@ impl RowLock {
             self.named_slot = Some(grant.slot);
             self.grant.connection_id = grant.connection_id;
         }
+        if let Some(mark) = self.mark().filter(|_| self.named_slot.is_some()) {
+            let _ = Request::mark(&mark, session);
+        }
         let _ = session.answer_within(self.limit());
     }
 
@@ -167,7 +171,8 @@ impl RowLock {
     /// get its lock back.
     fn announce_termination(&mut self, session: &mut Session) {
         self.spec.token = None;
-        if self.queue == Queue::Excludes {
+        // A shared session was not ended, and still has the named lock.
+        if self.queue == Queue::Excludes && !self.shares_session {
             let _ = self.request.announce_termination(self.grant.slot, session);
         }
     }
@@ -217,9 +222,10 @@ impl RowLock {
         let change = Change::giving_back(slot, fence, self.spec.token.is_some());
         let write = self.statements.write(change, write_id, &self.terms(&also));
         // In the same packet: a waiter for the named lock then has nothing else to wait for.
+        let mark = self.mark();
         let named = self
             .named_slot
-            .map(|named| self.request.release_statement(named));
+            .map(|named| self.request.release_statement(named, mark.as_deref()));
         let write = write.and_release(named);
         let Written {
             rows,

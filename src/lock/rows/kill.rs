@@ -17,7 +17,9 @@ use crate::base::exit::Reason;
 use crate::base::log::Level;
 use crate::db::{Client, Fault};
 use crate::lock::named::{Inspector, KillOutcome, Killed, Killing};
-use crate::lock::{HeldRow, HolderKind, MOST_SLOTS, kill_request_lock, run_lock_of};
+use crate::lock::{
+    HeldRow, HolderKind, MOST_SLOTS, kill_request_lock, run_lock_of, shared_session_lock,
+};
 use crate::schema::Tables;
 pub use outcome::{Ended, Freed, RowOutcome, RowVictim};
 
@@ -319,9 +321,11 @@ impl RowKilling<'_> {
             }
             let knows =
                 seen.knows_killer || *write_id.get_or_insert(seen.write_id) != seen.write_id;
+            // A session that holds other locks, too, is not ended: its owner looks for requests often.
             if !knows
                 && let Some(id) = self.session_of(row)?
                 && !tried.contains(&id)
+                && !self.is_shared(id)?
             {
                 // A session of another account may not be killed. It learns of the request with its next renewal.
                 lost_session |= self.named.kill_session(id)?.is_ok();
@@ -403,6 +407,12 @@ impl RowKilling<'_> {
         let lock = run_lock_of(&row.owner);
         let owners = self.inspector().try_owners(&[lock])?;
         Ok(owners.and_then(|owners| owners[0]))
+    }
+
+    fn is_shared(&mut self, id: u64) -> Result<bool, Fault> {
+        let lock = shared_session_lock(id);
+        let owners = self.inspector().try_owners(&[lock])?;
+        Ok(owners.is_some_and(|owners| owners[0] == Some(id)))
     }
 
     fn victim(&mut self, row: &HeldRow) -> Result<RowVictim, Fault> {

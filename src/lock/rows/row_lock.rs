@@ -104,20 +104,22 @@ pub struct RowLock {
     /// Whether the caller was told that another session keeps the row locked.
     pub(super) row_is_locked: bool,
     /// When to stop waiting for the answer to a renewal at the latest.
-    renew_until: Option<Moment>,
+    pub(super) renew_until: Option<Moment>,
+    /// Whether the session has other uses, too.
+    pub(super) shares_session: bool,
 }
 
 impl RowLock {
     /// A lock on the servers of `connector`. All of its sessions acquire the run id lock.
     pub fn new(
-        connector: Connector,
+        connector: Rc<Connector>,
         spec: &LockSpec,
         run_id: &str,
         verbosity: Verbosity,
         row: RowSpec,
     ) -> Self {
         Self {
-            connector: Rc::new(connector),
+            connector,
             request: Request::new(spec, run_id, verbosity).serving_as_queue(),
             statements: Statements::new(&row.tables, &spec.name, spec.slots, &row.owner),
             spec: row,
@@ -138,6 +140,7 @@ impl RowLock {
             only_read_only: None,
             row_is_locked: false,
             renew_until: None,
+            shares_session: false,
         }
     }
 

@@ -145,6 +145,29 @@ impl Statements {
         command("renew row", update)
     }
 
+    /// Whether somebody ends the holder of a row for which one of these conditions holds.
+    pub fn ask_kills(tables: &Tables, held: &[String]) -> Ask<'static, bool> {
+        let any = any_of(held);
+        let sql = format!(
+            "SELECT COUNT(*) FROM {} WHERE kill_requested_by IS NOT NULL AND ({any})",
+            tables.locks()
+        );
+        ask("look for kills", sql, |rows| {
+            Ok(rows.value::<u64>()?.is_some_and(|kills| kills > 0))
+        })
+    }
+
+    /// Renews the rows for which one of these conditions holds, each for as long as before, unless its holder is being killed.
+    pub fn renew_all(tables: &Tables, held: &[String]) -> Ask<'static, ()> {
+        let any = any_of(held);
+        let update = format!(
+            "UPDATE {} SET write_id = write_id + 1, {} WHERE kill_requested_by IS NULL AND ({any})",
+            tables.locks(),
+            lasting("ttl_seconds")
+        );
+        command("renew rows", update)
+    }
+
     /// A slot may have had a row that was deleted, and its fences must not be used again: the new row begins at the floor. Whoever
     /// deletes a row first raises the floor in the same transaction. So a statement that reads the floor under a lock and creates the row
     /// knows of each deleted row. In a cluster no node waits for another node's lock, but the deleted row and the new one have the same
@@ -337,10 +360,16 @@ impl Statements {
         )
     }
 
-    fn is_own(&self, slot: u32, fence: u64) -> String {
+    /// The condition that the row of a slot belongs to this owner, by the grant with this fence.
+    pub fn is_own(&self, slot: u32, fence: u64) -> String {
         let place = self.place(slot);
         format!("{place} AND owner = {} AND fence = {fence}", self.owner)
     }
+}
+
+fn any_of(conditions: &[String]) -> String {
+    let each = conditions.iter().map(|one| format!("({one})"));
+    each.collect::<Vec<_>>().join(" OR ")
 }
 
 /// The assignments that extend a grant to this many seconds from now.

@@ -246,12 +246,10 @@ pub fn scheduler_of(daemon: i32) -> Option<i32> {
     })
 }
 
-/// The processes of attempts of the daemon with this process id.
-pub fn attempts_of(daemon: i32) -> Vec<i32> {
+/// The commands of the daemon with this process id, and what sends its mails.
+pub fn commands_of(daemon: i32) -> Vec<i32> {
+    let scheduler = scheduler_of(daemon);
     let mut children = children_of(daemon);
-    children.retain(|pid| {
-        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        name.trim() == "dblock"
-    });
+    children.retain(|pid| Some(*pid) != scheduler);
     children
 }

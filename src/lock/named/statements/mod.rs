@@ -329,10 +329,16 @@ impl Statements {
         command("finish reacquire", format!("SELECT RELEASE_LOCK({lock})"))
     }
 
-    /// Takes one slot if it is free and nobody kills its holder. Returns whether that succeeded.
-    pub fn try_slot(&self, slot: u32) -> Ask<'static, bool> {
-        let sql = format!("SELECT {}", self.acquire(slot as usize, "0"));
-        ask("try slot", sql, |rows| Ok(rows.value::<i64>()? == Some(1)))
+    /// Takes one slot if it is free and nobody kills its holder, and then this `mark`, another lock. Returns whether that succeeded.
+    pub fn try_slot(&self, slot: u32, mark: Option<&str>) -> Ask<'static, bool> {
+        let mut acquire = self.acquire(slot as usize, "0");
+        if let Some(mark) = mark {
+            let mark = text_literal(mark);
+            acquire = format!("{acquire} AND (GET_LOCK({mark}, 0) OR 1)");
+        }
+        ask("try slot", format!("SELECT {acquire}"), |rows| {
+            Ok(rows.value::<i64>()? == Some(1))
+        })
     }
 
     /// Acquires one slot without waiting, unless an older session holds the run id lock. The second column is who holds the slot
@@ -360,15 +366,18 @@ impl Statements {
         self.ask("renew", sql, Asked::read)
     }
 
-    /// Releases a slot, and asks who is the head of the queue.
-    pub fn release(&self, slot: u32) -> Ask<'static, Released> {
+    /// Releases a slot, and the `mark` that came with it, and asks who is the head of the queue.
+    pub fn release(&self, slot: u32, mark: Option<&str>) -> Ask<'static, Released> {
+        let mark = mark.map_or_else(String::new, |mark| {
+            format!(", RELEASE_LOCK({})", text_literal(mark))
+        });
         let sql = format!(
-            "SELECT RELEASE_LOCK({}), IS_USED_LOCK({})",
+            "SELECT RELEASE_LOCK({}), IS_USED_LOCK({}){mark}",
             self.slots[slot as usize], self.queue_head
         );
         ask("release", sql, |rows| {
             let released = rows.optional(|row| {
-                let (released, queue_head): (Option<u8>, _) = row.columns()?;
+                let (released, queue_head): (Option<u8>, _) = (row.at(0)?, row.at(1)?);
                 Ok(Released {
                     was_held: released == Some(1),
                     queue_head,

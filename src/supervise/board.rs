@@ -1,5 +1,5 @@
-//! The running commands, in memory that both processes of a worker share. The coordinator ends commands when the lease is over. If the
-//! coordinator is stopped or dead, the claimer kills them. It finds them here, because a stopped process sends no messages.
+//! The running commands, in memory that this process shares with the one that has the session. This one ends commands when a lease is over.
+//! If it is stopped or dead, the other one kills them. That finds them here, because a stopped process sends no messages.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst};
@@ -9,11 +9,11 @@ use crate::base::processes::Processes;
 /// The place of one command.
 #[derive(Debug, Default)]
 struct Entry {
-    /// The worker that holds its jobs; 0: the place is free.
-    worker: AtomicU64,
+    /// The number of the lease that it runs under; 0: the place is free.
+    lease: AtomicU64,
     /// Its process, as for `kill(2)`: negative if it leads a group; 0: it has not started.
     target: AtomicI32,
-    /// Whether the claimer has killed it.
+    /// Whether the process with the session has killed it.
     was_killed: AtomicBool,
 }
 
@@ -49,30 +49,33 @@ impl Board {
         }))
     }
 
-    /// Takes a place for a command of this worker. `None`: all are taken.
-    pub fn take(self, worker: u64) -> Option<Place> {
+    /// Takes a place for a command under the lease with this number, which is not 0. `None`: all are taken.
+    pub fn take(self, lease: u64) -> Option<Place> {
         let entry = self.0.iter().find(|entry| entry.is_free())?;
         entry.was_killed.store(false, SeqCst);
         entry.target.store(0, SeqCst);
-        entry.worker.store(worker, SeqCst);
+        entry.lease.store(lease, SeqCst);
         Some(Place(entry))
     }
 
-    /// Whether a command of any worker but this one runs.
-    pub fn has_others_than(self, worker: Option<u64>) -> bool {
-        self.others_than(worker).next().is_some()
+    /// Whether a command runs under such a lease.
+    pub fn has(self, is_meant: impl Fn(u64) -> bool) -> bool {
+        self.under(is_meant).next().is_some()
     }
 
-    /// Kills the commands of all workers but this one. Only call this while the process that reaps them is stopped.
-    pub fn kill_others_than(self, worker: Option<u64>) {
-        for entry in self.others_than(worker) {
-            let target = entry.target.load(SeqCst);
-            if target != 0 {
+    /// Whether any process of a command under such a lease runs.
+    pub fn is_alive(self, is_meant: impl Fn(u64) -> bool) -> bool {
+        self.under(is_meant).any(|entry| {
+            let processes = entry.processes();
+            processes.is_some_and(Processes::alive)
+        })
+    }
+
+    /// Kills the commands under such leases. Only call this while the process that reaps them is stopped.
+    pub fn kill(self, is_meant: impl Fn(u64) -> bool) {
+        for entry in self.under(is_meant) {
+            if let Some(processes) = entry.processes() {
                 entry.was_killed.store(true, SeqCst);
-                let processes = Processes {
-                    pid: target.abs(),
-                    own_group: target < 0,
-                };
                 processes.signal(libc::SIGKILL);
             }
         }
@@ -81,16 +84,12 @@ impl Board {
     /// Kills all commands, and returns whether any of them still runs. Only call this once the process that reaps them is dead.
     pub fn kill_all(self) -> bool {
         let mut any = false;
-        for entry in self.others_than(None) {
-            let target = entry.target.load(SeqCst);
-            let processes = Processes {
-                pid: target.abs(),
-                own_group: target < 0,
-            };
-            if target != 0 {
+        for entry in self.under(|_| true) {
+            let processes = entry.processes();
+            if let Some(processes) = processes {
                 processes.signal(libc::SIGKILL);
             }
-            if target != 0 && processes.alive() {
+            if processes.is_some_and(Processes::alive) {
                 any = true;
             } else {
                 // Another process may get its pid.
@@ -100,18 +99,26 @@ impl Board {
         any
     }
 
-    fn others_than(self, worker: Option<u64>) -> impl Iterator<Item = &'static Entry> {
-        let is_other = move |entry: &&Entry| Some(entry.worker.load(SeqCst)) != worker;
-        self.0
-            .iter()
+    fn under(self, is_meant: impl Fn(u64) -> bool) -> impl Iterator<Item = &'static Entry> {
+        let leases = self.0.iter();
+        leases
             .filter(|entry| !entry.is_free())
-            .filter(is_other)
+            .filter(move |entry| is_meant(entry.lease.load(SeqCst)))
     }
 }
 
 impl Entry {
     fn is_free(&self) -> bool {
-        self.worker.load(SeqCst) == 0
+        self.lease.load(SeqCst) == 0
+    }
+
+    /// `None`: it has not started.
+    fn processes(&self) -> Option<Processes> {
+        let target = self.target.load(SeqCst);
+        (target != 0).then_some(Processes {
+            pid: target.abs(),
+            own_group: target < 0,
+        })
     }
 }
 
@@ -130,7 +137,7 @@ impl Place {
         }
     }
 
-    /// Whether the claimer has killed the command.
+    /// Whether the process with the session has killed the command.
     pub fn was_killed(&self) -> bool {
         self.0.was_killed.load(SeqCst)
     }
@@ -139,7 +146,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.0.target.store(0, SeqCst);
-        self.0.worker.store(0, SeqCst);
+        self.0.lease.store(0, SeqCst);
     }
 }
 
@@ -148,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_commands_of_other_workers_are_killed_and_a_place_is_free_again() {
+    fn only_the_commands_that_are_meant_are_killed_and_a_place_is_free_again() {
         let board = Board::new(2).unwrap();
         let sleep = || {
             std::process::Command::new("sleep")
@@ -157,19 +164,19 @@ mod tests {
                 .unwrap()
         };
         let mut children = [sleep(), sleep()];
-        let places = [7, 8].map(|worker| board.take(worker).unwrap());
+        let places = [7, 8].map(|lease| board.take(lease).unwrap());
         assert!(board.take(9).is_none());
         for (child, place) in children.iter().zip(&places) {
             place.announce()(child.id().cast_signed(), false).unwrap();
         }
-        assert!(board.has_others_than(Some(8)) && board.has_others_than(None));
-        board.kill_others_than(Some(8));
+        assert!(board.has(|lease| lease == 7) && !board.has(|lease| lease == 9));
+        board.kill(|lease| lease != 8);
         children[0].wait().unwrap();
         assert_eq!([true, false], [0, 1].map(|at| places[at].was_killed()));
         assert!(children[1].try_wait().unwrap().is_none());
         children[1].kill().unwrap();
         children[1].wait().unwrap();
         drop(places);
-        assert!(!board.has_others_than(None) && board.take(9).is_some());
+        assert!(!board.has(|_| true) && board.take(9).is_some());
     }
 }

@@ -1,0 +1,325 @@
+//! The command of an attempt: what it is started with, and what its end means for its tick.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+use nix::fcntl::{OFlag, open};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::stat::Mode;
+use nix::unistd::{AccessFlags, access};
+
+use super::environment::{changes, home, shell};
+use super::mail::Mail;
+use super::message::Attempt;
+use crate::base::clock::Moment;
+use crate::base::exit::{Ending, Failure, Reason};
+use crate::base::text::{in_words, shown};
+use crate::cron::{AttemptEnd, Job};
+use crate::db::Client;
+use crate::history::RunEnd;
+use crate::lock::{Grant, Lease};
+use crate::supervise::{
+    Child, Command, Conclusion, LockEventKind, Outlet, Output, Place, RunOutcome, RunRecord,
+    Signals, Sink, Surroundings, of_grant, pipe,
+};
+
+/// Why dblock ends a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// It has reached its timeout.
+    TimedOut,
+    /// The daemon is ending.
+    Stopped,
+    /// Its lock was lost, or somebody ends it with `dblock kill`.
+    LockLost,
+    /// The server has not confirmed its lock in time.
+    LeaseOver,
+}
+
+/// The output of an attempt, and where it goes.
+pub struct Written {
+    /// The job.
+    pub name: String,
+    /// The output.
+    pub output: Output,
+    /// Where it goes when all of it is there; `None`: it is passed on.
+    pub mail: Option<Mail>,
+}
+
+impl Written {
+    /// Whether it goes by mail, which has only what went wrong.
+    pub fn is_mail(&self) -> bool {
+        self.mail.is_some()
+    }
+}
+
+/// An attempt whose command was started.
+pub struct TickCommand {
+    /// The job.
+    pub job: Rc<Job>,
+    /// The attempt.
+    pub attempt: Attempt,
+    /// Its lock.
+    pub grant: Grant,
+    /// How long that is held, as far as it is proved; `None`: it is lost.
+    pub lease: Option<Lease>,
+    /// The command itself.
+    pub running: Command<Cause>,
+    /// Its place on the board, where the scheduler finds it.
+    pub place: Place,
+    /// Its output.
+    pub written: Written,
+    record: RunRecord,
+}
+
+/// What an attempt's end means.
+pub struct Concluded {
+    /// How it ended.
+    pub end: AttemptEnd,
+    /// The same as text.
+    pub words: String,
+    /// For the history; `None`: its command was not started.
+    pub run_end: Option<Box<RunEnd>>,
+}
+
+/// The streams of an attempt before its command is started, and the ends for the command.
+pub struct Streams {
+    /// What the command writes.
+    pub written: Written,
+    ends: [OwnedFd; 3],
+}
+
+impl Streams {
+    /// The streams of a job's command.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn new(job: &Job) -> io::Result<Self> {
+        let (mail, text) = Mail::begin(job)?.unzip();
+        let name = job.name.to_string();
+        let sink = text.map_or_else(|| Sink::Lines(name.clone()), Sink::File);
+        let (out, out_end) = pipe()?;
+        let (err, err_end) = pipe()?;
+        Ok(Self {
+            ends: [input(&job.input)?, out_end, err_end],
+            written: Written {
+                name,
+                output: Output::of_both([out, err], sink),
+                mail,
+            },
+        })
+    }
+}
+
+/// The command's stdin.
+fn input(text: &str) -> io::Result<OwnedFd> {
+    if text.is_empty() {
+        return Ok(File::open("/dev/null")?.into());
+    }
+    let mut file = File::from(memfd_create(c"dblock input", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(file.into())
+}
+
+/// Checks that a command can be started in a folder.
+fn enter(folder: &Path) -> io::Result<()> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    open(folder, flags, Mode::empty())?;
+    access(folder, AccessFlags::X_OK)?;
+    Ok(())
+}
+
+impl TickCommand {
+    /// Starts the command of an attempt under a lock.
+    ///
+    /// # Errors
+    /// It was not started; with what there is to be read of that.
+    pub fn start(
+        job: Rc<Job>,
+        (attempt, grant, lease): (Attempt, Grant, Lease),
+        mut streams: Streams,
+        outlets: &mut [Outlet; 2],
+        scrubbed: &[&'static str],
+        (place, signals): (Place, &Signals),
+    ) -> Result<Self, (Failure, Written)> {
+        let mut folder = home(&job);
+        if let Err(error) = enter(&folder) {
+            let (home, why) = (folder.display(), in_words(&error));
+            let line = format!("cannot change to the folder {home}: {why}; starting in /");
+            streams.written.output.say(outlets, line);
+            folder = PathBuf::from("/");
+        }
+        let mut environment = changes(&job, scrubbed, attempt.number);
+        environment.extend(of_grant(&job.name, &[], Some(grant), Some(&attempt.shown)));
+        let [stdin, stdout, stderr] = streams.ends;
+        let surroundings = Surroundings {
+            stdin: Some(stdin),
+            stdout: Some(stdout),
+            stderr: Some(stderr),
+            folder: Some(folder),
+            own_session: true,
+        };
+        let arguments = [shell(&job), "-c", &job.command].map(OsString::from);
+        let mut record = RunRecord::begin();
+        record.grant = Some(grant);
+        record.started = Some(SystemTime::now());
+        let (started, announce) = (Moment::now(), place.announce());
+        match Child::spawn(&arguments, environment, signals, surroundings, announce) {
+            Ok(child) => Ok(Self {
+                running: Command::new(child, started, job.options.timeout),
+                job,
+                attempt,
+                grant,
+                lease: Some(lease),
+                place,
+                written: streams.written,
+                record,
+            }),
+            Err(failure) => {
+                streams.written.output.say(outlets, &failure);
+                Err((failure, streams.written))
+            }
+        }
+    }
+
+    /// When dblock must begin to end it, unless its lock is confirmed before; `None`: that has begun.
+    pub fn lease_over(&self) -> Option<Moment> {
+        let lease = self.lease.filter(|_| !self.running.is_ending())?;
+        Some(lease.end_command(self.job.options.kill_after))
+    }
+
+    /// Adds a line of dblock's own to its output.
+    pub fn say(&mut self, outlets: &mut [Outlet; 2], line: &str) {
+        self.written.output.say(outlets, line);
+    }
+
+    /// Begins to end it. While its lock may be held by others soon, SIGKILL comes before that.
+    pub fn end(&mut self, cause: Cause) {
+        let asked = self.job.options.kill_after;
+        let kill_after = match (cause, self.lease) {
+            (Cause::Stopped | Cause::TimedOut, _) | (_, None) => asked,
+            (_, Some(lease)) => lease
+                .kill_after(asked)
+                .min(lease.over().since(Moment::now())),
+        };
+        self.running.end(cause, kill_after);
+    }
+
+    /// The lock is lost, or may be. The command must end.
+    pub fn lose(&mut self, cause: &str) -> String {
+        self.record.lose(cause);
+        self.end(Cause::LockLost);
+        self.lease = None;
+        let name = &self.job.name;
+        format!("{name} was lost while the command runs: {cause}; ending the command")
+    }
+
+    /// This client ends the run. The command must end.
+    pub fn be_killed(&mut self, who: &Client) -> String {
+        self.record.add(LockEventKind::Killed, &format!("by {who}"));
+        self.end(Cause::LockLost);
+        let name = &self.job.name;
+        format!("{name} was ended by {who}; ending the command")
+    }
+
+    /// The lease is over, and the scheduler is silent. The command must end.
+    pub fn abandon(&mut self, lease: Lease) -> String {
+        let silent = shown(lease.proved.elapsed());
+        let why = format!("may be lost: the server has not renewed it for {silent}");
+        self.record.add(LockEventKind::Abandoned, &why);
+        self.end(Cause::LeaseOver);
+        format!("{} {why}; ending the command", self.job.name)
+    }
+
+    /// Whether somebody ends it with `dblock kill`.
+    fn is_killed(&self) -> bool {
+        let mut events = self.record.events.iter();
+        events.any(|event| event.kind == LockEventKind::Killed)
+    }
+
+    /// Why dblock ends or has ended it; `None`: it does not.
+    pub fn cause(&self) -> Option<Cause> {
+        if self.place.was_killed() {
+            return Some(Cause::LockLost);
+        }
+        self.running.cause()
+    }
+
+    /// What its end means. It must be over.
+    pub fn conclude(&mut self) -> Concluded {
+        let cause = self.cause();
+        let child = &self.running.child;
+        let ending = child
+            .ended()
+            .unwrap_or(Ending::Code(Reason::Internal.code()));
+        let late_failure = child.late_failure();
+        let record = &mut self.record;
+        if late_failure.is_some() {
+            record.started = None;
+        } else {
+            record.ended = Some((SystemTime::now(), ending));
+            record.ended_at = Some(Moment::now());
+            record.ran = Some(self.running.started.elapsed());
+        }
+        record.is_interrupted = cause == Some(Cause::Stopped);
+        let ended = match (late_failure, cause) {
+            (Some(failure), _) => Err(failure),
+            (None, Some(Cause::LockLost | Cause::LeaseOver)) => {
+                let name = &self.job.name;
+                let line = format!("{name} was lost, and the command was ended for it");
+                Err(Failure::new(Reason::LockLost, line))
+            }
+            (None, Some(Cause::TimedOut)) => {
+                record.outcome = RunOutcome::TimedOut;
+                Ok(self.running.timed_out())
+            }
+            (None, Some(Cause::Stopped) | None) => Ok(ending),
+        };
+        let (end, words) = self.meaning(&ended);
+        let conclusion = ended.map(Conclusion::Ran).map_err(anyhow::Error::from);
+        Concluded {
+            end,
+            words,
+            run_end: Some(Box::new(self.record.run_end(&conclusion))),
+        }
+    }
+
+    fn meaning(&self, ended: &Result<Ending, Failure>) -> (AttemptEnd, String) {
+        let is_timed_out = self.record.outcome == RunOutcome::TimedOut;
+        match ended {
+            Ok(Ending::Code(0)) if !is_timed_out => (AttemptEnd::Over, "done".to_owned()),
+            // This was not its own end.
+            Ok(_) if self.cause() == Some(Cause::Stopped) => {
+                (AttemptEnd::Returned, "stopped".to_owned())
+            }
+            Ok(_) if is_timed_out => (AttemptEnd::Failed, "timed out".to_owned()),
+            Ok(Ending::Code(code)) => (AttemptEnd::Failed, format!("exit {code}")),
+            Ok(ending @ Ending::Signal(_)) => (AttemptEnd::Failed, ending.to_string()),
+            Err(failure) => (end_of(failure, self.is_killed()), failure.to_string()),
+        }
+    }
+}
+
+/// How an attempt has ended that failed so.
+pub fn end_of(failure: &Failure, is_killed: bool) -> AttemptEnd {
+    match failure.reason {
+        Reason::LockLost if is_killed => AttemptEnd::Over,
+        Reason::LockLost => AttemptEnd::Lost,
+        Reason::NotFound | Reason::NotExecutable => AttemptEnd::Failed,
+        _ => AttemptEnd::Unstarted,
+    }
+}
+
+/// The time limit of a job's command, as it is said when that is over.
+pub fn said_timeout(timeout: Option<Duration>) -> String {
+    format!(
+        "the command has run for {}; ending it",
+        shown(timeout.unwrap_or_default())
+    )
+}

@@ -1,0 +1,246 @@
+//! Row locks that share one session, as the ticks of a daemon do. Whoever has the session lends it to a lock for each call. Nothing here
+//! waits for a holder, and no call keeps the session from others for long.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::acquire::Claimed;
+use super::clock::Clock;
+use super::prepare::{fit_for_lock, prepare};
+use super::row_lock::{Queue, RowLock, RowSpec};
+use super::state::SlotState;
+use super::statements::Statements;
+use crate::base::clock::Moment;
+use crate::db::{Ask, Connector, Fault, Session};
+use crate::lock::named::Verbosity;
+use crate::lock::{Caller, Grant, Holders, Lease, LockSpec, Renewal, Wait, run_lock_of};
+use crate::schema::Tables;
+
+/// What a shared session's server is to the locks on it.
+#[derive(Debug, Clone, Copy)]
+pub struct SharedServer {
+    queue: Queue,
+    clock: Clock,
+}
+
+impl SharedServer {
+    /// Finds that out. The server gets at most `limit` for a later answer.
+    ///
+    /// # Errors
+    /// The server takes no writes, or has not the tables; any fault of a statement.
+    pub fn ask(tables: &Tables, limit: Duration, session: &mut Session) -> Result<Self, Fault> {
+        let asked = Moment::now();
+        let prepared = prepare(tables, limit, session);
+        let prepared = fit_for_lock(tables, prepared, session)?;
+        // The named locks of a node exclude nobody on another node.
+        let queue = if prepared.is_cluster {
+            Queue::None
+        } else {
+            Queue::Excludes
+        };
+        let clock = Clock::new(prepared.clock, asked, Moment::now());
+        Ok(Self { queue, clock })
+    }
+}
+
+/// The result of an attempt to acquire a lock at once.
+pub enum Tried {
+    /// It is held.
+    Held(Grant, Lease),
+    /// These hold it.
+    Taken(Holders),
+}
+
+/// A lock of which nobody asks whether it is still wanted.
+struct Nobody;
+
+impl Caller for Nobody {
+    fn on_server(&self, _: &str) {}
+    fn on_read_only(&self, _: Option<&str>) {}
+    fn on_wait(&self, _: &Holders) {}
+    fn on_claim(&self, _: bool) -> bool {
+        true
+    }
+    fn ask_alive(&self) {}
+    fn await_alive(&self) {}
+}
+
+impl RowLock {
+    /// A lock for a session that has other uses, too. That is kept without a statement for `session_limit`, and holds the lock `marker` on
+    /// the server, by which it is known as this process's own. The wait of `spec` is the caller's.
+    pub fn sharing(
+        connector: Rc<Connector>,
+        spec: &LockSpec,
+        marker: &str,
+        session_limit: Duration,
+        row: RowSpec,
+    ) -> Self {
+        let named = LockSpec {
+            ttl: session_limit,
+            wait: Wait::For(Duration::ZERO),
+            ..spec.clone()
+        };
+        let verbosity = Verbosity {
+            when_waiting: false,
+            when_taken: true,
+        };
+        Self {
+            ttl: spec.ttl,
+            shares_session: true,
+            ..Self::new(connector, &named, marker, verbosity, row)
+        }
+    }
+
+    /// Lends it the session for what `work` does. Returns the session, unless that has ended.
+    pub fn on<T>(
+        &mut self,
+        session: Session,
+        server: SharedServer,
+        work: impl FnOnce(&mut Self) -> T,
+    ) -> (T, Option<Session>) {
+        (self.queue, self.clock) = (server.queue, Some(server.clock));
+        self.session = Some(session);
+        let done = work(self);
+        (done, self.session.take())
+    }
+
+    /// Acquires it, unless others hold it. `None`: there is no session.
+    ///
+    /// # Errors
+    /// Any fault of a statement; after [`Fault::Gone`] the session has ended.
+    pub fn try_at_once(&mut self) -> Result<Option<Tried>, Fault> {
+        let Some(mut session) = self.session.take() else {
+            return Ok(None);
+        };
+        let tried = self.try_on(&mut session);
+        if !matches!(tried, Err(Fault::Gone(_))) {
+            self.session = Some(session);
+        }
+        tried.map(Some)
+    }
+
+    /// The lock on the server that a shared session holds together with the slot: it says whose the slot is.
+    pub(super) fn mark(&self) -> Option<String> {
+        self.shares_session.then(|| run_lock_of(&self.spec.owner))
+    }
+
+    /// The condition that a row is this lock's, by its latest grant.
+    fn own_row(&self) -> String {
+        let Grant { slot, fence, .. } = self.grant;
+        self.statements.is_own(slot, fence.unwrap_or_default())
+    }
+
+    fn try_on(&mut self, session: &mut Session) -> Result<Tried, Fault> {
+        self.named_slot = None;
+        // The session may hold the named locks of other slots, and would be granted each of them again.
+        let looks = self.slots > 1 || self.may_hold;
+        let mut rows = if looks {
+            session.run(&self.statements.look())?
+        } else {
+            Vec::new()
+        };
+        let is_own = |row: &SlotState| row.owner.as_deref() == Some(&self.spec.owner);
+        if rows.iter().any(is_own) {
+            if let Claimed::Held(grant, lease) = self.claim(&[], true, session, &Nobody)? {
+                self.grant = grant;
+                self.regain_named_lock(session);
+                return Ok(Tried::Held(self.grant, lease));
+            }
+        }
+        for slot in 0..self.slots {
+            let row = rows.iter().find(|row| row.slot == slot);
+            if row.is_some_and(|row| row.is_owned() && !row.has_expired()) {
+                continue;
+            }
+            if self.queue == Queue::Excludes {
+                match self.request.try_slot(slot, self.mark().as_deref(), session) {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(Fault::NoNamedLocks(_)) => self.queue = Queue::None,
+                    Err(fault) => return Err(fault),
+                }
+            }
+            let claimed = self.claim(&[slot], false, session, &Nobody);
+            if let Ok(Claimed::Held(grant, lease)) = claimed {
+                self.grant = grant;
+                self.named_slot = (self.queue == Queue::Excludes).then_some(slot);
+                return Ok(Tried::Held(grant, lease));
+            }
+            if self.queue == Queue::Excludes && !matches!(claimed, Err(Fault::Gone(_))) {
+                self.request
+                    .release_with(slot, self.mark().as_deref(), session)?;
+            }
+            if let Claimed::Taken(seen) = claimed? {
+                rows = seen;
+            }
+        }
+        let is_held = |row: &SlotState| row.is_owned() && !row.has_expired();
+        if rows.iter().any(is_held) {
+            return Ok(Tried::Taken(self.holders(&rows)));
+        }
+        self.request.holders(session).map(Tried::Taken)
+    }
+
+    /// Renews it, by itself: that says why it is not held any more. On a new session it takes the named lock again.
+    pub fn renew_on(&mut self, is_new: bool) -> Renewal {
+        let renewed = match self.renew_row() {
+            Ok(renewed) => renewed,
+            Err(fault) => return Renewal::Unanswered(fault.to_string()),
+        };
+        if is_new
+            && matches!(renewed, Renewal::Confirmed(_))
+            && let Some(mut session) = self.session.take()
+        {
+            self.regain_named_lock(&mut session);
+            self.session = Some(session);
+        }
+        renewed
+    }
+
+    /// Releases the named lock of a row that is not held any more: on its session the next owner of the row would wait for it for ever.
+    ///
+    /// # Errors
+    /// As [`RowLock::release_with`].
+    pub fn leave_queue(&mut self) -> Result<(), Fault> {
+        let (Some(slot), Some(mut session)) = (self.named_slot, self.session.take()) else {
+            return Ok(());
+        };
+        let mark = self.mark();
+        self.request
+            .release_with(slot, mark.as_deref(), &mut session)?;
+        (self.named_slot, self.session) = (None, Some(session));
+        Ok(())
+    }
+
+    /// Releases it, in one transaction with these statements of others. `false`: it was another's.
+    ///
+    /// # Errors
+    /// Any fault of a statement; after [`Fault::Gone`] the session has ended.
+    pub fn release_with(&mut self, also: &[String]) -> Result<bool, Fault> {
+        self.release_row_within(also, Duration::ZERO)
+    }
+}
+
+/// Asks whether somebody ends the holder of any of these locks.
+pub fn ask_kills<'a>(
+    tables: &Tables,
+    locks: impl IntoIterator<Item = &'a RowLock>,
+) -> Ask<'static, bool> {
+    let held = locks.into_iter().map(RowLock::own_row);
+    Statements::ask_kills(tables, &held.collect::<Vec<_>>())
+}
+
+/// Renews many locks that share a session, in one statement, except those that somebody ends. If it changes fewer rows than there are locks,
+/// [`RowLock::renew_on`] says which.
+pub fn renew_all<'a>(
+    tables: &Tables,
+    locks: impl IntoIterator<Item = &'a mut RowLock>,
+) -> Ask<'static, ()> {
+    let mut held = Vec::new();
+    for lock in locks {
+        // The statement counts in the row. An answer that is lost leaves the row's number behind this one.
+        lock.next_write_id();
+        held.push(lock.own_row());
+    }
+    Statements::renew_all(tables, &held)
+}

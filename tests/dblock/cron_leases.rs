@@ -1,0 +1,145 @@
+//! `dblock cron run`: a daemon holds the locks of all that it runs on one session, and what becomes of them with its processes and the
+//! network.
+
+use std::time::{Duration, Instant};
+
+use mysql::prelude::Queryable;
+use nix::sys::signal::Signal;
+
+use crate::harness::crontab::{end, job, scheduler_of};
+use crate::harness::{
+    Crontab, Frozen, Proxy, Running, SOON, Server, both_servers, children_of, eventually, send,
+    stat_field, within,
+};
+
+/// It stays until it is ended.
+const STAYS: &str = "echo $$ >>{}; exec sleep 600";
+
+/// The sessions of daemons with the tables of a crontab.
+fn sessions(crontab: &Crontab) -> Vec<u64> {
+    crontab.rows(
+        "SELECT id FROM information_schema.processlist WHERE user = 'dblock' AND db = DATABASE()",
+    )
+}
+
+/// The session that holds the named lock of a job.
+fn holder(crontab: &Crontab, job: &str) -> Option<u64> {
+    let query = format!("SELECT IS_USED_LOCK('{}')", crontab.name(job));
+    crontab.rows::<Option<u64>>(&query)[0]
+}
+
+/// `dblock run` of the name of a job, which does not wait: its exit code.
+fn run_by_hand(crontab: &Crontab, job: &str) -> Option<i32> {
+    let run = crontab
+        .tables
+        .at("run")
+        .args(["-q", "--name", &crontab.name(job)]);
+    run.sh("true").output().code
+}
+
+both_servers! {
+    fn a_daemon_has_one_session_and_two_processes_however_many_commands_run(server) {
+        let lines: String = (0..20).map(|number| format!("#: job{number}\n0 0 1 1 * {STAYS}\n")).collect();
+        let crontab = Crontab::new(server, &lines);
+        let host = crontab.start(&["--grace", "0s", "--jobs", "20"]);
+        crontab.tables.sql("UPDATE dblock_cron_jobs SET next_at = UTC_TIMESTAMP(6), changed_at = UTC_TIMESTAMP(6)");
+        crontab.eventually_lines(20);
+        assert_eq!(children_of(host.pid()).len(), 21, "the scheduler and the commands");
+        assert_eq!(sessions(&crontab).len(), 1);
+        assert_eq!(crontab.count("dblock_locks WHERE owner IS NOT NULL AND fence > 0"), 20);
+        end(host);
+        assert_eq!(crontab.count("dblock_locks WHERE owner IS NOT NULL"), 0);
+    }
+
+    fn the_ticks_of_a_daemon_that_is_killed_are_another_s_at_once_and_their_commands_are_gone(server) {
+        let crontab = Crontab::new(server, &job("--ttl 1h", STAYS));
+        let first = crontab.start(&[]);
+        crontab.due("job");
+        let command: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
+        let second = crontab.start(&["--grace", "0s"]);
+        first.signal(Signal::SIGKILL);
+        let killed = Instant::now();
+        eventually("it runs elsewhere", SOON, || {
+            let has_run = crontab.lines().len() == 2;
+            assert!(!has_run || !runs(command), "both run");
+            has_run
+        });
+        // Neither the lease of the daemon is waited for, nor that of the tick.
+        assert!(killed.elapsed() < Duration::from_secs(5), "{:?}", killed.elapsed());
+        let ends: Vec<(u32, Option<String>)> = crontab.rows("SELECT attempt, outcome FROM dblock_runs ORDER BY attempt");
+        assert_eq!(ends, [(1, Some("failed".to_owned())), (2, None)]);
+        end(second);
+    }
+
+    fn a_tick_that_is_ended_leaves_the_others_their_locks(server) {
+        let crontab = Crontab::new(server, &format!("#: one --kill-after 1s\n0 0 1 1 * {STAYS}\n#: other\n0 0 1 1 * {STAYS}"));
+        let host = crontab.start(&["--grace", "0s"]);
+        for (number, name) in ["one", "other"].into_iter().enumerate() {
+            crontab.due(name);
+            crontab.eventually_lines(number + 1);
+        }
+        let session = holder(&crontab, "other");
+        assert!(session.is_some() && session == holder(&crontab, "one"));
+        crontab.tables.at("kill").arg(crontab.name("one")).output().expect_code(0);
+        assert_eq!([holder(&crontab, "one"), holder(&crontab, "other")], [None, session]);
+        assert_eq!(run_by_hand(&crontab, "one"), Some(0));
+        assert_eq!(run_by_hand(&crontab, "other"), Some(75));
+        end(host);
+    }
+
+    fn a_session_that_is_ended_takes_no_lock_with_it(server) {
+        its_locks_are_held_again(server, |_, crontab| {
+            let session = sessions(crontab)[0];
+            crontab.tables.admin().query_drop(format!("KILL {session}")).unwrap();
+        });
+    }
+
+    fn a_scheduler_that_is_killed_takes_no_lock_with_it(server) {
+        its_locks_are_held_again(server, |host, _| send(scheduler_of(host.pid()).unwrap(), Signal::SIGKILL));
+    }
+
+    fn a_command_is_ended_before_another_starts_when_its_daemon_is_stopped_and_its_scheduler_has_no_server(server) {
+        let stubborn = "trap '' TERM; echo $$ >>{}; while :; do sleep 0.1; done";
+        let crontab = Crontab::new(server, &job("--ttl 6s --kill-after 1s", stubborn));
+        let proxy = Proxy::to(server);
+        let mut first = crontab.daemon(&["--grace", "0s"]).env("DBLOCK_URL", proxy.url()).spawn();
+        first.wait_stderr("dblock: ready: ", SOON);
+        crontab.due("job");
+        let command: i32 = crontab.eventually_lines(1)[0].parse().unwrap();
+        let second = crontab.start(&["--grace", "0s"]);
+        let frozen = Frozen::new(first.pid());
+        proxy.freeze();
+        eventually("another one runs", SOON, || {
+            let has_run = crontab.lines().len() == 2;
+            assert!(!has_run || !runs(command), "both run");
+            has_run
+        });
+        proxy.thaw();
+        drop(frozen);
+        end(second);
+        end(first);
+    }
+}
+
+/// Whether a process runs, and is no zombie.
+fn runs(pid: i32) -> bool {
+    stat_field(pid, 0).is_some_and(|state| state != "Z")
+}
+
+/// A daemon loses its session, and goes on with what it runs.
+fn its_locks_are_held_again(server: &Server, lose: fn(&Running, &Crontab)) {
+    let crontab = Crontab::new(server, &job("", STAYS));
+    let host = crontab.start(&["--grace", "0s"]);
+    crontab.due("job");
+    crontab.eventually_lines(1);
+    let before = holder(&crontab, "job");
+    lose(&host, &crontab);
+    eventually("another session holds it", SOON, || {
+        let now = holder(&crontab, "job");
+        now.is_some() && now != before
+    });
+    assert_eq!(run_by_hand(&crontab, "job"), Some(75));
+    assert!(!within(Duration::from_secs(3), || crontab.lines().len() > 1));
+    end(host);
+    assert_eq!(crontab.count("dblock_locks WHERE owner IS NOT NULL"), 0);
+}
