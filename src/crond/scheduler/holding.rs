@@ -426,21 +426,26 @@ impl Scheduler<'_> {
         held.map(|(run, _)| run.clone()).collect()
     }
 
-    /// Whether nobody needs the lock of a tick: its coordinator does not answer, and so neither starts its command nor tells of an end.
+    /// Whether nobody needs the lock of a tick: its coordinator does not answer, and has not started its command. Of one that was started
+    /// only the coordinator knows how it ends.
     fn is_without_use(&self, mine: &Mine) -> bool {
         let number = mine.attempt.lease_number();
-        self.awaits_acknowledgement() && !self.board.is_alive(|lease| lease == number)
+        self.awaits_acknowledgement() && !self.board.has(|lease| lease == number)
     }
 
-    /// Lets others have the ticks whose locks nobody needs, once their leases are over.
+    /// Lets others have the locks that are not held any more, where no command needs them and no end is told of.
     fn leave_queues(&mut self) {
-        let over = |mine: &Mine| match mine.state {
-            State::Held(lease) => lease.proved + lease.ttl <= Moment::now(),
-            State::Lost(_) => true,
+        let is_left = |mine: &Mine| match mine.state {
+            State::Held(lease) => {
+                lease.proved + lease.ttl <= Moment::now() && self.is_without_use(mine)
+            }
+            State::Lost(_) => {
+                let number = mine.attempt.lease_number();
+                self.awaits_acknowledgement() && !self.board.is_alive(|lease| lease == number)
+            }
             State::Sought(_) | State::Killed(..) | State::Released => false,
         };
-        let left = self.mine.iter();
-        let left = left.filter(|(_, mine)| over(mine) && self.is_without_use(mine));
+        let left = self.mine.iter().filter(|(_, mine)| is_left(mine));
         for run in left.map(|(run, _)| run.clone()).collect::<Vec<_>>() {
             let _ = self.on_lock(&run, RowLock::leave_queue);
             if let Some(mine) = self.mine.get_mut(&run) {
