@@ -123,6 +123,7 @@ fn claim(
                 own_group: false,
             },
             is_outlived: false,
+            until: None,
         },
         link,
         pending: VecDeque::new(),
@@ -234,6 +235,8 @@ struct Coordinator {
     process: Processes,
     /// Whether this process outlives it, as long as commands run.
     is_outlived: bool,
+    /// After its death, when its commands are gone: until when the server may be told.
+    until: Option<Moment>,
 }
 
 /// What is known of refusals that may pass.
@@ -359,7 +362,11 @@ impl Claimer<'_> {
 
     /// Ends this process if the coordinator has died, once nothing runs.
     fn check_coordinator(&self) -> Result<(), Stop> {
-        if self.coordinator.is_outlived && self.is_orphan() && !self.board.kill_all() {
+        let is_over = match self.coordinator.until {
+            Some(until) => until <= Moment::now(),
+            None => self.coordinator.is_outlived && self.is_orphan() && !self.board.kill_all(),
+        };
+        if is_over {
             let line = "the supervisor is gone";
             return Err(Stop::Failed(Failure::new(Reason::OsRefused, line)));
         }
@@ -367,7 +374,7 @@ impl Claimer<'_> {
     }
 
     /// The coordinator has died: kills its commands, and renews the lease until they are gone. A command of another user may not be killed,
-    /// and nobody else gets its job while it runs.
+    /// and nobody else gets its job while it runs. Then the others get all of its jobs.
     fn outlive_coordinator(&mut self) {
         let mut pause = SHORTEST_PAUSE;
         // A dying process closes its descriptors first.
@@ -377,6 +384,9 @@ impl Claimer<'_> {
                 return;
             }
         }
+        // If the server cannot be told, the others find out when the lease is over.
+        self.coordinator.until = Some(Moment::now() + LONGEST_WAIT);
+        let _ = self.deregister();
     }
 
     /// Whether this claimer goes on after a turn.

@@ -567,6 +567,33 @@ both_servers! {
         assert_eq!(recorded(&log), ["start 1 1", "end 1 1"]);
     }
 
+    fn the_jobs_of_a_worker_that_is_killed_are_another_s_at_once_and_its_commands_are_gone(server) {
+        for options in [&["--ttl", "1h"][..], &["--ttl", "1h", "--claim", "blocks"]] {
+            let (jobs, records) = (Jobs::new(server, options), Records::new());
+            let (log, go) = (records.path().join("log"), records.path().join("go"));
+            jobs.put(&["x"]);
+            let first = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+            let (command, _) = eventually_started(&log, 1, SOON);
+            let second = jobs.work(&[]).sh(&script(&log, &until(&go))).spawn();
+            jobs.eventually_idle(1);
+            first.signal(Signal::SIGKILL);
+            let killed = Instant::now();
+            let mut gone = 0;
+            eventually("the command is ended", SOON, || {
+                gone = now();
+                !runs(command)
+            });
+            let (_, started) = eventually_started(&log, 2, SOON);
+            assert!(gone < started, "{} ns too late", gone - started);
+            // The lease of the worker is not waited for.
+            assert!(killed.elapsed() < Duration::from_secs(5), "{:?}", killed.elapsed());
+            std::fs::write(&go, "").unwrap();
+            eventually("it is done", SOON, || jobs.count("dblock_jobs") == 0);
+            assert_eq!(recorded(&log), ["start 1 1", "start 2 2", "end 2 2"]);
+            end(second);
+        }
+    }
+
     fn a_command_is_ended_before_another_starts_when_its_claimer_is_stopped(server) {
         for options in [&[][..], &["--claim", "blocks"]] {
             let (jobs, records) = (short(server, options), Records::new());
