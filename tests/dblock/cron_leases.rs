@@ -87,6 +87,23 @@ both_servers! {
         end(host);
     }
 
+    fn a_lock_that_was_granted_before_its_tick_could_be_proved_is_free_in_the_end(server) {
+        let crontab = Crontab::new(server, &job("", "echo run >>{}"));
+        crontab.tables.sql(
+            "CREATE TRIGGER no_room BEFORE UPDATE ON dblock_cron_ticks FOR EACH ROW IF NEW.started_at IS NOT NULL THEN \
+             SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'; END IF",
+        );
+        let mut host = crontab.start(&[]);
+        crontab.due("job");
+        host.wait_stderr("The table is full", SOON);
+        crontab.tables.sql("DROP TRIGGER no_room");
+        crontab.eventually_lines(1);
+        crontab.eventually_idle();
+        assert_eq!(holder(&crontab, "job"), None);
+        assert_eq!(run_by_hand(&crontab, "job"), Some(0));
+        end(host);
+    }
+
     fn a_session_that_is_ended_takes_no_lock_with_it(server) {
         its_locks_are_held_again(server, |_, crontab| {
             let session = sessions(crontab)[0];

@@ -56,6 +56,9 @@ impl Scheduler<'_> {
                     .link
                     .try_send(&FromScheduler::Session, Some(session.as_fd()));
                 self.session = Some(session);
+                for mine in self.mine.values_mut() {
+                    mine.lock.forget_session();
+                }
                 (self.server, self.is_new_session) = (Some(server), true);
                 self.looked = None;
                 self.has_touched = false;

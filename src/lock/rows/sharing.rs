@@ -131,7 +131,6 @@ impl RowLock {
     }
 
     fn try_on(&mut self, session: &mut Session) -> Result<Tried, Fault> {
-        self.named_slot = None;
         // The session may hold the named locks of other slots, and would be granted each of them again.
         let looks = self.slots > 1 || self.may_hold;
         let mut rows = if looks {
@@ -140,12 +139,19 @@ impl RowLock {
             Vec::new()
         };
         let is_own = |row: &SlotState| row.owner.as_deref() == Some(&self.spec.owner);
-        if rows.iter().any(is_own) {
-            if let Claimed::Held(grant, lease) = self.claim(&[], true, session, &Nobody)? {
-                self.grant = grant;
+        if rows.iter().any(is_own)
+            && let Claimed::Held(grant, lease) = self.claim(&[], true, session, &Nobody)?
+        {
+            self.grant = grant;
+            if self.named_slot.is_none() {
                 self.regain_named_lock(session);
-                return Ok(Tried::Held(self.grant, lease));
             }
+            return Ok(Tried::Held(self.grant, lease));
+        }
+        // Of an earlier attempt. It would be granted once more, and be released once only.
+        if let Some(slot) = self.named_slot.take() {
+            self.request
+                .release_with(slot, self.mark().as_deref(), session)?;
         }
         for slot in 0..self.slots {
             let row = rows.iter().find(|row| row.slot == slot);
@@ -179,6 +185,11 @@ impl RowLock {
             return Ok(Tried::Taken(self.holders(&rows)));
         }
         self.request.holders(session).map(Tried::Taken)
+    }
+
+    /// Another session is lent from now on: with the one before its named locks have ended.
+    pub fn forget_session(&mut self) {
+        self.named_slot = None;
     }
 
     /// Renews it, by itself: that says why it is not held any more. On a new session it takes the named lock again.
