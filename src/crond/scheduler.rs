@@ -181,6 +181,7 @@ fn schedule(
         look_at: Moment::START,
         last_look: Moment::START,
         renew_at: Moment::START,
+        renewed: Moment::START,
         maintain_at: Moment::START,
         prune_at: Moment::START,
         retire_at: Moment::START,
@@ -286,6 +287,8 @@ struct Scheduler<'a> {
     /// When it last looked, or tried to.
     last_look: Moment,
     renew_at: Moment,
+    /// When the latest renewal of the daemon's own lease was sent that has succeeded.
+    renewed: Moment,
     maintain_at: Moment,
     prune_at: Moment,
     retire_at: Moment,

@@ -78,14 +78,6 @@ impl Mine {
         matches!(self.state, State::Held(_) | State::Killed(..))
     }
 
-    fn claim(&self) -> Claim {
-        Claim {
-            tick: self.attempt.tick,
-            shown: self.attempt.shown.clone(),
-            attempt: self.attempt.number,
-        }
-    }
-
     /// How the attempt has ended, as the coordinator does not say it. `why` is for the history, if that gets nothing else.
     pub fn ended(&self, end: AttemptEnd, why: &str, run_end: Option<RunEnd>) -> Ended {
         let Attempt {
@@ -106,6 +98,15 @@ impl Mine {
             run_end: run_end.map(Box::new),
             at: Moment::now(),
         }
+    }
+}
+
+/// The tick of an attempt.
+fn claim(attempt: &Attempt) -> Claim {
+    Claim {
+        tick: attempt.tick,
+        shown: attempt.shown.clone(),
+        attempt: attempt.number,
     }
 }
 
@@ -215,6 +216,8 @@ impl Scheduler<'_> {
             on_lost: OnLockLost::Reacquire,
             allow_unfit_server: false,
         };
+        let record = journal.on_grant(&attempt.run, &[]);
+        let confirm = claim(&attempt).confirm(&self.tables, &journal.facts.name, &attempt.run);
         let row = RowSpec {
             tables: self.tables.clone(),
             owner: attempt.run.clone(),
@@ -223,7 +226,11 @@ impl Scheduler<'_> {
             owner_name: None,
             token: None,
             ttl: Some(job.options.ttl),
-            on_grant: Box::new(journal.on_grant(&attempt.run, &[])),
+            on_grant: Box::new(move |slot, connection| {
+                let mut statements = record(slot, connection);
+                statements.push(confirm.clone());
+                statements
+            }),
             on_token_end: journal.on_token_end(),
             on_withdrawal: Vec::new(),
         };
@@ -317,25 +324,21 @@ impl Scheduler<'_> {
             Ok(None) => self.seek_later(run, None),
             Ok(Some(Tried::Held(grant, lease))) => {
                 self.note_answer();
-                let Some(mine) = self.mine.get(run) else {
-                    return Ok(());
-                };
-                let claim = mine.claim();
-                let confirm = claim.confirm(&self.tables, &mine.job.name.to_string(), run);
-                let confirmed = self.ask(|session| session.change(&Ask::written(&confirm)))?;
+                let confirmed = self.is_still_mine(run, lease.ttl)?;
                 let Some(mine) = self.mine.get_mut(run) else {
                     return Ok(());
                 };
                 match confirmed {
                     None => self.seek_later(run, None),
-                    Some(0) => {
+                    Some(false) => {
                         mine.state = State::Held(lease);
-                        let why = format!("was given to another host for {}", claim.shown);
+                        let shown = &mine.attempt.shown;
+                        let why = format!("was given to another host for {shown}");
                         let line = format!("{} {why}; not run", mine.job.name);
                         let ended = mine.ended(AttemptEnd::Over, &why, Some(not_run(line)));
                         self.take_in(ended);
                     }
-                    Some(_) => {
+                    Some(true) => {
                         mine.state = State::Held(lease);
                         let attempt = mine.attempt.clone();
                         self.renew_at = self.renew_at.min(lease.next_renewal());
@@ -369,6 +372,22 @@ impl Scheduler<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a tick still belonged to this daemon when its lock was granted; `None`: that is not known. It did if that was granted right
+    /// after the tick was taken: others take the ticks of a daemon only when it has been silent for their TTL.
+    fn is_still_mine(&mut self, run: &str, ttl: Duration) -> Result<Option<bool>, Failure> {
+        let Some(mine) = self.mine.get(run) else {
+            return Ok(None);
+        };
+        let is_first = matches!(&mine.state, State::Sought(search) if search.pause == FIRST_PAUSE);
+        if is_first && self.renewed.elapsed() < ttl / 2 {
+            return Ok(Some(true));
+        }
+        let name = mine.job.name.to_string();
+        let confirm = claim(&mine.attempt).confirm(&self.tables, &name, run);
+        let confirmed = self.ask(|session| session.change(&Ask::written(&confirm)))?;
+        Ok(confirmed.map(|changed| changed > 0))
     }
 
     /// The next attempt follows after a pause. After a `fault` not for ever: another host may have more luck.

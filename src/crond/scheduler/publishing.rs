@@ -84,9 +84,11 @@ impl Scheduler<'_> {
             differs,
             lease,
         };
+        let sent = Moment::now();
         let Some(now) = self.ask(|session| session.run_batch(&register.batch()))? else {
             return Ok(false);
         };
+        self.renewed = sent;
         self.set_clock(now);
         self.disagrees = Some(disagrees.to_owned());
         differs.clone_into(&mut self.differs);
@@ -225,7 +227,12 @@ impl Scheduler<'_> {
     /// Renews the daemon's own lease. Returns whether that is done.
     pub(super) fn renew_own(&mut self) -> Result<bool, Failure> {
         let renew = renew(&self.tables, &self.facts.id, self.lease());
-        Ok(self.ask(|session| session.run(&renew))?.is_some())
+        let sent = Moment::now();
+        let is_done = self.ask(|session| session.run(&renew))?.is_some();
+        if is_done {
+            self.renewed = sent;
+        }
+        Ok(is_done)
     }
 
     pub(super) fn stop_taking(&mut self) -> Result<(), Failure> {
