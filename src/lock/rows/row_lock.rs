@@ -9,13 +9,13 @@ use std::time::Duration;
 use super::clock::{Clock, disagreement};
 use super::prepare::{fit_for_lock, prepare};
 use super::state::SlotState;
-use super::statements::{Prepared, Statements, Terms, Write, Written, roll_back};
+use super::statements::{Prepared, Statements, Terms, Write, Written};
 use super::token_end::RecordTokenEnd;
 use crate::base::clock::{Moment, by_chance};
 use crate::base::exit::{Failure, Reason};
 use crate::base::log::Level;
 use crate::base::text::shown;
-use crate::db::{Client, Connector, Fault, Session};
+use crate::db::{Client, Connector, Fault, Session, roll_back};
 use crate::lock::named::{Request, Verbosity};
 use crate::lock::{
     Attempt, Backend, Caller, Grant, Holder, HolderKind, Holders, Lease, LockSpec, MOST_NAMED,

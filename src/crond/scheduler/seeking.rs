@@ -1,0 +1,159 @@
+//! Acquires the locks of this daemon's ticks, each as soon as it is free, and has the coordinator start the commands.
+
+use super::super::message::FromScheduler;
+use super::own::{State, run_end};
+use super::{LOOK, Scheduler};
+use crate::base::clock::Moment;
+use crate::base::exit::Failure;
+use crate::base::log::Level;
+use crate::base::text::shown;
+use crate::cron::AttemptEnd;
+use crate::db::{Ask, Fault};
+use crate::history::Outcome;
+use crate::isolated::link::cut;
+use crate::lock::rows::{RowLock, Tried};
+
+impl Scheduler<'_> {
+    /// Seeks the locks that are sought. Returns when that is due again.
+    pub(super) fn seek_locks(&mut self) -> Result<Option<Moment>, Failure> {
+        let sought = self
+            .own
+            .by_run
+            .iter()
+            .filter_map(|(run, mine)| match &mine.state {
+                State::Sought(search) => Some((search.next, mine.attempt.tick, run.clone())),
+                _ => None,
+            });
+        let mut sought: Vec<_> = sought.collect();
+        // First come, first served.
+        sought.sort();
+        for (next, _, run) in sought {
+            if next > Moment::now() {
+                continue;
+            }
+            if self.is_stopped {
+                self.give_back(&run);
+            } else if !self.coordinator.awaits_acknowledgement() {
+                self.seek(&run)?;
+            }
+        }
+        let nexts = self
+            .own
+            .by_run
+            .values()
+            .filter_map(|mine| match &mine.state {
+                State::Sought(search) => Some(search.next),
+                _ => None,
+            });
+        Ok(nexts.min().map(|next| next.max(Moment::now())))
+    }
+
+    /// Hands a tick whose lock is sought to other daemons.
+    fn give_back(&mut self, run: &str) {
+        if let Some(mine) = self.own.by_run.get_mut(run) {
+            let ended = mine.ended(AttemptEnd::Returned, "its host takes no more ticks", None);
+            mine.suppose_held();
+            self.take_in(ended);
+        }
+    }
+
+    /// Makes one attempt to acquire a lock, and has the coordinator start the command.
+    fn seek(&mut self, run: &str) -> Result<(), Failure> {
+        let Some(tried) = self.on_lock(run, RowLock::try_at_once) else {
+            self.seek_later(run, None);
+            return Ok(());
+        };
+        match tried {
+            Ok(None) => self.seek_later(run, None),
+            Ok(Some(Tried::Held(grant, lease))) => {
+                self.note_answer();
+                let Some(mine) = self.own.by_run.get(run) else {
+                    return Ok(());
+                };
+                let claim = mine.claim();
+                let confirm = claim.confirm(self.tables, &mine.job.name.to_string(), run);
+                let confirmed = self.ask(|session| session.change(&Ask::written(&confirm)))?;
+                let Some(mine) = self.own.by_run.get_mut(run) else {
+                    return Ok(());
+                };
+                match confirmed {
+                    None => self.seek_later(run, None),
+                    Some(0) => {
+                        mine.state = State::Held(lease);
+                        let why = format!("was given to another host for {}", claim.shown);
+                        let line = format!("{} {why}; not run", mine.job.name);
+                        let ended = mine.ended(
+                            AttemptEnd::Over,
+                            &why,
+                            Some(run_end(Outcome::Skipped, line)),
+                        );
+                        self.take_in(ended);
+                    }
+                    Some(_) => {
+                        mine.state = State::Held(lease);
+                        let attempt = mine.attempt.clone();
+                        self.timetable.renew_at = self.timetable.renew_at.min(lease.next_renewal());
+                        self.coordinator
+                            .say(&FromScheduler::Start(attempt, grant, lease));
+                    }
+                }
+            }
+            Ok(Some(Tried::Taken(holders))) => {
+                self.note_answer();
+                let Some(mine) = self.own.by_run.get_mut(run) else {
+                    return Ok(());
+                };
+                let State::Sought(search) = &mine.state else {
+                    return Ok(());
+                };
+                if search.until.is_none_or(|until| until > Moment::now()) {
+                    self.seek_later(run, None);
+                    return Ok(());
+                }
+                mine.state = State::Released;
+                let line = format!("{} is {holders}; not run", mine.job.name);
+                let run_end = run_end(Outcome::Skipped, cut(&line));
+                let ended = mine.ended(AttemptEnd::Over, &format!("is {holders}"), Some(run_end));
+                self.coordinator.note(Level::Warning, &line);
+                self.take_in(ended);
+            }
+            Err(Fault::Final(failure)) => self.end_search(run, &failure.line),
+            Err(fault) => {
+                self.coordinator.note(Level::Info, &fault.to_string());
+                self.seek_later(run, Some(&fault.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The next attempt follows after a pause. After a `fault` not for ever: another host may have more luck.
+    fn seek_later(&mut self, run: &str, fault: Option<&str>) {
+        let limit = self.spec.connection.connect_timeout;
+        let Some(State::Sought(search)) = self.own.by_run.get_mut(run).map(|mine| &mut mine.state)
+        else {
+            return;
+        };
+        search.next = Moment::now() + search.pause;
+        search.pause = (search.pause * 2).min(LOOK);
+        if let Some(fault) = fault.filter(|_| search.begun.elapsed() > limit) {
+            self.end_search(run, fault);
+        }
+    }
+
+    /// Gives up a search: the attempt is not started.
+    fn end_search(&mut self, run: &str, why: &str) {
+        if let Some(mine) = self.own.by_run.get_mut(run) {
+            let ended = mine.ended(AttemptEnd::Unstarted, why, None);
+            mine.suppose_held();
+            let again = ended
+                .retry
+                .map_or_else(String::new, |delay| format!("; again in {}", shown(delay)));
+            let line = format!(
+                "{}: the tick {}, attempt {}, is not started: {why}{again}",
+                mine.job.name, mine.attempt.shown, mine.attempt.number
+            );
+            self.coordinator.note(Level::Warning, &line);
+            self.take_in(ended);
+        }
+    }
+}
