@@ -10,6 +10,7 @@ mod outage;
 mod outliving;
 mod own;
 mod publishing;
+mod recording;
 mod registering;
 mod renewing;
 mod seeking;
