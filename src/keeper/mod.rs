@@ -1,5 +1,6 @@
 //! The process that holds the lock: it acquires, renews, reacquires and releases it. When the supervisor dies, it ends the command
-//! first and releases the lock afterwards.
+//! first and releases the lock afterwards. What it shares with the other processes that have a session is here, too: the parent that they
+//! watch, the board of its commands, and a connection.
 
 mod board;
 mod caller;

@@ -53,16 +53,14 @@ impl Scheduler<'_> {
 
     /// Goes on with an attempt that another scheduler has started.
     pub(super) fn resume(&mut self, kept: Kept) {
-        let state = kept
-            .lease
-            .map_or_else(|| State::Lost(Moment::now()), State::Held);
-        // Whether the row is still held, its release says.
-        let state = match &kept.ended {
-            Some(_) => State::Held(Lease {
+        let state = match (kept.lease, &kept.ended) {
+            // Whether the row is still held, its release says.
+            (_, Some(_)) => State::Held(Lease {
                 ttl: kept.job.options.ttl,
                 proved: Moment::now(),
             }),
-            None => state,
+            (Some(lease), None) => State::Held(lease),
+            (None, None) => State::Lost(Moment::now()),
         };
         self.add(kept.job, kept.attempt, state, |lock| {
             lock.resumed(kept.grant)

@@ -58,6 +58,14 @@ impl OwnTick {
         }
     }
 
+    /// The search for its lock, while it is sought.
+    pub fn search(&self) -> Option<&Search> {
+        match &self.state {
+            State::Sought(search) => Some(search),
+            _ => None,
+        }
+    }
+
     /// Whether the row of its lock may be this run's, so that it must be released.
     pub fn may_have_row(&self) -> bool {
         !matches!(self.state, State::Released)

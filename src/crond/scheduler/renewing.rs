@@ -83,13 +83,9 @@ impl Scheduler<'_> {
         }
         if !is_new {
             let sent = Moment::now();
-            let mut locks = Vec::new();
-            for (run, mine) in &mut self.own.by_run {
-                if runs.contains(run) {
-                    locks.push(&mut mine.lock);
-                }
-            }
-            let renew = renew_all(self.tables, locks);
+            let held = self.own.by_run.iter_mut();
+            let held = held.filter(|(run, _)| runs.contains(*run));
+            let renew = renew_all(self.tables, held.map(|(_, mine)| &mut mine.lock));
             match self.ask(|session| session.change(&renew))? {
                 None => return Ok(false),
                 Some(changed) if changed == runs.len() as u64 => {

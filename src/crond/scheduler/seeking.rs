@@ -1,7 +1,7 @@
 //! Acquires the locks of this daemon's ticks, each as soon as it is free, and has the coordinator start the commands.
 
 use super::super::message::FromScheduler;
-use super::own::{State, run_end};
+use super::own::{OwnTick, State, run_end};
 use super::{LOOK, Scheduler};
 use crate::base::clock::Moment;
 use crate::base::exit::Failure;
@@ -16,14 +16,10 @@ use crate::lock::rows::{RowLock, Tried};
 impl Scheduler<'_> {
     /// Seeks the locks that are sought. Returns when that is due again.
     pub(super) fn seek_locks(&mut self) -> Result<Option<Moment>, Failure> {
-        let sought = self
-            .own
-            .by_run
-            .iter()
-            .filter_map(|(run, mine)| match &mine.state {
-                State::Sought(search) => Some((search.next, mine.attempt.tick, run.clone())),
-                _ => None,
-            });
+        let sought = self.own.by_run.iter().filter_map(|(run, mine)| {
+            let search = mine.search()?;
+            Some((search.next, mine.attempt.tick, run.clone()))
+        });
         let mut sought: Vec<_> = sought.collect();
         // First come, first served.
         sought.sort();
@@ -37,14 +33,8 @@ impl Scheduler<'_> {
                 self.seek(&run)?;
             }
         }
-        let nexts = self
-            .own
-            .by_run
-            .values()
-            .filter_map(|mine| match &mine.state {
-                State::Sought(search) => Some(search.next),
-                _ => None,
-            });
+        let searches = self.own.by_run.values().filter_map(OwnTick::search);
+        let nexts = searches.map(|search| search.next);
         Ok(nexts.min().map(|next| next.max(Moment::now())))
     }
 
@@ -103,10 +93,8 @@ impl Scheduler<'_> {
                 let Some(mine) = self.own.by_run.get_mut(run) else {
                     return Ok(());
                 };
-                let State::Sought(search) = &mine.state else {
-                    return Ok(());
-                };
-                if search.until.is_none_or(|until| until > Moment::now()) {
+                let until = mine.search().and_then(|search| search.until);
+                if until.is_none_or(|until| until > Moment::now()) {
                     self.seek_later(run, None);
                     return Ok(());
                 }

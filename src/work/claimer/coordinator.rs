@@ -47,6 +47,11 @@ impl<'a> Coordinator<'a> {
         let _ = self.link.send(message);
     }
 
+    /// Sends a message that may be dropped while the link is full.
+    pub fn say_if_heard(&self, message: &FromClaimer) {
+        self.link.send_if_heard(message);
+    }
+
     /// There is another session.
     pub fn on_session(&mut self, connection: &Connection) {
         // If the link is full, this is sent later.
@@ -65,7 +70,7 @@ impl<'a> Coordinator<'a> {
     /// Tells it why nothing is recorded, or that recording works again, unless it knows.
     pub fn set_fault(&mut self, fault: Option<Trouble>) {
         if self.fault != fault {
-            self.link.send_if_heard(&FromClaimer::Fault(fault.clone()));
+            self.say_if_heard(&FromClaimer::Fault(fault.clone()));
             self.fault = fault;
         }
     }
@@ -154,8 +159,7 @@ impl Claimer<'_> {
     fn resend(&mut self) {
         if let Some(lease) = self.worker.as_ref().and_then(|worker| worker.lease) {
             self.coordinator
-                .link
-                .send_if_heard(&FromClaimer::Confirmed(lease.proved));
+                .say_if_heard(&FromClaimer::Confirmed(lease.proved));
         }
         let link = self.coordinator.link;
         self.connection.pass_on(link, &FromClaimer::Session);

@@ -106,8 +106,7 @@ impl Claimer<'_> {
         if dead > 0 {
             let line = format!("returned the jobs of {}", counted(dead, "dead worker"));
             self.coordinator
-                .link
-                .send_if_heard(&FromClaimer::Note(Level::Info, line));
+                .say_if_heard(&FromClaimer::Note(Level::Info, line));
         }
         if idle.is_delayed_due {
             let skips = self.skips_locked();

@@ -169,9 +169,7 @@ impl Claimer<'_> {
             };
             worker.lease = Some(lease);
             worker.held_until = lease.over();
-            self.coordinator
-                .link
-                .send_if_heard(&FromClaimer::Confirmed(sent));
+            self.coordinator.say_if_heard(&FromClaimer::Confirmed(sent));
         }
     }
 

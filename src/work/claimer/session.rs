@@ -114,8 +114,7 @@ impl Claimer<'_> {
             _ => None,
         };
         self.coordinator
-            .link
-            .send_if_heard(&FromClaimer::OnlyReadOnly(read_only));
+            .say_if_heard(&FromClaimer::OnlyReadOnly(read_only));
     }
 
     /// Runs a statement on the session. `None`: its effect is unknown, or it was rolled back. A lost session is dropped.
@@ -173,8 +172,7 @@ impl Claimer<'_> {
         if refused.is_none() {
             let line = cut(&format!("{failure}; trying again"));
             self.coordinator
-                .link
-                .send_if_heard(&FromClaimer::Note(Level::Warning, line));
+                .say_if_heard(&FromClaimer::Note(Level::Warning, line));
         }
         self.connection.give_up(&failure.line);
         self.coordinator.say_fault(&failure.line);
